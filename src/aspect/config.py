@@ -1,0 +1,172 @@
+"""Settings are declared once.
+
+A field carries name, type, bound, default, search range and explanation.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from typing_extensions import override
+
+from aspect.errors import FileError, SettingsError
+
+__all__ = ["Choice", "Config", "Range", "load_yaml", "make_config", "parse_overrides", "to_yaml"]
+
+FLOAT, TIMESTAMP = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
+EXPONENT_NUMBER = r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"
+
+
+@dataclass(frozen=True)
+class Range:
+    """The tuner draws a number from [low, high], evenly or evenly in its logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The tuner draws one of these values."""
+
+    values: tuple[str | int | float | bool, ...]
+
+
+class Config(BaseModel):
+    """Base of all settings: frozen, unknown keys refused; docstrings under the fields explain."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+
+
+def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str) -> AnyConfig:
+    """Build settings from a file or the command line; what is wrong becomes one sentence.
+
+    Args:
+        cls: the settings' class.
+        values: names and values; those left out keep their defaults.
+        owner: whose settings they are, for the sentence: a method's name, for example.
+    """
+    try:
+        return cls(**values)
+    except ValidationError as error:
+        raise SettingsError(_sentence(cls, error, owner)) from error
+
+
+def _sentence(cls: type[Config], error: ValidationError, owner: str) -> str:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"]) or "settings"
+    if first["type"] == "extra_forbidden":
+        known = list(cls.model_fields)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        offer = f" Did you mean {near[0]!r}?" if near else ""
+        return f"Unknown setting {name!r} of {owner}.{offer} Known: {', '.join(known)}."
+    demand = first["msg"].removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
+    got = f"Got {first['input']!r}."
+    if not demand.startswith("should"):
+        return f"Setting {name!r} of {owner}: {demand}. {got}"
+    return f"Setting {name!r} of {owner} {demand.replace('should', 'must', 1)}. {got}"
+
+
+def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
+    """Read `key=value` pairs of the command line, written as in YAML; the last of a key counts.
+
+    >>> parse_overrides(["order=3", "batch_norm=true", "readout=fused"])
+    {'order': 3, 'batch_norm': True, 'readout': 'fused'}
+    """
+    values = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise SettingsError(f"A setting is given as key=value. Got {pair!r}.")
+        try:
+            values[key] = _parse(text)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise SettingsError(
+                f"The value of {key!r} is not readable as YAML. Got {text!r}."
+            ) from error
+    return values
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds names and values."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"Cannot read settings from {path}: it is not UTF-8.") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise FileError(f"Cannot read settings from {path}: {error}.") from error
+    try:
+        content = _parse(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(f"{path} is not valid YAML{_place(error)}.") from error
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path} must hold names and values. Got {type(content).__name__}.")
+    return content
+
+
+def to_yaml(values: Mapping[str, Any]) -> str:
+    """The text that `load_yaml` reads back to the same values."""
+    return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as everyone means it: `1e-3` is a number, `2026-01-01` is text, no key comes twice."""
+
+    @override
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: list[object] = []
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} comes twice", key_node.start_mark
+                )
+            seen.append(key)
+        content = super().construct_mapping(node, deep=deep)
+        return {str(key): value for key, value in content.items()}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts text that `_Loader` would take for a number, or for several lines, in quotes."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if text.isprintable() else '"'  # the only style that escapes every line break
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [resolver for resolver in resolvers if resolver[0] != TIMESTAMP]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+# YAML 1.1 asks for a point and for a sign of the exponent, as in 1.0e+3; YAML 1.2 and we do not.
+for _side in (_Loader, _Dumper):
+    _side.add_implicit_resolver(FLOAT, re.compile(EXPONENT_NUMBER), list("-+.0123456789"))
+
+
+def _parse(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
+    return yaml.load(text, _Loader)  # noqa: S506 - a safe loader's child
+
+
+def _place(error: Exception) -> str:
+    """Where and why YAML failed, as far as it tells."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return ""
+    return f" near line {error.problem_mark.line + 1}: {error.problem}"

@@ -1,0 +1,78 @@
+"""The few exceptions that users may catch; each carries one sentence fit for the command line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "AspectError",
+    "CheckpointError",
+    "DataError",
+    "FileError",
+    "GraphError",
+    "RunError",
+    "SettingsError",
+    "TrainingError",
+    "UnknownNameError",
+    "shown",
+]
+
+MOST_SHOWN = 5
+
+
+class AspectError(Exception):
+    """Base of all errors that the user can mend; the command line prints it and exits with 2."""
+
+
+class GraphError(AspectError, ValueError):
+    """The graph given cannot be used: its edges, features, ids or labels are wrong."""
+
+
+class DataError(AspectError):
+    """A data set cannot be found, or is not what its name says."""
+
+
+class FileError(AspectError):
+    """A file or folder cannot be read or written."""
+
+
+class SettingsError(AspectError, ValueError):
+    """A setting has an unknown name or an impossible value."""
+
+
+class CheckpointError(AspectError):
+    """A saved model is damaged, or belongs to something else."""
+
+
+class RunError(AspectError):
+    """A run's folder cannot be used: taken, missing or of another run."""
+
+
+class TrainingError(AspectError):
+    """Training cannot go on, for example because the loss is no longer a number."""
+
+
+class UnknownNameError(AspectError, KeyError):
+    """A name that is not registered; the nearest known one is offered."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        offer = f" Did you mean {near[0]!r}?" if near else ""
+        self.sentence = f"Unknown {kind} {name!r}.{offer} Known: {', '.join(names)}."
+        super().__init__(kind, name, names)  # as given, so that the error can be pickled
+
+    def __str__(self) -> str:  # KeyError would show the sentence in quotes
+        return self.sentence
+
+
+def shown(items: Iterable[object]) -> str:
+    """The first few of many offenders, with their count: `3, 5, 8 (3 in all)`.
+
+    >>> shown(range(9))
+    '0, 1, 2, 3, 4, ... (9 in all)'
+    """
+    every = [str(item) for item in items]
+    dots = ", ..." if len(every) > MOST_SHOWN else ""
+    return f"{', '.join(every[:MOST_SHOWN])}{dots} ({len(every)} in all)"

@@ -1,0 +1,58 @@
+"""What all tests share: shapes checked at run time, one thread per worker, and a small graph."""
+
+import importlib.util
+import os
+
+import pytest
+
+# Numerics in several processes are faster with one thread each; child processes inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The import hook must be there before the first module of aspect is imported. It covers the stages
+# whose signatures carry shapes; the rest uses hints that cannot be checked at run time (protocols,
+# types that are imported only where they are used).
+CHECKED = [
+    f"aspect.{stage}"
+    for stage in (
+        "graph",
+        "spectral",
+        "policy",
+        "objectives",
+        "blocks",
+        "methods",
+        "evaluation",
+    )
+]
+if importlib.util.find_spec("beartype") is not None:
+    from jaxtyping import install_import_hook
+
+    install_import_hook(CHECKED, "beartype.beartype")
+
+
+def pytest_configure():
+    import torch
+
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items):
+    import torch
+
+    reasons = {}
+    if not os.environ.get("ASPECT_DATA"):
+        reasons["data"] = "ASPECT_DATA is not set"
+    if not torch.cuda.is_available():
+        reasons["gpu"] = "there is no CUDA device"
+    for item in items:
+        for mark, reason in reasons.items():
+            if item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def small_graph():
+    """Thirty labelled nodes: two classes, both kinds of neighbourhood."""
+    from aspect import mixed_graph
+
+    return mixed_graph(num_nodes=30, degree=4.0, num_features=6, seed=0)
