@@ -1,0 +1,175 @@
+"""Paths that may be wrong, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from aspect.errors import FileError
+
+__all__ = [
+    "available_bytes",
+    "check_memory",
+    "file_bytes",
+    "is_file",
+    "is_folder",
+    "is_present",
+    "reason",
+    "replacing",
+]
+
+# What a file may take of the free memory: it is held once as read and at least once as a graph.
+SHARE_OF_MEMORY = 0.25
+ASSUMED_BYTES = 4 * 2**30  # where the system does not tell
+
+REASONS = {
+    errno.ENOENT: "there is no such file or folder",
+    errno.ENOTDIR: "a part of the path is not a folder",
+    errno.EISDIR: "it is a folder",
+    errno.EACCES: "permission is denied",
+    errno.EPERM: "permission is denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file would be larger than allowed here",
+    errno.ELOOP: "its symbolic links form a loop",
+    errno.ENAMETOOLONG: "the path is too long",
+}
+
+
+def reason(error: Exception) -> str:
+    """Why the system refused, in words: `the disk is full`."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in REASONS:
+        return REASONS[number]
+    if "requested and" in str(error):  # numpy counts what it could not write, and gives no number
+        return "the disk is full or the file larger than allowed here"
+    return f"the system says {str(error) or type(error).__name__!r}"
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file can be found there; an impossible path is no file."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):  # ValueError: a NUL or an unpaired surrogate in the name
+        return False
+
+
+def is_present(path: Path) -> bool:
+    """Whether that name is taken, be it by a link into nowhere."""
+    try:
+        path.lstat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder can be found there; an impossible path is none."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def file_bytes(path: Path) -> bytes:
+    """The whole of a regular file, refused beforehand if it would crowd the memory."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or device"
+            raise FileError(f"{str(path)!r} must be a file. Got {kind}.")
+        check_memory(status.st_size, path)
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise FileError(f"Cannot read {str(path)!r}: {reason(error)}.") from error
+
+
+def check_memory(num_bytes: int, path: Path) -> None:
+    """Refuse what would take more than its share of the memory that is free now."""
+    bound = int(available_bytes() * SHARE_OF_MEMORY)
+    if num_bytes > bound:
+        raise FileError(
+            f"{str(path)!r} holds {num_bytes} bytes; at most {bound} fit the memory that is free "
+            "here. Use a machine with more memory, or a smaller graph."
+        )
+
+
+def available_bytes() -> int:
+    """Memory that can still be taken, within the limit of the container if there is one."""
+    bounds = [_free_memory()]
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if is_file(limit):
+        text = limit.read_text().strip()
+        bounds += [int(text)] if text.isdigit() else []
+    return min(bounds)
+
+
+def _free_memory() -> int:
+    table = Path("/proc/meminfo")
+    if is_file(table):
+        for line in table.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
+        return ASSUMED_BYTES
+
+
+@contextmanager
+def replacing(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
+    """A file to write into that takes its name only when it is complete and on the disk.
+
+    Whatever goes wrong, nothing half-written stays and an older file of that name is untouched.
+    """
+    target = target_of(path, overwrite)
+    temporary = target.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise FileError(f"Cannot write {str(path)!r}: {reason(error)}.") from error
+    finally:
+        # Also after an interrupt; a folder that cannot be written has no temporary file to remove.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def target_of(path: Path, overwrite: bool) -> Path:
+    """Where the content is to lie: behind the link if the name is one."""
+    try:
+        os.fsencode(path)
+        if "\0" in str(path):
+            raise FileError(f"A file's name must not hold a NUL character. Got {str(path)!r}.")
+        target = path.resolve() if path.is_symlink() else path
+        taken = target.exists()
+    except (OSError, RuntimeError, UnicodeError) as error:  # RuntimeError: links in a loop
+        why = REASONS[errno.ELOOP] if isinstance(error, RuntimeError) else reason(error)
+        raise FileError(f"Cannot write {str(path)!r}: {why}.") from error
+    if taken and not overwrite:
+        raise FileError(
+            f"{str(path)!r} exists. Pass --overwrite to replace it, or choose another name."
+        )
+    return target
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name itself survive a power cut; systems without folder handles do so anyway."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

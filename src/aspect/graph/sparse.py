@@ -1,0 +1,149 @@
+"""A constant sparse matrix in compressed rows, differentiable in what it is multiplied with.
+
+torch's own autograd transposes a compressed matrix at every backward pass; here the transposed
+pattern is found once and shared by all matrices of that pattern, whatever values they carry.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+__all__ = ["SparseMatrix"]
+
+LARGEST_INT32 = 2**31 - 1
+
+# torch says so at the first compressed tensor of every process; our tests hold what we use of it.
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Where the entries of a matrix stand; sorted by row, then by column."""
+
+    row_pointers: Int[Tensor, " rows_plus_one"]
+    columns: Int[Tensor, " entries"]
+    shape: tuple[int, int]
+
+    @cached_property
+    def rows(self) -> Int[Tensor, " entries"]:
+        """The row of every entry."""
+        counts = self.row_pointers.diff()
+        return torch.repeat_interleave(torch.arange(self.shape[0], device=counts.device), counts)
+
+    @cached_property
+    def transposed(self) -> tuple[Pattern, Int[Tensor, " entries"]]:
+        """The pattern of the transpose, and where each of its entries stands in this one."""
+        order = torch.argsort(self.columns.long(), stable=True)
+        counts = torch.bincount(self.columns.long(), minlength=self.shape[1])
+        pointers = torch.zeros(self.shape[1] + 1, dtype=torch.long, device=counts.device)
+        pointers[1:] = counts.cumsum(0)
+        kind = self.columns.dtype
+        pattern = Pattern(pointers.to(kind), self.rows[order].to(kind), self.shape[::-1])
+        return pattern, order
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """A pattern with one value per entry. Nothing is trained here: values carry no gradient."""
+
+    pattern: Pattern
+    values: Float[Tensor, " entries"]
+
+    @classmethod
+    def from_entries(
+        cls,
+        rows: Int[Tensor, " entries"],
+        columns: Int[Tensor, " entries"],
+        values: Float[Tensor, " entries"],
+        shape: tuple[int, int],
+    ) -> SparseMatrix:
+        """Build from entries in any order; no pair may appear twice."""
+        order = torch.argsort(rows.long() * shape[1] + columns.long())
+        pointers = torch.zeros(shape[0] + 1, dtype=torch.long, device=rows.device)
+        pointers[1:] = torch.bincount(rows.long(), minlength=shape[0]).cumsum(0)
+        kind = torch.int32 if max(len(rows), *shape) <= LARGEST_INT32 else torch.int64
+        pattern = Pattern(pointers.to(kind), columns[order].to(kind), shape)
+        return cls(pattern, values[order])
+
+    @classmethod
+    def from_dense(cls, dense: Float[Tensor, "rows columns"]) -> SparseMatrix:
+        """Keep the entries that are not zero."""
+        rows, columns = dense.nonzero(as_tuple=True)
+        shape = (dense.shape[0], dense.shape[1])
+        return cls.from_entries(rows, columns, dense[rows, columns], shape)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.pattern.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the values."""
+        return self.values.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the values lie."""
+        return self.values.device
+
+    @property
+    def transposed(self) -> SparseMatrix:
+        """The transpose; its pattern is found at the first call and kept."""
+        pattern, order = self.pattern.transposed
+        return SparseMatrix(pattern, self.values[order])
+
+    def with_values(self, values: Float[Tensor, " entries"]) -> SparseMatrix:
+        """The same pattern with other values; a value may be zero."""
+        return SparseMatrix(self.pattern, values)
+
+    def to(self, target: torch.device | str | torch.dtype) -> SparseMatrix:
+        """A copy on another device, or with values of another type."""
+        if isinstance(target, torch.dtype):
+            return SparseMatrix(self.pattern, self.values.to(target))
+        pointers = self.pattern.row_pointers.to(target)
+        pattern = Pattern(pointers, self.pattern.columns.to(target), self.shape)
+        return SparseMatrix(pattern, self.values.to(target))
+
+    def dense(self) -> Float[Tensor, "rows columns"]:
+        """All entries, zeros included."""
+        return self.as_csr().to_dense()
+
+    def as_csr(self) -> Tensor:
+        """The same as torch's own compressed tensor."""
+        # The pattern was checked when it was built; checking it again at every product would cost
+        # more than the product on small graphs.
+        return torch.sparse_csr_tensor(
+            self.pattern.row_pointers,
+            self.pattern.columns,
+            self.values,
+            self.shape,
+            check_invariants=False,
+        )
+
+    def __matmul__(self, dense: Float[Tensor, "columns dim"]) -> Float[Tensor, "rows dim"]:
+        product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]  # torch
+        return product
+
+
+class _Product(torch.autograd.Function):
+    """Sparse times dense, with the gradient of the dense factor alone."""
+
+    @staticmethod
+    @override
+    def forward(ctx: Any, matrix: SparseMatrix, dense: Tensor) -> Tensor:
+        ctx.matrix = matrix
+        return matrix.as_csr() @ dense
+
+    @staticmethod
+    @override
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.matrix.transposed.as_csr() @ gradient.contiguous()

@@ -1,0 +1,82 @@
+"""Graphs drawn from a model: the mixed graph, in which one rule for all nodes cannot be right."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from aspect.errors import GraphError
+from aspect.graph.data import Graph, LabelledGraph
+from aspect.randomness import generator_for
+
+__all__ = ["HETEROPHILIC", "HOMOPHILIC", "mixed_graph", "mixed_regions"]
+
+HOMOPHILIC, HETEROPHILIC = 0, 1
+
+
+def mixed_regions(num_nodes: int) -> Tensor:
+    """The region of every node: the first half is homophilic, the second heterophilic."""
+    return (torch.arange(num_nodes) >= num_nodes // 2).long()
+
+
+def mixed_graph(
+    num_nodes: int = 1000,
+    *,
+    degree: float = 10.0,
+    purity: float = 0.75,
+    signal: float = 0.7,
+    num_features: int = 32,
+    num_classes: int = 2,
+    seed: int = 0,
+) -> LabelledGraph:
+    """A contextual block model of two halves, joined inside each half alone.
+
+    In the homophilic half a share `purity` of the edges joins nodes of one class, in the
+    heterophilic half the same share joins different classes. Features are a class mean, `signal`
+    long, plus standard noise: smoothing averages the noise away in the first half and the signal
+    away in the second.
+    """
+    if num_nodes < 4 * num_classes:
+        raise GraphError(f"A mixed graph needs at least {4 * num_classes} nodes. Got {num_nodes}.")
+    generator = generator_for(seed, "mixed graph")
+    labels = torch.arange(num_nodes) % num_classes
+    regions = mixed_regions(num_nodes)
+    means = torch.randn(num_classes, num_features, generator=generator)
+    means = means - means.mean(0)
+    means = signal * means / means.norm(dim=1, keepdim=True)
+    features = means[labels] + torch.randn(num_nodes, num_features, generator=generator)
+    edges = torch.cat(
+        [
+            _draw_edges(
+                labels, (regions == region).nonzero().squeeze(1), degree, purity, region, generator
+            )
+            for region in (HOMOPHILIC, HETEROPHILIC)
+        ],
+        dim=1,
+    )
+    return LabelledGraph(
+        Graph.build(features, torch.cat([edges, edges.flip(0)], dim=1)),
+        labels,
+        tuple(str(name) for name in range(num_classes)),
+    )
+
+
+def _draw_edges(
+    labels: Tensor,
+    nodes: Tensor,
+    degree: float,
+    purity: float,
+    region: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """A pair is an edge with a probability that depends on whether the classes agree."""
+    same = labels[nodes][:, None] == labels[nodes][None, :]
+    pairs_same = (same.sum() - len(nodes)) / 2
+    pairs_other = (~same).sum() / 2
+    edges = degree * len(nodes) / 2
+    share_same = purity if region == HOMOPHILIC else 1 - purity
+    probability = torch.where(
+        same, edges * share_same / pairs_same, edges * (1 - share_same) / pairs_other
+    )
+    drawn = torch.rand(probability.shape, generator=generator) < probability
+    return nodes[drawn.triu(1).nonzero().t()]
