@@ -1,0 +1,1 @@
+"""Every method is one file in this folder; its existence is its registration."""

@@ -1,0 +1,235 @@
+"""ASPECT: every node decides how much to trust its low-pass and its high-pass view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.blocks.augmentations import column_mask, edge_weights
+from aspect.graph.data import Features, Graph
+from aspect.graph.features import dense, mask_columns, row_normalise
+from aspect.graph.operators import Propagation, largest_eigenvalue
+from aspect.methods.aspect_config import AspectConfig
+from aspect.methods.base import Group, Method, Step
+from aspect.methods.registry import register
+from aspect.objectives.info_nce import NodeLosses, info_nce, sampled_info_nce
+from aspect.objectives.policy_target import channel_costs, policy_loss, policy_target
+from aspect.policy.fusion import fuse, read_out
+from aspect.policy.gate import make_policy, neighbourhood_mean
+from aspect.spectral.chebyshev import chebyshev_basis
+from aspect.spectral.filters import Band
+from aspect.spectral.views import Signal, SpectralEncoder
+
+__all__ = ["AspectConfig", "AspectMethod", "SpectralEmbedding"]
+
+# A gate whose answers differ by less than this over the nodes is global fusion in disguise.
+COLLAPSED_SPREAD = 1e-3
+
+# Time grows with the square of the nodes: beyond so many, negatives are drawn.
+EXACT_UP_TO = 50_000
+DRAWN_BEYOND = 8_192
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralEmbedding:
+    """A graph as ASPECT sees it."""
+
+    views: Float[Tensor, "bands nodes dim"]  # lowest frequency first
+    log_weights: Float[Tensor, "nodes bands"]  # whom each node trusts
+
+    @property
+    def weights(self) -> Float[Tensor, "nodes bands"]:
+        """The policy; rows sum to one."""
+        return self.log_weights.exp()
+
+    @property
+    def fused(self) -> Float[Tensor, "nodes dim"]:
+        """The bands, blended by the policy."""
+        return fuse(self.views, self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What every epoch on one graph needs, computed once."""
+
+    graph: Graph
+    features: Features  # normalised as the settings say
+    propagation: Propagation
+    signal: Signal  # the clean view
+
+
+@register(
+    "aspect", config=AspectConfig, paper="Li, Yang and Chen, 2026", family="spectral contrast"
+)
+class AspectMethod(Method):
+    """Bands, policy and fusion, trained by InfoNCE between two views (`eq:aspect_loss`)."""
+
+    bands: ClassVar[tuple[Band, ...]] = ("low", "high")
+    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+
+    def __init__(self, config: AspectConfig, num_features: int) -> None:
+        super().__init__()
+        self.config: AspectConfig = config
+        self.encoder = SpectralEncoder(
+            num_features,
+            config.width,
+            bands=self.bands,
+            order=config.order,
+            learned_start=config.learned_start,
+            input_dropout=config.input_dropout,
+            dropout=config.dropout,
+            batch_norm=config.batch_norm,
+            activation=config.activation,
+            layer_order=config.layer_order,
+        )
+        bands = len(self.bands)
+        self.gate = make_policy(
+            config.fusion,
+            config.width,
+            bands,
+            config.gate_width,
+            config.gate_input,
+            config.gate_hops,
+        )
+        self._prepared: Prepared | None = None
+        self._last_weights: Tensor | None = None
+
+    def forward(
+        self, signal: Signal, generator: torch.Generator | None = None
+    ) -> SpectralEmbedding:
+        """See the signal through the bands and decide whom to trust."""
+        views = self.encoder(signal, generator)
+        seen = views if self.config.gate_gradient else views.detach()
+        return SpectralEmbedding(views, self.gate(seen, signal.operator))
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        if self._prepared is None or self._prepared.graph is not graph:
+            self._prepared = self._prepare(graph)
+
+    def _prepare(self, graph: Graph) -> Prepared:
+        config = self.config
+        features = row_normalise(graph.features) if config.row_normalise else graph.features
+        two = config.lambda_max == "two"
+        lambda_max = 2.0 if two else largest_eigenvalue(graph, self_loops=config.self_loops)
+        propagation = Propagation(graph, self_loops=config.self_loops, lambda_max=lambda_max)
+        operator = propagation.operator()
+        signal = Signal(features, operator)
+        if config.layer_order == "filter-first" and config.input_dropout == 0:
+            basis = torch.stack(list(chebyshev_basis(operator, dense(features), config.order)))
+            signal = Signal(features, operator, basis)
+        return Prepared(graph, features, propagation, signal)
+
+    def _ready(self, graph: Graph) -> Prepared:
+        self.prepare(graph)
+        assert self._prepared is not None
+        return self._prepared
+
+    def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
+        """A random view of the graph: edges dropped, feature columns masked."""
+        ready, config = self._ready(graph), self.config
+        keep = column_mask(graph.num_features, config.column_mask, generator, graph.dtype)
+        weights = edge_weights(graph.num_edges, config.edge_drop, generator, graph.dtype)
+        basis = ready.signal.basis
+        if weights is not None or basis is None:
+            return Signal(mask_columns(ready.features, keep), ready.propagation.operator(weights))
+        # A column mask commutes with the filter, so the clean graph's basis serves this view too.
+        return Signal(
+            ready.features, ready.signal.operator, basis if keep is None else basis * keep
+        )
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        config, generator = self.config, step.generator
+        both = config.views == "both"
+        first_signal = self.augmented(graph, generator) if both else self._ready(graph).signal
+        first = self(first_signal, generator)
+        second = self(self.augmented(graph, generator), generator)
+        self._last_weights = first.weights.detach()
+        terms = {"contrast": self._contrast(first.fused, second.fused, generator).mean()}
+        if len(self.bands) == 1:
+            return terms
+        with torch.set_grad_enabled(config.channel_weight > 0):
+            pairs = zip(first.views, second.views, strict=True)
+            channels = torch.stack([self._contrast(*pair, generator) for pair in pairs])
+        if config.channel_weight > 0:
+            terms["channels"] = config.channel_weight * channels.mean()
+        if config.fusion == "node-wise" and config.policy_weight > 0:
+            evidence = neighbourhood_mean(
+                channels.detach().t(), first_signal.operator, config.gate_hops
+            )
+            target = policy_target(channel_costs(evidence.t()), config.gate_temperature)
+            terms["policy"] = config.policy_weight * policy_loss(first.log_weights, target)
+        return terms
+
+    def _contrast(
+        self,
+        queries: Float[Tensor, "nodes dim"],
+        keys: Float[Tensor, "nodes dim"],
+        generator: torch.Generator,
+    ) -> Float[Tensor, " nodes"]:
+        config = self.config
+        negatives = config.negatives
+        if negatives is None and len(queries) > EXACT_UP_TO:
+            negatives = DRAWN_BEYOND
+        losses: NodeLosses
+        if negatives is None or negatives >= len(queries):
+            losses = info_nce(queries, keys, config.temperature)
+        else:
+            losses = sampled_info_nce(queries, keys, config.temperature, negatives, generator)
+        return losses.symmetric if config.symmetric else losses.rows
+
+    @override
+    def watched(self, terms: Mapping[str, Tensor]) -> Tensor:
+        return terms["contrast"] + terms.get("policy", 0)
+
+    @override
+    def monitors(self) -> dict[str, Tensor]:
+        if self._last_weights is None:
+            return {}
+        low = self._last_weights[:, 0]
+        return {"gate_mean": low.mean(), "gate_std": low.std()}
+
+    @override
+    def parameter_groups(self) -> list[Group]:
+        config = self.config
+        filters = list(self.encoder.filters.parameters())
+        in_filters = {id(parameter) for parameter in filters}
+        rest = [parameter for parameter in self.parameters() if id(parameter) not in in_filters]
+        return [
+            Group(filters, config.filter_learning_rate, config.filter_weight_decay),
+            Group(rest, config.learning_rate, config.weight_decay),
+        ]
+
+    def _embedding(self, graph: Graph) -> SpectralEmbedding:
+        embedding: SpectralEmbedding = self(self._ready(graph).signal)
+        return embedding
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        embedding = self._embedding(graph)
+        return read_out(embedding.views, embedding.weights, self.config.readout)
+
+    @override
+    def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:
+        return None if len(self.bands) == 1 else self._embedding(graph).weights
+
+    @override
+    def complaints(self, graph: Graph) -> Iterable[str]:
+        weights = self.policy(graph)
+        if weights is None or self.config.fusion != "node-wise":
+            return
+        low = weights[:, 0].detach()
+        mean, spread = float(low.mean()), float(low.std())
+        if spread < COLLAPSED_SPREAD:
+            yield (
+                f"The gate collapsed: every node trusts the low band with {mean:.3f} (spread "
+                f"{spread:.1e}), which is global fusion. Try stronger augmentation, a lower "
+                "gate_temperature or a higher policy_weight."
+            )

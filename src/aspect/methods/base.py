@@ -1,0 +1,95 @@
+"""What a method is: the contract between methods and the one trainer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from aspect.config import Config
+from aspect.graph.data import Graph
+
+__all__ = ["Group", "Method", "MethodConfig", "Step"]
+
+
+class MethodConfig(Config):
+    """Settings that the trainer reads, whatever the method."""
+
+    epochs: Annotated[int, Field(ge=0)] = 200
+    """Passes over the graph."""
+    patience: Annotated[int, Field(ge=1)] | None = None
+    """Epochs without a lower watched loss before stopping at the best; none: never stop early."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimisation step, as a method sees it."""
+
+    epoch: int  # 1 is the first
+    generator: torch.Generator  # the only source of randomness; on the graph's device
+    phase: str = "main"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that share a learning rate and a weight decay."""
+
+    parameters: list[nn.Parameter]
+    learning_rate: float
+    weight_decay: float = 0.0
+    phase: str = "main"
+
+
+class Method(nn.Module, ABC):
+    """A way to learn node embeddings; it knows nothing of files, devices or seeds.
+
+    Built as `cls(config, num_features)`, under a seed that the caller sets.
+    """
+
+    name: ClassVar[str] = ""  # filled in by the registry
+    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"  # time of an epoch, in nodes
+    inductive: ClassVar[bool] = True  # embeds graphs that it was not trained on
+    trainable: ClassVar[bool] = True
+    phases: ClassVar[tuple[str, ...]] = ("main",)  # optimised one after the other in every epoch
+
+    config: MethodConfig
+
+    def prepare(self, graph: Graph) -> None:
+        """Compute once what every epoch on this graph needs: operators, neighbours, diffusion."""
+
+    @abstractmethod
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        """The named terms whose sum is minimised, each with its weight already applied."""
+
+    def watched(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """What early stopping watches; the whole loss unless a method says otherwise."""
+        return torch.stack(list(terms.values())).sum()
+
+    def monitors(self) -> dict[str, Tensor]:
+        """Numbers of the last step worth logging beside the loss terms."""
+        return {}
+
+    def parameter_groups(self) -> list[Group]:
+        """Which parameters are trained how; every phase needs at least one group."""
+        return [Group(list(self.parameters()), learning_rate=1e-3)]
+
+    def after_step(self, step: Step) -> None:
+        """Called after each optimiser step."""
+
+    @abstractmethod
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        """What the probe sees; called in evaluation mode without gradients."""
+
+    def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:  # noqa: ARG002
+        """Whom each node trusts, lowest band first; None for a method without a policy."""
+        return None
+
+    def complaints(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
+        """What the user should be warned of after training, one sentence each."""
+        return ()

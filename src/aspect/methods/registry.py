@@ -1,0 +1,79 @@
+"""Names to methods. Names can be had without importing a method, and torch with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from aspect.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from aspect.methods.base import Method, MethodConfig
+
+__all__ = ["Registration", "find_method", "method_names", "register", "require_method_name"]
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A method's entry in the registry."""
+
+    name: str
+    method: type[Method]
+    config: type[MethodConfig]
+    paper: str  # citation
+    family: str  # what kind of method it is, in a word or two
+
+
+_registry: dict[str, Registration] = {}
+
+AnyMethod = TypeVar("AnyMethod", bound="type[Method]")
+
+
+def register(
+    name: str, *, config: type[MethodConfig], paper: str, family: str
+) -> Callable[[AnyMethod], AnyMethod]:
+    """Class decorator: make a method known under its name; a name used twice is an error."""
+
+    def enter(method: AnyMethod) -> AnyMethod:
+        if name in _registry:
+            raise ValueError(f"Two methods are called {name!r}.")
+        method.name = name
+        _registry[name] = Registration(name, method, config, paper, family)
+        return method
+
+    return enter
+
+
+@cache
+def _modules_by_name() -> dict[str, str]:
+    """Which sibling module registers which name, read from the source."""
+    found: dict[str, str] = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for call in getattr(node, "decorator_list", ()):
+                if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "register":
+                    found[str(ast.literal_eval(call.args[0]))] = path.stem
+    return found
+
+
+def method_names() -> list[str]:
+    """All names, without importing anything heavy."""
+    return sorted(_modules_by_name())
+
+
+def require_method_name(name: str) -> str:
+    """The name itself, or an error that offers the nearest one."""
+    if name not in _modules_by_name():
+        raise UnknownNameError("method", name, method_names())
+    return name
+
+
+def find_method(name: str) -> Registration:
+    """Import the method's module and return its entry."""
+    import_module(f"aspect.methods.{_modules_by_name()[require_method_name(name)]}")
+    return _registry[name]

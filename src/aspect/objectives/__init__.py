@@ -1,0 +1,1 @@
+"""Stage 5: losses, one per file, as pure functions."""

@@ -1,0 +1,1 @@
+"""Stage 2: a graph seen through low-pass and high-pass filters."""

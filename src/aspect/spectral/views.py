@@ -1,0 +1,123 @@
+"""A graph seen through its bands: filter and project, in either order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from aspect.graph.data import Features
+from aspect.graph.features import dense, drop_entries, dropout
+from aspect.graph.operators import Operator
+from aspect.spectral.chebyshev import chebyshev_basis
+from aspect.spectral.filters import Band, MonotoneFilter
+
+__all__ = ["Activation", "LayerOrder", "Signal", "SpectralEncoder"]
+
+Activation = Literal["relu", "prelu"]
+LayerOrder = Literal["filter-first", "project-first"]
+
+BATCH_NORM_MOMENTUM = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """Features on a graph; `basis` holds T_0(L)X, ..., T_K(L)X where they were computed before."""
+
+    features: Features
+    operator: Operator
+    basis: Float[Tensor, "terms nodes features"] | None = None
+
+
+class SpectralEncoder(nn.Module):
+    """Input dropout, filter, dropout, batch norm, linear layer, activation (`eq:spectral_views`).
+
+    All bands share the weights and one Chebyshev basis, hence one input-dropout mask.
+    `project-first` puts the linear layer before the filter, and dropout and norm after it: filters
+    are linear, so without these two both orders are the same function, but the projected signal is
+    narrower and sparse features stay sparse.
+    """
+
+    def __init__(  # noqa: PLR0913 - the layer's settings, each on its own
+        self,
+        num_features: int,
+        width: int,
+        *,
+        bands: tuple[Band, ...] = ("low", "high"),
+        order: int = 5,
+        learned_start: bool = True,
+        input_dropout: float = 0.0,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        activation: Activation = "prelu",
+        layer_order: LayerOrder = "filter-first",
+    ) -> None:
+        super().__init__()
+        self.order = order
+        self.input_dropout, self.dropout = input_dropout, dropout
+        self.project_first = layer_order == "project-first"
+        self.filters = nn.ModuleList(
+            MonotoneFilter(band, order, learned_start=learned_start) for band in bands
+        )
+        self.linear = nn.Linear(num_features, width)
+        normed = width if self.project_first else num_features
+        self.norm = (
+            nn.BatchNorm1d(normed, momentum=BATCH_NORM_MOMENTUM) if batch_norm else nn.Identity()
+        )
+        self.activation = nn.PReLU() if activation == "prelu" else nn.ReLU()
+
+    def coefficients(self) -> Float[Tensor, "bands terms"]:
+        """Chebyshev coefficients of every band."""
+        return torch.stack([band() for band in self.filters])
+
+    def forward(
+        self, signal: Signal, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "bands nodes dim"]:
+        """Embed every node in every band, lowest first; without a generator nothing is dropped."""
+        if self.project_first:
+            filtered = self._filter(self._project(signal, generator), signal.operator)
+            hidden = self._regularise(filtered + self.linear.bias, generator)
+        else:
+            filtered = self._filtered_features(signal, generator)
+            hidden = self.linear(self._regularise(filtered, generator))
+        embedded: Tensor = self.activation(hidden)
+        return embedded
+
+    def _project(
+        self, signal: Signal, generator: torch.Generator | None
+    ) -> Float[Tensor, "nodes dim"]:
+        features = drop_entries(signal.features, self.input_dropout, generator)
+        return features @ self.linear.weight.t()
+
+    def _filtered_features(
+        self, signal: Signal, generator: torch.Generator | None
+    ) -> Float[Tensor, "bands nodes features"]:
+        if signal.basis is not None and (generator is None or self.input_dropout == 0):
+            return _combine(self.coefficients(), signal.basis)
+        features = drop_entries(signal.features, self.input_dropout, generator)
+        return self._filter(dense(features), signal.operator)
+
+    def _filter(
+        self, x: Float[Tensor, "nodes dim"], operator: Operator
+    ) -> Float[Tensor, "bands nodes dim"]:
+        basis = torch.stack(list(chebyshev_basis(operator, x, self.order)))
+        return _combine(self.coefficients(), basis)
+
+    def _regularise(
+        self, bands: Float[Tensor, "bands nodes dim"], generator: torch.Generator | None
+    ) -> Float[Tensor, "bands nodes dim"]:
+        """Dropout, and batch norm of each band by itself."""
+        bands = dropout(bands, self.dropout, generator)
+        if isinstance(self.norm, nn.Identity):
+            return bands  # a stack of the parts would be a copy
+        return torch.stack([self.norm(band) for band in bands])
+
+
+def _combine(
+    coefficients: Float[Tensor, "bands terms"], basis: Float[Tensor, "terms nodes dim"]
+) -> Float[Tensor, "bands nodes dim"]:
+    """One filtered signal per band from the basis that all share."""
+    return (coefficients @ basis.flatten(1)).view(len(coefficients), *basis.shape[1:])

@@ -1,0 +1,494 @@
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.graph.data import Graph
+from aspect.graph.features import dense
+from aspect.graph.operators import RescaledLaplacian
+from aspect.graph.synthetic import mixed_graph
+from aspect.methods.aspect import AspectConfig, AspectMethod
+from aspect.methods.base import Step
+from aspect.methods.controls import HighBandOnly, LowBandOnly
+from aspect.policy.fusion import fuse
+from aspect.training.trainer import train
+from reference.graphs import random_graph
+from reference.plain_aspect import PlainAspect
+
+# Every setting that a test could depend on; defaults may change.
+BASE = {
+    "row_normalise": True,
+    "self_loops": True,
+    "lambda_max": "two",
+    "order": 3,
+    "width": 8,
+    "learned_start": True,
+    "input_dropout": 0.0,
+    "dropout": 0.0,
+    "batch_norm": False,
+    "activation": "prelu",
+    "layer_order": "filter-first",
+    "fusion": "node-wise",
+    "gate_width": 6,
+    "gate_input": "layer-norm",
+    "gate_hops": 0,
+    "gate_gradient": True,
+    "readout": "fused",
+    "views": "one",
+    "edge_drop": 0.3,
+    "column_mask": 0.3,
+    "temperature": 0.4,
+    "symmetric": True,
+    "negatives": None,
+    "channel_weight": 1.5,
+    "policy_weight": 0.7,
+    "gate_temperature": 0.5,
+}
+DROPPING = {"input_dropout": 0.4, "dropout": 0.3}
+
+
+def make(graph, kind=AspectMethod, **changes):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(11)
+        method = kind(AspectConfig(**(BASE | changes)), graph.num_features)
+    return method.to(graph.dtype).train()
+
+
+def step(seed=5):
+    return Step(1, torch.Generator().manual_seed(seed))
+
+
+def gradients(terms, method):
+    total = torch.stack(list(terms.values())).sum()
+    named = dict(method.named_parameters())
+    found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
+    return dict(zip(named, found, strict=True))
+
+
+@pytest.fixture(params=[0.2, 1.0], ids=["sparse", "dense"])
+def graph(request):
+    return random_graph(
+        num_nodes=24, num_edges=50, num_features=13, isolated=2, density=request.param * 0.6
+    )
+
+
+@pytest.fixture
+def one_graph():
+    return random_graph(num_nodes=24, num_edges=50, num_features=13, isolated=2)
+
+
+class TestPlainForm:
+    def check(self, graph, **changes):
+        method = make(graph, **changes)
+        plain = PlainAspect(method, graph)
+        fast_terms, plain_terms = method.loss_terms(graph, step()), plain.loss_terms(step())
+        assert list(fast_terms) == list(plain_terms)
+        assert_close(fast_terms, plain_terms)
+        fast, slow = gradients(fast_terms, method), gradients(plain_terms, method)
+        assert any(gradient is not None and bool(gradient.any()) for gradient in fast.values())
+        for name, expected in slow.items():
+            found = fast[name]
+            assert (found is None) == (expected is None), name
+            if expected is not None:
+                assert_close(
+                    found, expected, rtol=1e-6, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}"
+                )
+
+    @pytest.mark.parametrize(
+        ("layer_order", "views", "symmetric", "batch_norm"),
+        list(
+            itertools.product(
+                ["filter-first", "project-first"], ["one", "both"], [True, False], [True, False]
+            )
+        ),
+    )
+    def test_terms_and_gradients_agree(self, graph, layer_order, views, symmetric, batch_norm):
+        self.check(
+            graph,
+            layer_order=layer_order,
+            views=views,
+            symmetric=symmetric,
+            batch_norm=batch_norm,
+        )
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"fusion": "global"},
+            {"fusion": "half"},
+            {"channel_weight": 0.0},
+            {"policy_weight": 0.0},
+            {"channel_weight": 0.0, "policy_weight": 0.0},
+            {"gate_gradient": False},
+            {"gate_input": "raw"},
+            {"gate_hops": 2},
+            {"row_normalise": False, "self_loops": False, "learned_start": False},
+            {"edge_drop": 0.0},
+            {"column_mask": 0.0},
+            {"edge_drop": 0.0, "column_mask": 0.0, "activation": "relu"},
+            {"temperature": 0.01},
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
+    def test_every_setting_agrees(self, one_graph, layer_order, changes):
+        self.check(one_graph, layer_order=layer_order, **changes)
+
+    def test_both_orders_agree_without_dropout_and_norm(self, graph):
+        first, second = (make(graph, layer_order=one) for one in ("filter-first", "project-first"))
+        terms = first.loss_terms(graph, step())
+        others = second.loss_terms(graph, step())
+        assert_close(terms, others)
+        assert_close(gradients(terms, first), gradients(others, second), rtol=1e-6, atol=1e-10)
+        assert_close(first.eval().embed(graph), second.eval().embed(graph))
+
+
+class TestCost:
+    @pytest.fixture
+    def propagations(self, monkeypatch):
+        calls = []
+        honest = RescaledLaplacian.__call__
+
+        def counted(self, x):
+            calls.append(x.shape[1])
+            return honest(self, x)
+
+        monkeypatch.setattr(RescaledLaplacian, "__call__", counted)
+        return calls
+
+    @pytest.mark.parametrize("policy_weight", [0.0, 0.7])
+    @pytest.mark.parametrize("views", ["one", "both"])
+    def test_two_encoder_calls_per_step_and_the_policy_adds_none(self, graph, policy_weight, views):
+        method = make(graph, policy_weight=policy_weight, views=views)
+        calls = []
+        method.encoder.register_forward_hook(lambda *_: calls.append(1))
+        terms = method.loss_terms(graph, step())
+        assert ("policy" in terms) == (policy_weight > 0)
+        assert len(calls) == 2
+
+    def test_both_bands_of_a_view_share_their_propagations(self, graph, propagations):
+        method = make(graph, order=4, **DROPPING)
+        method.prepare(graph)
+        propagations.clear()
+        method.loss_terms(graph, step())
+        assert propagations == [graph.num_features] * 8
+
+    def test_project_first_propagates_at_the_smaller_width(self, graph, propagations):
+        method = make(graph, order=4, layer_order="project-first", **DROPPING)
+        method.prepare(graph)
+        propagations.clear()
+        method.loss_terms(graph, step())
+        assert propagations == [BASE["width"]] * 8
+
+    @pytest.mark.parametrize(("edge_drop", "expected"), [(0.0, 0), (0.3, 4)])
+    def test_the_clean_graphs_basis_is_kept_without_input_dropout(
+        self, graph, propagations, edge_drop, expected
+    ):
+        method = make(graph, order=4, dropout=0.3, edge_drop=edge_drop)
+        method.prepare(graph)
+        assert len(propagations) == 4
+        propagations.clear()
+        method.loss_terms(graph, step())
+        assert len(propagations) == expected
+
+    def test_a_graph_is_prepared_once(self, graph):
+        method = make(graph)
+        method.prepare(graph)
+        ready = method._prepared
+        method.loss_terms(graph, step())
+        method.embed(graph)
+        assert method._prepared is ready
+        other = random_graph(num_features=13, seed=4)
+        assert method.eval().embed(other).shape == (20, BASE["width"])
+        assert method._prepared.graph is other
+
+
+class TestGradients:
+    def test_the_target_is_detached(self, one_graph):
+        """The policy term reaches the encoder through what the gate reads, and in no other way."""
+        method = make(one_graph)
+        policy = method.loss_terms(one_graph, step())["policy"]
+        encoder = list(method.encoder.parameters())
+        through_gate = torch.autograd.grad(policy, encoder, allow_unused=True)
+        assert any(gradient is not None and bool(gradient.any()) for gradient in through_gate)
+        cut = make(one_graph, gate_gradient=False)
+        policy = cut.loss_terms(one_graph, step())["policy"]
+        found = torch.autograd.grad(policy, list(cut.encoder.parameters()), allow_unused=True)
+        assert all(gradient is None for gradient in found)
+
+    def test_without_gate_gradient_the_gate_still_learns(self, one_graph):
+        method = make(one_graph, gate_gradient=False)
+        terms = method.loss_terms(one_graph, step())
+        gate = list(method.gate.parameters())
+        for name in ("contrast", "policy"):
+            found = torch.autograd.grad(terms[name], gate, retain_graph=True)
+            assert any(bool(gradient.any()) for gradient in found)
+
+    def test_channel_terms_do_not_reach_the_gate(self, one_graph):
+        method = make(one_graph)
+        channels = method.loss_terms(one_graph, step())["channels"]
+        found = torch.autograd.grad(channels, list(method.gate.parameters()), allow_unused=True)
+        assert all(gradient is None for gradient in found)
+
+    @pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
+    def test_every_parameter_is_reached(self, one_graph, layer_order):
+        method = make(one_graph, layer_order=layer_order, batch_norm=True, **DROPPING)
+        found = gradients(method.loss_terms(one_graph, step()), method)
+        for name, gradient in found.items():
+            assert gradient is not None, name
+            assert torch.isfinite(gradient).all(), name
+
+
+class TestTerms:
+    def test_names_and_weights(self, one_graph):
+        terms = make(one_graph).loss_terms(one_graph, step())
+        assert list(terms) == ["contrast", "channels", "policy"]
+        doubled = make(
+            one_graph,
+            channel_weight=2 * BASE["channel_weight"],
+            policy_weight=2 * BASE["policy_weight"],
+        ).loss_terms(one_graph, step())
+        assert_close(doubled["contrast"], terms["contrast"])
+        assert_close(doubled["channels"], 2 * terms["channels"])
+        assert_close(doubled["policy"], 2 * terms["policy"])
+
+    def test_early_stopping_watches_contrast_and_policy(self, one_graph):
+        method = make(one_graph)
+        terms = method.loss_terms(one_graph, step())
+        assert_close(method.watched(terms), terms["contrast"] + terms["policy"])
+        without = make(one_graph, policy_weight=0.0)
+        terms = without.loss_terms(one_graph, step())
+        assert list(terms) == ["contrast", "channels"]
+        assert_close(without.watched(terms), terms["contrast"])
+
+    def test_global_fusion_learns_one_number_and_has_no_policy_term(self, one_graph):
+        method = make(one_graph, fusion="global")
+        assert sum(parameter.numel() for parameter in method.gate.parameters()) == 1
+        terms = method.loss_terms(one_graph, step())
+        assert "policy" not in terms
+        (gradient,) = torch.autograd.grad(terms["contrast"], list(method.gate.parameters()))
+        assert bool(gradient.any())
+        policy = method.policy(one_graph)
+        assert_close(policy, policy[:1].expand_as(policy))
+
+    def test_half_fusion_learns_nothing_and_has_no_policy_term(self, one_graph):
+        method = make(one_graph, fusion="half")
+        assert list(method.gate.parameters()) == []
+        assert "policy" not in method.loss_terms(one_graph, step())
+        views = method.encoder(method._ready(one_graph).signal)
+        assert_close(method.embed(one_graph), views.mean(0))
+
+    @pytest.mark.parametrize("kind", [LowBandOnly, HighBandOnly])
+    def test_a_single_band_has_no_policy(self, one_graph, kind):
+        method = make(one_graph, kind)
+        assert list(method.loss_terms(one_graph, step())) == ["contrast"]
+        assert method.policy(one_graph) is None
+        assert list(method.complaints(one_graph)) == []
+
+    def test_the_papers_settings_run(self, one_graph):
+        method = make(
+            one_graph,
+            row_normalise=False,
+            gate_input="raw",
+            symmetric=False,
+            views="one",
+            channel_weight=0.0,
+            readout="fused",
+            **DROPPING,
+        )
+        terms = method.loss_terms(one_graph, step())
+        assert list(terms) == ["contrast", "policy"]
+        for name, gradient in gradients(terms, method).items():
+            assert torch.isfinite(gradient).all(), name
+
+    def test_negatives_are_drawn_by_themselves_on_large_graphs(self, one_graph, monkeypatch):
+        drawn = make(one_graph, negatives=5).loss_terms(one_graph, step())
+        monkeypatch.setattr("aspect.methods.aspect.EXACT_UP_TO", one_graph.num_nodes - 1)
+        monkeypatch.setattr("aspect.methods.aspect.DRAWN_BEYOND", 5)
+        assert_close(make(one_graph).loss_terms(one_graph, step()), drawn, rtol=0, atol=0)
+        monkeypatch.setattr("aspect.methods.aspect.EXACT_UP_TO", one_graph.num_nodes)
+        exact = make(one_graph).loss_terms(one_graph, step())
+        assert float(exact["contrast"] - drawn["contrast"]) != 0
+
+    def test_sampling_every_node_is_exact(self, one_graph):
+        exact = make(one_graph).loss_terms(one_graph, step())
+        sampled = make(one_graph, negatives=one_graph.num_nodes).loss_terms(one_graph, step())
+        assert_close(sampled, exact, rtol=0, atol=0)
+        few = make(one_graph, negatives=5).loss_terms(one_graph, step())
+        assert not torch.equal(few["contrast"], exact["contrast"])
+
+    def test_the_true_largest_eigenvalue_is_an_option(self, one_graph):
+        two, true = (
+            make(one_graph, lambda_max=name).loss_terms(one_graph, step())
+            for name in ("two", "power-iteration")
+        )
+        assert not torch.equal(two["contrast"], true["contrast"])
+
+
+class TestViews:
+    @pytest.mark.parametrize("self_loops", [False, True])
+    def test_edge_drop_keeps_the_operator_symmetric(self, one_graph, self_loops):
+        method = make(one_graph, self_loops=self_loops, edge_drop=0.5)
+        signal = method.augmented(one_graph, torch.Generator().manual_seed(0))
+        eye = torch.eye(one_graph.num_nodes, dtype=torch.float64)
+        clean = method._ready(one_graph).signal.operator(eye)
+        dropped = signal.operator(eye)
+        assert_close(dropped, dropped.t())
+        absent = (dropped == 0) & (clean != 0)
+        assert 0 < int(absent.sum()) < int((clean != 0).sum())
+
+    def test_column_mask_hides_whole_columns(self, graph):
+        method = make(graph, column_mask=0.5)
+        signal = method.augmented(graph, torch.Generator().manual_seed(0))
+        clean = dense(method._ready(graph).features)
+        masked = dense(signal.features)
+        hidden = (masked == 0).all(0)
+        assert 0 < int(hidden.sum()) < graph.num_features
+        assert_close(masked[:, ~hidden], clean[:, ~hidden], rtol=0, atol=0)
+
+    def test_the_first_view_is_clean_or_augmented(self, one_graph):
+        """A clean first view has the same gate, whatever is drawn."""
+        for views, same in (("one", True), ("both", False)):
+            method = make(one_graph, views=views)
+            seen = []
+            for seed in (1, 2):
+                method.loss_terms(one_graph, step(seed))
+                seen.append(method.monitors()["gate_mean"])
+            assert torch.equal(*seen) == same
+
+    def test_row_normalisation_forgets_the_scale_of_a_row(self, one_graph):
+        scale = torch.linspace(0.5, 2, one_graph.num_nodes, dtype=torch.float64).unsqueeze(1)
+        scaled = Graph.build(one_graph.features * scale, one_graph.edge_index)
+        normed, raw = make(one_graph).eval(), make(one_graph, row_normalise=False).eval()
+        assert_close(normed.embed(scaled), normed.embed(one_graph))
+        assert not torch.allclose(raw.embed(scaled), raw.embed(one_graph))
+
+
+class TestPolicy:
+    def test_rows_sum_to_one_and_blend_the_embedding(self, one_graph):
+        method = make(one_graph).eval()
+        weights = method.policy(one_graph)
+        assert_close(weights.sum(1), torch.ones(one_graph.num_nodes, dtype=torch.float64))
+        views = method.encoder(method._ready(one_graph).signal)
+        assert_close(method.embed(one_graph), fuse(views, weights))
+
+    @pytest.mark.parametrize(
+        ("readout", "width"), [("fused", 8), ("concatenated", 16), ("weighted", 16)]
+    )
+    def test_readouts_have_their_width(self, one_graph, readout, width):
+        assert make(one_graph, readout=readout).eval().embed(one_graph).shape == (24, width)
+
+    def test_a_collapsed_gate_is_complained_of(self, one_graph):
+        method = make(one_graph).eval()
+        assert method.policy(one_graph)[:, 0].std().item() > 1e-3
+        assert list(method.complaints(one_graph)) == []
+        with torch.no_grad():
+            method.gate.network[-1].weight.zero_()
+            method.gate.network[-1].bias.fill_(1.0)
+        (complaint,) = method.complaints(one_graph)
+        assert "gate collapsed: every node trusts the low band with 0.731" in complaint
+
+    def test_one_number_by_choice_is_no_collapse(self, one_graph):
+        for fusion in ("global", "half"):
+            assert list(make(one_graph, fusion=fusion).eval().complaints(one_graph)) == []
+
+    def test_monitors_report_the_gate_of_the_first_view(self, one_graph):
+        method = make(one_graph)
+        assert method.monitors() == {}
+        method.loss_terms(one_graph, step())
+        low = method.policy(one_graph)[:, 0].detach()
+        monitors = method.monitors()
+        assert_close(monitors["gate_mean"], low.mean())
+        assert_close(monitors["gate_std"], low.std())
+
+    def test_training_on_a_mixed_graph_does_not_collapse_the_gate(self):
+        graph = mixed_graph(120, degree=8.0, signal=2.0, num_features=16, seed=0).graph
+        method = make(
+            graph,
+            row_normalise=False,
+            width=16,
+            views="both",
+            edge_drop=0.5,
+            input_dropout=0.5,
+            temperature=0.5,
+            epochs=40,
+            learning_rate=0.01,
+        )
+        train(method, graph, seed=0)
+        assert list(method.complaints(graph)) == []
+        assert float(method.policy(graph)[:, 0].std()) > 0.02
+
+
+class TestContract:
+    def test_the_same_seed_gives_the_same_bits(self, graph):
+        found = []
+        for seed in (5, 5, 6):
+            method = make(graph, batch_norm=True, views="both", **DROPPING)
+            terms = method.loss_terms(graph, step(seed))
+            found.append((terms, gradients(terms, method)))
+        assert_close(found[0], found[1], rtol=0, atol=0)
+        assert not torch.equal(found[0][0]["contrast"], found[2][0]["contrast"])
+
+    def test_the_global_generator_is_neither_read_nor_moved(self, one_graph):
+        method = make(one_graph, **DROPPING)
+        before = torch.random.get_rng_state()
+        method.loss_terms(one_graph, step())
+        assert torch.equal(torch.random.get_rng_state(), before)
+
+    def test_every_parameter_is_in_one_group_and_filters_have_their_own(self, one_graph):
+        method = make(
+            one_graph,
+            learning_rate=0.1,
+            weight_decay=0.2,
+            filter_learning_rate=0.3,
+            filter_weight_decay=0.4,
+        )
+        filters, rest = method.parameter_groups()
+        assert (filters.learning_rate, filters.weight_decay) == (0.3, 0.4)
+        assert (rest.learning_rate, rest.weight_decay) == (0.1, 0.2)
+        grouped = [id(p) for group in (filters, rest) for p in group.parameters]
+        assert sorted(grouped) == sorted(id(p) for p in method.parameters())
+        assert {id(p) for p in filters.parameters} == {
+            id(p) for p in method.encoder.filters.parameters()
+        }
+
+    @pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
+    def test_nodes_with_nothing_never_become_nan(self, layer_order):
+        """Isolated nodes, nodes of zeros, and views that lose nearly every edge and column."""
+        features = torch.zeros(8, 5)
+        features[:3] = torch.rand(3, 5, generator=torch.Generator().manual_seed(0))
+        graph = Graph.build(features, torch.tensor([[0, 1], [1, 2]]))
+        for activation, self_loops in itertools.product(("relu", "prelu"), (True, False)):
+            method = make(
+                graph,
+                layer_order=layer_order,
+                activation=activation,
+                self_loops=self_loops,
+                edge_drop=0.9,
+                column_mask=0.9,
+                input_dropout=0.9,
+                dropout=0.9,
+            )
+            with torch.no_grad():
+                method.encoder.linear.bias.zero_()
+            for seed in range(5):
+                terms = method.loss_terms(graph, step(seed))
+                for name, gradient in gradients(terms, method).items():
+                    assert torch.isfinite(gradient).all(), name
+                    assert float(gradient.abs().max()) < 1e4, name
+
+    def test_a_graph_without_edges_is_served(self):
+        graph = Graph.build(torch.rand(6, 3), torch.empty(2, 0, dtype=torch.long))
+        for changes in ({}, {"lambda_max": "power-iteration", "gate_hops": 2}):
+            for self_loops in (True, False):
+                method = make(graph, self_loops=self_loops, **changes)
+                terms = method.loss_terms(graph, step())
+                assert all(torch.isfinite(term) for term in terms.values())
+
+    def test_the_graph_is_not_changed(self, graph):
+        features, edges = dense(graph.features).clone(), graph.edge_index.clone()
+        method = make(graph, row_normalise=True, **DROPPING)
+        torch.stack(list(method.loss_terms(graph, step()).values())).sum().backward()
+        assert torch.equal(dense(graph.features), features)
+        assert torch.equal(graph.edge_index, edges)
