@@ -1,0 +1,261 @@
+"""Method and trainer for a user's script: fit, embed, policy, save, load."""
+
+from __future__ import annotations
+
+import operator
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from typing_extensions import override
+
+from aspect import __version__
+from aspect.config import make_config
+from aspect.errors import (
+    AspectError,
+    CheckpointError,
+    GraphError,
+    SettingsError,
+    UnknownNameError,
+)
+from aspect.experiments import find_experiment
+from aspect.graph.convert import as_graph
+from aspect.graph.data import Graph
+from aspect.graph.features import dense
+from aspect.methods.base import Method
+from aspect.methods.registry import find_method
+from aspect.randomness import isolated_seed, seed_for
+from aspect.training.checkpoint import read_tensors, write_tensors
+from aspect.training.trainer import Recorder, TrainingResult, train
+
+__all__ = ["Aspect", "Embedder", "choose_device"]
+
+DTYPE = torch.float32
+
+
+def choose_device(wanted: str | None) -> torch.device:
+    """The device asked for, the GPU if none is named and there is one, else the CPU."""
+    known = ", ".join(_devices())
+    try:
+        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise SettingsError(f"Unknown device {wanted!r}. Known here: {known}.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise SettingsError(
+            f"Device must be cpu or cuda; {device.type!r} lacks sparse products. Got {wanted!r}."
+        )
+    if str(device) not in _devices():
+        raise SettingsError(f"Device {wanted!r} is not there. Known here: {known}. Try cpu.")
+    return device
+
+
+def _devices() -> list[str]:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return ["cpu", *(["cuda"] if count else []), *(f"cuda:{index}" for index in range(count))]
+
+
+class Embedder:
+    """Any method of the registry: `Embedder("aspect", epochs=100).fit(graph).embed(graph)`.
+
+    Graphs may be a PyG `Data`, an `aspect.Graph`, a pair of SciPy adjacency and feature matrix, or
+    a NetworkX graph.
+    """
+
+    def __init__(
+        self,
+        method: str = "aspect",
+        *,
+        seed: int = 0,
+        device: str | None = None,
+        **settings: Any,  # noqa: ANN401 - the method's own
+    ) -> None:
+        self.registration = find_method(method)
+        self.config = make_config(self.registration.config, settings, owner=method)
+        self.seed = _whole(seed)
+        self.device = choose_device(device)
+        self.result: TrainingResult | None = None
+        self._method: Method | None = None
+        self._num_features = 0
+        self._trained_on: Graph | None = None  # kept where nothing else can be embedded
+
+    @property
+    def name(self) -> str:
+        """The method's name."""
+        return self.registration.name
+
+    @property
+    def method(self) -> Method:
+        """The fitted method itself."""
+        if self._method is None:
+            name = type(self).__name__
+            raise AspectError(f"This {name} is not fitted yet. Call fit(graph) first.")
+        return self._method
+
+    def fit(self, graph: Any, *, recorder: Recorder | None = None) -> Self:  # noqa: ANN401
+        """Learn from a graph; labels, if it has any, are not looked at.
+
+        A training that fails or is interrupted leaves this object as it was.
+        """
+        own = self._placed(as_graph(graph))
+        method = self._build(own.num_features)
+        self.result = train(method, own, seed=self.seed, recorder=recorder)
+        self._method, self._num_features = method, own.num_features
+        self._trained_on = None if method.inductive else own
+        return self
+
+    def _build(self, num_features: int) -> Method:
+        with isolated_seed(seed_for(self.seed, "weights")):
+            method = self.registration.method(self.config, num_features)
+        return method.to(self.device).eval()
+
+    def _placed(self, graph: Graph) -> Graph:
+        """The graph as the method needs it; the same object where nothing has to change."""
+        if graph.dtype != DTYPE:
+            graph = graph.to(DTYPE)
+        return graph if graph.device == self.device else graph.to(self.device)
+
+    @torch.no_grad()
+    def embed(self, graph: Any) -> Float[Tensor, "nodes dim"]:  # noqa: ANN401
+        """One row per node, on the CPU; the graph need not be the one trained on."""
+        own = self._checked(graph)
+        return self.method.eval().embed(own).cpu()
+
+    @torch.no_grad()
+    def policy(self, graph: Any) -> Float[Tensor, " nodes"] | None:  # noqa: ANN401
+        """How much each node trusts its low band, from 0 to 1; None without a policy."""
+        own = self._checked(graph)
+        weights = self.method.eval().policy(own)
+        return None if weights is None else weights[:, 0].cpu()
+
+    def _checked(self, graph: Any) -> Graph:  # noqa: ANN401
+        fitted = self.method
+        own = self._placed(as_graph(graph))
+        if own.num_features != self._num_features:
+            raise GraphError(
+                f"The model was trained on {self._num_features} features. "
+                f"Got a graph with {own.num_features}."
+            )
+        known = self._trained_on
+        if not fitted.inductive and (known is None or not _same_graph(known, own)):
+            raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
+        return own
+
+    def save(self, path: str | Path) -> None:
+        """Write the trained model to one safetensors file; nothing in it is code."""
+        manifest = {
+            "kind": "model",
+            "version": __version__,
+            "method": self.name,
+            "settings": self.config.model_dump(mode="json"),
+            "num_features": self._num_features,
+            "seed": self.seed,
+        }
+        write_tensors(Path(path), self.method.state_dict(), manifest)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str | None = None) -> Self:
+        """Read what `save` wrote; a damaged file or one of another kind is refused."""
+        place = str(choose_device(device))
+        tensors, manifest = read_tensors(Path(path))
+        _check_manifest(manifest, path)
+        try:
+            model = cls._described_by(manifest, path, place)
+        except (SettingsError, UnknownNameError) as error:
+            raise CheckpointError(f"{path} does not fit this version. {error}") from error
+        model._num_features = manifest["num_features"]
+        try:
+            method = model._build(model._num_features)
+            method.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"The weights in {path} do not fit the method {model.name!r} that it names."
+            ) from error
+        model._method = method
+        return model
+
+    @classmethod
+    def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:  # noqa: ARG003
+        """An unfitted one, as a saved model's manifest says."""
+        seed, settings = manifest["seed"], manifest["settings"]
+        return cls(manifest["method"], seed=seed, device=device, **settings)
+
+
+def _whole(seed: object) -> int:
+    """The seed as Python's own integer: NumPy's are welcome, but JSON does not know them."""
+    try:
+        return operator.index(seed)  # type: ignore[arg-type]  # this is the check
+    except TypeError as error:
+        raise SettingsError(f"The seed must be an integer. Got {seed!r}.") from error
+
+
+def _same_graph(first: Graph, second: Graph) -> bool:
+    same_edges = torch.equal(first.edge_index, second.edge_index)
+    return same_edges and torch.equal(dense(first.features), dense(second.features))
+
+
+def _check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
+    if manifest.get("kind") != "model":
+        kind = manifest.get("kind", "file of another kind")
+        raise CheckpointError(f"{path} is not a saved model but a {kind}.")
+    missing = {"version", "method", "settings", "num_features", "seed"} - set(manifest)
+    if missing:
+        raise CheckpointError(
+            f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}."
+        )
+    if manifest["version"].split(".")[0] != __version__.split(".")[0]:
+        raise CheckpointError(
+            f"{path} was written by aspect {manifest['version']}; "
+            f"this is {__version__}, which may read it wrongly."
+        )
+
+
+class Aspect(Embedder):
+    """ASPECT (or, with `stable=True`, ASPECT-S) with its settings as keywords.
+
+    Example:
+        >>> from aspect import Aspect, mixed_graph
+        >>> graph = mixed_graph(num_nodes=60, seed=0)
+        >>> model = Aspect(epochs=2, width=8, seed=0, device="cpu").fit(graph)
+        >>> model.embed(graph).shape, model.policy(graph).shape
+        (torch.Size([60, 16]), torch.Size([60]))
+    """
+
+    def __init__(
+        self,
+        *,
+        stable: bool = False,
+        seed: int = 0,
+        device: str | None = None,
+        **settings: Any,  # noqa: ANN401 - the method's own
+    ) -> None:
+        super().__init__("aspect-s" if stable else "aspect", seed=seed, device=device, **settings)
+
+    @classmethod
+    @override
+    def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:
+        method, seed, settings = manifest["method"], manifest["seed"], manifest["settings"]
+        if method not in ("aspect", "aspect-s"):
+            raise CheckpointError(
+                f"{path} holds a model of {method!r}, not of ASPECT. Read it with Embedder.load."
+            )
+        return cls(stable=method == "aspect-s", seed=seed, device=device, **settings)
+
+    @classmethod
+    def preset(
+        cls,
+        name: str,
+        *,
+        seed: int = 0,
+        device: str | None = None,
+        **changes: Any,  # noqa: ANN401 - settings
+    ) -> Self:
+        """The settings shipped for a data set, or those of `paper`; keywords change some."""
+        choice = "paper" if name == "paper" else None
+        experiment, origin = find_experiment("aspect", name, choice)
+        if origin == "defaults":
+            raise SettingsError(
+                f"No settings are shipped for 'aspect' on {name!r}. Use Aspect() for the defaults."
+            )
+        return cls(seed=seed, device=device, **{**experiment.settings, **changes})

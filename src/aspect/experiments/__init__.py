@@ -1,0 +1,94 @@
+"""Settings shipped with the package: `<method>/<graph>.yaml` (ours) and `.published.yaml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aspect.config import Config, load_yaml, make_config
+from aspect.errors import SettingsError
+from aspect.graph.source import Reading
+
+__all__ = ["Experiment", "ProbeSettings", "find_experiment", "load_experiment", "shipped"]
+
+FOLDER = Path(__file__).parent
+
+Source = Literal["ours", "published"]
+
+
+class ProbeSettings(Config):
+    """How the linear probe is trained where it is not our protocol's way."""
+
+    learning_rate: float
+    weight_decay: float
+    steps: int
+
+
+class Experiment(Config):
+    """A method with its settings, for one graph or for any."""
+
+    method: str = "aspect"
+    """Name of the method."""
+    graph: str | None = None
+    """Name of the data set, or path of the graph, that the settings were chosen for."""
+    reading: Reading = Reading()
+    """How the graph's files are read."""
+    graph_sha256: str | None = None
+    """Checksum of the graph that was trained on, in the settings that a run leaves behind."""
+    seed: int = 0
+    """Seed of first weights and of every draw in training."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """The method's settings; those left out keep their defaults."""
+    probe: ProbeSettings | None = None
+    """The published probe; none: our protocol."""
+    reported: dict[str, float] = Field(default_factory=dict)
+    """Accuracy that the source reports, in percent: mean and std."""
+    origin: str = ""
+    """Where the settings come from and how they were chosen."""
+
+
+def shipped(method: str, graph: str, source: Source = "ours") -> Path | None:
+    """The file shipped for a method and a graph, if there is one."""
+    name = f"{graph}.yaml" if source == "ours" else f"{graph}.published.yaml"
+    path = FOLDER / method / name
+    return path if path.is_file() else None
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Read a settings file: a whole experiment, or a method's settings alone."""
+    values = load_yaml(path)
+    if "settings" not in values and not set(values) <= set(Experiment.model_fields):
+        values = {"settings": values}
+    return make_config(Experiment, values, owner=str(path))
+
+
+def find_experiment(method: str, graph: str | None, choice: str | None) -> tuple[Experiment, str]:
+    """The settings to train with, and a word on where they come from.
+
+    Args:
+        method: a method's name.
+        graph: a data set's name, or None for a graph of the user's own.
+        choice: `defaults`, `published`, `paper`, a file, or None for what is shipped for the graph.
+    """
+    if choice == "defaults":
+        return Experiment(method=method, graph=graph), "defaults"
+    if choice == "published":
+        path = shipped(method, graph, "published") if graph else None
+        if path is None:
+            raise SettingsError(
+                f"No published settings are shipped for {method!r} on {graph or 'your graph'!r}."
+            )
+        return load_experiment(path), f"published settings of {method} on {graph}"
+    if choice == "paper":
+        path = shipped(method, "paper")
+        if path is None:
+            raise SettingsError(f"No preset 'paper' is shipped for {method!r}.")
+        return load_experiment(path), f"preset paper of {method}"
+    if choice is not None:
+        return load_experiment(Path(choice)), choice
+    path = shipped(method, graph) if graph else None
+    if path is not None:
+        return load_experiment(path), f"settings shipped for {method} on {graph}"
+    return Experiment(method=method, graph=graph), "defaults"

@@ -1,0 +1,1 @@
+"""Stage 6: the one loop, and what it leaves on disk."""

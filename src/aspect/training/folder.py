@@ -1,0 +1,292 @@
+"""A run's folder: settings, log, checkpoint, result; one process at a time, resumable any moment.
+
+- config.yaml: what was asked for; `aspect train --config` takes it as it is
+- metrics.jsonl: every loss term and the gate, one line an epoch; tensorboard/ if wanted
+- checkpoint.safetensors: the latest snapshot, until the run is complete
+- model.safetensors: the trained method
+- embeddings.npy, policy.npy, ids.txt
+- record.json: seeds, versions, timings; written last, so its presence says "complete"
+- .lock: taken while a process works here; what is left of it afterwards means nothing
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import filelock
+
+from aspect import __version__
+from aspect.errors import CheckpointError, FileError, RunError, SettingsError
+from aspect.graph.files import is_file, reason, replacing
+from aspect.training.checkpoint import read_tensors, write_tensors
+from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog
+from aspect.training.trainer import EpochReport, Snapshot
+
+__all__ = ["RunFolder", "write_json", "write_text"]
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT, RECORD, CONFIG, METRICS, LOCK, TENSORBOARD = (
+    "checkpoint.safetensors",
+    "record.json",
+    "config.yaml",
+    "metrics.jsonl",
+    ".lock",
+    "tensorboard",
+)
+OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt")
+
+# Many a folder holds a config.yaml; only beside one of these it tells of a run.
+SIGNS_OF_A_RUN = {METRICS, CHECKPOINT, RECORD}
+
+# What a process killed in the middle of writing leaves behind.
+LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file all or nothing."""
+    with replacing(path, overwrite=True) as file:
+        file.write(text.encode())
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a small JSON file all or nothing."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _ignore(report: EpochReport) -> None:
+    """Nobody wants to see the epochs pass."""
+
+
+class RunFolder:
+    """The trainer's recorder on disk; open it with `RunFolder.open`."""
+
+    def __init__(self, path: Path, config: str, checkpoint_every: int, tensorboard: bool) -> None:
+        self.path = path
+        self.config = config
+        self.checkpoint_every = checkpoint_every
+        self.tensorboard = tensorboard
+        self.logs: list[EpochLog] = []
+        self.on_epoch: Callable[[EpochReport], None] = _ignore
+        self._is_training = False
+        self._stop_wanted = False
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        path: Path,
+        config: str,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        checkpoint_every: int = 20,
+        tensorboard: bool = False,
+    ) -> Iterator[RunFolder]:
+        """Take the folder for this process; `config` is the text that says what is run.
+
+        A folder that holds a run is refused unless it is resumed (same config) or overwritten; one
+        that holds something else is refused and left untouched.
+        """
+        if checkpoint_every < 1:
+            raise SettingsError(f"checkpoint_every must be at least 1. Got {checkpoint_every}.")
+        folder = cls(path, config, checkpoint_every, tensorboard)
+        with ExitStack() as cleanup:
+            with _naming(path):
+                if path.exists() and not path.is_dir():
+                    raise FileError(f"{path} must be a folder. Got a file.")
+                path.mkdir(parents=True, exist_ok=True)
+                folder._refuse_foreign()
+                cleanup.enter_context(_locked(path))
+                folder._claim(resume=resume, overwrite=overwrite)
+            cleanup.callback(folder._close_logs)
+            cleanup.enter_context(folder._graceful_signals())
+            yield folder
+
+    def _refuse_foreign(self) -> None:
+        """Refuse a folder of another kind before anything is written to it, even the lock."""
+        present = {item.name for item in self.path.iterdir()}
+        others = {name for name in present - {LOCK} if not LEFT_BEHIND.fullmatch(name)}
+        is_run = CONFIG in others and (others == {CONFIG} or bool(others & SIGNS_OF_A_RUN))
+        if others and not is_run:
+            raise RunError(
+                f"{self.path} is not empty and not a run's folder. Choose another --out."
+            )
+
+    def _claim(self, *, resume: bool, overwrite: bool) -> None:
+        """Make the folder this run's; a kill at any moment leaves one that can be claimed again."""
+        self._refuse_foreign()
+        is_run = (self.path / CONFIG).is_file()
+        if is_run and resume:
+            self._check_same_config()
+        elif is_run and not overwrite:
+            raise RunError(
+                f"{self.path} holds a run. "
+                "Pass --resume to go on with it or --overwrite to replace it."
+            )
+        for item in self.path.iterdir():
+            if LEFT_BEHIND.fullmatch(item.name):
+                item.unlink()
+        if not (is_run and resume):
+            self._begin_anew()
+        elif self.is_complete:
+            (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+    def _begin_anew(self) -> None:
+        """Remove what a run writes, and nothing else: the record first, for it says "complete".
+
+        Log and config stay until they are replaced, so that the folder is a run's at any moment.
+        """
+        for name in (RECORD, CHECKPOINT, *OUTPUTS):
+            (self.path / name).unlink(missing_ok=True)
+        events = self.path / TENSORBOARD
+        if events.is_symlink():
+            events.unlink()
+        elif events.is_dir():
+            shutil.rmtree(events)
+        write_text(self.path / CONFIG, self.config)
+        (self.path / METRICS).write_bytes(b"")
+
+    def _check_same_config(self) -> None:
+        if (self.path / CONFIG).read_bytes() != self.config.encode():
+            raise RunError(
+                f"{self.path} holds a run with other settings. "
+                f"Resume with its own ({self.path / CONFIG}), or pass --overwrite."
+            )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run came to its end."""
+        return is_file(self.path / RECORD)
+
+    def latest(self) -> Snapshot | None:
+        """The checkpoint to go on from, if there is one; logs are cut back to it."""
+        if self.is_complete:
+            raise RunError(f"The run in {self.path} is complete. Pass --overwrite to replace it.")
+        snapshot = self._read_checkpoint() if is_file(self.path / CHECKPOINT) else None
+        epochs = snapshot.state["epoch"] if snapshot else 0
+        self._close_logs()
+        self.logs.append(JsonLinesLog(self.path / METRICS, keep_epochs=epochs))
+        if self.tensorboard:
+            self.logs.append(TensorBoardLog(self.path / TENSORBOARD, keep_epochs=epochs))
+        self._is_training = True
+        return snapshot
+
+    def _read_checkpoint(self) -> Snapshot:
+        path = self.path / CHECKPOINT
+        try:
+            tensors, manifest = read_tensors(path)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error} Pass --overwrite to begin anew.") from error
+        if manifest.get("config") != self.config:
+            raise CheckpointError(f"{path} belongs to a run with other settings.")
+        if str(manifest.get("version")).split(".")[0] != __version__.split(".")[0]:
+            raise CheckpointError(
+                f"{path} was written by aspect {manifest.get('version')}, which may train "
+                f"otherwise than {__version__}. Pass --overwrite to begin anew."
+            )
+        return Snapshot(tensors, manifest["state"])
+
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        """Log the epoch, checkpoint if it is time or if we are asked to stop."""
+        for log in self.logs:
+            log.write(report.epoch, report.values)
+        self.on_epoch(report)
+        stop = self._stop_wanted
+        if stop or report.epoch % self.checkpoint_every == 0:
+            self._write_checkpoint(snapshot())
+        if stop:
+            logger.warning("Stopped after epoch %d; the run can be resumed.", report.epoch)
+            raise KeyboardInterrupt
+
+    def _write_checkpoint(self, snapshot: Snapshot) -> None:
+        # The log first: after a power cut a checkpoint must never be ahead of it.
+        for log in self.logs:
+            log.sync()
+        manifest = {
+            "kind": "checkpoint",
+            "version": __version__,
+            "config": self.config,
+            "state": snapshot.state,
+        }
+        write_tensors(self.path / CHECKPOINT, snapshot.tensors, manifest)
+
+    def training_done(self) -> None:
+        """From here on nothing asks whether to stop, so Ctrl-C stops at once."""
+        self._is_training = False
+        for log in self.logs:
+            log.sync()
+        if self._stop_wanted:
+            raise KeyboardInterrupt
+
+    def complete(self, record: Mapping[str, Any]) -> None:
+        """Write the record, which marks the run complete; the checkpoint is no longer needed."""
+        write_json(self.path / RECORD, record)
+        (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+    def _close_logs(self) -> None:
+        while self.logs:
+            self.logs.pop().close()
+
+    @contextmanager
+    def _graceful_signals(self) -> Iterator[None]:
+        """Let the first Ctrl-C (or SIGTERM) end the epoch and write a checkpoint.
+
+        The second one stops at once, as does the first outside of training. A signal that is
+        ignored, as Ctrl-C is for a process in the background, stays so.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's interface
+            if self._stop_wanted or not self._is_training:
+                raise KeyboardInterrupt
+            self._stop_wanted = True  # said at the epoch's end: a handler must not write
+
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        heeded = {
+            number: handler for number, handler in before.items() if handler != signal.SIG_IGN
+        }
+        try:
+            for number in heeded:
+                signal.signal(number, note)
+            yield
+        finally:
+            for number, handler in heeded.items():
+                signal.signal(number, handler or signal.SIG_DFL)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the folder; the system lets go of it when the process ends, however it ends."""
+    lock = filelock.FileLock(path / LOCK, blocking=False)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise RunError(
+            f"Another process is using {path}. Wait for it, or choose another --out."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into a sentence about the folder."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise FileError(f"Cannot write to {path}: {reason(error)}.") from error

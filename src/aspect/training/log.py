@@ -1,0 +1,130 @@
+"""Where the numbers of every epoch go: JSON lines always, TensorBoard if wanted."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from aspect.errors import FileError, RunError
+from aspect.graph.files import reason
+
+__all__ = ["EpochLog", "JsonLinesLog", "TensorBoardLog"]
+
+
+class EpochLog(Protocol):
+    """Takes the numbers of one epoch after the other."""
+
+    def write(self, epoch: int, values: dict[str, float]) -> None:
+        """Add one epoch."""
+        ...
+
+    def sync(self) -> None:
+        """Make all that was written survive a power cut."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class JsonLinesLog:
+    """One JSON object a line, one line an epoch; no timings, so equal runs write equal bytes."""
+
+    def __init__(self, path: Path, *, keep_epochs: int) -> None:
+        """Open for more lines, cutting off those beyond `keep_epochs`: a killed run's last ones.
+
+        The file is cut in place, never rewritten, so that a kill at this moment loses nothing.
+        """
+        self.path = path
+        with _writing(path):
+            # Without a buffer there is nothing left over to fail a second time on a full disk.
+            self.file = path.open("ab", buffering=0)
+        try:
+            with _writing(path):
+                content = path.read_bytes() if keep_epochs else b""
+                self.file.truncate(_length_of(content, keep_epochs, path))
+        except BaseException:
+            self.file.close()
+            raise
+
+    def write(self, epoch: int, values: dict[str, float]) -> None:
+        """Add one epoch and hand it to the system: a kill loses at most the line in flight."""
+        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        line = json.dumps({"epoch": epoch, **finite}).encode() + b"\n"
+        with _writing(self.path):
+            while line:
+                line = line[self.file.write(line) :]
+
+    def sync(self) -> None:
+        """Wait until the lines are on the disk."""
+        with _writing(self.path):
+            os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def _length_of(content: bytes, epochs: int, path: Path) -> int:
+    """Bytes of the lines of the first epochs; a run that goes on from epoch 40 must find all 40."""
+    lines = content.splitlines(keepends=True)[:epochs]
+    for epoch in range(1, epochs + 1):
+        if epoch > len(lines) or not _is_line_of(epoch, lines[epoch - 1]):
+            raise RunError(
+                f"{path} lacks the line of epoch {epoch}, but the checkpoint is of epoch {epochs}. "
+                "Pass --overwrite to begin anew."
+            )
+    return sum(len(line) for line in lines)
+
+
+def _is_line_of(epoch: int, line: bytes) -> bool:
+    try:
+        return line.endswith(b"\n") and bool(json.loads(line)["epoch"] == epoch)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+class TensorBoardLog:
+    """The same numbers for TensorBoard; needs the extra `tensorboard`."""
+
+    def __init__(self, folder: Path, *, keep_epochs: int) -> None:
+        """Open for more points; TensorBoard forgets those beyond `keep_epochs`."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise FileError(
+                "TensorBoard is not installed. "
+                "Install it with: pip install 'aspect-gcl[tensorboard]'."
+            ) from error
+        self.folder = folder
+        with _writing(folder):
+            self.writer = SummaryWriter(str(folder), purge_step=keep_epochs + 1)
+
+    def write(self, epoch: int, values: dict[str, float]) -> None:
+        """Add one point to every curve."""
+        with _writing(self.folder):
+            for name, value in values.items():
+                self.writer.add_scalar(name, value, epoch)
+
+    def sync(self) -> None:
+        """Hand the points to the system; the lines of JSON are what is kept for good."""
+        with _writing(self.folder):
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Write out what is still in memory."""
+        with _writing(self.folder):
+            self.writer.close()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"Cannot write {path}: {reason(error)}.") from error

@@ -1,0 +1,276 @@
+"""The only training loop: it knows `Method` and nothing else, and nothing of files or devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from aspect.errors import CheckpointError, TrainingError
+from aspect.graph.data import Graph
+from aspect.methods.base import Group, Method, Step
+from aspect.randomness import generator_for
+from aspect.training.stopping import EarlyStopping
+
+__all__ = ["EpochReport", "NoRecorder", "Recorder", "Snapshot", "TrainingResult", "train"]
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What one epoch has to say for itself."""
+
+    epoch: int  # 1 is the first
+    epochs: int  # as many as are planned
+    values: dict[str, float]  # loss, its terms, and what the method monitors
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that the rest of a training depends on, after some epoch.
+
+    No generator's state is among it: each epoch derives its own from the seed and its number.
+    """
+
+    tensors: dict[str, Tensor]  # weights, buffers, optimiser moments, and the best weights so far
+    state: dict[str, Any] = field(default_factory=dict)  # plain numbers, fit for JSON
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a training ended."""
+
+    epochs: int  # run in all, those before an interruption included
+    stopped_early: bool
+    values: dict[str, float]  # of the last epoch
+
+
+class Recorder(Protocol):
+    """Who keeps the trainer's reports; it may end the training by raising."""
+
+    def latest(self) -> Snapshot | None:
+        """The snapshot to go on from, or None to begin."""
+        ...
+
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        """Called after every epoch; taking the snapshot costs something, so it is a function."""
+        ...
+
+    def training_done(self) -> None:
+        """Called once, when no epoch will follow."""
+        ...
+
+
+class NoRecorder:
+    """Keeps nothing."""
+
+    def latest(self) -> Snapshot | None:
+        """Nothing was kept, so every training begins anew."""
+        return None
+
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        """Forget."""
+
+    def training_done(self) -> None:
+        """Nothing to close."""
+
+
+def train(
+    method: Method, graph: Graph, *, seed: int, recorder: Recorder | None = None
+) -> TrainingResult:
+    """Train in place; the same seed gives the same weights, interrupted or not.
+
+    With patience, the method ends with its state after the best epoch: the one whose watched loss,
+    measured before its step as every epoch's is, was the lowest.
+    """
+    training = _Training(method, graph, seed, recorder or NoRecorder())
+    try:
+        return training.run()
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise TrainingError(_out_of_memory(training.epoch)) from error
+    except RuntimeError as error:
+        # torch has an error of its own for a full GPU, but none for a full main memory.
+        if "allocate memory" not in str(error):
+            raise
+        raise TrainingError(_out_of_memory(training.epoch)) from error
+
+
+class _Training:
+    def __init__(self, method: Method, graph: Graph, seed: int, recorder: Recorder) -> None:
+        self.method, self.graph, self.seed, self.recorder = method, graph, seed, recorder
+        self.optimisers = _optimisers(method) if method.trainable else {}
+        self.stopping = EarlyStopping(method.config.patience)
+        self.best: dict[str, Tensor] = {}
+        self.values: dict[str, float] = {}
+        self.epoch = 0
+
+    def run(self) -> TrainingResult:
+        snapshot = self.recorder.latest()
+        if snapshot is not None:
+            self._restore(snapshot)
+        self.method.prepare(self.graph)
+        epochs = self.method.config.epochs if self.optimisers else 0
+        while self.epoch < epochs and not self.stopping.is_over(self.epoch):
+            self._run_epoch()
+            report = EpochReport(self.epoch, epochs, self.values)
+            self.recorder.epoch_done(report, self._snapshot)
+        if self.best:
+            self.method.load_state_dict(self.best)
+        self.method.eval()
+        self.recorder.training_done()
+        return TrainingResult(self.epoch, self.epoch < epochs, self.values)
+
+    def _run_epoch(self) -> None:
+        self.method.train()
+        self.epoch += 1
+        generator = generator_for(self.seed, "epoch", self.epoch, device=self.graph.device)
+        by_phase, watched = {}, 0.0
+        for phase, optimiser in self.optimisers.items():
+            step = Step(self.epoch, generator, phase)
+            by_phase[phase], phase_watched = self._run_phase(step, optimiser)
+            watched += phase_watched
+        self.values = _joined(by_phase)
+        if self.stopping.observe(self.epoch, watched):
+            self.best = {name: value.clone() for name, value in self.method.state_dict().items()}
+
+    def _run_phase(
+        self, step: Step, optimiser: torch.optim.Optimizer
+    ) -> tuple[dict[str, float], float]:
+        terms = self.method.loss_terms(self.graph, step)
+        loss = torch.stack(list(terms.values())).sum()
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch
+        named = {"loss": loss, **terms, **self.method.monitors()}
+        # One copy to the host for all numbers: each copy waits for the device.
+        others = [self.method.watched(terms), _gradient_norm(optimiser)]
+        *numbers, watched, gradient = torch.stack([*named.values(), *others]).detach().tolist()
+        values = dict(zip(named, numbers, strict=True))
+        # Checked before the step, so that no weight, and no checkpoint, is ever spoilt.
+        if not math.isfinite(values["loss"]):
+            raise TrainingError(_not_finite(self.epoch, list(terms), values))
+        if not math.isfinite(gradient):
+            raise TrainingError(_gradient_not_finite(self.epoch, self.method))
+        optimiser.step()
+        self.method.after_step(step)
+        return values, watched
+
+    def _snapshot(self) -> Snapshot:
+        tensors = {f"method/{name}": value for name, value in self.method.state_dict().items()}
+        tensors |= {f"best/{name}": value for name, value in self.best.items()}
+        for phase, optimiser in self.optimisers.items():
+            for index, moments in optimiser.state_dict()["state"].items():
+                place = f"optimiser/{phase}/{index}"
+                tensors |= {f"{place}/{name}": value for name, value in moments.items()}
+        state = {"epoch": self.epoch, "stopping": asdict(self.stopping), "values": self.values}
+        return Snapshot(
+            {name: value.detach().cpu().clone() for name, value in tensors.items()}, state
+        )
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        device = self.graph.device
+        best = _under("best/", snapshot.tensors)
+        try:
+            self.method.load_state_dict(_under("method/", snapshot.tensors))
+            for phase, optimiser in self.optimisers.items():
+                moments = _moments(_under(f"optimiser/{phase}/", snapshot.tensors))
+                optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+            self.epoch = snapshot.state["epoch"]
+            self.values = snapshot.state["values"]
+            self.stopping = EarlyStopping(**snapshot.state["stopping"])
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"The checkpoint does not fit {self.method.name or 'this method'} with these "
+                f"settings on a graph with {self.graph.num_features} features."
+            ) from error
+        self.best = {name: value.to(device) for name, value in best.items()}
+
+
+def _optimisers(method: Method) -> dict[str, torch.optim.Optimizer]:
+    """One optimiser a phase, in the order of the phases."""
+    groups = method.parameter_groups()
+    named = {group.phase for group in groups}
+    if named != set(method.phases):
+        raise ValueError(
+            f"Every phase of a method needs a parameter group, and no other phase may have one. "
+            f"Got phases {sorted(method.phases)} and groups of {sorted(named)}."
+        )
+    return {phase: _optimiser(groups, phase) for phase in method.phases}
+
+
+def _optimiser(groups: list[Group], phase: str) -> torch.optim.Optimizer:
+    return torch.optim.Adam(
+        [
+            {
+                "params": group.parameters,
+                "lr": group.learning_rate,
+                "weight_decay": group.weight_decay,
+            }
+            for group in groups
+            if group.phase == phase
+        ]
+    )
+
+
+def _moments(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """An optimiser's moments by parameter, from names such as `3/exp_avg`."""
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, kind = name.split("/")
+        # The optimiser keeps what it is given and changes it in place; the snapshot stays whole.
+        moments.setdefault(int(index), {})[kind] = value.clone()
+    return moments
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _joined(by_phase: dict[str, dict[str, float]]) -> dict[str, float]:
+    """One phase's values as they are; of several, each under its phase, and the losses' sum."""
+    if len(by_phase) == 1:
+        return next(iter(by_phase.values()))
+    joined = {"loss": sum(values["loss"] for values in by_phase.values())}
+    for phase, values in by_phase.items():
+        joined |= {f"{phase}/{name}": value for name, value in values.items()}
+    return joined
+
+
+def _gradient_norm(optimiser: torch.optim.Optimizer) -> Tensor:
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return torch.nn.utils.get_total_norm(gradients)
+
+
+def _not_finite(epoch: int, terms: list[str], values: dict[str, float]) -> str:
+    bad = [name for name in terms if not math.isfinite(values[name])]
+    return (
+        f"The loss is not a finite number at epoch {epoch} (term: {', '.join(bad) or 'their sum'})."
+        " A learning_rate that is too high or a temperature that is too low is the usual cause."
+    )
+
+
+def _gradient_not_finite(epoch: int, method: Method) -> str:
+    bad = [
+        name
+        for name, parameter in method.named_parameters()
+        if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all())
+    ]
+    return (
+        f"The gradient is not finite at epoch {epoch} (of: {', '.join(bad) or 'all together'})."
+        " A learning_rate that is too high or a temperature that is too low is the usual cause."
+    )
+
+
+def _out_of_memory(epoch: int) -> str:
+    moment = f"at epoch {epoch}" if epoch else "before the first epoch"
+    return (
+        f"Out of memory {moment}. "
+        "Lower width or order, set negatives to sample, or choose another device."
+    )

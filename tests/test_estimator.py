@@ -1,0 +1,486 @@
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import aspect
+from aspect import Aspect, Embedder, estimator
+from aspect.errors import (
+    AspectError,
+    CheckpointError,
+    FileError,
+    GraphError,
+    SettingsError,
+    TrainingError,
+    UnknownNameError,
+)
+from aspect.graph.convert import to_data
+from aspect.graph.data import Graph
+from aspect.graph.synthetic import mixed_graph
+from aspect.methods.base import Method, MethodConfig
+from aspect.methods.registry import Registration, method_names
+from aspect.training.checkpoint import read_tensors, write_tensors
+from aspect.training.folder import RunFolder
+
+SMALL = {"epochs": 4, "width": 8, "order": 2, "gate_width": 8}
+# The same training in a process of its own: prints digests of the embedding and of the file.
+SCRIPT = """
+import hashlib, sys
+from pathlib import Path
+from aspect import Aspect, mixed_graph
+graph = mixed_graph(num_nodes=40, num_features=6, seed=1)
+model = Aspect(seed=5, device="cpu", epochs=4, width=8, order=2, gate_width=8).fit(graph)
+model.save(sys.argv[1])
+for content in (model.embed(graph).numpy().tobytes(), Path(sys.argv[1]).read_bytes()):
+    print(hashlib.sha256(content).hexdigest())
+"""
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    return mixed_graph(num_nodes=40, num_features=6, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(labelled):
+    return small_aspect(seed=5).fit(labelled)
+
+
+@pytest.fixture
+def saved(fitted, tmp_path):
+    path = tmp_path / "model.safetensors"
+    fitted.save(path)
+    return path
+
+
+def small_aspect(**changes) -> Aspect:
+    return Aspect(**{"seed": 0, "device": "cpu", **SMALL, **changes})
+
+
+def rewrite(path: Path, **changes) -> None:
+    tensors, manifest = read_tensors(path)
+    write_tensors(path, tensors, {**manifest, **changes})
+
+
+def assert_equal(first, second):
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
+# The promised interface
+
+
+def test_the_example_of_the_design_works(labelled, tmp_path):
+    graph = to_data(labelled)
+    model = Aspect(stable=False, epochs=3, width=8, seed=0).fit(graph)
+    z, m = model.embed(graph), model.policy(graph)
+    assert z.shape == (40, 8)
+    assert m.shape == (40,)
+    assert bool(((m > 0) & (m < 1)).all())
+    assert not z.requires_grad
+    assert not m.requires_grad
+    model.save(tmp_path / "cora.safetensors")
+    loaded = Aspect.load(tmp_path / "cora.safetensors")
+    assert_equal(loaded.embed(graph), z)
+    assert_equal(loaded.policy(graph), m)
+
+
+def test_fit_returns_the_object_itself(labelled):
+    model = small_aspect(epochs=1)
+    assert model.fit(labelled) is model
+
+
+def test_the_policy_is_the_low_bands_share(fitted, labelled):
+    weights = fitted.method.policy(labelled.graph)
+    assert_equal(fitted.policy(labelled), weights[:, 0].detach())
+    torch.testing.assert_close(weights.sum(1), torch.ones(40))
+
+
+@pytest.mark.parametrize("method", ["raw", "low", "high"])
+def test_methods_without_a_policy_have_none(labelled, method):
+    settings = {} if method == "raw" else SMALL
+    model = Embedder(method, device="cpu", **settings).fit(labelled)
+    assert model.policy(labelled) is None
+
+
+def test_raw_features_are_a_copy(labelled):
+    model = Embedder("raw", device="cpu").fit(labelled)
+    z = model.embed(labelled)
+    assert_equal(z, labelled.graph.features)
+    z.zero_()
+    assert float(labelled.graph.features.abs().sum()) > 0
+
+
+def test_all_forms_of_a_graph_give_the_same_embedding(fitted, labelled):
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    networkx = pytest.importorskip("networkx")
+    graph = labelled.graph
+    rows, columns = graph.edge_index.numpy()
+    adjacency = scipy_sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(40, 40))
+    drawn = networkx.Graph()
+    drawn.add_nodes_from((node, {"x": graph.features[node].numpy()}) for node in range(40))
+    drawn.add_edges_from(zip(rows.tolist(), columns.tolist(), strict=True))
+    expected = fitted.embed(graph)
+    for form in (labelled, to_data(labelled), (adjacency, graph.features.numpy()), drawn):
+        assert_equal(fitted.embed(form), expected)
+
+
+def test_graphs_in_double_precision_are_served(fitted, labelled):
+    double = labelled.graph.to(torch.float64)
+    assert_equal(fitted.embed(double), fitted.embed(labelled))
+    assert_equal(small_aspect(seed=5).fit(double).embed(labelled), fitted.embed(labelled))
+
+
+def test_an_unseen_graph_is_embedded(fitted):
+    other = mixed_graph(num_nodes=24, num_features=6, seed=9)
+    assert fitted.embed(other).shape == (24, 8)
+    assert fitted.policy(other).shape == (24,)
+
+
+def test_what_was_prepared_for_one_graph_is_not_used_for_another(fitted, labelled):
+    first = fitted.embed(labelled)
+    other = mixed_graph(num_nodes=40, num_features=6, seed=2)
+    assert not torch.equal(fitted.embed(other), first)
+    assert_equal(fitted.embed(labelled), first)
+
+
+# Saving and loading
+
+
+def test_a_loaded_model_is_the_same_model(fitted, saved, labelled, tmp_path):
+    loaded = Aspect.load(saved, device="cpu")
+    assert type(loaded) is Aspect
+    assert (loaded.name, loaded.seed, loaded.config) == (fitted.name, fitted.seed, fitted.config)
+    assert_equal(loaded.embed(labelled), fitted.embed(labelled))
+    assert_equal(loaded.policy(labelled), fitted.policy(labelled))
+    loaded.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()
+
+
+def test_embedder_loads_any_method_and_aspect_only_its_own(labelled, tmp_path):
+    path = tmp_path / "raw.safetensors"
+    Embedder("raw", device="cpu").fit(labelled).save(path)
+    loaded = Embedder.load(path, device="cpu")
+    assert_equal(loaded.embed(labelled), labelled.graph.features)
+    with pytest.raises(CheckpointError, match=r"holds a model of 'raw', not of ASPECT"):
+        Aspect.load(path)
+
+
+def test_a_runs_checkpoint_is_not_a_model(labelled, tmp_path):
+    with RunFolder.open(tmp_path / "run", "a: 1\n", checkpoint_every=2) as folder:
+        small_aspect().fit(labelled, recorder=folder)
+    with pytest.raises(CheckpointError, match="is not a saved model but a checkpoint"):
+        Aspect.load(tmp_path / "run" / "checkpoint.safetensors")
+
+
+def test_files_of_other_kinds_are_refused(tmp_path):
+    write_tensors(tmp_path / "other.safetensors", {}, {})
+    with pytest.raises(CheckpointError, match="not a saved model but a file of another kind"):
+        Embedder.load(tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match="There is no checkpoint at"):
+        Embedder.load(tmp_path / "nothing.safetensors")
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "12.3"])
+def test_another_major_version_is_refused(saved, monkeypatch, version):
+    monkeypatch.setattr(estimator, "__version__", version)
+    with pytest.raises(CheckpointError, match=rf"written by aspect 0\.\S+; this is {version}"):
+        Aspect.load(saved)
+
+
+def test_another_minor_version_is_read(saved, fitted, labelled):
+    rewrite(saved, version="0.99.1")
+    assert_equal(Aspect.load(saved, device="cpu").embed(labelled), fitted.embed(labelled))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "aspekt"}, r"does not fit this version\. Unknown method 'aspekt'"),
+        ({"settings": {"wdith": 8}}, r"Unknown setting 'wdith' of aspect\. Did you mean 'width'"),
+        ({"settings": {"width": 0}}, r"Setting 'width' of aspect must be .* Got 0"),
+        ({"num_features": 7}, r"do not fit the method 'aspect' that it names"),
+        ({"settings": {"width": 9}}, r"do not fit the method 'aspect' that it names"),
+        ({"method": "low"}, r"do not fit the method 'low' that it names"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_in_a_sentence(saved, changes, words):
+    rewrite(saved, **changes)
+    with pytest.raises(CheckpointError, match=words):
+        Embedder.load(saved, device="cpu")
+
+
+def test_a_manifest_with_gaps_is_refused(saved):
+    tensors, manifest = read_tensors(saved)
+    del manifest["seed"], manifest["version"]
+    write_tensors(saved, tensors, manifest)
+    with pytest.raises(CheckpointError, match="its manifest lacks seed, version"):
+        Embedder.load(saved)
+
+
+def test_a_place_that_cannot_be_written_is_said_so(fitted, tmp_path):
+    with pytest.raises(FileError, match="no such file or folder"):
+        fitted.save(tmp_path / "nowhere" / "model.safetensors")
+
+
+def test_an_integer_of_numpy_is_a_seed_like_any_other(labelled, fitted, tmp_path):
+    model = small_aspect(seed=np.int64(5)).fit(labelled)
+    assert_equal(model.embed(labelled), fitted.embed(labelled))
+    model.save(tmp_path / "model.safetensors")
+    assert Aspect.load(tmp_path / "model.safetensors").seed == 5
+
+
+@pytest.mark.parametrize("seed", [0.5, "7", None])
+def test_a_seed_is_an_integer(seed):
+    with pytest.raises(SettingsError, match="The seed must be an integer"):
+        small_aspect(seed=seed)
+
+
+# Nothing leaks, nothing changes
+
+
+def test_labels_are_never_read(labelled, fitted):
+    data = to_data(labelled)
+    expected = fitted.embed(labelled)
+    generator = torch.Generator().manual_seed(0)
+    shuffled = data.clone()
+    shuffled.y = data.y[torch.randperm(40, generator=generator)]
+    assert not torch.equal(shuffled.y, data.y)
+    without = data.clone()
+    del without.y
+    for source in (data, shuffled, without):
+        assert_equal(small_aspect(seed=5).fit(source).embed(source), expected)
+
+
+def test_the_input_is_unchanged(labelled):
+    data = to_data(labelled)
+    before = {name: value.clone() for name, value in data if torch.is_tensor(value)}
+    names = list(data.keys())
+    model = small_aspect().fit(data)
+    model.embed(data)
+    model.policy(data)
+    assert list(data.keys()) == names
+    for name, value in before.items():
+        assert_equal(data[name], value)
+
+
+def test_torchs_generator_is_untouched(labelled):
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    small_aspect().fit(labelled).embed(labelled)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_state_of_global_generators_does_not_matter(labelled, fitted):
+    torch.manual_seed(12345)
+    np.random.seed(6)  # noqa: NPY002
+    random.seed(7)
+    assert_equal(small_aspect(seed=5).fit(labelled).embed(labelled), fitted.embed(labelled))
+
+
+def test_same_seed_same_bytes_in_one_process(labelled, saved, tmp_path):
+    small_aspect(seed=5).fit(labelled).save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()
+
+
+def test_same_seed_same_bytes_in_another_process(fitted, labelled, saved, tmp_path):
+    sources = str(Path(aspect.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "other.safetensors")],
+        env={**os.environ, "PYTHONPATH": sources, "PYTHONHASHSEED": "42"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    contents = (fitted.embed(labelled).numpy().tobytes(), saved.read_bytes())
+    assert done.stdout.split() == [hashlib.sha256(content).hexdigest() for content in contents]
+
+
+def test_different_seeds_differ(labelled, fitted):
+    other = small_aspect(seed=6).fit(labelled)
+    assert not torch.allclose(other.embed(labelled), fitted.embed(labelled))
+
+
+def test_different_seeds_begin_differently(labelled):
+    first, second = (Embedder("random", seed=seed, device="cpu").fit(labelled) for seed in (0, 1))
+    assert not torch.allclose(first.embed(labelled), second.embed(labelled))
+
+
+def test_fitting_again_begins_anew(labelled):
+    model = small_aspect(seed=5).fit(labelled)
+    first = model.embed(labelled)
+    assert_equal(model.fit(labelled).embed(labelled), first)
+
+
+# What is refused
+
+
+def test_unfitted_use_is_refused(labelled, tmp_path):
+    model = small_aspect()
+    uses = (
+        lambda: model.embed(labelled),
+        lambda: model.policy(labelled),
+        lambda: model.save(tmp_path / "model.safetensors"),
+        lambda: model.method,
+    )
+    for use in uses:
+        with pytest.raises(AspectError, match=r"This Aspect is not fitted yet\. Call fit\(graph\)"):
+            use()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_training_leaves_the_object_as_it_was(labelled, fitted):
+    class Full:
+        def latest(self):
+            return None
+
+        def epoch_done(self, report, snapshot):  # noqa: ARG002
+            raise TrainingError("enough")
+
+        def training_done(self): ...
+
+    fresh = small_aspect()
+    with pytest.raises(TrainingError, match="enough"):
+        fresh.fit(labelled, recorder=Full())
+    with pytest.raises(AspectError, match="not fitted yet"):
+        fresh.embed(labelled)
+    before, result = fitted.embed(labelled), fitted.result
+    with pytest.raises(TrainingError, match="enough"):
+        fitted.fit(mixed_graph(num_nodes=20, num_features=3), recorder=Full())
+    assert_equal(fitted.embed(labelled), before)
+    assert fitted.result is result
+
+
+def test_another_number_of_features_is_refused(fitted):
+    with pytest.raises(GraphError, match=r"was trained on 6 features\. Got a graph with 5"):
+        fitted.embed(mixed_graph(num_nodes=20, num_features=5))
+
+
+def test_something_that_is_no_graph_is_refused(fitted):
+    with pytest.raises(GraphError, match=r"A graph must be .* Got int"):
+        fitted.embed(3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"temprature": 0.2},
+            r"Unknown setting 'temprature' of aspect\. Did you mean 'temperature'",
+        ),
+        ({"temperature": 0}, r"Setting 'temperature' of aspect must be greater .* Got 0\."),
+        ({"dropout": 1.0}, r"Setting 'dropout' of aspect must be less than 1\. Got 1\.0\."),
+        ({"width": 0}, r"Setting 'width' of aspect must be greater than or equal to 1\. Got 0\."),
+        ({"learning_rate": -1}, r"Setting 'learning_rate' of aspect must be greater than 0"),
+        ({"order": 0}, r"Setting 'order' of aspect must be greater than or equal to 1"),
+        ({"readout": "fussed"}, r"Setting 'readout' of aspect must be 'fused', .* Got 'fussed'"),
+        ({"temperature": float("nan")}, r"must be a finite number\. Got nan"),
+        ({"patience": 0}, r"Setting 'patience' of aspect must be greater than or equal to 1"),
+    ],
+)
+def test_settings_are_refused_in_a_sentence(settings, words):
+    with pytest.raises(SettingsError, match=words):
+        Aspect(**settings)
+
+
+def test_an_unknown_method_offers_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"Unknown method 'rwa'\. Did you mean 'raw'\?"):
+        Embedder("rwa")
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        ("gpu", r"Unknown device 'gpu'\. Known here: cpu"),
+        ("mps", r"Device must be cpu or cuda; 'mps' lacks sparse products\. Got 'mps'"),
+        ("cuda:99", r"Device 'cuda:99' is not there\. Known here: cpu.* Try cpu"),
+    ],
+)
+def test_devices_that_are_not_there_are_refused(device, words, saved):
+    with pytest.raises(SettingsError, match=words):
+        Aspect(device=device)
+    with pytest.raises(SettingsError, match=words):
+        Aspect.load(saved, device=device)
+
+
+def test_the_device_is_chosen_by_what_is_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert estimator.choose_device(None) == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert estimator.choose_device(None) == torch.device("cuda")
+    assert estimator.choose_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(SettingsError, match=r"Known here: cpu, cuda, cuda:0, cuda:1\."):
+        estimator.choose_device("cuda:2")
+
+
+# Methods that know one graph only
+
+
+class Transductive(Method):
+    """Holds its embedding for the one graph it saw."""
+
+    inductive: ClassVar[bool] = False
+    name: ClassVar[str] = "table"
+
+    def __init__(self, config: MethodConfig, num_features: int) -> None:
+        super().__init__()
+        self.config = config
+        self.scale = nn.Parameter(torch.ones(num_features))
+
+    def loss_terms(self, graph, step):  # noqa: ARG002
+        return {"size": self.scale.square().sum()}
+
+    def embed(self, graph: Graph):
+        return graph.features * self.scale
+
+
+def test_a_transductive_method_embeds_the_graph_it_was_trained_on_and_no_other(labelled):
+    model = Embedder("raw", device="cpu", epochs=2)
+    model.registration = Registration("table", Transductive, MethodConfig, "", "")
+    model.fit(to_data(labelled))
+    assert model.embed(to_data(labelled)).shape == (40, 6)
+    with pytest.raises(GraphError, match="table cannot embed a graph that it was not trained on"):
+        model.embed(mixed_graph(num_nodes=40, num_features=6, seed=2))
+
+
+# Presets
+
+
+def test_a_preset_that_is_not_shipped_is_said_so():
+    with pytest.raises(SettingsError, match=r"No settings are shipped for 'aspect' on 'no such'"):
+        Aspect.preset("no such")
+
+
+def test_the_names_of_settings_are_those_of_the_design():
+    promised = """order width epochs temperature gate_temperature input_dropout dropout batch_norm
+        edge_drop column_mask views row_normalise self_loops channel_weight policy_weight readout"""
+    assert set(promised.split()) <= set(type(Aspect().config).model_fields)
+
+
+def test_public_names_are_documented():
+    for thing in (Aspect, Embedder, *(getattr(Embedder, n) for n in ("fit", "embed", "load"))):
+        assert inspect.getdoc(thing)
+    assert {"aspect", "raw", "random", "low", "high"} <= set(method_names())
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_nothing_global_changes_and_runs_repeat(labelled):
+    torch.manual_seed(3)
+    before = torch.get_rng_state(), torch.cuda.get_rng_state()
+    first = small_aspect(device="cuda", seed=5).fit(labelled)
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert torch.equal(before[1], torch.cuda.get_rng_state())
+    again = small_aspect(device="cuda", seed=5).fit(labelled)
+    torch.testing.assert_close(first.embed(labelled), again.embed(labelled), rtol=1e-5, atol=1e-6)
+    assert first.embed(labelled).device.type == "cpu"

@@ -1,0 +1,79 @@
+"""Methods small enough to know their every number, a recorder in memory, and a tiny graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from aspect.graph.data import Graph
+from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.training.trainer import EpochReport, Snapshot
+
+
+def tiny_graph() -> Graph:
+    pairs = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    return Graph.build(torch.arange(1.0, 9.0).view(4, 2), pairs)
+
+
+class ToyConfig(MethodConfig):
+    learning_rate: float = 0.1
+    weight_decay: float = 0.0
+
+
+class Toy(Method):
+    """Draws its weights towards noisy targets; subclasses say what happens in an epoch."""
+
+    name: ClassVar[str] = "toy"
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__()
+        self.config = ToyConfig(**settings)
+        self.weights = nn.Parameter(torch.tensor([2.0, -1.0]))
+        self.register_buffer("last_epoch", torch.tensor(0))
+
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        self.last_epoch.fill_(step.epoch)
+        noise = torch.rand(2, generator=step.generator)
+        target = graph.features.mean(0) + noise
+        return {"fit": (self.weights - target).square().sum(), "size": 0.1 * self.weights.norm()}
+
+    def parameter_groups(self) -> list[Group]:
+        return [Group([self.weights], self.config.learning_rate, self.config.weight_decay)]
+
+    def embed(self, graph: Graph) -> Tensor:
+        return graph.features * self.weights
+
+
+class Scripted(Toy):
+    """Its watched loss is written down beforehand, one number an epoch."""
+
+    def __init__(self, script: list[float], **settings: object) -> None:
+        super().__init__(epochs=len(script), **settings)
+        self.script = script
+
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        terms = super().loss_terms(graph, step)
+        return {"script": torch.tensor(self.script[step.epoch - 1]), "zero": 0 * terms["fit"]}
+
+
+class MemoryRecorder:
+    """Keeps every report and a snapshot of every epoch; goes on from one if it is given."""
+
+    def __init__(self, start: Snapshot | None = None) -> None:
+        self.start = start
+        self.reports: list[EpochReport] = []
+        self.snapshots: list[Snapshot] = []
+        self.is_done = False
+
+    def latest(self) -> Snapshot | None:
+        return self.start
+
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        self.reports.append(report)
+        self.snapshots.append(snapshot())
+
+    def training_done(self) -> None:
+        self.is_done = True
