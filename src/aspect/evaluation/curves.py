@@ -1,0 +1,56 @@
+"""Numbers of every epoch, kept in memory, and what the gate answers on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.graph.data import Graph
+from aspect.methods.base import Method
+from aspect.training.trainer import EpochReport, NoRecorder, Snapshot
+
+__all__ = ["CurveRecorder"]
+
+WEIGHTS = "method/"  # the part of a snapshot that a method's own state is kept under
+
+
+class CurveRecorder(NoRecorder):
+    """Keeps every epoch's values, and every few epochs the gate's mean in each region.
+
+    The gate is asked on the clean graph, through `twin`: a method of the same kind that takes over
+    the weights of the one in training, so that training itself is not touched.
+    """
+
+    def __init__(
+        self, twin: Method, graph: Graph, regions: Mapping[str, Bool[Tensor, " nodes"]], every: int
+    ) -> None:
+        self.twin, self.graph, self.regions, self.every = twin, graph, regions, every
+        self.values: dict[str, list[float]] = {}
+        self.gate_epochs: list[int] = []
+        self.gate: dict[str, list[float]] = {name: [] for name in regions}
+
+    @override
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        for name, value in report.values.items():
+            self.values.setdefault(name, []).append(value)
+        if report.epoch == 1 or report.epoch % self.every == 0 or report.epoch == report.epochs:
+            self._ask(report.epoch, snapshot())
+
+    @torch.no_grad()
+    def _ask(self, epoch: int, snapshot: Snapshot) -> None:
+        state = {
+            name.removeprefix(WEIGHTS): value
+            for name, value in snapshot.tensors.items()
+            if name.startswith(WEIGHTS)
+        }
+        self.twin.load_state_dict(state)
+        weights = self.twin.eval().policy(self.graph)
+        if weights is None:
+            return
+        self.gate_epochs.append(epoch)
+        for name, where in self.regions.items():
+            self.gate[name].append(float(weights[where.to(weights.device), 0].mean()))

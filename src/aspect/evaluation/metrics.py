@@ -1,0 +1,92 @@
+"""Scores of predictions, all in percent, and what several of them say together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from jaxtyping import Float, Int, Integer
+from scipy.special import stdtrit
+from torch import Tensor
+
+from aspect.errors import SettingsError
+
+__all__ = ["Summary", "accuracy", "macro_f1", "roc_auc"]
+
+PERCENT = 100.0
+TWO_SIDED_95 = 0.975  # quantile that leaves 2.5% on either side
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean of several scores, their spread, and a 95% confidence interval of the mean.
+
+    The interval is Student's t over the values, as if they were independent. Splits of one
+    pre-training are not: they share the embedding and most of their nodes, so that their interval
+    is too narrow for the method as a whole. Spread over pre-training seeds is the safer number.
+    """
+
+    mean: float
+    std: float | None  # sample standard deviation (n - 1); None for a single value
+    low: float | None  # ends of the interval; None for a single value
+    high: float | None
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Summarise one or more finite values.
+
+        >>> str(Summary.of([80.0, 82.0, 84.0]))
+        '82.00 ± 2.00'
+        """
+        count = len(values)
+        if count == 0 or not all(math.isfinite(value) for value in values):
+            raise SettingsError(f"A summary needs one or more finite values. Got {list(values)}.")
+        mean = math.fsum(values) / count
+        if count == 1:
+            return cls(mean, None, None, None, count)
+        std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+        half = float(stdtrit(count - 1, TWO_SIDED_95)) * std / math.sqrt(count)
+        return cls(mean, std, mean - half, mean + half, count)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """Plain numbers under the names of the fields."""
+        return asdict(self)
+
+
+def accuracy(labels: Int[Tensor, " nodes"], predictions: Integer[Tensor, " nodes"]) -> float:
+    """Share of right predictions, in percent."""
+    return PERCENT * int((labels == predictions).sum()) / len(labels)
+
+
+def macro_f1(labels: Int[Tensor, " nodes"], predictions: Integer[Tensor, " nodes"]) -> float:
+    """Mean of the F1 of the classes present in `labels`, in percent.
+
+    A class without a node here is left out of the mean: it could only add a zero, since
+    class-balanced splits keep whole classes out of the test set.
+    """
+    from sklearn.metrics import f1_score
+
+    present = torch.unique(labels).tolist()
+    scores = f1_score(
+        labels.cpu().numpy(),
+        predictions.cpu().numpy(),
+        labels=present,
+        average="macro",
+        zero_division=0.0,
+    )
+    return PERCENT * float(scores)
+
+
+def roc_auc(labels: Int[Tensor, " nodes"], scores: Float[Tensor, " nodes"]) -> float | None:
+    """Area under the ROC curve of class 1 against class 0, in percent; None if one is absent."""
+    from sklearn.metrics import roc_auc_score
+
+    if len(torch.unique(labels)) < 2:  # noqa: PLR2004 - the area compares two classes
+        return None
+    return PERCENT * float(roc_auc_score(labels.cpu().numpy(), scores.cpu().numpy()))

@@ -1,0 +1,148 @@
+"""Seeds by splits: several pre-trainings of one method, each probed on the same splits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from aspect.errors import SettingsError
+from aspect.evaluation.inputs import ProbeInput
+from aspect.evaluation.metrics import Summary
+from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, linear_probe
+from aspect.evaluation.result import OPTIMISTIC_NOTE, ProbeResult, SplitScore
+from aspect.graph.splits import Split, SplitKind
+
+__all__ = ["Evaluation", "Spread", "evaluate_embeddings"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and splits, and how far either moves it; in percent.
+
+    The 95% interval is Student's t over the means of the seeds, which are independent given the
+    splits; with a single seed it is over its splits, which are not (see `Summary`).
+    """
+
+    mean: float
+    std_splits: float | None  # over the splits of one seed, averaged over the seeds
+    std_seeds: float | None  # of the seeds' means; None for a single seed
+    low: float | None
+    high: float | None
+    seeds: int
+    splits: int
+
+    @classmethod
+    def of(cls, values: Float[Tensor, "seeds splits"]) -> Spread:
+        """Summarise a table with one row per pre-training seed."""
+        within = [Summary.of(row) for row in values.tolist()]
+        between = Summary.of([summary.mean for summary in within])
+        stds = [summary.std for summary in within if summary.std is not None]
+        interval = within[0] if len(within) == 1 else between
+        return cls(
+            mean=between.mean,
+            std_splits=math.fsum(stds) / len(stds) if stds else None,
+            std_seeds=between.std,
+            low=interval.low,
+            high=interval.high,
+            seeds=len(within),
+            splits=values.shape[1],
+        )
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """Plain numbers under the names of the fields."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One probe result per pre-training seed, all on the same splits."""
+
+    results: tuple[ProbeResult, ...]
+
+    def __post_init__(self) -> None:
+        sizes = sorted({len(result.splits) for result in self.results})
+        if len(sizes) != 1:
+            raise SettingsError(
+                "An evaluation needs one or more results on the same splits. "
+                f"Got {len(self.results)} results with {sizes} splits."
+            )
+
+    def table(self, value: Callable[[SplitScore], float]) -> Float[Tensor, "seeds splits"]:
+        """One value of every seed and split, as `paired_test` wants it."""
+        rows = [[value(score) for score in result.splits] for result in self.results]
+        return torch.tensor(rows, dtype=torch.float64)
+
+    @property
+    def strict(self) -> Spread:
+        """Test accuracy at the first best validation step: the headline."""
+        return Spread.of(self.table(lambda score: score.strict))
+
+    @property
+    def optimistic(self) -> Spread | None:
+        """PolyGCL's rule, which looks at the test set: only to compare with published tables."""
+        return self._spread(lambda score: score.optimistic)
+
+    @property
+    def macro_f1(self) -> Spread:
+        """Macro-F1 over the classes present in each test set."""
+        return Spread.of(self.table(lambda score: score.macro_f1))
+
+    @property
+    def roc_auc(self) -> Spread | None:
+        """None unless there are two classes, both in every test set."""
+        return self._spread(lambda score: score.roc_auc)
+
+    @property
+    def validation(self) -> Spread:
+        """Validation accuracy, the only one that may choose between methods or settings."""
+        return Spread.of(self.table(lambda score: score.validation))
+
+    def _spread(self, value: Callable[[SplitScore], float | None]) -> Spread | None:
+        values = [[value(score) for score in result.splits] for result in self.results]
+        rows = [[each for each in row if each is not None] for row in values]
+        if [len(row) for row in rows] != [len(row) for row in values]:
+            return None
+        return Spread.of(torch.tensor(rows, dtype=torch.float64))
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for a record or a JSON file."""
+        optimistic = self.optimistic and {**self.optimistic.to_dict(), "note": OPTIMISTIC_NOTE}
+        return {
+            "strict": self.strict.to_dict(),
+            "optimistic": optimistic,
+            "macro_f1": self.macro_f1.to_dict(),
+            "roc_auc": self.roc_auc and self.roc_auc.to_dict(),
+            "validation": self.validation.to_dict(),
+            "results": [result.to_dict() for result in self.results],
+        }
+
+
+def evaluate_embeddings(
+    embeddings: Sequence[Tensor | ArrayLike],
+    labels: Tensor | ArrayLike,
+    splits: SplitKind | str | Sequence[Split] = "class-balanced",
+    *,
+    num_classes: int | None = None,
+    masks: Mapping[str, Tensor] | None = None,
+    settings: ProbeSettings = DEFAULT_SETTINGS,
+) -> Evaluation:
+    """Probe the embeddings of every pre-training seed on the same splits.
+
+    Not for poisoned graphs: there each split has its own perturbation and its own pre-training.
+    """
+    if len(embeddings) == 0:
+        raise SettingsError("An evaluation needs the embeddings of one or more seeds. Got none.")
+    first = ProbeInput.read(embeddings[0], labels, splits, num_classes, masks)
+    results = [
+        linear_probe(
+            each, first.labels, first.splits, num_classes=first.num_classes, settings=settings
+        )
+        for each in embeddings
+    ]
+    return Evaluation(tuple(results))

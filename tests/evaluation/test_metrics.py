@@ -1,0 +1,63 @@
+import math
+
+import pytest
+import scipy.stats
+import torch
+from sklearn.metrics import f1_score, roc_auc_score
+
+from aspect.errors import SettingsError
+from aspect.evaluation.metrics import Summary, accuracy, macro_f1, roc_auc
+
+
+def test_accuracy_is_in_percent():
+    assert accuracy(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 2, 0])) == 75
+
+
+def test_macro_f1_leaves_out_classes_that_are_absent():
+    labels, predictions = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 2, 1, 1])
+    # Class 0: precision 1, recall 1/2; class 1 perfect; class 2 predicted but absent, not counted.
+    assert macro_f1(labels, predictions) == pytest.approx(100 * (2 / 3 + 1) / 2)
+
+
+def test_macro_f1_is_scikit_learns_when_all_classes_are_present():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(4).repeat(10)
+    predictions = torch.randint(4, (40,), generator=generator)
+    expected = f1_score(labels.numpy(), predictions.numpy(), average="macro")
+    assert macro_f1(labels, predictions) == pytest.approx(100 * expected)
+
+
+def test_a_class_never_predicted_counts_as_zero():
+    assert macro_f1(torch.tensor([0, 1]), torch.tensor([0, 0])) == pytest.approx(100 / 3)
+
+
+def test_roc_area_counts_ordered_pairs():
+    labels = torch.tensor([0, 0, 1, 1])
+    scores = torch.tensor([0.1, 0.6, 0.5, 0.9])
+    assert roc_auc(labels, scores) == pytest.approx(75)  # three of four pairs in order
+    assert roc_auc(labels, scores) == pytest.approx(100 * roc_auc_score(labels, scores))
+
+
+def test_no_roc_area_with_a_class_absent():
+    assert roc_auc(torch.tensor([1, 1]), torch.tensor([0.2, 0.4])) is None
+
+
+def test_summary_agrees_with_scipy():
+    values = [80.0, 81.5, 79.0, 84.0, 82.25]
+    summary = Summary.of(values)
+    low, high = scipy.stats.t.interval(0.95, df=4, loc=summary.mean, scale=scipy.stats.sem(values))
+    assert summary.mean == pytest.approx(sum(values) / 5)
+    assert summary.std == pytest.approx(scipy.stats.tstd(values))
+    assert (summary.low, summary.high) == (pytest.approx(low), pytest.approx(high))
+    assert (summary.count, str(summary)) == (5, "81.35 ± 1.95")
+
+
+def test_one_value_has_no_spread():
+    assert Summary.of([3.0]) == Summary(3.0, None, None, None, 1)
+    assert str(Summary.of([3.0])) == "3.00"
+
+
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
+def test_summary_of_nothing_is_refused(values):
+    with pytest.raises(SettingsError, match=r"one or more finite values. Got"):
+        Summary.of(values)
