@@ -1,0 +1,152 @@
+"""What the terminal shows: lines, tables, progress and JSON.
+
+All text from outside is made harmless first. Standard output carries the answer,
+standard error everything else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Screen", "harmless"]
+
+WIDTH_OF_FILES = 160  # letters in a line of a table that no terminal limits
+SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw a bar on
+
+Advance = Callable[[int, int, str], None]  # done, of how many, and a word on where it stands
+
+
+def harmless(text: object) -> str:
+    r"""Text that cannot move the cursor, change colours or break the line.
+
+    >>> harmless("a\x1b[31mb\n")
+    'a\\x1b[31mb\\n'
+    """
+    return "".join(
+        letter
+        if letter.isprintable()
+        else letter.encode("unicode_escape", "surrogatepass").decode()
+        for letter in str(text)
+    )
+
+
+class Screen:
+    """Where a command writes; with `as_json` the answer is one JSON object instead of tables."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.out = Console(highlight=False, soft_wrap=True)
+        if not self.out.is_terminal:
+            self.out.width = WIDTH_OF_FILES
+        self.side = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def answer(self, content: Mapping[str, Any], show: Callable[[], None]) -> None:
+        """The command's result: as JSON if asked for, else as `show` prints it."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+            sys.stdout.flush()
+        else:
+            show()
+
+    def say(self, line: str) -> None:
+        """A line of the answer."""
+        self.out.print(Text(harmless(line)))
+
+    def note(self, line: str) -> None:
+        """A line beside the answer."""
+        self.side.print(Text(harmless(line)))
+
+    def warn(self, line: str) -> None:
+        """A line beside the answer that should not be overlooked."""
+        text = Text("Warning: ", style="yellow")
+        self.side.print(text.append(harmless(line), style="default"))
+
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = ""
+    ) -> None:
+        """A table of the answer; columns of numbers are set to the right."""
+        drawn = Table(title=Text(harmless(title)) if title else None, title_justify="left")
+        for index, column in enumerate(columns):
+            numeric = index > 0 and all(_looks_numeric(row[index]) for row in rows)
+            drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            drawn.add_row(*(Text(harmless(cell)) for cell in row))
+        self.out.print(drawn, soft_wrap=False)
+
+    @contextmanager
+    def activity(self, what: str) -> Iterator[None]:
+        """Show that something goes on whose end cannot be foreseen."""
+        if self.side.is_terminal:
+            with self.side.status(Text(f"{harmless(what)} ...")):
+                yield
+        else:
+            self.note(f"{what} ...")
+            yield
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Advance]:
+        """A bar on a terminal; elsewhere a line now and then."""
+        if not self.side.is_terminal:
+            yield self._lines(what)
+            return
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[word]}", markup=False),
+        )
+        with Progress(*columns, console=self.side, transient=True) as bar:
+            task = bar.add_task(harmless(what), total=None, word="")
+
+            def advance(done: int, total: int, word: str) -> None:
+                bar.update(task, completed=done, total=total, word=harmless(word))
+
+            yield advance
+
+    def _lines(self, what: str) -> Advance:
+        last = time.monotonic()
+
+        def advance(done: int, total: int, word: str) -> None:
+            nonlocal last
+            if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+                last = time.monotonic()
+                self.note(f"{what}: {done} of {total}  {word}".rstrip())
+
+        return advance
+
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        """Show the library's warnings here for a while."""
+        handler = _ScreenHandler(self)
+        logger = logging.getLogger("aspect")
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+
+
+class _ScreenHandler(logging.Handler):
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.WARNING)
+        self.screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.screen.warn(record.getMessage())
+
+
+def _looks_numeric(cell: object) -> bool:
+    text = str(cell)
+    return text in ("", "-") or text[0].isdigit()

@@ -1,0 +1,100 @@
+"""`aspect embed`: embeddings of the run's own graph, or of one that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aspect.cli.options import Overwrite, ReadingOptions
+from aspect.cli.session import Session, command
+from aspect.errors import FileError, SettingsError
+from aspect.graph.files import target_of
+from aspect.graph.source import GraphSource
+
+if TYPE_CHECKING:
+    from aspect.estimator import Embedder
+    from aspect.graph.data import Graph
+
+__all__ = ["embed"]
+
+FORMATS = (".npy", ".parquet", ".csv")
+
+
+@command
+def embed(
+    session: Session,
+    model: Annotated[
+        str, typer.Argument(help="A run's folder or a saved model.", metavar="RUN|MODEL")
+    ],
+    reading: ReadingOptions,
+    out: Annotated[
+        Path, typer.Option(help="File to write: .npy, .parquet or .csv.", metavar="FILE")
+    ],
+    graph: Annotated[
+        str | None,
+        typer.Argument(
+            help="A graph with the same features.  [default: the run's own]", metavar="GRAPH"
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write one row per node, with the ids, and the policy as a column of its own."""
+    source = None if graph is None else GraphSource.named(graph, reading.reading())
+    if graph is None and reading != ReadingOptions():
+        raise SettingsError("Options of reading belong to a graph. Name it after the model.")
+    _check_out(out, overwrite, inputs=[model, graph, reading.nodes])
+    with session.screen.activity("Embedding"):
+        content = _embed(session, model, source, out, overwrite=overwrite)
+    session.screen.answer(content, lambda: session.screen.say(_sentence(content)))
+
+
+def _check_out(out: Path, overwrite: bool, inputs: Iterable[str | Path | None]) -> None:
+    """Refuse at once what would be refused, or regretted, after all the work."""
+    if out.suffix.lower() not in FORMATS:
+        raise FileError(
+            f"Embeddings are written as {', '.join(FORMATS)}. Got the name {out.name!r}."
+        )
+    for given in inputs:
+        if given is not None and Path(given).exists() and out.exists() and out.samefile(given):
+            raise FileError(f"{out} is one of the inputs. Choose another --out.")
+    target_of(out, overwrite)
+
+
+def _embed(
+    session: Session, model: str, source: GraphSource | None, out: Path, *, overwrite: bool
+) -> dict[str, Any]:
+    from aspect.graph.embeddings import write_embeddings
+
+    embedder, graph = _load(session, model, source)
+    for notice in graph.notices:
+        session.screen.note(f"Note: {notice}")
+    embeddings, policy = embedder.embed(graph), embedder.policy(graph)
+    write_embeddings(out, embeddings, graph.ids, policy, overwrite=overwrite)
+    gate = None if policy is None else {"mean": float(policy.mean()), "std": float(policy.std())}
+    return {"out": str(out), "nodes": len(embeddings), "dim": embeddings.shape[1], "gate": gate}
+
+
+def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Embedder, Graph]:
+    from aspect.estimator import Embedder
+    from aspect.runs import load_run
+
+    if Path(model).is_dir():
+        run = load_run(model, device=session.device)
+        labelled = source.read(session.data_dir) if source else run.read_graph(session.data_dir)
+        return run.model, labelled.graph
+    embedder = Embedder.load(model, device=session.device)
+    if source is None:
+        raise SettingsError(f"{model} has no graph of its own. Name the graph to embed.")
+    return embedder, source.read(session.data_dir).graph
+
+
+def _sentence(content: dict[str, Any]) -> str:
+    gate = content["gate"]
+    policy = (
+        "" if gate is None else f" Nodes trust the low band with {gate['mean']:.2f} on average."
+    )
+    wrote = f"Wrote {content['nodes']} embeddings of {content['dim']} dimensions"
+    return f"{wrote} to {content['out']}.{policy}"

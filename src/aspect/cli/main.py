@@ -1,0 +1,103 @@
+"""The command `aspect`: which commands there are, and what becomes of wrong usage."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aspect import __version__
+from aspect.cli.console import harmless
+from aspect.cli.datasets import datasets
+from aspect.cli.embed import embed
+from aspect.cli.evaluate import evaluate
+from aspect.cli.methods import methods
+from aspect.cli.options import OutFolder, Overwrite
+from aspect.cli.session import INTERRUPTED, USER_ERROR, Session, command
+from aspect.cli.train import train
+
+__all__ = ["app", "commands", "main", "run"]
+
+# The base of all that typer raises about wrong usage; it has no public name of its own.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    name="aspect",
+    help="Node embeddings without labels: every node decides how much to trust its low-pass "
+    "and its high-pass view.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"aspect {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _callback(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@command
+def demo(
+    session: Session,
+    seeds: Annotated[int, typer.Option(help="Pre-trainings, one seed each.", min=1)] = 5,
+    out: OutFolder = Path("runs/demo"),
+    overwrite: Overwrite = False,
+) -> None:
+    """Train on the embedded mixed graph, compare, and draw what every node trusts."""
+    from aspect.cli.demo import demo as show  # draws and trains: too heavy for --help
+
+    show(session, out=out, overwrite=overwrite, seeds=seeds)
+
+
+commands = (train, embed, evaluate, datasets, methods, demo)
+for function in commands:
+    app.command()(function)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return the exit code. Wrong usage is one line on standard error."""
+    try:
+        code = typer.main.get_command(app).main(
+            args=list(arguments), prog_name="aspect", standalone_mode=False
+        )
+    except UsageError as error:
+        sys.stderr.write(f"Error: {harmless(_usage(error))}\n")
+        return USER_ERROR
+    except typer.Abort:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output (`| head`) has seen enough; Python must not write when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Exception) -> str:
+    format_message = getattr(error, "format_message", None)
+    message = str(format_message() if format_message else error)
+    return message if message.endswith((".", "?")) else f"{message}."
+
+
+def main() -> None:
+    """The entry point: exit with the code of the command."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a letter shows a question mark rather than a traceback.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,128 @@
+"""What all commands share: groups of options, and errors as one line with an exit code."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from aspect.cli.console import Screen, harmless
+from aspect.cli.options import CommonOptions
+from aspect.errors import AspectError
+
+__all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
+
+USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
+
+
+@dataclass(frozen=True)
+class Session:
+    """One call of a command: what the common options say, and where to write."""
+
+    options: CommonOptions
+    screen: Screen
+
+    @property
+    def device(self) -> str | None:
+        """The device asked for."""
+        return self.options.device
+
+    @property
+    def seed(self) -> int | None:
+        """The seed asked for."""
+        return self.options.seed
+
+    @property
+    def data_dir(self) -> str | None:
+        """The folder asked for."""
+        return None if self.options.data_dir is None else str(self.options.data_dir)
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function into a command: its session and its groups of options become options.
+
+    A group is a NamedTuple whose fields are annotated as typer wants them.
+    """
+    hints = typing.get_type_hints(function, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if _is_group(kind)}
+
+    def call(**values: Any) -> None:  # noqa: ANN401 - what typer parsed
+        common = _gather(CommonOptions, values)
+        screen = Screen(as_json=common.as_json)
+        gathered = {name: _gather(kind, values) for name, kind in groups.items()}
+        try:
+            with screen.logging():
+                function(Session(common, screen), **gathered, **values)
+        except (Exception, KeyboardInterrupt) as error:
+            raise typer.Exit(complain(error, debug=common.debug)) from error
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    parameters = _parameters(function, hints)
+    vars(call)["__signature__"] = inspect.Signature(parameters)
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    return call
+
+
+def _is_group(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _gather(kind: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401 - a NamedTuple's class
+    """Take the fields of a group out of what was parsed."""
+    return kind(**{name: values.pop(name) for name in kind._fields})
+
+
+def _parameters(function: Callable[..., None], hints: dict[str, Any]) -> list[inspect.Parameter]:
+    """The function's own parameters with groups spread out, and the common options last."""
+    parameters: list[inspect.Parameter] = []
+    for each in list(inspect.signature(function).parameters.values())[1:]:  # the session is first
+        kind = hints[each.name]
+        own = [each.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)]
+        parameters += _fields_of(kind) if _is_group(kind) else own
+    return parameters + _fields_of(CommonOptions)
+
+
+def _fields_of(group: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a NamedTuple's class
+    hints = typing.get_type_hints(group, include_extras=True)
+    only = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, only, default=default, annotation=hints[name])
+        for name, default in group._field_defaults.items()
+    ]
+
+
+def complain(error: BaseException, *, debug: bool = False) -> int:
+    """Say on standard error what went wrong, in one line; return the exit code."""
+    if debug and not isinstance(error, KeyboardInterrupt):
+        traceback.print_exception(error)
+    sentence, code = _explain(error)
+    sys.stderr.write(f"{harmless(sentence)}\n")
+    return code
+
+
+def _explain(error: BaseException) -> tuple[str, int]:
+    if isinstance(error, KeyboardInterrupt):
+        return str(error) or "Interrupted.", INTERRUPTED
+    if isinstance(error, AspectError):
+        return f"Error: {error}", USER_ERROR
+    if _is_out_of_memory(error):
+        return (
+            "Error: Out of memory. Lower width, sample negatives (--set negatives=1000), "
+            "or use a machine with more.",
+            USER_ERROR,
+        )
+    what = f"{type(error).__name__}: {error}"
+    return f"Error: {what} (unexpected; run again with --debug to see where)", OUR_ERROR
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    torch = sys.modules.get("torch")  # if it is not there, it has not raised
+    kinds = (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)
+    # On the CPU torch has no type of its own for it.
+    return isinstance(error, kinds) or "allocate memory" in str(error)

@@ -1,0 +1,228 @@
+"""What runs are worth, beside what no training gives: random weights, raw features, one class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from aspect.errors import GraphError, RunError, SettingsError
+from aspect.estimator import Embedder
+from aspect.evaluation.neighbours import knn_probe, majority_probe
+from aspect.evaluation.probe import ProbeSettings
+from aspect.evaluation.protocol import Evaluation, Spread, evaluate_embeddings
+from aspect.experiments import Experiment
+from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
+from aspect.graph.splits import Split, SplitKind, make_splits
+from aspect.methods.registry import find_method
+from aspect.runs import LoadedRun, load_run
+
+__all__ = ["Comparison", "Row", "evaluate_runs", "probe_settings"]
+
+MAJORITY = "majority class"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a method and its scores."""
+
+    name: str
+    linear: Evaluation  # of the majority class: its accuracy, without any probe
+    neighbours: Evaluation | None  # None where there is no embedding
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values in percent; `std` is over splits, `std_seeds` over the means of seeds."""
+        linear = self.linear
+        return {
+            "name": self.name,
+            "strict": _plain(linear.strict),
+            "optimistic": _plain(linear.optimistic),
+            "macro_f1": _plain(linear.macro_f1),
+            "roc_auc": _plain(linear.roc_auc),
+            "validation": _plain(linear.validation),
+            "knn": _plain(self.neighbours.strict if self.neighbours else None),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of one method on one graph, beside the rows that every table needs."""
+
+    graph: str
+    runs: tuple[str, ...]  # folders
+    splits: SplitKind
+    probe: str  # ours or published
+    rows: tuple[Row, ...]  # the runs' method first
+    notices: tuple[str, ...]  # what a reader must know beside the numbers
+    warnings: tuple[str, ...]  # what the runs themselves warn of
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; the method's own scores stand at the top."""
+        first = self.rows[0]
+        return {
+            "graph": self.graph,
+            "method": first.name,
+            "runs": list(self.runs),
+            "splits": self.splits,
+            "probe": self.probe,
+            **{key: value for key, value in first.to_dict().items() if key != "name"},
+            "rows": [row.to_dict() for row in self.rows],
+            "notices": list(self.notices),
+            "warnings": list(self.warnings),
+        }
+
+
+def _plain(spread: Spread | None) -> dict[str, Any] | None:
+    if spread is None:
+        return None
+    values = spread.to_dict()
+    return {"mean": values.pop("mean"), "std": values.pop("std_splits"), **values}
+
+
+def evaluate_runs(
+    paths: Sequence[str | Path],
+    *,
+    splits: SplitKind = "class-balanced",
+    probe: str = "ours",
+    device: str | None = None,
+    data_dir: str | None = None,
+    on_row: Callable[[str], object] = str,
+) -> Comparison:
+    """Probe complete runs of one method on one graph; several of them are its pre-training seeds.
+
+    Args:
+        paths: The runs' folders.
+        splits: Kind of splits.
+        probe: `ours` for the protocol's probe, `published` for the one that the settings came with.
+        device: Where embeddings are computed and probed.
+        data_dir: Where files of named data sets lie, if not where they lay in training.
+        on_row: Told the name of each row before it is computed.
+    """
+    runs = [load_run(path, device=device) for path in paths]
+    _check_comparable(runs)
+    labelled = runs[0].read_graph(data_dir)
+    _check_labels(labelled, runs[0])
+    settings = probe_settings(runs[0].experiment, probe)
+    drawn = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
+    judge = _Judge(labelled, drawn, settings)
+    rows = list(_rows(judge, _entrants(runs, labelled.graph), labelled.graph, on_row))
+    return Comparison(
+        graph=runs[0].record["graph"]["name"],
+        runs=tuple(str(run.path) for run in runs),
+        splits=splits,
+        probe=probe,
+        rows=tuple(rows),
+        notices=rows[0].linear.results[0].notices,
+        warnings=tuple(f"{run.path}: {text}" for run in runs for text in run.record["warnings"]),
+    )
+
+
+def _rows(
+    judge: _Judge,
+    entrants: Mapping[str, Sequence[Embedder]],
+    graph: Graph,
+    on_row: Callable[[str], object],
+) -> Iterator[Row]:
+    for name, models in entrants.items():
+        on_row(name)
+        yield judge.row(name, [model.embed(graph).to(model.device) for model in models])
+    on_row(MAJORITY)
+    yield judge.majority()
+
+
+def probe_settings(experiment: Experiment, probe: str) -> ProbeSettings:
+    """Our protocol's probe, or the published one with its single weight decay."""
+    if probe == "ours":
+        return ProbeSettings()
+    if probe != "published":
+        raise SettingsError(f"--probe must be ours or published. Got {probe!r}.")
+    published = experiment.probe
+    if published is None:
+        raise SettingsError(
+            "The settings of this run name no published probe. "
+            "Train with --config published, or pass --probe ours."
+        )
+    return ProbeSettings(published.learning_rate, published.steps, (published.weight_decay,))
+
+
+def _entrants(runs: Sequence[LoadedRun], graph: Graph) -> dict[str, list[Embedder]]:
+    """The method first, then the rivals that learn nothing, with the same seeds and settings."""
+    entrants = {runs[0].model.name: [run.model for run in runs]}
+    entrants.setdefault("random", [_untrained("random", run, graph) for run in runs])
+    entrants.setdefault("raw", [_untrained("raw", runs[0], graph)])
+    return entrants
+
+
+def _untrained(rival: str, run: LoadedRun, graph: Graph) -> Embedder:
+    """A method that learns nothing, in the run's settings if the run's method has all of them."""
+    known = set(find_method(rival).config.model_fields)
+    given = run.record["settings"]
+    settings = {name: given[name] for name in known} if known <= set(given) else {}
+    model = Embedder(rival, seed=run.model.seed, device=str(run.model.device), **settings)
+    return model.fit(graph)
+
+
+class _Judge:
+    """The same splits and probes for every row."""
+
+    def __init__(
+        self, labelled: LabelledGraph, splits: list[Split], settings: ProbeSettings
+    ) -> None:
+        self.labels, self.num_classes = labelled.labels, labelled.num_classes
+        self.splits, self.settings = splits, settings
+
+    def row(self, name: str, embeddings: Sequence[Tensor]) -> Row:
+        linear = evaluate_embeddings(
+            embeddings,
+            self.labels,
+            self.splits,
+            num_classes=self.num_classes,
+            settings=self.settings,
+        )
+        neighbours = [
+            knn_probe(each, self.labels, self.splits, num_classes=self.num_classes)
+            for each in embeddings
+        ]
+        return Row(name, linear, Evaluation(tuple(neighbours)))
+
+    def majority(self) -> Row:
+        result = majority_probe(self.labels, self.splits, num_classes=self.num_classes)
+        return Row(MAJORITY, Evaluation((result,)), None)
+
+
+def _check_comparable(runs: Sequence[LoadedRun]) -> None:
+    """Several runs are seeds of one method: same settings and graph, different seeds."""
+    if not runs:
+        raise RunError("Evaluation needs one or more runs. Got none.")
+    first = _identity(runs[0])
+    for run in runs[1:]:
+        other = [what for what, value in _identity(run).items() if value != first[what]]
+        if other:
+            raise RunError(
+                "Runs that are evaluated together must differ in the seed alone. "
+                f"{run.path} has another {' and another '.join(other)} than {runs[0].path}."
+            )
+    seeds = [run.record["seed"] for run in runs]
+    if len(set(seeds)) < len(seeds):
+        listed = ", ".join(map(str, seeds))
+        raise RunError(f"Runs that are evaluated together must differ in the seed. Got {listed}.")
+
+
+def _identity(run: LoadedRun) -> dict[str, object]:
+    record = run.record
+    return {
+        "method": record["method"],
+        "setting": record["settings"],
+        "graph": record["graph"]["sha256"],
+    }
+
+
+def _check_labels(labelled: LabelledGraph, run: LoadedRun) -> None:
+    if not bool((labelled.labels != UNLABELLED).any()):
+        raise GraphError(
+            f"The graph of {run.path} has no labels, and a probe needs some. Name their column "
+            "with --label when training; `aspect embed` needs none."
+        )

@@ -1,0 +1,259 @@
+"""A run from start to end: read the graph, train, leave a folder that tells all about it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aspect import __version__
+from aspect.config import to_yaml
+from aspect.errors import GraphError, RunError, TrainingError
+from aspect.estimator import Embedder
+from aspect.experiments import Experiment, load_experiment
+from aspect.graph.data import LabelledGraph
+from aspect.graph.embeddings import write_embeddings
+from aspect.graph.files import replacing
+from aspect.graph.npz import content_sha256
+from aspect.graph.source import GraphSource
+from aspect.training.folder import CONFIG, RECORD, RunFolder, write_text
+from aspect.training.health import collapse_of
+from aspect.training.trainer import EpochReport
+
+__all__ = ["MODEL", "LoadedRun", "RunOptions", "load_run", "source_of", "train_run"]
+
+MODEL = "model.safetensors"
+RECORD_FORMAT = 1
+REQUIRED = {"format", "method", "seed", "settings", "graph", "warnings"}
+PACKAGES = ("torch", "torch-geometric", "numpy")
+
+
+def _ignore(news: object) -> None:
+    """Nobody asked to be told."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out; none of it changes what is learned."""
+
+    device: str | None = None  # the GPU if there is one, else the CPU
+    data_dir: str | None = None  # where files of named data sets lie
+    resume: bool = False
+    overwrite: bool = False
+    checkpoint_every: int = 20  # epochs
+    tensorboard: bool = False
+    settings_from: str = ""  # a word on where the settings come from, for the record
+    on_graph: Callable[[LabelledGraph], None] = _ignore  # told the graph before training
+    on_epoch: Callable[[EpochReport], None] = _ignore  # told of every epoch
+
+
+def source_of(experiment: Experiment) -> GraphSource:
+    """The graph that an experiment is about; the embedded one if it names none."""
+    named = {} if experiment.graph is None else {"graph": experiment.graph}
+    return GraphSource(**named, reading=experiment.reading)
+
+
+def train_run(
+    experiment: Experiment, out: str | Path, options: RunOptions | None = None
+) -> dict[str, Any]:
+    """Train as the experiment says into the folder `out`; return the record it ends with.
+
+    Everything that can be refused is refused before the folder is touched. A complete run that is
+    resumed is left as it is.
+    """
+    options = options or RunOptions()
+    source = source_of(experiment).absolute()
+    model = Embedder(
+        experiment.method, seed=experiment.seed, device=options.device, **experiment.settings
+    )
+    labelled = source.read(options.data_dir)
+    options.on_graph(labelled)
+    checksum = content_sha256(labelled)
+    text = _config_text(experiment, model, source, checksum)
+    with RunFolder.open(
+        Path(out),
+        text,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        checkpoint_every=options.checkpoint_every,
+        tensorboard=options.tensorboard,
+    ) as folder:
+        if folder.is_complete:
+            return _read_record(folder.path)
+        folder.on_epoch = options.on_epoch
+        record = _train_into(folder, model, labelled)
+        record["settings_from"] = options.settings_from
+        record["graph"] = _graph_facts(source, labelled, checksum, options.data_dir)
+        folder.complete(record)
+        return record
+
+
+def _train_into(folder: RunFolder, model: Embedder, labelled: LabelledGraph) -> dict[str, Any]:
+    started = time.perf_counter()
+    model.fit(labelled.graph, recorder=folder)
+    seconds = time.perf_counter() - started
+    return {
+        "run": str(folder.path),
+        **_record_of(model, seconds),
+        **_write_outputs(folder.path, model, labelled),
+        "notices": list(labelled.graph.notices),
+    }
+
+
+def _config_text(
+    experiment: Experiment, model: Embedder, source: GraphSource, checksum: str
+) -> str:
+    """The settings in full; `aspect train --config` takes the file as it is."""
+    own = experiment.model_copy(
+        update={"graph": source.graph, "reading": source.reading, "graph_sha256": checksum}
+    )
+    values = {
+        **own.model_dump(mode="json", exclude_defaults=True),
+        "method": own.method,
+        "seed": own.seed,
+        "settings": model.config.model_dump(mode="json"),
+    }
+    return to_yaml({name: values[name] for name in Experiment.model_fields if name in values})
+
+
+def _record_of(model: Embedder, seconds: float) -> dict[str, Any]:
+    result = model.result
+    assert result is not None  # the model is fitted
+    return {
+        "format": RECORD_FORMAT,
+        "method": model.name,
+        "seed": model.seed,
+        "settings": model.config.model_dump(mode="json"),
+        "epochs": result.epochs,
+        "stopped_early": result.stopped_early,
+        "seconds": seconds,  # of training, in the process that ended it
+        "loss": result.values,
+        "device": str(model.device),
+        "versions": {
+            "aspect": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in PACKAGES},
+        },
+    }
+
+
+def _graph_facts(
+    source: GraphSource, labelled: LabelledGraph, checksum: str, data_dir: str | None
+) -> dict[str, Any]:
+    graph = labelled.graph
+    return {
+        "name": source.name,
+        "path": None if source.is_named else source.graph,
+        "data_dir": None if data_dir is None else str(Path(data_dir).absolute()),
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": labelled.num_classes,
+        "sha256": checksum,
+    }
+
+
+def _write_outputs(path: Path, model: Embedder, labelled: LabelledGraph) -> dict[str, Any]:
+    """Model, embeddings, policy and ids; and what the record says of them."""
+    graph = labelled.graph
+    embeddings, policy = model.embed(graph), model.policy(graph)
+    _check_finite(embeddings)
+    model.save(path / MODEL)
+    write_embeddings(path / "embeddings.npy", embeddings, overwrite=True)
+    if policy is not None:
+        with replacing(path / "policy.npy", overwrite=True) as file:
+            np.save(file, policy.numpy(), allow_pickle=False)
+    if graph.ids is not None:
+        lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
+        write_text(path / "ids.txt", "".join(f"{line}\n" for line in lines))
+    with torch.no_grad():
+        complaints = list(model.method.complaints(graph.to(model.device)))
+    collapse = collapse_of(embeddings)
+    return {
+        "dim": embeddings.shape[1],
+        "gate": None
+        if policy is None
+        else {"mean": float(policy.mean()), "std": float(policy.std())},
+        "warnings": [*complaints, *([collapse] if collapse else [])],
+    }
+
+
+def _check_finite(embeddings: Float[Tensor, "nodes dim"]) -> None:
+    wrong = int((~torch.isfinite(embeddings)).any(dim=1).sum())
+    if wrong:
+        raise TrainingError(
+            f"The embeddings of {wrong} nodes are not finite numbers. "
+            "A learning_rate that is too high is the usual cause."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRun:
+    """A complete run, read back."""
+
+    path: Path
+    experiment: Experiment
+    record: Mapping[str, Any]
+    model: Embedder
+
+    def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
+        """The graph that the run was trained on, refused if it changed since."""
+        facts = self.record["graph"]
+        labelled = source_of(self.experiment).read(data_dir or facts["data_dir"])
+        checksum = content_sha256(labelled)
+        if checksum != facts["sha256"]:
+            raise GraphError(
+                f"The graph of {self.path} changed since the training: its sha256 must be "
+                f"{facts['sha256']}. Got {checksum}. Train again."
+            )
+        return labelled
+
+
+def load_run(path: str | Path, *, device: str | None = None) -> LoadedRun:
+    """Read a complete run; one that is missing or unfinished is refused."""
+    path = Path(path)
+    if not (path / CONFIG).is_file():
+        raise RunError(f"{path} is not a run's folder. Train one with: aspect train --out {path}.")
+    if not (path / RECORD).is_file():
+        raise RunError(
+            f"The run in {path} is not complete. Go on with: aspect train --out {path} --resume."
+        )
+    record = _read_record(path)
+    model = Embedder.load(path / MODEL, device=device)
+    return LoadedRun(path, load_experiment(path / CONFIG), record, model)
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    with _damage_named(path / RECORD):
+        record: dict[str, Any] = json.loads((path / RECORD).read_text(encoding="utf-8"))
+        missing = REQUIRED - set(record)
+        if missing:
+            raise KeyError(*missing)
+        if record["format"] > RECORD_FORMAT:
+            raise RunError(
+                f"{path / RECORD} has format {record['format']}, newer than this version reads "
+                f"({RECORD_FORMAT}). Upgrade aspect-gcl."
+            )
+        return {**record, "run": str(path)}
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    """Turn what reading a damaged record raises into a sentence that names the file."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path} is damaged ({type(error).__name__}). Train again with --overwrite."
+        ) from error

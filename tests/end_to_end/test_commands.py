@@ -1,0 +1,207 @@
+"""Every command, as tables for people and as one JSON object for programs."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+
+from aspect import Aspect, mixed_graph, read_graph
+from aspect.experiments import load_experiment
+from aspect.graph.catalogue import DATASETS
+from aspect.methods.registry import method_names
+
+from .conftest import TINY, write_tables
+
+FILES = {
+    "config.yaml",
+    "metrics.jsonl",
+    "model.safetensors",
+    "embeddings.npy",
+    "policy.npy",
+    "ids.txt",
+    "record.json",
+}
+
+
+def test_train_leaves_a_whole_folder(trained):
+    assert {path.name for path in trained.iterdir()} - {".lock"} == FILES
+    record = json.loads((trained / "record.json").read_text())
+    embeddings, policy = np.load(trained / "embeddings.npy"), np.load(trained / "policy.npy")
+    assert embeddings.shape == (30, 8) == (record["graph"]["nodes"], record["dim"])
+    assert policy.shape == (30,)
+    assert record["gate"]["mean"] == pytest.approx(policy.mean(), rel=1e-5)
+    assert len((trained / "metrics.jsonl").read_text().splitlines()) == record["epochs"] == 3
+    ids = [json.loads(line) for line in (trained / "ids.txt").read_text().splitlines()]
+    assert ids[0] == "person 00/ä"
+    assert set(record["versions"]) == {"aspect", "python", "torch", "torch-geometric", "numpy"}
+    assert record["seed"] == 0
+
+
+def test_train_answers_with_one_json_object(cli, tables):
+    done = cli("train", tables / "edges.csv", "--nodes", tables / "nodes.csv", *TINY, "--json")
+    assert done.json["run"] == "runs/edges-aspect-0"
+    assert done.json["epochs"] == 3
+    assert done.json["seconds"] > 0
+    assert set(done.json["gate"]) == {"mean", "std"}
+    assert done.out.count("\n") == 1
+    assert "settings: defaults, epochs=3" in done.err
+
+
+def test_a_method_without_a_policy_has_no_gate(cli, tables):
+    inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
+    assert cli("train", *inputs, "--method", "raw", "--json").json["gate"] is None
+    assert not any(path.name == "policy.npy" for path in (cli.cwd / "runs").rglob("*"))
+
+
+def test_without_a_graph_the_embedded_one_is_taken(cli):
+    found = cli("train", "--config", "defaults", *TINY, "--json").json
+    assert found["graph"]["name"] == "mixed"
+    graph = mixed_graph().graph
+    assert found["graph"]["nodes"] == graph.num_nodes
+    assert found["notices"] == list(graph.notices)
+
+
+def test_the_saved_settings_repeat_the_run(cli, trained):
+    again = cli("train", "--config", trained / "config.yaml", "--out", "again", "--json").json
+    assert again["graph"]["sha256"] == load_experiment(trained / "config.yaml").graph_sha256
+    for name in ("embeddings.npy", "policy.npy", "metrics.jsonl", "config.yaml"):
+        assert (cli.cwd / "again" / name).read_bytes() == (trained / name).read_bytes()
+
+
+def test_another_seed_gives_another_embedding(cli, trained):
+    found = cli("train", "--config", trained / "config.yaml", "--seed", 1, "--json").json
+    assert found["seed"] == 1
+    assert not np.array_equal(
+        np.load(cli.cwd / found["run"] / "embeddings.npy"), np.load(trained / "embeddings.npy")
+    )
+
+
+def test_a_complete_run_is_not_trained_again_by_resume(cli, trained):
+    before = {path: path.stat().st_mtime_ns for path in trained.iterdir()}
+    assert cli("train", "--out", trained, "--resume", "--json").json["epochs"] == 3
+    kept = {path: path.stat().st_mtime_ns for path in trained.iterdir()}
+    assert kept == before
+
+
+def test_evaluate_prints_the_four_rows(cli, trained):
+    done = cli("evaluate", trained)
+    assert done.code == 0, done.err
+    for row in ("aspect", "random", "raw", "majority class"):
+        assert row in done.out
+    assert "only for comparison with published tables" in done.out
+
+
+def test_evaluate_answers_with_one_json_object(cli, trained):
+    found = cli("evaluate", trained, "--splits", "random", "--json").json
+    assert 0 <= found["strict"]["mean"] <= found["optimistic"]["mean"] <= 100
+    assert found["strict"]["low"] <= found["strict"]["mean"] <= found["strict"]["high"]
+    assert found["strict"]["std"] >= 0
+    assert [row["name"] for row in found["rows"]] == ["aspect", "random", "raw", "majority class"]
+    assert {"macro_f1", "roc_auc", "knn", "splits", "runs"} <= set(found)
+    assert found["strict"] == found["rows"][0]["strict"]
+    assert found["rows"][3]["knn"] is None
+
+
+def test_evaluate_writes_its_scores_to_a_file(cli, trained):
+    found = cli("evaluate", trained, "--out", "scores.json", "--json").json
+    assert json.loads((cli.cwd / "scores.json").read_text()) == found
+    before = (cli.cwd / "scores.json").read_bytes()
+    cli("evaluate", trained, "--out", "scores.json").refused("scores.json", "exists")
+    assert (cli.cwd / "scores.json").read_bytes() == before
+
+
+def test_evaluate_trains_several_seeds_of_a_graph(cli, tables):
+    inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv", *TINY]
+    found = cli("evaluate", *inputs, "--seeds", 2, "--json").json
+    assert found["runs"] == ["runs/edges-aspect-0", "runs/edges-aspect-1"]
+    assert found["strict"]["seeds"] == 2
+    assert found["strict"]["std_seeds"] is not None
+    again = cli("evaluate", "runs/edges-aspect-0", "runs/edges-aspect-1", "--json").json
+    assert again["rows"] == found["rows"]
+
+
+def test_the_published_probe_needs_published_settings(cli, trained, tables):
+    cli("evaluate", trained, "--probe", "published").refused("--config published")
+    probe = "probe: {learning_rate: 0.05, weight_decay: 0.001, steps: 7}\n"
+    (cli.cwd / "own.yaml").write_text(f"{probe}settings: {{epochs: 1, width: 4}}\n")
+    inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv", "--config", "own.yaml"]
+    run = cli("train", *inputs, "--json").json["run"]
+    found = cli("evaluate", run, "--probe", "published", "--json").json
+    assert found["probe"] == "published"
+
+
+def test_embed_gives_what_training_left(cli, trained):
+    found = cli("embed", trained, "--out", "z.parquet", "--json").json
+    assert found["nodes"] == 30
+    assert found["dim"] == 8
+    table = pyarrow.parquet.read_table(cli.cwd / "z.parquet").to_pydict()
+    assert table["id"][1] == "person 01/ä"
+    np.testing.assert_allclose(table["policy"], np.load(trained / "policy.npy"), rtol=1e-6)
+    matrix = np.stack([table[str(k)] for k in range(8)], axis=1)
+    np.testing.assert_allclose(matrix, np.load(trained / "embeddings.npy"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv", "parquet"])
+def test_embed_serves_a_graph_that_was_not_trained_on(cli, trained, suffix):
+    other = cli.cwd / "other"
+    other.mkdir()
+    write_tables(other, count=41, label=False, shift=1.0)
+    inputs = [other / "edges.csv", "--nodes", other / "nodes.csv"]
+    model = trained / "model.safetensors"
+    found = cli("embed", model, *inputs, "--out", f"new.{suffix}", "--json").json
+    assert found["nodes"] == 41
+    expected = Aspect.load(model).embed(read_graph(inputs[0], nodes=inputs[2]))
+    assert torch.isfinite(expected).all()
+    if suffix == "npy":
+        np.testing.assert_array_equal(np.load(cli.cwd / "new.npy"), expected.numpy())
+
+
+def test_tensorboard_gets_the_same_curves(cli, tables):
+    inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv", *TINY]
+    assert cli("train", *inputs, "--tensorboard", "--out", "run").code == 0
+    assert any((cli.cwd / "run" / "tensorboard").iterdir())
+
+
+def test_structural_features_for_a_graph_without_any(cli, tables):
+    found = cli("train", tables / "edges.csv", "--features", "degree", *TINY, "--json").json
+    assert found["graph"]["features"] >= 2
+    again = cli("embed", found["run"], "--out", "z.npy", "--json").json
+    assert again["nodes"] == found["graph"]["nodes"]
+
+
+def test_methods_lists_the_registry(cli):
+    found = cli("methods", "--json").json["methods"]
+    assert [entry["name"] for entry in found] == method_names()
+    assert {"family", "paper", "cost", "inductive"} <= set(found[0])
+    assert "aspect" in cli("methods").out
+
+
+def test_datasets_lists_the_catalogue_and_where_files_are(cli):
+    (cli.cwd / "data").mkdir()
+    (cli.cwd / "data" / "cora.npz").write_bytes(b"")
+    found = {e["name"]: e for e in cli("datasets", "--data-dir", "data", "--json").json["datasets"]}
+    assert set(found) == {*DATASETS, "mixed"}
+    assert found["cora"]["path"] == "data/cora.npz"
+    assert found["texas"]["path"] is None
+    assert found["mixed"]["edges"] == mixed_graph().graph.num_edges
+    shown = cli("datasets").out
+    assert "cornell_old: Faulty: Cornell's edges with the features and labels of Texas" in shown
+
+
+def test_a_settings_file_of_the_method_alone(cli, tables):
+    (cli.cwd / "own.yaml").write_text("epochs: 2\nwidth: 4\nlearning_rate: 1e-3\n")
+    inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv", "--config", "own.yaml"]
+    found = cli("train", *inputs, "--set", "width=6", "--json").json
+    assert (found["epochs"], found["dim"]) == (2, 6)
+    assert found["settings"]["learning_rate"] == 1e-3
+    assert found["settings_from"] == "own.yaml, width=6"
+
+
+@pytest.mark.data
+def test_a_named_data_set_with_published_splits(cli):
+    run = cli("train", "texas", *TINY, "--json").json["run"]
+    found = cli("evaluate", run, "--splits", "published", "--json").json
+    assert found["graph"] == "texas"
+    assert found["strict"]["splits"] == 10

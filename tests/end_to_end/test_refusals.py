@@ -1,0 +1,257 @@
+"""Bad input: one sentence, exit code 2, nothing half-written, nothing lost."""
+
+import json
+import shutil
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from .conftest import TINY, write_tables
+
+
+@pytest.fixture
+def inputs(tables):
+    return [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
+
+
+@pytest.fixture
+def run_copy(trained, tmp_path):
+    """A complete run that a test may damage."""
+    return Path(shutil.copytree(trained, tmp_path / "copy"))
+
+
+def snapshot(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("temperature=0", ["'temperature'", "Got 0"]),
+        ("order=0", ["'order'", "Got 0"]),
+        ("dropout=1.0", ["'dropout'", "Got 1.0"]),
+        ("width=0", ["'width'", "Got 0"]),
+        ("learning_rate=0", ["'learning_rate'", "Got 0"]),
+        ("epochs=-1", ["'epochs'", "Got -1"]),
+        ("epochs=many", ["'epochs'", "Got 'many'"]),
+        ("temprature=0.5", ["Unknown setting 'temprature'", "Did you mean 'temperature'?"]),
+        ("readout=[", ["readout", "YAML"]),
+    ],
+)
+def test_a_bad_setting(cli, inputs, setting, words):
+    cli("train", *inputs, "--set", setting, "--json").refused(*words)
+    assert not (cli.cwd / "runs").exists()
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:9", "tpu", "mps"])
+def test_a_device_that_is_not_there(cli, inputs, device):
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    cli("train", *inputs, "--device", device).refused(device, "cpu")
+    assert not (cli.cwd / "runs").exists()
+
+
+def test_settings_that_are_not_shipped(cli, inputs):
+    cli("train", *inputs, "--config", "published").refused("No published settings")
+    cli("train", *inputs, "--config", "missing.yaml").refused("missing.yaml")
+    (cli.cwd / "broken.yaml").write_text("a: [")
+    cli("train", *inputs, "--config", "broken.yaml").refused("broken.yaml", "line 1")
+    (cli.cwd / "list.yaml").write_text("- 1")
+    cli("train", *inputs, "--config", "list.yaml").refused("names and values")
+
+
+def test_a_graph_that_is_not_there(cli):
+    cli("train", "no/such/edges.csv").refused("no/such/edges.csv")
+    cli("train", "graph.xyz").refused(".npz")
+
+
+def test_options_without_the_graph_they_belong_to(cli, trained, tables):
+    nodes = ["--nodes", tables / "nodes.csv"]
+    cli("train", "mixed", *nodes).refused("--nodes", "'mixed'")
+    cli("train", "cora", "--label", "y").refused("--label", "'cora'")
+    cli("embed", trained, *nodes, "--out", "z.npy").refused("belong to a graph")
+    cli("train", "--config", trained / "config.yaml", *nodes).refused("belong to a graph")
+    assert list(cli.cwd.iterdir()) == []
+
+
+def test_nothing_to_resume(cli):
+    cli("train", "--out", "nowhere", "--resume").refused("no run to go on with in nowhere")
+    assert list(cli.cwd.iterdir()) == []
+
+
+def test_output_exists(cli, inputs):
+    assert cli("train", *inputs, *TINY, "--out", "run").code == 0
+    before = snapshot(cli.cwd / "run")
+    cli("train", *inputs, *TINY, "--out", "run").refused("--resume", "--overwrite")
+    other = cli("train", *inputs, *TINY, "--out", "run", "--resume", "--set", "epochs=4")
+    other.refused("other settings")
+    assert snapshot(cli.cwd / "run") == before
+    assert cli("train", *inputs, *TINY, "--out", "run", "--overwrite").code == 0
+
+
+def test_a_folder_of_something_else_is_left_alone(cli, inputs):
+    (cli.cwd / "photos").mkdir()
+    (cli.cwd / "photos" / "cat.jpg").write_bytes(b"miaow")
+    before = snapshot(cli.cwd)
+    cli("train", *inputs, "--out", "photos", "--overwrite").refused("not a run's folder")
+    cli("evaluate", "photos").refused("not a run's folder")
+    cli("embed", "photos", "--out", "z.npy").refused("not a run's folder")
+    assert snapshot(cli.cwd) == before
+
+
+def test_output_cannot_be_written(cli, inputs, trained):
+    (cli.cwd / "file").write_text("")
+    cli("train", *inputs, *TINY, "--out", "file").refused("file")
+    cli("train", *inputs, *TINY, "--out", "file/run").refused("not a folder")
+    cli("embed", trained, "--out", "file/z.npy").refused("not a folder")
+    cli("embed", trained, "--out", "nowhere/z.npy").refused("no such file or folder")
+    assert (cli.cwd / "file").read_text() == ""
+
+
+def test_output_is_the_input(cli, trained, tables):
+    edges = cli.cwd / "edges.csv"
+    shutil.copy(tables / "edges.csv", edges)
+    command = ["embed", trained / "model.safetensors", edges, "--nodes", tables / "nodes.csv"]
+    before = edges.read_bytes()
+    cli(*command, "--out", edges, "--overwrite").refused("one of the inputs")
+    assert edges.read_bytes() == before
+
+
+def test_embeddings_are_not_replaced_unasked(cli, trained):
+    (cli.cwd / "z.csv").write_text("mine")
+    cli("embed", trained, "--out", "z.csv").refused("z.csv", "--overwrite")
+    assert (cli.cwd / "z.csv").read_text() == "mine"
+    assert cli("embed", trained, "--out", "z.csv", "--overwrite").code == 0
+
+
+def test_a_run_that_is_missing_or_unfinished(cli, run_copy):
+    (run_copy / "record.json").unlink()
+    cli("evaluate", run_copy).refused("not complete", "--resume")
+    cli("evaluate", run_copy, "missing").refused("missing")
+    cli("embed", "missing.safetensors", "mixed", "--out", "z.npy").refused("missing.safetensors")
+
+
+def test_a_damaged_model(cli, run_copy):
+    model = run_copy / "model.safetensors"
+    content = bytearray(model.read_bytes())
+    content[-1] ^= 1
+    model.write_bytes(content)
+    cli("evaluate", run_copy).refused("model.safetensors", "damaged", "SHA-256")
+    model.write_bytes(content[: len(content) // 2])
+    cli("embed", run_copy, "--out", "z.npy").refused("model.safetensors", "damaged")
+    assert not (cli.cwd / "z.npy").exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"format": 1}', '{"format": 99}', "\ufeff{}"]
+)
+def test_a_damaged_record(cli, run_copy, content):
+    (run_copy / "record.json").write_text(content, encoding="utf-8")
+    cli("evaluate", run_copy).refused("record.json")
+
+
+def test_the_graph_changed_since_training(cli):
+    write_tables(cli.cwd, count=30)
+    inputs = [cli.cwd / "edges.csv", "--nodes", cli.cwd / "nodes.csv"]
+    assert cli("train", *inputs, *TINY, "--out", "run").code == 0
+    write_tables(cli.cwd, count=31)
+    cli("evaluate", "run").refused("changed since")
+    cli("train", *inputs, *TINY, "--out", "run", "--resume").refused("other settings")
+
+
+def test_a_graph_with_other_features(cli, trained, tmp_path):
+    nodes = tmp_path / "two.csv"
+    nodes.write_text("id,f,g\na,1,2\nb,3,4\nc,5,6\n")
+    edges = tmp_path / "few.csv"
+    edges.write_text("source,target\na,b\nb,c\n")
+    cli("embed", trained, edges, "--nodes", nodes, "--out", "z.npy").refused(
+        "4 features", "Got a graph with 2"
+    )
+    assert not (cli.cwd / "z.npy").exists()
+
+
+def test_labels_missing_for_the_probe(cli):
+    write_tables(cli.cwd, count=30, label=False)
+    assert cli("train", "edges.csv", "--nodes", "nodes.csv", *TINY, "--out", "run").code == 0
+    cli("evaluate", "run").refused("no labels", "--label")
+
+
+def test_one_class_only(cli):
+    write_tables(cli.cwd, count=30)
+    text = (cli.cwd / "nodes.csv").read_text().replace("group 1", "group 0")
+    (cli.cwd / "nodes.csv").write_text(text)
+    assert cli("train", "edges.csv", "--nodes", "nodes.csv", *TINY, "--out", "run").code == 0
+    cli("evaluate", "run").refused("at least 2 classes")
+
+
+def test_splits_that_are_not_published(cli, trained):
+    cli("evaluate", trained, "--splits", "published").refused("publishes no splits")
+
+
+def test_runs_that_cannot_be_compared(cli, trained, inputs):
+    cli("evaluate", trained, trained).refused("differ in the seed")
+    run = cli("train", *inputs, *TINY, "--set", "order=2", "--seed", 1, "--json").json["run"]
+    cli("evaluate", trained, run).refused("another setting")
+    cli("evaluate", trained, "--seeds", 2).refused("is a run")
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_checkpoint(cli, inputs):
+    command = ["train", *inputs, *TINY, "--set", "learning_rate=1e30", "--checkpoint-every", 1]
+    line = cli(*command, "--out", "run").refused("not a finite number", "learning_rate")
+    epoch = int(line.split("epoch ")[1].split()[0])
+    from aspect.training.checkpoint import read_tensors
+
+    _, manifest = read_tensors(cli.cwd / "run" / "checkpoint.safetensors")
+    assert manifest["state"]["epoch"] == epoch - 1 >= 1
+    assert not (cli.cwd / "run" / "record.json").exists()
+
+
+def test_debug_shows_the_traceback_and_nothing_else_does(cli, inputs):
+    command = ["train", *inputs, "--set", "order=0"]
+    assert "Traceback" not in cli(*command).err
+    told = cli(*command, "--debug")
+    assert "Traceback" in told.err
+    assert told.code == 2
+
+
+def test_an_unexpected_error_is_one_line_too(cli, trained, monkeypatch):
+    monkeypatch.setattr("aspect.comparison.load_run", Mock(side_effect=ZeroDivisionError("oh")))
+    told = cli("evaluate", trained)
+    assert told.code == 1
+    assert told.out == ""
+    last = told.err.splitlines()[-1]
+    assert last == "Error: ZeroDivisionError: oh (unexpected; run again with --debug to see where)"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes."),
+    ],
+)
+def test_out_of_memory_names_what_to_lower(cli, trained, monkeypatch, error):
+    monkeypatch.setattr("aspect.comparison.load_run", Mock(side_effect=error))
+    cli("evaluate", trained).refused("memory", "width", "negatives")
+
+
+def test_text_from_outside_cannot_move_the_cursor(cli, tmp_path):
+    (tmp_path / "e.csv").write_text("source,target\na,\x1b[2J[bold]x\n")
+    (tmp_path / "n.csv").write_text("id,f\na,1\nb,2\n")
+    told = cli("train", tmp_path / "e.csv", "--nodes", tmp_path / "n.csv")
+    told.refused("[bold]x")
+    assert "\x1b" not in told.err
+
+
+def test_warnings_reach_the_record_and_the_screen(cli, tables, monkeypatch):
+    monkeypatch.setattr("aspect.runs.collapse_of", Mock(return_value="All the same."))
+    inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
+    told = cli("train", *inputs, *TINY, "--json")
+    assert "Warning: All the same." in told.err
+    assert "All the same." in told.json["warnings"]
+    record = json.loads((cli.cwd / told.json["run"] / "record.json").read_text())
+    assert record["warnings"] == told.json["warnings"]
+    assert "All the same." in cli("evaluate", told.json["run"]).err

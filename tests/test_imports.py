@@ -1,0 +1,94 @@
+"""Imports point one way: a stage may import itself and what stands before it, nothing later."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import aspect
+
+PACKAGE = Path(aspect.__file__).parent
+
+# What stands on one line may not import each other.
+ORDER = [
+    {"errors"},
+    {"config", "randomness"},
+    {"graph"},
+    {"spectral"},
+    {"policy"},
+    {"objectives"},
+    {"blocks"},
+    {"methods"},
+    {"experiments"},
+    {"training"},
+    {"estimator"},
+    {"evaluation"},
+    {"runs"},
+    {"comparison"},
+    {"report"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {stage: rank for rank, stages in enumerate(ORDER) for stage in stages}
+
+
+def stage_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_stages(source):
+    """The stages that a source names, wherever in it: `aspect.graph.data` gives `graph`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            package, _, rest = name.partition(".")
+            stage = rest.partition(".")[0]
+            if package == "aspect" and stage not in ("", "__version__"):
+                yield stage
+
+
+def backward(stage, source):
+    """Imports that point to a later stage, or to another one of the same rank."""
+    return [
+        other for other in imported_stages(source) if other != stage and RANK[other] >= RANK[stage]
+    ]
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_import_points_backward(path):
+    stage = stage_of(path)
+    if stage == "__init__":  # the public names, imported at first use
+        return
+    assert backward(stage, path.read_text(encoding="utf-8")) == []
+
+
+def test_every_stage_has_its_place():
+    assert {stage_of(path) for path in MODULES} - {"__init__"} <= set(RANK)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from aspect.training.trainer import train",
+        "import aspect.training",
+        "from aspect import training",
+        "def f():\n    from aspect.training.trainer import train",
+        "if TYPE_CHECKING:\n    from aspect.training import trainer",
+    ],
+)
+def test_a_backward_import_is_noticed(source):
+    assert backward("methods", source) == ["training"]
+    assert backward("runs", source) == []
+
+
+def test_stages_of_one_rank_are_strangers():
+    assert backward("config", "from aspect.randomness import seed_for") == ["randomness"]
