@@ -1,0 +1,107 @@
+"""`aspect demo`: ASPECT beside its rivals on the embedded graph, as a table and as a page."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aspect.cli.session import Session
+from aspect.experiments import find_experiment
+from aspect.graph.source import MIXED
+
+if TYPE_CHECKING:
+    from aspect.evaluation.mixture_record import MixtureRecord
+    from aspect.report.tables import Cell
+
+__all__ = ["SEEDS", "demo"]
+
+SEEDS = 5
+PAGE = "report.html"
+
+
+def demo(
+    session: Session,
+    *,
+    out: Path,
+    overwrite: bool = False,  # noqa: ARG001 - an earlier demo is replaced in any case
+    seeds: int = SEEDS,
+) -> None:
+    """Train all entrants with several seeds, print the table, and leave the page in a folder.
+
+    A folder that holds anything but an earlier demo is refused, `overwrite` or not.
+    """
+    # Read when torch is first imported: threads that wait by spinning slow small products down many
+    # times over as soon as another process wants the same cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    with session.screen.activity("Starting"):
+        from aspect.report.folder import ReportFolder
+    with ReportFolder.open(out, "mixture") as folder:
+        record = _study(session, seeds)
+        with session.screen.activity("Drawing"):
+            from aspect.report.findings import findings
+            from aspect.report.html import mixture_page
+            from aspect.report.mixture import gate_table, score_table, summary
+
+            tables = [score_table(record), gate_table(record)]
+            files = {PAGE: mixture_page(record)}
+            for table in tables:
+                files |= {
+                    f"{table.name}.csv": table.to_csv(),
+                    f"{table.name}.md": table.to_markdown(),
+                }
+            folder.write(record.model_dump_json() + "\n", files)
+    content = {
+        "out": str(out),
+        "report": str(out / PAGE),
+        **summary(record),
+        "findings": list(findings(record)),
+    }
+    session.screen.answer(content, lambda: _show(session, record, content))
+
+
+def _study(session: Session, seeds: int) -> MixtureRecord:
+    from aspect.evaluation.mixture import study_mixture
+    from aspect.graph.synthetic import mixed_graph, mixed_regions
+
+    experiment, _ = find_experiment("aspect", MIXED, None)
+    labelled = mixed_graph()
+    first = session.seed or 0
+    with session.screen.progress("Training") as advance:
+        record = study_mixture(
+            labelled,
+            mixed_regions(labelled.graph.num_nodes),
+            experiment,
+            seeds=range(first, first + seeds),
+            device=session.device,
+            advance=advance,
+        )
+    command = f"aspect demo --seeds {seeds} --seed {first} --device {record.device}"
+    return record.model_copy(update={"command": command})
+
+
+def _show(session: Session, record: MixtureRecord, content: dict[str, Any]) -> None:
+    from aspect.report.mixture import gate_table, score_table
+
+    say, scores, gate = session.screen.say, score_table(record), gate_table(record)
+    rows = [[line.title, *map(_short, line.cells)] for line in scores.lines]
+    session.screen.table([scores.head, *scores.columns], rows, title=f"{scores.caption}:")
+    say("* best, ' second best. The oracle mixes by the true regions, which no method knows.")
+    rows = [[f"{line.title}, {line.note}", *map(_short, line.cells)] for line in gate.lines]
+    session.screen.table([gate.head, *gate.columns], rows, title=f"{gate.caption}:")
+    for sentence in content["findings"]:
+        say(f"- {sentence}")
+    trained = len(record.seeds) * sum(row.role in ("method", "rival") for row in record.rows)
+    say(
+        f"Trained {trained} models without labels on the embedded graph ({record.graph.nodes} "
+        f"nodes) in {record.seconds['all']:.0f} s, and probed each on {record.splits} splits."
+    )
+    say(f"The page with the pictures is {content['report']}: open it in a browser.")
+    say("Next: aspect train cora (a data set), aspect train edges.csv --nodes nodes.csv (your own")
+    say("tables), aspect --help (all commands), or make test (the whole test suite).")
+
+
+def _short(cell: Cell) -> str:
+    """A cell that fits a terminal: its interval is left to the page."""
+    return replace(cell, low=None).text + {"best": "*", "second": "'", "": ""}[cell.mark]

@@ -1,0 +1,76 @@
+"""A report's folder: a record, the page and the tables made from it; one process at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import filelock
+
+from aspect.errors import FileError, RunError
+from aspect.graph.files import reason, replacing
+
+__all__ = ["ReportFolder"]
+
+RECORD, LOCK = "record.json", ".lock"
+
+# What a process killed in the middle of writing leaves behind.
+LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
+
+
+class ReportFolder:
+    """Where reports of one kind go; open it with `ReportFolder.open`."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self.path, self.kind = path, kind
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, kind: str) -> Iterator[ReportFolder]:
+        """Take the folder for this process.
+
+        An empty folder and one with an earlier report of this kind are taken, the latter to be
+        replaced; one that holds anything else is refused and left untouched.
+        """
+        folder = cls(path, kind)
+        try:
+            if path.exists() and not path.is_dir():
+                raise FileError(f"{path} must be a folder. Got a file.")
+            path.mkdir(parents=True, exist_ok=True)
+            folder._refuse_foreign()
+            lock = filelock.FileLock(path / LOCK, blocking=False)
+            lock.acquire()
+        except filelock.Timeout as error:
+            raise RunError(
+                f"Another process is using {path}. Wait for it, or choose another --out."
+            ) from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            raise FileError(f"Cannot write to {path}: {reason(error)}.") from error
+        try:
+            yield folder
+        finally:
+            lock.release()
+
+    def _refuse_foreign(self) -> None:
+        names = {item.name for item in self.path.iterdir()}
+        others = {name for name in names - {LOCK} if not LEFT_BEHIND.fullmatch(name)}
+        if others and not self._has_own_record():
+            raise RunError(
+                f"{self.path} is not empty and holds no {self.kind} report. Choose another --out."
+            )
+
+    def _has_own_record(self) -> bool:
+        try:
+            record = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # missing, not text, or not JSON: not ours
+            return False
+        return isinstance(record, dict) and record.get("kind") == self.kind
+
+    def write(self, record: str, files: Mapping[str, str]) -> None:
+        """Write the record first, for it says whose folder this is, then the other files."""
+        for name, text in {RECORD: record, **files}.items():
+            with replacing(self.path / name, overwrite=True) as file:
+                file.write(text.encode())

@@ -1,0 +1,112 @@
+"""`aspect demo`: in small as a user meets it, and in full against what it promises."""
+
+import csv
+import json
+
+import pytest
+
+from aspect.evaluation.mixture_record import MixtureRecord
+from aspect.report.html import mixture_page
+
+ROWS = [
+    "aspect",
+    "paper-gate",
+    "global",
+    "half",
+    "low",
+    "high",
+    "random",
+    "raw",
+    "majority",
+    "oracle",
+]
+FILES = {"record.json", "report.html", "accuracy.csv", "accuracy.md", "gate.csv", "gate.md"}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A demo of seconds: a small graph, three epochs, three splits."""
+    from functools import partial
+
+    from aspect.cli import demo
+    from aspect.evaluation import mixture
+    from aspect.experiments import find_experiment
+    from aspect.graph import synthetic
+
+    def shortened(*arguments):
+        found, origin = find_experiment(*arguments)
+        settings = {**found.settings, "epochs": 3, "width": 4, "gate_width": 4}
+        return found.model_copy(update={"settings": settings}), origin
+
+    small = partial(synthetic.mixed_graph, num_nodes=80, num_features=6)
+    few = partial(mixture.make_splits, count=3)
+    monkeypatch.setattr(synthetic, "mixed_graph", small)
+    monkeypatch.setattr(demo, "find_experiment", shortened)
+    monkeypatch.setattr(mixture, "make_splits", lambda *given: few(*given[:3]))
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_demo_prints_a_table_and_leaves_a_page(cli, tmp_path):
+    outcome = cli("demo", "--seeds", 1, "--device", "cpu")
+    assert outcome.code == 0, outcome.err
+    for title in ("ASPECT", "Global fusion", "Half-half mix", "Majority class", "Per-node oracle"):
+        assert title in outcome.out
+    *_, page, following, last = outcome.out.splitlines()
+    assert "runs/demo/report.html" in page
+    assert following.startswith("Next: aspect train")
+    assert "make test" in last
+    folder = tmp_path / "runs" / "demo"
+    assert {item.name for item in folder.iterdir()} - {".lock"} == FILES
+    record = MixtureRecord.model_validate_json((folder / "record.json").read_text("utf-8"))
+    assert [row.name for row in record.rows] == ROWS
+    assert record.command == "aspect demo --seeds 1 --seed 0 --device cpu"
+    assert mixture_page(record) == (folder / "report.html").read_text("utf-8")
+    with (folder / "accuracy.csv").open(encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == len(ROWS)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_two_demos_leave_the_same_bytes_but_for_timings(cli, tmp_path):
+    found = []
+    for _ in range(2):  # the second replaces the first
+        content = cli("demo", "--seeds", 1, "--seed", 3, "--device", "cpu", "--json").json
+        folder = tmp_path / "runs" / "demo"
+        record = json.loads((folder / "record.json").read_text("utf-8"))
+        assert record.pop("seconds")["all"] > 0
+        assert content.pop("seconds")["all"] > 0
+        others = {name: (folder / name).read_bytes() for name in FILES - {"record.json"}}
+        found.append((content, record, others))
+    assert found[0] == found[1]
+    content = found[0][0]
+    assert content["seeds"] == [3]
+    assert [row["name"] for row in content["rows"]] == ROWS
+    assert {facts["region"] for facts in content["gate"]} == {"homophilic", "heterophilic"}
+    assert content["report"] == "runs/demo/report.html"
+
+
+def test_a_foreign_folder_is_refused_before_any_work(cli, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.html").write_text("mine")
+    cli("demo", "--out", "mine", "--overwrite").refused("mine is not empty", "another --out")
+    assert (tmp_path / "mine" / "report.html").read_text() == "mine"
+
+
+def test_a_demo_needs_a_seed(cli):
+    cli("demo", "--seeds", 0).refused("--seeds")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_gate_finds_the_regions_and_wins_most_of_what_there_is_to_win(cli):
+    content = cli("demo", "--seeds", 5, "--device", "cpu", "--json").json
+    gate = {(facts["entrant"], facts["region"]): facts["mean"] for facts in content["gate"]}
+    assert gate["aspect", "homophilic"] >= 0.8
+    assert gate["aspect", "heterophilic"] <= 0.2
+    strict = {row["name"]: row["strict"]["whole"]["mean"] for row in content["rows"]}
+    for rival in ("low", "high", "raw"):
+        assert strict["aspect"] >= strict[rival] + 3
+    assert strict["oracle"] >= strict["global"] + 3
+    assert strict["aspect"] - strict["global"] >= (strict["oracle"] - strict["global"]) / 2
+    assert content["gap"]["share"] >= 50
+    against_global = next(test for test in content["tests"] if test["name"] == "global")
+    assert against_global["p_value"] < 0.05

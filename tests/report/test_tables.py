@@ -1,0 +1,71 @@
+"""Tables: what is marked, and that no name can break out of its cell."""
+
+import csv
+import io
+
+import pytest
+
+from aspect.report.tables import Cell, Line, Table, marked
+
+
+def lines(*values, apart=()):
+    return [
+        Line(f"row {index}", "", (Cell(value),), apart=index in apart)
+        for index, value in enumerate(values)
+    ]
+
+
+def marks(found):
+    return [line.cells[0].mark for line in found]
+
+
+def test_best_and_second_best_are_marked():
+    assert marks(marked(lines(1.0, 3.0, 2.0))) == ["", "best", "second"]
+
+
+def test_what_looks_equal_shares_a_mark():
+    assert marks(marked(lines(3.001, 2.0, 2.999, 1.0))) == ["best", "second", "best", ""]
+
+
+def test_what_stands_apart_or_is_missing_takes_no_mark():
+    assert marks(marked(lines(9.0, 1.0, None, 2.0, apart={0}))) == ["", "second", "", "best"]
+
+
+def test_every_column_has_its_own_best():
+    found = marked([Line("a", "", (Cell(1.0), Cell(5.0))), Line("b", "", (Cell(2.0), Cell(4.0)))])
+    assert [[cell.mark for cell in line.cells] for line in found] == [
+        ["second", "best"],
+        ["best", "second"],
+    ]
+
+
+HOSTILE = ["=cmd()", "+1", "-1", "@sum", 'quote " and, comma', "a\nb", "| pipe | `code` <img>"]
+
+
+@pytest.fixture
+def hostile():
+    rows = tuple(Line(name, name, (Cell(1.5, std=0.25), Cell())) for name in HOSTILE)
+    return Table("t", "", ("score", "none"), rows)
+
+
+def test_csv_keeps_numbers_in_full_and_disarms_formulas(hostile):
+    head, *rows = list(csv.reader(io.StringIO(hostile.to_csv())))
+    assert head == ["method", "note", "score", "score std", "none"]
+    assert len(rows) == len(HOSTILE)
+    for name, row in zip(HOSTILE, rows, strict=True):
+        assert row[0] == row[1] == (f"'{name}" if name[0] in "=+-@" else name)
+        assert row[2:] == ["1.5", "0.25", ""]
+
+
+def test_markdown_has_one_line_and_the_same_cells_for_every_row(hostile):
+    table = hostile.to_markdown().splitlines()
+    assert len(table) == len(HOSTILE) + 2
+    for line in table:
+        assert line.replace(r"\|", "").count("|") == 4
+    assert r"\| pipe \| \`code\` \<img\>" in table[-1]
+
+
+def test_markdown_shows_the_marks():
+    table = Table("t", "", ("score",), marked(lines(1.0, 3.0, 2.0)))
+    assert "| **3.00** |" in table.to_markdown()
+    assert "| *2.00* |" in table.to_markdown()
