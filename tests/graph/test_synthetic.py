@@ -10,7 +10,7 @@ from aspect.graph.synthetic import HETEROPHILIC, HOMOPHILIC, mixed_graph, mixed_
 def homophily(labelled, region):
     regions = mixed_regions(labelled.graph.num_nodes)
     source, target = labelled.graph.edge_index
-    inside = regions[source] == region
+    inside = (regions[source] == region) & (regions[target] == region)
     same = labelled.labels[source] == labelled.labels[target]
     return float(same[inside].double().mean())
 
@@ -23,11 +23,14 @@ def test_one_half_joins_equals_the_other_unequals(num_classes, purity):
     assert homophily(labelled, HETEROPHILIC) == pytest.approx(1 - purity, abs=0.03)
 
 
-def test_no_edge_joins_the_halves():
-    graph = mixed_graph(200).graph
-    regions = mixed_regions(200)
-    assert bool((regions[graph.edge_index[0]] == regions[graph.edge_index[1]]).all())
-    assert regions.sum() == 100
+@pytest.mark.parametrize("bridges", [0.0, 0.05, 0.3])
+def test_the_share_of_edges_between_the_halves_is_as_asked(bridges):
+    graph = mixed_graph(800, degree=12.0, bridges=bridges).graph
+    regions = mixed_regions(800)
+    assert regions.sum() == 400
+    across = regions[graph.edge_index[0]] != regions[graph.edge_index[1]]
+    assert float(across.double().mean()) == pytest.approx(bridges, abs=0.02)
+    assert bool(across.any()) == (bridges > 0)
 
 
 def test_mean_degree_is_as_asked():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,9 +31,6 @@ def demo(
 
     A folder that holds anything but an earlier demo is refused, `overwrite` or not.
     """
-    # Read when torch is first imported: threads that wait by spinning slow small products down many
-    # times over as soon as another process wants the same cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with session.screen.activity("Starting"):
         from aspect.report.folder import ReportFolder
     with ReportFolder.open(out, "mixture") as folder:

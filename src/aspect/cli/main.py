@@ -97,6 +97,9 @@ def _usage(error: Exception) -> str:
 
 def main() -> None:
     """The entry point: exit with the code of the command."""
+    # On a busy machine torch's threads would otherwise burn the time of those they wait for; this
+    # is read when torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a letter shows a question mark rather than a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")

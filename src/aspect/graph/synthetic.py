@@ -22,19 +22,20 @@ def mixed_regions(num_nodes: int) -> Tensor:
 def mixed_graph(
     num_nodes: int = 1000,
     *,
-    degree: float = 10.0,
+    degree: float = 12.0,
     purity: float = 0.75,
+    bridges: float = 0.05,
     signal: float = 0.7,
     num_features: int = 32,
     num_classes: int = 2,
     seed: int = 0,
 ) -> LabelledGraph:
-    """A contextual block model of two halves, joined inside each half alone.
+    """A contextual block model of two halves.
 
     In the homophilic half a share `purity` of the edges joins nodes of one class, in the
-    heterophilic half the same share joins different classes. Features are a class mean, `signal`
-    long, plus standard noise: smoothing averages the noise away in the first half and the signal
-    away in the second.
+    heterophilic half the same share joins different classes; a share `bridges` of all edges joins
+    the halves, whatever the classes. Features are a class mean, `signal` long, plus standard noise:
+    smoothing averages the noise away in the first half and the signal away in the second.
     """
     if num_nodes < 4 * num_classes:
         raise GraphError(f"A mixed graph needs at least {4 * num_classes} nodes. Got {num_nodes}.")
@@ -45,15 +46,14 @@ def mixed_graph(
     means = means - means.mean(0)
     means = signal * means / means.norm(dim=1, keepdim=True)
     features = means[labels] + torch.randn(num_nodes, num_features, generator=generator)
-    edges = torch.cat(
-        [
-            _draw_edges(
-                labels, (regions == region).nonzero().squeeze(1), degree, purity, region, generator
-            )
-            for region in (HOMOPHILIC, HETEROPHILIC)
-        ],
-        dim=1,
-    )
+    halves = [(regions == region).nonzero().squeeze(1) for region in (HOMOPHILIC, HETEROPHILIC)]
+    inside = degree * (1 - bridges)
+    drawn = [
+        _draw_edges(labels, half, inside, purity if region == HOMOPHILIC else 1 - purity, generator)
+        for region, half in enumerate(halves)
+    ]
+    drawn.append(_draw_bridges(halves, bridges * degree * num_nodes / 2, generator))
+    edges = torch.cat(drawn, dim=1)
     return LabelledGraph(
         Graph.build(features, torch.cat([edges, edges.flip(0)], dim=1)),
         labels,
@@ -62,21 +62,24 @@ def mixed_graph(
 
 
 def _draw_edges(
-    labels: Tensor,
-    nodes: Tensor,
-    degree: float,
-    purity: float,
-    region: int,
-    generator: torch.Generator,
+    labels: Tensor, nodes: Tensor, degree: float, share_same: float, generator: torch.Generator
 ) -> Tensor:
     """A pair is an edge with a probability that depends on whether the classes agree."""
     same = labels[nodes][:, None] == labels[nodes][None, :]
     pairs_same = (same.sum() - len(nodes)) / 2
     pairs_other = (~same).sum() / 2
     edges = degree * len(nodes) / 2
-    share_same = purity if region == HOMOPHILIC else 1 - purity
     probability = torch.where(
         same, edges * share_same / pairs_same, edges * (1 - share_same) / pairs_other
     )
     drawn = torch.rand(probability.shape, generator=generator) < probability
     return nodes[drawn.triu(1).nonzero().t()]
+
+
+def _draw_bridges(halves: list[Tensor], edges: float, generator: torch.Generator) -> Tensor:
+    """Every pair across the halves is an edge with the same probability."""
+    first, second = halves
+    chance = edges / (len(first) * len(second))
+    drawn = torch.rand(len(first), len(second), generator=generator) < chance
+    source, target = drawn.nonzero(as_tuple=True)
+    return torch.stack([first[source], second[target]])

@@ -76,7 +76,7 @@ def _about_rival(record: MixtureRecord, duel: Duel) -> str:
 def _caveat(record: MixtureRecord) -> str:
     graph = record.graph
     return (
-        "The graph is made so that no single mix can be right, "
+        "The graph is made so that no single mix can be right, only "
         f"{graph.crossing:,} of its {graph.edges:,} edges join the two halves, so that neighbours "
         "agree easily, and the settings were chosen on it: it shows what node-wise fusion can do, "
         "not what it gains on your graph. Where all neighbourhoods are alike there is nothing to "

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from aspect.errors import SettingsError
+from aspect.experiments import FOLDER, find_experiment, load_experiment, shipped
+from aspect.graph.catalogue import DATASETS
+from aspect.methods.registry import find_method
+
+FILES = sorted(FOLDER.glob("*/*.yaml"))
+OURS = [path for path in FILES if not path.name.endswith(".published.yaml")]
+PUBLISHED = [path for path in FILES if path.name.endswith(".published.yaml")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_fits_the_code(path):
+    experiment = load_experiment(path)
+    assert experiment.method == path.parent.name
+    assert experiment.origin.endswith(".")
+    config = find_method(experiment.method).config(**experiment.settings)
+    written = config.model_dump(mode="json")
+    assert {name: written[name] for name in experiment.settings} == experiment.settings
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_is_about_the_graph_it_is_named_after(path):
+    graph = path.name.split(".")[0]
+    assert load_experiment(path).graph == (None if graph == "paper" else graph)
+    assert graph in {*DATASETS, "mixed", "paper"}
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)
+def test_published_settings_are_the_letter_with_the_published_probe_and_figure(path):
+    experiment = load_experiment(path)
+    paper = load_experiment(FOLDER / "aspect" / "paper.yaml").settings
+    assert {name: experiment.settings[name] for name in paper} == paper
+    assert experiment.probe is not None
+    assert set(experiment.reported) == {"mean", "std"}
+
+
+def test_the_graphs_of_the_paper_have_both_kinds():
+    names = {path.name.split(".")[0] for path in PUBLISHED}
+    assert len(names) == 9
+    assert all(shipped("aspect", name) for name in names)
+
+
+def test_which_settings_are_taken():
+    ours, word = find_experiment("aspect", "cora", None)
+    assert ours.settings == load_experiment(Path(FOLDER / "aspect" / "cora.yaml")).settings
+    assert word == "settings shipped for aspect on cora"
+    assert find_experiment("aspect", "cora", "defaults")[0].settings == {}
+    assert find_experiment("aspect", None, None)[1] == "defaults"
+    assert find_experiment("aspect", "cora", "published")[0].settings["epochs"] == 2000
+    assert find_experiment("aspect", "cora", "paper")[0].settings["gate_input"] == "raw"
+
+
+@pytest.mark.parametrize(("graph", "choice"), [(None, "published"), ("tolokers", "published")])
+def test_no_published_settings_for_what_was_not_published(graph, choice):
+    with pytest.raises(SettingsError, match="No published settings are shipped for 'aspect'"):
+        find_experiment("aspect", graph, choice)
