@@ -24,10 +24,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(INSTALLED) ## train on the embedded graph, print a table, write runs/demo/report.html
-	@$(BIN)/aspect demo --out runs/demo --overwrite
-	@echo
-	@echo "Trained ASPECT and its rivals on the embedded mixed graph; the runs are under runs/demo."
-	@echo "Next: open runs/demo/report.html, or try: $(BIN)/aspect train --help"
+	@$(BIN)/aspect demo --out runs/demo
 
 # Several workers with one thread each are faster than one worker with several threads.
 test test-all: export OMP_NUM_THREADS = 1
