@@ -64,11 +64,11 @@ class AspectConfig(MethodConfig):
     """Steps of the neighbourhood that decides together (ours; the paper has none)."""
     gate_gradient: bool = True
     """Let the gate's gradient reach the encoder through what the gate reads."""
-    readout: Annotated[Readout, Choice(("fused", "concatenated", "weighted"))] = "concatenated"
+    readout: Annotated[Readout, Choice(("fused", "concatenated", "weighted"))] = "fused"
     """The embedding: the blend, the bands side by side, or side by side with their weights."""
 
     # The two views
-    views: Annotated[Literal["one", "both"], Choice(("one", "both"))] = "both"
+    views: Annotated[Literal["one", "both"], Choice(("one", "both"))] = "one"
     """Augment one view and leave the other clean, as in the paper, or augment both."""
     edge_drop: Annotated[Share, Range(0.0, 0.7)] = 0.3
     """Share of edges dropped in an augmented view."""
@@ -76,7 +76,7 @@ class AspectConfig(MethodConfig):
     """Share of feature columns masked in an augmented view."""
 
     # The objective
-    temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.1, 1.0, log=True)] = 0.3
+    temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.1, 1.0, log=True)] = 0.4
     """Temperature of InfoNCE (tau)."""
     symmetric: bool = True
     """Both directions of InfoNCE; off: the clean view asks and the augmented one answers."""
