@@ -24,7 +24,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(INSTALLED) ## train on the embedded graph, print a table, write runs/demo/report.html
-	@$(BIN)/aspect demo --out runs/demo
+	@$(BIN)/aspect demo --out runs/demo --overwrite
 
 # Several workers with one thread each are faster than one worker with several threads.
 test test-all: export OMP_NUM_THREADS = 1

@@ -117,3 +117,16 @@ def test_float32_graphs_get_float32_operators():
     propagation = Propagation(graph, self_loops=True)
     for operator in (propagation.operator(), propagation.operator(weights)):
         assert operator(graph.features).dtype == torch.float32
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_dropping_edges_leaves_the_spectrum_inside_whatever_the_largest_eigenvalue(self_loops):
+    graph = random_graph(num_nodes=40, num_edges=240)
+    true = largest_eigenvalue(graph, self_loops=self_loops)
+    assert true < 1.9
+    propagation = Propagation(graph, self_loops=self_loops, lambda_max=true)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        weights = (torch.rand(graph.num_edges, generator=generator) < 0.3).double()
+        matrix = matrix_of(propagation.operator(weights), graph.num_nodes)
+        assert float(torch.linalg.eigvalsh(matrix).abs().max()) <= 1 + 1e-9

@@ -167,6 +167,26 @@ class TestCost:
         assert ("policy" in terms) == (policy_weight > 0)
         assert len(calls) == 2
 
+    @pytest.mark.parametrize(
+        ("changes", "contrasts"),
+        [
+            ({}, 3),
+            ({"channel_weight": 0.0}, 3),
+            ({"policy_weight": 0.0}, 3),
+            ({"channel_weight": 0.0, "policy_weight": 0.0}, 1),
+            ({"channel_weight": 0.0, "fusion": "global"}, 1),
+        ],
+    )
+    def test_bands_are_contrasted_only_where_something_follows(
+        self, one_graph, monkeypatch, changes, contrasts
+    ):
+        calls = []
+        method = make(one_graph, **changes)
+        own = method._contrast
+        monkeypatch.setattr(method, "_contrast", lambda *a: calls.append(a) or own(*a))
+        method.loss_terms(one_graph, step())
+        assert len(calls) == contrasts
+
     def test_both_bands_of_a_view_share_their_propagations(self, graph, propagations):
         method = make(graph, order=4, **DROPPING)
         method.prepare(graph)
@@ -417,7 +437,7 @@ class TestPolicy:
         )
         train(method, graph, seed=0)
         assert list(method.complaints(graph)) == []
-        assert float(method.policy(graph)[:, 0].std()) > 0.02
+        assert float(method.policy(graph)[:, 0].detach().std()) > 0.02
 
 
 class TestContract:

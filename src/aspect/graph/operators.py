@@ -64,26 +64,32 @@ class Propagation:
         return edge
 
     def operator(self, edge_weights: Float[Tensor, " edges"] | None = None) -> RescaledLaplacian:
-        """The rescaled Laplacian with a weight per undirected edge (all one if not given)."""
+        """The rescaled Laplacian with a weight per undirected edge (all one if not given).
+
+        With weights it is rescaled by the bound 2: `lambda_max` is the unweighted graph's, and
+        dropping edges can raise it.
+        """
         if edge_weights is None:
             return self._unweighted
         one = torch.ones(1, dtype=edge_weights.dtype, device=edge_weights.device)
-        return self._normalised(torch.cat([edge_weights, one])[self.edge_of_entry])
+        return self._normalised(torch.cat([edge_weights, one])[self.edge_of_entry], 2.0)
 
     @cached_property
     def _unweighted(self) -> RescaledLaplacian:
         columns = self.pattern.columns
-        return self._normalised(torch.ones(len(columns), dtype=self.dtype, device=columns.device))
+        ones = torch.ones(len(columns), dtype=self.dtype, device=columns.device)
+        return self._normalised(ones, self.lambda_max)
 
-    def _normalised(self, weights: Float[Tensor, " entries"]) -> RescaledLaplacian:
+    def _normalised(
+        self, weights: Float[Tensor, " entries"], lambda_max: float
+    ) -> RescaledLaplacian:
         rows, columns = self.pattern.rows, self.pattern.columns
-        # Rows are contiguous, so that a segment sum repeats bit for bit; index_add on CUDA does
-        # not.
+        # Rows are contiguous, so that a segment sum repeats bit for bit, unlike index_add on CUDA.
         degrees = torch.segment_reduce(
             weights, "sum", offsets=self.pattern.row_pointers.long(), initial=0
         )
         scale = torch.where(degrees > 0, degrees, 1).rsqrt() * (degrees > 0)
-        factor = 2 / self.lambda_max
+        factor = 2 / lambda_max
         values = -factor * weights * scale[rows] * scale[columns]
         return RescaledLaplacian(SparseMatrix(self.pattern, values), factor - 1)
 
@@ -91,8 +97,8 @@ class Propagation:
 def largest_eigenvalue(graph: Graph, *, self_loops: bool, steps: int = 1000) -> float:
     """The Laplacian's largest eigenvalue by power iteration on L, from a fixed start.
 
-    Never above 2 and hardly below the truth; too small a value would let the spectrum leave [-1,
-    1].
+    Never above 2 and hardly below the truth: too small a value would let the spectrum leave
+    [-1, 1].
     """
     if graph.num_edges == 0:
         return 2.0  # there is nothing to propagate, and any bound will do

@@ -151,22 +151,29 @@ class AspectMethod(Method):
         first_signal = self.augmented(graph, generator) if both else self._ready(graph).signal
         first = self(first_signal, generator)
         second = self(self.augmented(graph, generator), generator)
-        self._last_weights = first.weights.detach()
         terms = {"contrast": self._contrast(first.fused, second.fused, generator).mean()}
         if len(self.bands) == 1:
+            return terms
+        self._last_weights = first.weights.detach()
+        wants_policy = config.fusion == "node-wise" and config.policy_weight > 0
+        if config.channel_weight == 0 and not wants_policy:
             return terms
         with torch.set_grad_enabled(config.channel_weight > 0):
             pairs = zip(first.views, second.views, strict=True)
             channels = torch.stack([self._contrast(*pair, generator) for pair in pairs])
         if config.channel_weight > 0:
             terms["channels"] = config.channel_weight * channels.mean()
-        if config.fusion == "node-wise" and config.policy_weight > 0:
-            evidence = neighbourhood_mean(
-                channels.detach().t(), first_signal.operator, config.gate_hops
-            )
-            target = policy_target(channel_costs(evidence.t()), config.gate_temperature)
+        if wants_policy:
+            target = self._policy_target(channels.detach(), first_signal)
             terms["policy"] = config.policy_weight * policy_loss(first.log_weights, target)
         return terms
+
+    def _policy_target(
+        self, evidence: Float[Tensor, "bands nodes"], signal: Signal
+    ) -> Float[Tensor, "nodes bands"]:
+        """What the policy should answer; neighbours pool their evidence as they pool answers."""
+        pooled = neighbourhood_mean(evidence.t(), signal.operator, self.config.gate_hops)
+        return policy_target(channel_costs(pooled.t()), self.config.gate_temperature)
 
     def _contrast(
         self,

@@ -29,7 +29,7 @@ class AspectConfig(MethodConfig):
 
     # The graph and its features
     row_normalise: Annotated[bool, Choice((True, False))] = True
-    """Divide each node's features by their sum; off: the raw features of the paper."""
+    """Divide each node's features by the sum of their sizes; off: raw, as in the paper."""
     self_loops: Annotated[bool, Choice((True, False))] = True
     """Add a self-loop to every node before propagation."""
     lambda_max: Literal["two", "power-iteration"] = "two"
