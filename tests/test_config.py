@@ -170,9 +170,16 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path):
         load_yaml(write(tmp_path, "name: é", encoding="latin-1"))
 
 
-@pytest.mark.parametrize("name", ["nothing.yaml", "", "nul\0"])
-def test_a_file_that_is_not_there_is_said_so(tmp_path, name):
-    with pytest.raises(FileError, match="Cannot read settings from"):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nothing.yaml", "there is no such file or folder"),
+        ("", "it is a folder"),
+        ("nul\0", "the system says"),
+    ],
+)
+def test_a_file_that_is_not_there_is_said_so(tmp_path, name, why):
+    with pytest.raises(FileError, match=rf"Cannot read settings from .*: {why}"):
         load_yaml(tmp_path / name)
 
 

@@ -25,8 +25,10 @@ from aspect.errors import (
     TrainingError,
     UnknownNameError,
 )
+from aspect.experiments import find_experiment
 from aspect.graph.convert import to_data
 from aspect.graph.data import Graph
+from aspect.graph.features import dense
 from aspect.graph.synthetic import mixed_graph
 from aspect.methods.base import Method, MethodConfig
 from aspect.methods.registry import Registration, method_names
@@ -82,7 +84,7 @@ def assert_equal(first, second):
 
 def test_the_example_of_the_design_works(labelled, tmp_path):
     graph = to_data(labelled)
-    model = Aspect(stable=False, epochs=3, width=8, seed=0).fit(graph)
+    model = Aspect(epochs=3, width=8, seed=0).fit(graph)
     z, m = model.embed(graph), model.policy(graph)
     assert z.shape == (40, 8)
     assert m.shape == (40,)
@@ -424,6 +426,89 @@ def test_the_device_is_chosen_by_what_is_there(monkeypatch):
         estimator.choose_device("cuda:2")
 
 
+# Features by their names
+
+NAMES = ("age", "size", "rank", "weight", "depth", "age 2")
+
+
+def named(graph, names, order=None, density=1.0):
+    """The graph with names of features, its columns perhaps in another order or mostly zero."""
+    features = dense(graph.features).clone()
+    features[:, int(density * features.shape[1]) :] = 0
+    if order is not None:
+        features = features[:, order]
+    return Graph.build(features, graph.edge_index, feature_names=names)
+
+
+@pytest.fixture(scope="module")
+def fitted_by_name(labelled):
+    return small_aspect(seed=5).fit(named(labelled.graph, NAMES))
+
+
+@pytest.mark.parametrize("density", [0.17, 1.0])
+def test_columns_in_another_order_are_put_right(fitted_by_name, labelled, density):
+    order = [3, 0, 5, 1, 4, 2]
+    straight = named(labelled.graph, NAMES, density=density)
+    swapped = named(labelled.graph, [NAMES[k] for k in order], order, density)
+    assert not torch.equal(dense(swapped.features), dense(straight.features))
+    assert_equal(fitted_by_name.embed(swapped), fitted_by_name.embed(straight))
+    assert_equal(fitted_by_name.policy(swapped), fitted_by_name.policy(straight))
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (
+            ("age", "size", "rank", "mass", "depth", "age 2"),
+            r"lacks 'weight' .* has besides 'mass'",
+        ),
+        (NAMES[:5], r"on 6 features\. Got a graph with 5, which lacks 'age 2' \(1 in all\)\.$"),
+        ((*NAMES, "new", "newer"), r"which has besides 'new', 'newer' \(2 in all\)\.$"),
+    ],
+)
+def test_other_names_of_features_are_refused(fitted_by_name, labelled, names, words):
+    graph = labelled.graph
+    other = Graph.build(torch.ones(40, len(names)), graph.edge_index, feature_names=names)
+    with pytest.raises(GraphError, match=words):
+        fitted_by_name.embed(other)
+
+
+def test_without_names_on_one_side_the_number_counts(fitted_by_name, fitted, labelled):
+    with_names = named(labelled.graph, NAMES)
+    assert_equal(fitted_by_name.embed(labelled), fitted_by_name.embed(with_names))
+    assert_equal(fitted.embed(with_names), fitted.embed(labelled))
+    with pytest.raises(GraphError, match=r"was trained on 6 features\. Got a graph with 5"):
+        fitted_by_name.embed(mixed_graph(num_nodes=20, num_features=5))
+
+
+def test_names_of_features_are_saved_with_the_model(fitted_by_name, labelled, tmp_path):
+    path = tmp_path / "model.safetensors"
+    fitted_by_name.save(path)
+    loaded = Aspect.load(path, device="cpu")
+    swapped = named(labelled.graph, NAMES[::-1], [5, 4, 3, 2, 1, 0])
+    assert_equal(loaded.embed(swapped), fitted_by_name.embed(labelled))
+    other = named(labelled.graph, ("other", *NAMES[1:]))
+    with pytest.raises(GraphError, match="lacks 'age'"):
+        loaded.embed(other)
+
+
+def test_older_models_have_no_names_of_features(fitted_by_name, labelled, tmp_path):
+    path = tmp_path / "model.safetensors"
+    fitted_by_name.save(path)
+    tensors, manifest = read_tensors(path)
+    assert manifest.pop("feature_names") == list(NAMES)
+    write_tensors(path, tensors, manifest)
+    other = named(labelled.graph, ("other", *NAMES[1:]))
+    assert_equal(Aspect.load(path, device="cpu").embed(other), fitted_by_name.embed(labelled))
+
+
+@pytest.mark.parametrize("names", ["abcdef", ["a"], ["a"] * 6, [1, 2, 3, 4, 5, 6]])
+def test_names_that_do_not_fit_the_model_are_refused(saved, names):
+    rewrite(saved, feature_names=names)
+    with pytest.raises(CheckpointError, match="must name each of its 6 features once"):
+        Aspect.load(saved, device="cpu")
+
+
 # Methods that know one graph only
 
 
@@ -458,8 +543,27 @@ def test_a_transductive_method_embeds_the_graph_it_was_trained_on_and_no_other(l
 
 
 def test_a_preset_that_is_not_shipped_is_said_so():
-    with pytest.raises(SettingsError, match=r"No settings are shipped for 'aspect' on 'no such'"):
-        Aspect.preset("no such")
+    with pytest.raises(UnknownNameError, match=r"Unknown preset 'corra'\. Did you mean 'cora'\?"):
+        Aspect.preset("corra")
+
+
+@pytest.mark.parametrize("name", ["cora.published", "../aspect/cora", "aspect", "", "no such"])
+def test_only_names_of_data_sets_are_presets(name):
+    with pytest.raises(UnknownNameError, match=r"Known: actor, .*cora, .*paper, "):
+        Aspect.preset(name)
+
+
+@pytest.mark.parametrize("name", ["cora", "mixed", "paper"])
+def test_presets_are_the_settings_shipped(name):
+    choice = "paper" if name == "paper" else None
+    shipped = find_experiment("aspect", name, choice)[0].settings
+    settings = Aspect.preset(name, device="cpu", width=7).config.model_dump()
+    assert settings == {**Aspect(device="cpu", **shipped).config.model_dump(), "width": 7}
+
+
+def test_the_stable_variant_is_not_there_yet():
+    with pytest.raises(SettingsError, match="ASPECT-S is not part of this version yet"):
+        Aspect(stable=True)
 
 
 def test_the_names_of_settings_are_those_of_the_design():

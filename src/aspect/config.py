@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import override
 
-from aspect.errors import FileError, SettingsError
+from aspect.errors import FileError, SettingsError, reason
 
 __all__ = ["Choice", "Config", "Range", "load_yaml", "make_config", "parse_overrides", "to_yaml"]
 
@@ -108,7 +108,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise FileError(f"Cannot read settings from {path}: it is not UTF-8.") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise FileError(f"Cannot read settings from {path}: {error}.") from error
+        raise FileError(f"Cannot read settings from {path}: {reason(error)}.") from error
     try:
         content = _parse(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

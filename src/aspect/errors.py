@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 __all__ = [
@@ -15,10 +16,25 @@ __all__ = [
     "SettingsError",
     "TrainingError",
     "UnknownNameError",
+    "reason",
     "shown",
 ]
 
 MOST_SHOWN = 5
+
+REASONS = {
+    errno.ENOENT: "there is no such file or folder",
+    errno.ENOTDIR: "a part of the path is not a folder",
+    errno.EISDIR: "it is a folder",
+    errno.EACCES: "permission is denied",
+    errno.EPERM: "permission is denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file would be larger than allowed here",
+    errno.ELOOP: "its symbolic links form a loop",
+    errno.ENAMETOOLONG: "the path is too long",
+}
 
 
 class AspectError(Exception):
@@ -65,6 +81,16 @@ class UnknownNameError(AspectError, KeyError):
 
     def __str__(self) -> str:  # KeyError would show the sentence in quotes
         return self.sentence
+
+
+def reason(error: Exception) -> str:
+    """Why the system refused, in words: `the disk is full`."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in REASONS:
+        return REASONS[number]
+    if "requested and" in str(error):  # numpy counts what it could not write, and gives no number
+        return "the disk is full or the file larger than allowed here"
+    return f"the system says {str(error) or type(error).__name__!r}"
 
 
 def shown(items: Iterable[object]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,11 +20,12 @@ from aspect.errors import (
     GraphError,
     SettingsError,
     UnknownNameError,
+    shown,
 )
-from aspect.experiments import find_experiment
+from aspect.experiments import FOLDER, find_experiment
 from aspect.graph.convert import as_graph
 from aspect.graph.data import Graph
-from aspect.graph.features import dense
+from aspect.graph.features import dense, permute_columns
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.randomness import isolated_seed, seed_for
@@ -78,6 +80,7 @@ class Embedder:
         self.result: TrainingResult | None = None
         self._method: Method | None = None
         self._num_features = 0
+        self._feature_names: tuple[str, ...] | None = None
         self._trained_on: Graph | None = None  # kept where nothing else can be embedded
 
     @property
@@ -102,6 +105,7 @@ class Embedder:
         method = self._build(own.num_features)
         self.result = train(method, own, seed=self.seed, recorder=recorder)
         self._method, self._num_features = method, own.num_features
+        self._feature_names = own.feature_names
         self._trained_on = None if method.inductive else own
         return self
 
@@ -131,7 +135,7 @@ class Embedder:
 
     def _checked(self, graph: Any) -> Graph:  # noqa: ANN401
         fitted = self.method
-        own = self._placed(as_graph(graph))
+        own = self._with_known_columns(self._placed(as_graph(graph)))
         if own.num_features != self._num_features:
             raise GraphError(
                 f"The model was trained on {self._num_features} features. "
@@ -142,6 +146,18 @@ class Embedder:
             raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
         return own
 
+    def _with_known_columns(self, graph: Graph) -> Graph:
+        """The columns as in training, by their names where both sides have them."""
+        known, given = self._feature_names, graph.feature_names
+        if known is None or given is None or known == given:
+            return graph
+        place = {name: column for column, name in enumerate(given)}
+        if place.keys() != set(known):
+            raise GraphError(_other_features(known, given))
+        order = torch.tensor([place[name] for name in known], device=graph.device)
+        features = permute_columns(graph.features, order)
+        return replace(graph, features=features, feature_names=known)
+
     def save(self, path: str | Path) -> None:
         """Write the trained model to one safetensors file; nothing in it is code."""
         manifest = {
@@ -150,6 +166,7 @@ class Embedder:
             "method": self.name,
             "settings": self.config.model_dump(mode="json"),
             "num_features": self._num_features,
+            "feature_names": self._feature_names,
             "seed": self.seed,
         }
         write_tensors(Path(path), self.method.state_dict(), manifest)
@@ -165,6 +182,7 @@ class Embedder:
         except (SettingsError, UnknownNameError) as error:
             raise CheckpointError(f"{path} does not fit this version. {error}") from error
         model._num_features = manifest["num_features"]
+        model._feature_names = _names_of(manifest, path)
         try:
             method = model._build(model._num_features)
             method.load_state_dict(tensors)
@@ -211,8 +229,38 @@ def _check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
         )
 
 
+def _names_of(manifest: dict[str, Any], path: str | Path) -> tuple[str, ...] | None:
+    """Names of the features; older files have none."""
+    names = manifest.get("feature_names")
+    if names is None:
+        return None
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not is_list or not len(set(names)) == len(names) == manifest["num_features"]:
+        raise CheckpointError(
+            f"{path} is damaged: it must name each of its {manifest['num_features']} features once."
+        )
+    return tuple(names)
+
+
+def _other_features(known: tuple[str, ...], given: tuple[str, ...]) -> str:
+    both = set(known) & set(given)
+    missing, extra = ([repr(name) for name in side if name not in both] for side in (known, given))
+    sides = (("lacks", missing), ("has besides", extra))
+    found = " and ".join(f"{verb} {shown(names)}" for verb, names in sides if names)
+    return (
+        f"The model was trained on {len(known)} features. "
+        f"Got a graph with {len(given)}, which {found}."
+    )
+
+
+def _presets() -> set[str]:
+    """Data sets that settings are shipped for, and `paper`; published ones are not ours."""
+    names = {path.stem for path in (FOLDER / "aspect").glob("*.yaml")}
+    return {name for name in names if not name.endswith(".published")}
+
+
 class Aspect(Embedder):
-    """ASPECT (or, with `stable=True`, ASPECT-S) with its settings as keywords.
+    """ASPECT with its settings as keywords; `stable=True`, for ASPECT-S, is refused as yet.
 
     Example:
         >>> from aspect import Aspect, mixed_graph
@@ -230,7 +278,9 @@ class Aspect(Embedder):
         device: str | None = None,
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
-        super().__init__("aspect-s" if stable else "aspect", seed=seed, device=device, **settings)
+        if stable:
+            raise SettingsError("ASPECT-S is not part of this version yet: leave stable=False.")
+        super().__init__("aspect", seed=seed, device=device, **settings)
 
     @classmethod
     @override
@@ -252,10 +302,7 @@ class Aspect(Embedder):
         **changes: Any,  # noqa: ANN401 - settings
     ) -> Self:
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
-        choice = "paper" if name == "paper" else None
-        experiment, origin = find_experiment("aspect", name, choice)
-        if origin == "defaults":
-            raise SettingsError(
-                f"No settings are shipped for 'aspect' on {name!r}. Use Aspect() for the defaults."
-            )
+        if name not in (known := _presets()):
+            raise UnknownNameError("preset", str(name), known)
+        experiment, _ = find_experiment("aspect", name, "paper" if name == "paper" else None)
         return cls(seed=seed, device=device, **{**experiment.settings, **changes})

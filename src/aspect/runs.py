@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,15 @@ from torch import Tensor
 
 from aspect import __version__
 from aspect.config import to_yaml
-from aspect.errors import GraphError, RunError, TrainingError
-from aspect.estimator import Embedder
+from aspect.errors import GraphError, RunError, SettingsError, TrainingError
+from aspect.estimator import Embedder, choose_device
 from aspect.experiments import Experiment, load_experiment
 from aspect.graph.data import LabelledGraph
 from aspect.graph.embeddings import write_embeddings
 from aspect.graph.files import replacing
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource
-from aspect.training.folder import CONFIG, RECORD, RunFolder, write_text
+from aspect.training.folder import CONFIG, RECORD, RunFolder, Start, read_start, write_text
 from aspect.training.health import collapse_of
 from aspect.training.trainer import EpochReport
 
@@ -70,9 +70,10 @@ def train_run(
     """Train as the experiment says into the folder `out`; return the record it ends with.
 
     Everything that can be refused is refused before the folder is touched. A complete run that is
-    resumed is left as it is.
+    resumed is left as it is; an unfinished one goes on with the device and the data it began with,
+    unless the options name others.
     """
-    options = options or RunOptions()
+    options = _as_begun(options or RunOptions(), Path(out))
     source = source_of(experiment).absolute()
     model = Embedder(
         experiment.method, seed=experiment.seed, device=options.device, **experiment.settings
@@ -84,6 +85,11 @@ def train_run(
     with RunFolder.open(
         Path(out),
         text,
+        start=Start(
+            settings_from=options.settings_from,
+            data_dir=_absolute(options.data_dir),
+            device=model.device.type,
+        ),
         resume=options.resume,
         overwrite=options.overwrite,
         checkpoint_every=options.checkpoint_every,
@@ -97,6 +103,33 @@ def train_run(
         record["graph"] = _graph_facts(source, labelled, checksum, options.data_dir)
         folder.complete(record)
         return record
+
+
+def _as_begun(options: RunOptions, out: Path) -> RunOptions:
+    """The options of a resumed run, with what they leave open as it was at the beginning."""
+    start = read_start(out) if options.resume else None
+    if start is None:
+        return options
+    device = options.device
+    if device is None and not (out / RECORD).is_file():  # a complete run needs no device
+        device = start.device
+        try:
+            choose_device(device)
+        except SettingsError as error:
+            raise RunError(
+                f"The run in {out} began on {device}, which is not there. "
+                "Pass --device cpu to go on elsewhere, with other rounding."
+            ) from error
+    return replace(
+        options,
+        device=device,
+        data_dir=options.data_dir or start.data_dir,
+        settings_from=start.settings_from,
+    )
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
 
 
 def _train_into(folder: RunFolder, model: Embedder, labelled: LabelledGraph) -> dict[str, Any]:
@@ -155,7 +188,7 @@ def _graph_facts(
     return {
         "name": source.name,
         "path": None if source.is_named else source.graph,
-        "data_dir": None if data_dir is None else str(Path(data_dir).absolute()),
+        "data_dir": _absolute(data_dir),
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "features": graph.num_features,

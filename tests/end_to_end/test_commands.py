@@ -16,6 +16,7 @@ from .conftest import TINY, write_tables
 
 FILES = {
     "config.yaml",
+    "start.json",
     "metrics.jsonl",
     "model.safetensors",
     "embeddings.npy",
@@ -120,6 +121,32 @@ def test_evaluate_trains_several_seeds_of_a_graph(cli, tables):
     assert found["strict"]["std_seeds"] is not None
     again = cli("evaluate", "runs/edges-aspect-0", "runs/edges-aspect-1", "--json").json
     assert again["rows"] == found["rows"]
+
+
+def test_evaluate_replaces_its_file_and_keeps_the_runs(cli, tables):
+    command = ["evaluate", tables / "edges.csv", "--nodes", tables / "nodes.csv", *TINY]
+    run = cli.cwd / "runs" / "edges-aspect-0"
+    assert cli(*command, "--out", "s.json").code == 0
+    before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
+    assert cli(*command, "--out", "s.json", "--overwrite").code == 0
+    assert {path: path.stat().st_mtime_ns for path in run.iterdir()} == before
+    (run / "record.json").unlink()
+    assert cli(*command).code == 0  # goes on with the run
+    assert (run / "config.yaml").stat().st_mtime_ns == before[run / "config.yaml"]
+    other = [*command, "--set", "order=2"]
+    line = cli(*other, "--out", "s.json", "--overwrite").refused("other settings", "--retrain")
+    assert "--overwrite" not in line
+    assert cli(*other, "--retrain").code == 0
+    assert json.loads((run / "record.json").read_text())["settings"]["order"] == 2
+
+
+def test_the_name_of_a_data_set_wins_over_a_folder_without_a_run(cli, trained):
+    (cli.cwd / "mixed").mkdir()
+    (cli.cwd / "mixed" / "notes.txt").write_text("mine")
+    settings = ["--config", "defaults", "--method", "raw"]
+    assert cli("evaluate", "mixed", *settings, "--json").json["graph"] == "mixed"
+    (cli.cwd / "texas").symlink_to(trained)
+    assert cli("evaluate", "texas", "--json").json["graph"] == "edges"
 
 
 def test_the_published_probe_needs_published_settings(cli, trained, tables):

@@ -1,11 +1,20 @@
 """What happens to a run from outside: a full disk, Ctrl-C, a second process, odd paths."""
 
+import json
 import resource
+import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import torch
+
+from aspect import mixed_graph
+from aspect.errors import FileError, RunError
+from aspect.graph.source import GraphSource
 
 from .conftest import TINY, command, environment
 
@@ -46,7 +55,7 @@ def _wait_for_epochs(process, metrics):
         time.sleep(0.02)
 
 
-def test_interrupted_refused_resumed_and_equal(running, cli, tables):
+def test_interrupted_refused_resumed_and_equal(running, cli, tables, monkeypatch):
     inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
     cli("train", *inputs, *LONG, "--out", "run", "--resume").refused("Another process", "run")
     running.send_signal(signal.SIGINT)
@@ -58,10 +67,79 @@ def test_interrupted_refused_resumed_and_equal(running, cli, tables):
     assert (cli.cwd / "run" / "checkpoint.safetensors").exists()
     assert not (cli.cwd / "run" / "record.json").exists()
     assert cli("train", "--out", "run", "--resume", "--json").json["epochs"] == 200
-    assert cli("train", *inputs, *LONG, "--out", "whole").code == 0
-    for name in ("embeddings.npy", "policy.npy", "model.safetensors", "metrics.jsonl"):
-        resumed, whole = (cli.cwd / folder / name for folder in ("run", "whole"))
-        assert resumed.read_bytes() == whole.read_bytes(), name
+    (cli.cwd / "whole").mkdir()
+    monkeypatch.chdir(cli.cwd / "whole")  # there under the same name, which the record holds
+    assert cli("train", *inputs, *LONG, "--out", "run").code == 0
+    resumed, whole = cli.cwd / "run", cli.cwd / "whole" / "run"
+    assert {path.name for path in resumed.iterdir()} == {path.name for path in whole.iterdir()}
+    for path in resumed.iterdir():
+        if path.name != "record.json":
+            assert path.read_bytes() == (whole / path.name).read_bytes(), path.name
+    records = [json.loads((path / "record.json").read_text()) for path in (resumed, whole)]
+    assert all(record.pop("seconds") > 0 for record in records)
+    assert records[0] == records[1]
+    assert records[0]["settings_from"].startswith("defaults, epochs=200")
+
+
+@pytest.fixture
+def stopped(trained, tmp_path):
+    """A run that was stopped before its first checkpoint."""
+    path = Path(shutil.copytree(trained, tmp_path / "stopped"))
+    (path / "record.json").unlink()
+    return path
+
+
+def test_a_resumed_run_knows_where_its_data_lies(cli, monkeypatch):
+    asked = []
+
+    def read(source, data_dir=None):
+        asked.append((source.graph, data_dir))
+        return mixed_graph(num_nodes=40, num_features=4)
+
+    monkeypatch.setattr(GraphSource, "read", read)
+    begin = ["train", "texas", "--config", "defaults", *TINY, "--out", "run", "--data-dir", "data"]
+    record = cli(*begin, "--json").json
+    (cli.cwd / "run" / "record.json").unlink()
+    monkeypatch.chdir(cli.cwd.parent)
+    again = cli("train", "--out", cli.cwd / "run", "--resume", "--json").json
+    assert asked == [("texas", "data"), ("texas", str(cli.cwd / "data"))]
+    assert again["graph"] == record["graph"]
+    assert again["settings_from"] == record["settings_from"]
+    (cli.cwd / "run" / "record.json").unlink()
+    moved = ["train", "--out", cli.cwd / "run", "--resume", "--data-dir", cli.cwd / "moved"]
+    assert cli(*moved, "--json").json["graph"]["data_dir"] == str(cli.cwd / "moved")
+    config = ["train", "--config", cli.cwd / "run" / "config.yaml", "--out", cli.cwd / "new"]
+    assert cli(*config, "--json").json["graph"]["data_dir"] is None
+
+
+def test_a_resumed_run_stays_on_its_kind_of_device(cli, stopped, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    start = json.loads((stopped / "start.json").read_text())
+    assert start["device"] in ("cpu", "cuda")
+    (stopped / "start.json").write_text(json.dumps({**start, "device": "cuda"}))
+    before = {path: path.read_bytes() for path in stopped.iterdir()}
+    told = cli("train", "--out", stopped, "--resume")
+    told.refused("began on cuda, which is not there", "--device cpu")
+    assert {path: path.read_bytes() for path in stopped.iterdir()} == before
+    resume = ["train", "--out", stopped, "--resume", "--json"]
+    assert cli(*resume, "--device", "cpu").json["device"] == "cpu"
+    assert json.loads((stopped / "start.json").read_text())["device"] == "cpu"
+
+
+def test_a_complete_run_needs_no_device(cli, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    path = Path(shutil.copytree(trained, tmp_path / "complete"))
+    (path / "start.json").write_text(json.dumps({"device": "cuda"}))
+    assert cli("train", "--out", path, "--resume", "--json").json["epochs"] == 3
+
+
+def test_a_run_that_began_without_a_gpu_does_not_move_to_one(cli, stopped, monkeypatch):
+    given = Mock(side_effect=RunError("seen"))
+    monkeypatch.setattr("aspect.runs.Embedder", given)
+    start = json.loads((stopped / "start.json").read_text())
+    (stopped / "start.json").write_text(json.dumps({**start, "device": "cpu"}))
+    cli("train", "--out", stopped, "--resume").refused("seen")
+    assert given.call_args.kwargs["device"] == "cpu"
 
 
 def test_a_tampered_checkpoint_is_refused(running, cli):
@@ -81,7 +159,7 @@ def test_a_full_disk_while_training(process, tables, tmp_path):
     told = process("train", *inputs, *TINY, "--out", "run", preexec=at_most(2_000))
     told.refused("larger than allowed")
     left = {path.name for path in (tmp_path / "run").iterdir()}
-    assert left <= {".lock", "config.yaml", "metrics.jsonl"}
+    assert left <= {".lock", "config.yaml", "start.json", "metrics.jsonl"}
     assert process("train", "--out", "run", "--resume", "--json").json["epochs"] == 3
 
 
@@ -91,6 +169,15 @@ def test_a_full_disk_while_embedding(process, trained, tmp_path):
     told.refused("z.parquet", "larger than allowed")
     assert (tmp_path / "z.parquet").read_bytes() == b"what was here before"
     assert [path.name for path in tmp_path.iterdir()] == ["z.parquet"]
+
+
+def test_a_full_disk_does_not_cost_the_scores(cli, trained, monkeypatch):
+    full = Mock(side_effect=FileError("Cannot write 's.json': the disk is full."))
+    monkeypatch.setattr("aspect.training.folder.write_json", full)
+    told = cli("evaluate", trained, "--out", "s.json", "--json")
+    assert told.code == 2
+    assert "strict" in json.loads(told.out)
+    assert told.err.splitlines()[-1].endswith("the disk is full.")
 
 
 def test_spaces_and_letters_of_all_kinds_in_paths(process, tables, tmp_path):

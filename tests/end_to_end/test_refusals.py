@@ -76,6 +76,23 @@ def test_options_without_the_graph_they_belong_to(cli, trained, tables):
     assert list(cli.cwd.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--nodes", "nodes.csv"],
+        ["--directed", "error"],
+        ["--label", "y"],
+        ["--seed", 0],
+        ["--seeds", 1],
+        ["--retrain"],
+        ["--method", "raw"],
+    ],
+)
+def test_options_of_training_without_a_graph_to_train_on(cli, trained, options):
+    cli("evaluate", trained, *options).refused("belong to a graph", "is a run")
+    assert list(cli.cwd.iterdir()) == []
+
+
 def test_nothing_to_resume(cli):
     cli("train", "--out", "nowhere", "--resume").refused("no run to go on with in nowhere")
     assert list(cli.cwd.iterdir()) == []
@@ -107,6 +124,10 @@ def test_output_cannot_be_written(cli, inputs, trained):
     cli("train", *inputs, *TINY, "--out", "file/run").refused("not a folder")
     cli("embed", trained, "--out", "file/z.npy").refused("not a folder")
     cli("embed", trained, "--out", "nowhere/z.npy").refused("no such file or folder")
+    cli("evaluate", trained, "--out", "file/s.json").refused("not a folder")
+    cli("evaluate", trained, "--out", "nowhere/s.json").refused("no such file or folder")
+    (cli.cwd / "folder").mkdir()
+    cli("evaluate", trained, "--out", "folder", "--overwrite").refused("it is a folder")
     assert (cli.cwd / "file").read_text() == ""
 
 
@@ -117,6 +138,28 @@ def test_output_is_the_input(cli, trained, tables):
     before = edges.read_bytes()
     cli(*command, "--out", edges, "--overwrite").refused("one of the inputs")
     assert edges.read_bytes() == before
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_a_runs_own_folder_takes_no_answers(cli, run_copy, trained, overwrite):
+    before = snapshot(run_copy)
+    for run in (run_copy, trained):
+        for name in ("embeddings.npy", "new.csv"):
+            told = cli("embed", run, "--out", run_copy / name, *overwrite)
+            told.refused("exists" if name == "embeddings.npy" and not overwrite else "run's folder")
+    name = "record.json" if overwrite else "scores.json"
+    cli("evaluate", trained, "--out", run_copy / name, *overwrite).refused("run's folder")
+    (cli.cwd / "link.npy").symlink_to(run_copy / "embeddings.npy")
+    cli("embed", trained, "--out", "link.npy", "--overwrite").refused("run's folder")
+    assert snapshot(run_copy) == before
+
+
+@pytest.mark.parametrize("name", ["z.policy.npy", "z.ids.txt"])
+def test_a_file_beside_the_matrix_is_found_before_the_work(cli, trained, name, monkeypatch):
+    (cli.cwd / name).write_text("mine")
+    monkeypatch.setattr("aspect.runs.load_run", Mock(side_effect=AssertionError("worked")))
+    cli("embed", trained, "--out", "z.npy").refused(name, "--overwrite")
+    assert [path.name for path in cli.cwd.iterdir()] == [name]
 
 
 def test_embeddings_are_not_replaced_unasked(cli, trained):
@@ -167,7 +210,7 @@ def test_a_graph_with_other_features(cli, trained, tmp_path):
     edges = tmp_path / "few.csv"
     edges.write_text("source,target\na,b\nb,c\n")
     cli("embed", trained, edges, "--nodes", nodes, "--out", "z.npy").refused(
-        "4 features", "Got a graph with 2"
+        "4 features", "lacks 'a', 'b', 'c', 'd'"
     )
     assert not (cli.cwd / "z.npy").exists()
 

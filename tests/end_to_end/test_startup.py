@@ -31,7 +31,7 @@ def answer(*arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], *([name, "--help"] for name in ("train", "evaluate", "embed"))],
+    [[], ["--help"], ["--version"], *([name, "--help"] for name in ("train", "evaluate", "embed"))],
     ids=" ".join,
 )
 def test_help_needs_nothing_heavy(arguments):
@@ -39,6 +39,11 @@ def test_help_needs_nothing_heavy(arguments):
     assert done.returncode == 0
     assert done.stderr == "loaded:\n"
     assert "aspect" in done.stdout
+
+
+def test_no_word_at_all_asks_for_help():
+    assert answer().stdout == answer("--help").stdout
+    assert answer().stdout.startswith("Usage: aspect [OPTIONS] COMMAND [ARGS]...\n\n")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,8 @@ def test_help_needs_nothing_heavy(arguments):
         (["train", "--features", "colour"], "--features"),
         (["train", "--set", "epochs"], "A setting is given as key=value. Got 'epochs'."),
         (["evaluate"], "Missing argument"),
+        (["evaluate", "texas", "--out", "no/such/s.json"], "there is no such file or folder"),
+        (["evaluate", "texas", "--overwrite"], "Pass --retrain to replace runs."),
         (["embed", "run"], "--out"),
         (["embed", "run", "--out", "x.xlsx"], ".npy, .parquet, .csv"),
     ],

@@ -168,3 +168,25 @@ def test_other_types_are_copies(density):
 def test_a_graph_is_frozen():
     with pytest.raises(AttributeError):
         build([(0, 1)]).features = torch.ones(4, 3)
+
+
+@pytest.mark.parametrize("density", [0.1, 1.0])
+def test_names_of_features_survive_every_copy(density):
+    graph = random_graph(density=density)
+    names = tuple(f"f{k}" for k in range(graph.num_features))
+    named = Graph.build(graph.features, graph.edge_index, feature_names=names)
+    assert named.feature_names == names
+    assert named.to(torch.float32).to("cpu").feature_names == names
+    assert graph.feature_names is None
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (["a", "b"], r"one name per feature\. Got 2 for 3 features"),
+        (["a", "b", "a"], r"features must be unique\. Repeated: 'a' \(1 in all\)"),
+    ],
+)
+def test_names_that_do_not_fit_the_features_are_refused(names, sentence):
+    with pytest.raises(GraphError, match=sentence):
+        build([(0, 1)], feature_names=names)

@@ -58,6 +58,26 @@ def test_without_ids_the_rows_are_numbered(tmp_path, z):
     assert table.column("id").to_pylist() == [str(k) for k in range(len(IDS))]
 
 
+@pytest.mark.parametrize(
+    ("ids", "kind"), [(["7", "-5", "0"], "int64"), (["7", str(2**64 - 1), "0"], "uint64")]
+)
+def test_ids_that_were_integers_are_integers_again(tmp_path, z, ids, kind):
+    write_embeddings(tmp_path / "z.parquet", z[:3], ids, integer_ids=True)
+    column = pyarrow.parquet.read_table(tmp_path / "z.parquet").column("id")
+    assert str(column.type) == kind
+    assert [str(node) for node in column.to_pylist()] == ids
+    write_embeddings(tmp_path / "z.csv", z[:3], ids, integer_ids=True)
+    lines = (tmp_path / "z.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[0] for line in lines] == ['"id"', *ids]  # no formula: no apostrophe
+
+
+@pytest.mark.parametrize("wrong", ["a", "", str(2**64), str(-(2**63) - 1)])
+def test_ids_that_are_no_integers_are_not_written_as_such(tmp_path, z, wrong):
+    with pytest.raises(GraphError, match="must be integers of 64 bits"):
+        write_embeddings(tmp_path / "z.parquet", z[:2], ["1", wrong], integer_ids=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_unknown_format(tmp_path, z):
     with pytest.raises(
         FileError, match=r"written as \.npy, \.parquet, \.csv\. Got the name 'z.txt'"

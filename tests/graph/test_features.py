@@ -2,7 +2,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.graph.features import dense, drop_entries, dropout, mask_columns, row_normalise
+from aspect.graph.features import (
+    dense,
+    drop_entries,
+    dropout,
+    mask_columns,
+    permute_columns,
+    row_normalise,
+)
 from aspect.graph.sparse import SparseMatrix
 
 
@@ -22,6 +29,13 @@ def features(request, matrix):
 
 def generator():
     return torch.Generator().manual_seed(7)
+
+
+def test_columns_are_put_in_the_order_given(features, matrix):
+    order = torch.randperm(12, generator=generator())
+    permuted = permute_columns(features, order)
+    assert type(permuted) is type(features)
+    assert_close(dense(permuted), matrix[:, order], rtol=0, atol=0)
 
 
 def test_dense_gives_all_entries(features, matrix):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aspect.errors import FileError
+from aspect.graph import files
 from aspect.graph.files import available_bytes, file_bytes, is_file, replacing
 
 
@@ -115,3 +116,31 @@ def test_impossible_places_to_read(tmp_path):
 
 def test_free_memory_is_a_positive_number():
     assert available_bytes() > 0
+
+
+@pytest.mark.parametrize(
+    ("told", "left"),
+    [
+        ({"memory.max": "1000\n", "memory.current": "300\n"}, 700),
+        ({"memory.max": "1000\n"}, 1000),
+        ({"memory.max": "1000\n", "memory.current": "1200\n"}, 0),
+        ({"memory.max": "max\n", "memory.current": "300\n"}, 5000),
+        ({"memory.max": "9000\n", "memory.current": "300\n"}, 5000),
+        ({"memory.current": "300\n"}, 5000),
+    ],
+)
+def test_what_the_container_uses_already_is_not_available(tmp_path, monkeypatch, told, left):
+    monkeypatch.setattr(files, "CGROUP", tmp_path)
+    monkeypatch.setattr(files, "_free_memory", lambda: 5000)
+    for name, text in told.items():
+        (tmp_path / name).write_text(text)
+    assert available_bytes() == left
+
+
+def test_files_kept_in_memory_make_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CGROUP", tmp_path)
+    monkeypatch.setattr(files, "_free_memory", lambda: 5000)
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    (tmp_path / "memory.stat").write_text("anon 200\ninactive_anon 5\ninactive_file 600\n")
+    assert available_bytes() == 700

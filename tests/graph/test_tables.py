@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import subprocess
+import sys
 import unicodedata
 from itertools import pairwise
 
@@ -18,6 +20,7 @@ from aspect.graph import files
 from aspect.graph.data import LabelledGraph
 from aspect.graph.delimited import TextFormat
 from aspect.graph.features import dense
+from aspect.graph.structural import with_structural_features
 from aspect.graph.tables import TableOptions, read_tables
 
 EDGES = "source,target\na,b\nb,c\n"
@@ -59,6 +62,55 @@ def test_small_graph(tmp_path):
     assert labelled.graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
     assert labelled.class_names == ("blue", "red")
     assert labelled.labels.tolist() == [1, 0, 1]
+
+
+# Refuses a table of a header alone; what Arrow left running must not abort the exit.
+REFUSE = """
+import sys
+from pathlib import Path
+from aspect.errors import FileError
+from aspect.graph.columns import read_table
+from aspect.graph.delimited import TextFormat
+try:
+    read_table(Path(sys.argv[1]), TextFormat())
+except FileError:
+    raise SystemExit(2)
+"""
+# Prints how many threads reading started.
+THREADS = """
+import os, sys
+from pathlib import Path
+from aspect.graph.columns import read_table
+from aspect.graph.delimited import TextFormat
+before = len(os.listdir("/proc/self/task"))
+read_table(Path(sys.argv[1]), TextFormat())
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+def in_a_process(script, path):
+    return subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["nodes.csv", "nodes.parquet"])
+def test_a_refused_table_leaves_the_exit_in_peace(tmp_path, name):
+    (tmp_path / "nodes.csv").write_text("id,x\n")
+    empty = pa.table({"id": pa.array([], pa.string())})
+    pa.parquet.write_table(empty, tmp_path / "nodes.parquet")
+    done = [in_a_process(REFUSE, tmp_path / name) for _ in range(3)]
+    assert [(one.returncode, one.stderr) for one in done] == [(2, "")] * 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+@pytest.mark.parametrize("name", ["nodes.csv", "nodes.parquet"])
+def test_reading_starts_no_pool_of_threads(tmp_path, name):
+    (tmp_path / "nodes.csv").write_text(NODES)
+    table = pa.table({"id": ["a", "b"], "x": [1.0, 2.0], "z": [3.0, 4.0]})
+    pa.parquet.write_table(table, tmp_path / "nodes.parquet")
+    done = in_a_process(THREADS, tmp_path / name)
+    assert int(done.stdout) <= 1  # the one by which Arrow reads a text
 
 
 class TestFeatures:
@@ -533,3 +585,31 @@ class TestLabels:
             read_parquet(tmp_path, nodes | {"y": [0.5, 1.5, 2.0]})
         with refused("Labels must be strings or integers. Column 'y' is of type list"):
             read_parquet(tmp_path, nodes | {"y": [[1], [2], [3]]})
+
+
+def test_features_have_the_names_of_their_columns(tmp_path):
+    assert read(tmp_path).graph.feature_names == ("x", "z")
+    structural = read(tmp_path, allow_no_features=True).graph
+    assert structural.feature_names is None
+    assert with_structural_features(read(tmp_path).graph, "degree").feature_names is None
+
+
+def test_integer_ids_are_remembered_where_they_have_that_type(tmp_path):
+    edges = {"source": [1, 7], "target": [7, -2]}
+    nodes = {"id": pa.array([1, 7, -2], pa.int32()), "x": [1.0, 2.0, 3.0]}
+    graph = read_parquet(tmp_path, nodes, edges).graph
+    assert (graph.ids, graph.integer_ids) == (("1", "7", "-2"), True)
+    assert graph.to(torch.float64).integer_ids
+    alone = read_tables(tmp_path / "edges.parquet", None, TableOptions(allow_no_features=True))
+    assert alone.graph.integer_ids
+
+
+def test_digits_in_text_or_strings_are_no_integer_ids(tmp_path):
+    edges, nodes = "source,target\n7,007\n", "id,x\n7,1\n007,2\n"
+    assert not read(tmp_path, edges=edges, nodes=nodes).graph.integer_ids
+    nodes = {"id": ["7", "007"], "x": [1.0, 2.0]}
+    assert not read_parquet(tmp_path, nodes, {"a": ["7"], "b": ["007"]}).graph.integer_ids
+    mixed = {"source": pa.array([7]), "target": ["007"]}
+    pa.parquet.write_table(pa.table(mixed), tmp_path / "edges.parquet")
+    alone = read_tables(tmp_path / "edges.parquet", None, TableOptions(allow_no_features=True))
+    assert not alone.graph.integer_ids

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -14,11 +15,13 @@ import torch
 from aspect.errors import CheckpointError, FileError, RunError, SettingsError, TrainingError
 from aspect.training import folder as folder_module
 from aspect.training.checkpoint import read_tensors, write_tensors
-from aspect.training.folder import RunFolder, write_json, write_text
+from aspect.training.folder import RunFolder, Start, read_start, write_json, write_text
 from aspect.training.trainer import train
 from training.toys import Toy, tiny_graph
 
 CONFIG = "method: toy\nseed: 0\n"
+BEGUN = Start(settings_from="defaults", data_dir="/data", device="cpu")
+MOVED = BEGUN.model_copy(update={"device": "cuda"})
 
 
 def run_into(path, epochs=12, *, stop_at=None, **options):
@@ -124,6 +127,17 @@ def test_checkpoints_every_zero_epochs_are_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_tensorboard_that_is_missing_is_refused_before_the_folder_is_touched(tmp_path, monkeypatch):
+    run_into(tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    for name in ("run", "new"):
+        with pytest.raises(FileError, match=r"not installed.*aspect-gcl\[tensorboard\]"):
+            run_into(tmp_path / name, overwrite=True, tensorboard=True)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert names(tmp_path) == {"run"}
+
+
 # Overwriting
 
 
@@ -149,10 +163,10 @@ def test_a_linked_event_folder_is_unlinked_and_its_target_kept(tmp_path):
     assert "tensorboard" not in names(tmp_path / "run")
 
 
-@pytest.mark.parametrize("moment", range(7))
+@pytest.mark.parametrize("moment", range(9))
 def test_an_overwrite_cut_short_can_be_repeated(tmp_path, moment, monkeypatch):
     """Whatever was removed when the power went, the folder is still a run's."""
-    run_into(tmp_path, tensorboard=True)
+    run_into(tmp_path, tensorboard=True, start=BEGUN)
     (tmp_path / "notes.txt").write_text("mine")
     steps = 0
 
@@ -171,9 +185,10 @@ def test_an_overwrite_cut_short_can_be_repeated(tmp_path, moment, monkeypatch):
         patch.setattr(folder_module.shutil, "rmtree", counted(folder_module.shutil.rmtree))
         patch.setattr(folder_module, "write_text", counted(folder_module.write_text))
         with pytest.raises(SystemExit):
-            run_into(tmp_path, overwrite=True)
-    run_into(tmp_path, overwrite=True)
+            run_into(tmp_path, overwrite=True, start=MOVED)
+    run_into(tmp_path, overwrite=True, start=MOVED)
     assert "record.json" in names(tmp_path)
+    assert read_start(tmp_path) == MOVED
 
 
 # Resuming
@@ -191,6 +206,30 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
         RunFolder.open(tmp_path, CONFIG + "epochs: 3\n", resume=True),
     ):
         pass
+
+
+def test_how_it_was_begun_is_kept_and_does_not_make_another_run(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run_into(tmp_path, stop_at=7, start=BEGUN)
+    assert read_start(tmp_path) == BEGUN
+    run_into(tmp_path, resume=True, start=MOVED)
+    assert read_start(tmp_path) == MOVED
+    with RunFolder.open(tmp_path, CONFIG, resume=True, start=BEGUN) as folder:
+        assert folder.is_complete
+    assert read_start(tmp_path) == MOVED
+
+
+def test_a_run_that_was_never_to_tell_how_it_began(tmp_path):
+    run_into(tmp_path)
+    assert read_start(tmp_path) is None
+    assert read_start(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"device": 1}', b"\xff"])
+def test_a_damaged_start_is_refused_and_says_what_helps(tmp_path, content):
+    (tmp_path / "start.json").write_bytes(content)
+    with pytest.raises(RunError, match=r"start\.json is damaged\. Remove it, and give --data-dir"):
+        read_start(tmp_path)
 
 
 def test_settings_are_compared_to_the_last_byte(tmp_path):

@@ -24,16 +24,16 @@ def demo(
     session: Session,
     *,
     out: Path,
-    overwrite: bool = False,  # noqa: ARG001 - an earlier demo is replaced in any case
+    overwrite: bool = False,
     seeds: int = SEEDS,
 ) -> None:
     """Train all entrants with several seeds, print the table, and leave the page in a folder.
 
-    A folder that holds anything but an earlier demo is refused, `overwrite` or not.
+    An earlier demo is replaced if `overwrite` says so; a folder of anything else is refused.
     """
     with session.screen.activity("Starting"):
         from aspect.report.folder import ReportFolder
-    with ReportFolder.open(out, "mixture") as folder:
+    with ReportFolder.open(out, "mixture", overwrite=overwrite) as folder:
         record = _study(session, seeds)
         with session.screen.activity("Drawing"):
             from aspect.report.findings import findings

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.cli.options import Overwrite, ReadingOptions
+from aspect.cli.paths import check_target
 from aspect.cli.session import Session, command
 from aspect.errors import FileError, SettingsError
-from aspect.graph.files import target_of
 from aspect.graph.source import GraphSource
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["embed"]
 
 FORMATS = (".npy", ".parquet", ".csv")
+BESIDE_NPY = (".policy.npy", ".ids.txt")  # what a bare matrix has no place for
 
 
 @command
@@ -60,7 +61,9 @@ def _check_out(out: Path, overwrite: bool, inputs: Iterable[str | Path | None]) 
     for given in inputs:
         if given is not None and Path(given).exists() and out.exists() and out.samefile(given):
             raise FileError(f"{out} is one of the inputs. Choose another --out.")
-    target_of(out, overwrite)
+    beside = BESIDE_NPY if out.suffix.lower() == ".npy" else ()
+    for path in (out, *map(out.with_suffix, beside)):
+        check_target(path, overwrite=overwrite)
 
 
 def _embed(
@@ -72,7 +75,14 @@ def _embed(
     for notice in graph.notices:
         session.screen.note(f"Note: {notice}")
     embeddings, policy = embedder.embed(graph), embedder.policy(graph)
-    write_embeddings(out, embeddings, graph.ids, policy, overwrite=overwrite)
+    write_embeddings(
+        out,
+        embeddings,
+        graph.ids,
+        policy,
+        overwrite=overwrite,
+        integer_ids=graph.integer_ids,
+    )
     gate = None if policy is None else {"mean": float(policy.mean()), "std": float(policy.std())}
     return {"out": str(out), "nodes": len(embeddings), "dim": embeddings.shape[1], "gate": gate}
 

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.cli.options import Overwrite, ProbeOptions, ReadingOptions, SettingsOptions
+from aspect.cli.options import (
+    ProbeOptions,
+    ReadingOptions,
+    ScoreOptions,
+    SeedOptions,
+    SettingsOptions,
+)
+from aspect.cli.paths import is_run
 from aspect.cli.plan import Plan, plan_run
 from aspect.cli.session import Session, command
 from aspect.cli.train import run_plan
-from aspect.errors import RunError, SettingsError
-from aspect.graph.files import target_of
+from aspect.errors import CheckpointError, RunError, SettingsError
+from aspect.graph.source import GraphSource
 
 if TYPE_CHECKING:
     from aspect.comparison import Comparison
@@ -39,42 +46,46 @@ def evaluate(
     wanted: SettingsOptions,
     reading: ReadingOptions,
     how: ProbeOptions,
-    seeds: Annotated[
-        int | None, typer.Option(help="Pre-trainings of a graph, one seed each.", min=1)
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File for the scores as JSON.", metavar="FILE")
-    ] = None,
-    overwrite: Overwrite = False,
+    trained: SeedOptions,
+    scores: ScoreOptions,
 ) -> None:
-    """Probe runs, or train on a graph with several seeds and probe those."""
-    if out is not None:
-        target_of(out, overwrite)
-    folders = _folders(targets)
-    if folders and (seeds or any(wanted)):
+    """Probe runs, or train on a graph with several seeds and probe those.
+
+    Runs of the graph that are there already are taken, or gone on with if they were stopped.
+    """
+    scores.check()
+    paths = _folders(targets)
+    given = [*wanted, *trained, session.seed is not None, reading != ReadingOptions()]
+    if paths and any(given):
         raise SettingsError(
-            f"--method, --config, --set and --seeds belong to a graph. {targets[0]} is a run."
+            "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
+            f"to a graph. {targets[0]} is a run."
         )
-    if folders:
-        paths = folders
-    else:
+    if not paths:
         first = session.seed or 0
         plans = [
             plan_run(targets[0], wanted, reading.reading(), seed)
-            for seed in range(first, first + (seeds or 1))
+            for seed in range(first, first + (trained.seeds or 1))
         ]
-        paths = _train_all(session, plans, overwrite=overwrite)
+        paths = _train_all(session, plans, retrain=trained.retrain)
     comparison = _compare(session, paths, how)
     content = comparison.to_dict()
-    if out is not None:
+    # Said before it is written: a disk that is full by now does not cost the scores.
+    session.screen.answer(content, lambda: _show(session, comparison))
+    if scores.out is not None:
         from aspect.training.folder import write_json
 
-        write_json(out, content)
-    session.screen.answer(content, lambda: _show(session, comparison))
+        write_json(scores.out, content)
 
 
 def _folders(targets: Sequence[str]) -> list[Path]:
-    """The runs, or nothing if the target is a graph."""
+    """The runs, or nothing if the target is a graph: its name wins over a folder without a run."""
+    if (
+        len(targets) == 1
+        and GraphSource(graph=targets[0]).is_named
+        and not is_run(Path(targets[0]))
+    ):
+        return []
     folders = [Path(target) for target in targets if Path(target).is_dir()]
     if len(targets) > 1 and len(folders) < len(targets):
         other = next(target for target in targets if not Path(target).is_dir())
@@ -84,10 +95,14 @@ def _folders(targets: Sequence[str]) -> list[Path]:
     return folders
 
 
-def _train_all(session: Session, plans: Sequence[Plan], *, overwrite: bool) -> list[Path]:
+def _train_all(session: Session, plans: Sequence[Plan], *, retrain: bool) -> list[Path]:
     """One run per plan under runs/; those that are complete are taken as they are."""
-    for plan in plans:
-        run_plan(session, plan, plan.default_out, resume=not overwrite, overwrite=overwrite)
+    try:
+        for plan in plans:
+            run_plan(session, plan, plan.default_out, resume=not retrain, overwrite=retrain)
+    except (RunError, CheckpointError) as error:
+        # What `train` calls --overwrite would here replace the file of scores.
+        raise type(error)(str(error).replace("--overwrite", "--retrain")) from error
     return [plan.default_out for plan in plans]
 
 

@@ -29,7 +29,6 @@ app = typer.Typer(
     name="aspect",
     help="Node embeddings without labels: every node decides how much to trust its low-pass "
     "and its high-pass view.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -72,10 +71,13 @@ for function in commands:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; return the exit code. Wrong usage is one line on standard error."""
+    """Run one command; return the exit code. Wrong usage is one line on standard error.
+
+    No word at all asks for help.
+    """
     try:
         code = typer.main.get_command(app).main(
-            args=list(arguments), prog_name="aspect", standalone_mode=False
+            args=list(arguments) or ["--help"], prog_name="aspect", standalone_mode=False
         )
     except UsageError as error:
         sys.stderr.write(f"Error: {harmless(_usage(error))}\n")

@@ -7,7 +7,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
+from aspect.cli.paths import check_target
 from aspect.config import make_config
+from aspect.errors import SettingsError
 from aspect.graph.source import Reading
 
 __all__ = [
@@ -17,6 +19,8 @@ __all__ = [
     "Overwrite",
     "ProbeOptions",
     "ReadingOptions",
+    "ScoreOptions",
+    "SeedOptions",
     "SettingsOptions",
 ]
 
@@ -94,6 +98,38 @@ class ProbeOptions(NamedTuple):
         Literal["ours", "published"],
         typer.Option(help="Our probe, or the one that published settings came with."),
     ] = "ours"
+
+
+class SeedOptions(NamedTuple):
+    """Which runs of a graph are made for an evaluation."""
+
+    seeds: Annotated[
+        int | None, typer.Option(help="Pre-trainings of a graph, one seed each.", min=1)
+    ] = None
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Replace the graph's runs under runs/.")
+    ] = False
+
+
+class ScoreOptions(NamedTuple):
+    """The file that an evaluation leaves."""
+
+    out: Annotated[
+        Path | None, typer.Option(help="File for the scores as JSON.", metavar="FILE")
+    ] = None
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of scores.")] = (
+        False
+    )
+
+    def check(self) -> None:
+        """Refuse before all the work what could not be written after it."""
+        if self.out is not None:
+            check_target(self.out, overwrite=self.overwrite)
+        elif self.overwrite:
+            raise SettingsError(
+                "--overwrite replaces the file of --out, and none is named. "
+                "Pass --retrain to replace runs."
+            )
 
 
 class ReadingOptions(NamedTuple):

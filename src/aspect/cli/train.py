@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.cli.options import FolderOptions, ReadingOptions, SettingsOptions
+from aspect.cli.paths import CONFIG
 from aspect.cli.plan import Plan, plan_run
 from aspect.cli.session import Session, command
 from aspect.errors import RunError
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from aspect.training.trainer import EpochReport
 
 __all__ = ["run_plan", "train"]
-
-CONFIG = "config.yaml"  # of a run's folder
 
 
 @command

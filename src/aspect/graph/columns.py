@@ -37,8 +37,7 @@ class TableFile:
     def ids(self, name: str) -> pa.ChunkedArray:
         """A column of node ids as strings; floating-point ones may have lost digits: refused."""
         column = self.table.column(name)
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not (pa.types.is_integer(kind) or _is_string(kind)):
+        if not (self.has_integers(name) or _is_string(_cell_type(column))):
             raise GraphError(
                 f"Node ids must be strings or integers. Column {name!r} of {str(self.path)!r} "
                 f"is of type {column.type}."
@@ -50,6 +49,10 @@ class TableFile:
                 f"has none in rows {shown(rows)}."
             )
         return pc.cast(column, pa.string())
+
+    def has_integers(self, name: str) -> bool:
+        """Whether a column is of an integer type; the cells of text tables are strings."""
+        return bool(pa.types.is_integer(_cell_type(self.table.column(name))))
 
 
 def read_table(path: Path, text_format: TextFormat) -> TableFile:
@@ -91,6 +94,10 @@ def delimiter_guess(name: str) -> str | None:
     return next((word for mark, word in DELIMITERS.items() if mark in name), None)
 
 
+def _cell_type(column: pa.ChunkedArray) -> pa.DataType:
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+
+
 def _is_string(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
@@ -102,13 +109,13 @@ def _read_parquet(path: Path) -> pa.Table:
     if not data.startswith(PARQUET_MAGIC):
         raise FileError(f"{str(path)!r} is not a Parquet file. Got {data[:8]!r} at its beginning.")
     try:
-        file = pyarrow.parquet.ParquetFile(pa.BufferReader(data))
+        file = pyarrow.parquet.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         metadata = file.metadata
         groups = (metadata.row_group(k) for k in range(metadata.num_row_groups))
         stored = sum(group.total_byte_size for group in groups)
         # Run-length encoding makes a million equal cells out of a few bytes: count cells too.
         check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
-        return file.read()
+        return file.read(use_threads=False)  # see `read_delimited`
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(

@@ -41,6 +41,12 @@ class Graph:
     edge_index: Int[Tensor, "2 entries"]  # int64
     ids: tuple[str, ...] | None = None  # the user's names of the nodes, if there are any
     notices: tuple[str, ...] = ()  # what was cleaned while building, one sentence each
+    feature_names: tuple[str, ...] | None = None  # of the columns, where the source has them
+    integer_ids: bool = False  # the source kept its ids as integers; here they are their digits
+
+    def __post_init__(self) -> None:
+        if self.feature_names is not None:
+            _check_names(self.feature_names, self.num_features)
 
     @classmethod
     def build(
@@ -49,6 +55,7 @@ class Graph:
         edge_index: Tensor,  # [2, pairs], checked by hand: users give this one
         ids: Sequence[str] | None = None,
         *,
+        feature_names: Sequence[str] | None = None,
         directed_is_error: bool = False,
     ) -> Graph:
         """Check everything, symmetrise, drop self-loops and duplicates, and note what was done."""
@@ -59,8 +66,13 @@ class Graph:
         _check_finite(features, ids)
         _check_edges(edge_index, num_nodes)
         edge_index, notices = _simple_undirected(edge_index.long(), num_nodes, directed_is_error)
-        names = None if ids is None else tuple(ids)
-        graph = cls(_best_layout(features), edge_index, names, tuple(notices))
+        graph = cls(
+            _best_layout(features),
+            edge_index,
+            None if ids is None else tuple(ids),
+            tuple(notices),
+            None if feature_names is None else tuple(feature_names),
+        )
         return graph._with_structure_notices()
 
     @property
@@ -157,6 +169,16 @@ def _check_ids(ids: Sequence[str], num_nodes: int) -> None:
     if len(set(ids)) < num_nodes:
         repeated = (repr(node) for node, count in Counter(ids).items() if count > 1)
         raise GraphError(f"Node ids must be unique. Repeated: {shown(repeated)}.")
+
+
+def _check_names(names: Sequence[str], num_features: int) -> None:
+    if len(names) != num_features:
+        raise GraphError(
+            f"There must be one name per feature. Got {len(names)} for {num_features} features."
+        )
+    if len(set(names)) < num_features:
+        repeated = (repr(name) for name, count in Counter(names).items() if count > 1)
+        raise GraphError(f"Names of features must be unique. Repeated: {shown(repeated)}.")
 
 
 def _check_finite(features: Features, ids: Sequence[str] | None) -> None:

@@ -66,7 +66,10 @@ def read_delimited(path: Path, text_format: TextFormat) -> pa.Table:
     try:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(text),
-            read_options=pyarrow.csv.ReadOptions(block_size=min(BLOCK_BYTES, len(text) + 1)),
+            # Arrow's threads may outlive a quick refusal, and abort the process at its exit.
+            read_options=pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=min(BLOCK_BYTES, len(text) + 1)
+            ),
             parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types={name: pa.string() for name in names}, strings_can_be_null=False

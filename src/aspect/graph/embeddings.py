@@ -19,6 +19,7 @@ from aspect.graph.files import replacing
 
 __all__ = ["EMBEDDING_FORMATS", "write_embeddings"]
 
+LARGEST_INT64 = 2**63 - 1
 EMBEDDING_FORMATS = (".npy", ".parquet", ".csv")
 
 # A spreadsheet takes a cell that starts so for a formula and would run it.
@@ -31,6 +32,8 @@ def write_embeddings(
     ids: Sequence[str] | None = None,
     policy: Float[Tensor, " weights"] | None = None,
     overwrite: bool = False,
+    *,
+    integer_ids: bool = False,
 ) -> None:
     """Write one row per node; the format follows from the name.
 
@@ -38,6 +41,7 @@ def write_embeddings(
     numbers are the ids. `.npy` holds the bare matrix, and what else is given goes beside it: for
     `cora.npy` the policy into `cora.policy.npy` and the ids, one JSON string per line, into
     `cora.ids.txt`. In CSV, ids that a spreadsheet would run as a formula get a leading apostrophe.
+    With `integer_ids`, as a graph's own flag says, the tables' ids are integers again.
     """
     path = Path(path)
     if path.suffix.lower() not in EMBEDDING_FORMATS:
@@ -51,7 +55,9 @@ def write_embeddings(
     if path.suffix.lower() == ".npy":
         _write_npy(path, matrix, ids, column, overwrite)
     else:
-        _write_table(path, matrix, ids, column, overwrite)
+        names = [str(k) for k in range(len(matrix))] if ids is None else list(ids)
+        cells = _as_integers(names) if integer_ids and ids is not None else names
+        _write_table(path, matrix, cells, column, overwrite)
 
 
 def _as_array(values: Tensor) -> NDArray[Any]:
@@ -108,7 +114,7 @@ def _json_line(node: str) -> str:
 def _write_table(
     path: Path,
     matrix: NDArray[Any],
-    ids: Sequence[str] | None,
+    ids: list[str] | NDArray[Any],
     policy: NDArray[Any] | None,
     overwrite: bool,
 ) -> None:
@@ -117,10 +123,11 @@ def _write_table(
     import pyarrow.parquet
 
     is_csv = path.suffix.lower() == ".csv"
-    names = [str(k) for k in range(len(matrix))] if ids is None else list(ids)
-    columns: dict[str, Any] = {
-        "id": pa.array([_inert(name) for name in names] if is_csv else names, pa.string())
-    }
+    if isinstance(ids, list):
+        cells = pa.array([_inert(node) for node in ids] if is_csv else ids, pa.string())
+    else:
+        cells = pa.array(ids)
+    columns: dict[str, Any] = {"id": cells}
     if policy is not None:
         columns["policy"] = pa.array(policy)
     columns |= {
@@ -132,6 +139,15 @@ def _write_table(
             pyarrow.csv.write_csv(table, file)
         else:
             pyarrow.parquet.write_table(table, file)
+
+
+def _as_integers(ids: list[str]) -> NDArray[Any]:
+    """The integers that the ids spell, of 64 bits; unsigned only where there is no other way."""
+    try:
+        numbers = [int(node) for node in ids]
+        return np.array(numbers, np.uint64 if max(numbers) > LARGEST_INT64 else np.int64)
+    except (ValueError, OverflowError) as error:
+        raise GraphError(f"Integer ids must be integers of 64 bits. Got {error}.") from error
 
 
 def _inert(node: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.graph.data import Features
 from aspect.graph.sparse import SparseMatrix
 
-__all__ = ["dense", "drop_entries", "dropout", "mask_columns", "row_normalise"]
+__all__ = ["dense", "drop_entries", "dropout", "mask_columns", "permute_columns", "row_normalise"]
 
 DRAWS = 2**16  # different values of an int16, from -DRAWS / 2 on
 
@@ -37,6 +37,16 @@ def mask_columns(features: Features, keep: Float[Tensor, " features"] | None) ->
     if isinstance(features, SparseMatrix):
         return features.with_values(features.values * keep[features.pattern.columns])
     return features * keep
+
+
+def permute_columns(features: Features, order: Int[Tensor, " features"]) -> Features:
+    """The same columns in another order: first the one numbered `order[0]`."""
+    if not isinstance(features, SparseMatrix):
+        return features[:, order]
+    columns = torch.argsort(order)[features.pattern.columns.long()]  # where each has gone
+    return SparseMatrix.from_entries(
+        features.pattern.rows, columns, features.values, features.shape
+    )
 
 
 def drop_entries(features: Features, rate: float, generator: torch.Generator | None) -> Features:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from aspect.errors import FileError
+from aspect.errors import REASONS, FileError, reason
 
 __all__ = [
     "available_bytes",
@@ -28,29 +28,8 @@ __all__ = [
 SHARE_OF_MEMORY = 0.25
 ASSUMED_BYTES = 4 * 2**30  # where the system does not tell
 
-REASONS = {
-    errno.ENOENT: "there is no such file or folder",
-    errno.ENOTDIR: "a part of the path is not a folder",
-    errno.EISDIR: "it is a folder",
-    errno.EACCES: "permission is denied",
-    errno.EPERM: "permission is denied",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file would be larger than allowed here",
-    errno.ELOOP: "its symbolic links form a loop",
-    errno.ENAMETOOLONG: "the path is too long",
-}
-
-
-def reason(error: Exception) -> str:
-    """Why the system refused, in words: `the disk is full`."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number in REASONS:
-        return REASONS[number]
-    if "requested and" in str(error):  # numpy counts what it could not write, and gives no number
-        return "the disk is full or the file larger than allowed here"
-    return f"the system says {str(error) or type(error).__name__!r}"
+CGROUP = Path("/sys/fs/cgroup")  # as a container sees its own
+CACHE = "inactive_file "
 
 
 def is_file(path: Path) -> bool:
@@ -103,12 +82,21 @@ def check_memory(num_bytes: int, path: Path) -> None:
 
 def available_bytes() -> int:
     """Memory that can still be taken, within the limit of the container if there is one."""
-    bounds = [_free_memory()]
-    limit = Path("/sys/fs/cgroup/memory.max")
-    if is_file(limit):
-        text = limit.read_text().strip()
-        bounds += [int(text)] if text.isdigit() else []
-    return min(bounds)
+    free, limit = _free_memory(), _cgroup_bytes("memory.max")
+    if limit is None:
+        return free
+    # Files that were read are counted as used, but make room as soon as it is needed.
+    used = (_cgroup_bytes("memory.current") or 0) - (_cgroup_bytes("memory.stat", CACHE) or 0)
+    return min(free, max(0, limit - max(0, used)))
+
+
+def _cgroup_bytes(name: str, entry: str = "") -> int | None:
+    """What the container's control group tells, in one of its files or in an entry of it."""
+    with suppress(OSError, ValueError):  # ValueError: the word max, for no limit
+        for line in (CGROUP / name).read_text().splitlines():
+            if line.startswith(entry):
+                return int(line.removeprefix(entry))
+    return None
 
 
 def _free_memory() -> int:

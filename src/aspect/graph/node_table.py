@@ -35,6 +35,8 @@ class NodeTable:
     labels: Int[Tensor, " nodes"] | None
     class_names: tuple[str, ...]
     notices: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None  # none if there are no features
+    integer_ids: bool = False  # the column of ids was of an integer type
 
 
 def parse_nodes(
@@ -53,16 +55,25 @@ def parse_nodes(
     _check_unique(ids, source)
     notices = folding_notices(ids)
     rest = source.table.drop_columns([name for name in (id_name, label_name) if name is not None])
-    features = None
+    features, feature_names = None, None
     if rest.num_columns and with_features:
         features, imputed = feature_matrix(rest, ids, is_text=source.is_text, impute=impute)
         notices += imputed
+        feature_names = tuple(rest.column_names)
     labels, class_names = None, tuple[str, ...]()
     if label_name is not None:
         cells = _label_cells(source.table.column(label_name), label_name)
         labels, class_names = encode_labels(cells)
         notices += _label_notices(cells, class_names, label_name)
-    return NodeTable(tuple(ids), features, labels, class_names, tuple(notices))
+    return NodeTable(
+        tuple(ids),
+        features,
+        labels,
+        class_names,
+        tuple(notices),
+        feature_names=feature_names,
+        integer_ids=source.has_integers(id_name),
+    )
 
 
 def folding_notices(ids: Sequence[str]) -> list[str]:

@@ -202,8 +202,9 @@ def _published(masks: Mapping[str, Tensor] | None, labels: Int[Tensor, " nodes"]
     missing = [name for name in names if name not in (masks or {})]
     if masks is None or missing:
         raise GraphError(
-            f"This data set's file publishes no splits: masks missing for {', '.join(missing)}. "
-            "Use class-balanced or random ones."
+            f"No masks were given for {', '.join(missing)}: the graph's source publishes no "
+            "splits, or they were not passed on. Pass masks=..., or use class-balanced or random "
+            "splits."
         )
     shapes = {name: tuple(masks[name].shape) for name in names}
     shape = shapes[names[0]]

@@ -31,7 +31,7 @@ DENSE_UP_TO = 256  # nodes; below that all eigenvectors cost less than the itera
 
 def with_structural_features(graph: Graph, kind: str) -> Graph:
     """The same edges with features made from them in place of those it had."""
-    return replace(graph, features=structural_features(graph, kind))
+    return replace(graph, features=structural_features(graph, kind), feature_names=None)
 
 
 def structural_features(graph: Graph, kind: str) -> Features:

@@ -62,7 +62,7 @@ def read_tables(
     check_header(edge_file, known=table.ids if table and not is_named else ())
     ends, notices = _ends(edge_file)
     if table is None:
-        table = _nodes_of(ends)
+        table = _nodes_of(ends, integer_ids=all(map(edge_file.has_integers, _pair(edge_file))))
     edge_index = _numbered(ends, table.ids, edge_file, nodes)
     return _assemble(table, edge_index, notices, options)
 
@@ -75,9 +75,17 @@ def _assemble(
         # A column of zeros holds the place of structural features; without them it is refused.
         features = torch.zeros(len(table.ids), 1 if options.allow_no_features else 0)
     graph = Graph.build(
-        features, edge_index, table.ids, directed_is_error=options.directed_is_error
+        features,
+        edge_index,
+        table.ids,
+        feature_names=table.feature_names,
+        directed_is_error=options.directed_is_error,
     )
-    graph = replace(graph, notices=(*table.notices, *notices, *graph.notices))
+    graph = replace(
+        graph,
+        notices=(*table.notices, *notices, *graph.notices),
+        integer_ids=table.integer_ids,
+    )
     if table.labels is None:
         return unlabelled(graph)
     return label_graph(graph, table.labels, table.class_names)
@@ -85,8 +93,7 @@ def _assemble(
 
 def _ends(source: TableFile) -> tuple[tuple[pa.ChunkedArray, pa.ChunkedArray], list[str]]:
     """Both columns of ids, and what was left aside."""
-    weight = _spelled(source).get(WEIGHT)
-    pair = _named_pair(source) or _first_two(source, weight)
+    weight, pair = _spelled(source).get(WEIGHT), _pair(source)
     notices = [] if weight is None else _weight_notices(source, weight)
     extra = [name for name in source.names if name not in (*pair, weight)]
     if extra:
@@ -97,6 +104,11 @@ def _ends(source: TableFile) -> tuple[tuple[pa.ChunkedArray, pa.ChunkedArray], l
 def _spelled(source: TableFile) -> dict[str, str]:
     """The columns by their names in lower case."""
     return {name.strip().lower(): name for name in source.names}
+
+
+def _pair(source: TableFile) -> tuple[str, ...]:
+    """The two columns of ids."""
+    return _named_pair(source) or _first_two(source, _spelled(source).get(WEIGHT))
 
 
 def _named_pair(source: TableFile) -> tuple[str, ...] | None:
@@ -155,10 +167,11 @@ def _weights(source: TableFile, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.flatnonzero(present.to_numpy()), values.to_numpy()
 
 
-def _nodes_of(ends: tuple[pa.ChunkedArray, pa.ChunkedArray]) -> NodeTable:
+def _nodes_of(ends: tuple[pa.ChunkedArray, pa.ChunkedArray], *, integer_ids: bool) -> NodeTable:
     both = pa.chunked_array([*ends[0].chunks, *ends[1].chunks], type=pa.string())
     ids = tuple(sorted(pc.unique(both).to_pylist()))
-    return NodeTable(ids, None, None, (), tuple(folding_notices(ids)))
+    notices = tuple(folding_notices(ids))
+    return NodeTable(ids, None, None, (), notices, integer_ids=integer_ids)
 
 
 def _numbered(

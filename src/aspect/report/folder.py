@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import filelock
@@ -16,6 +16,7 @@ from aspect.graph.files import reason, replacing
 __all__ = ["ReportFolder"]
 
 RECORD, LOCK = "record.json", ".lock"
+UNFINISHED = ".unfinished"  # holds the kind while a report is written; left there by a kill
 
 # What a process killed in the middle of writing leaves behind.
 LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
@@ -29,11 +30,11 @@ class ReportFolder:
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, kind: str) -> Iterator[ReportFolder]:
+    def open(cls, path: Path, kind: str, *, overwrite: bool = True) -> Iterator[ReportFolder]:
         """Take the folder for this process.
 
-        An empty folder and one with an earlier report of this kind are taken, the latter to be
-        replaced; one that holds anything else is refused and left untouched.
+        An empty folder and one with an unfinished report of this kind are taken; a complete report
+        is replaced, or refused without `overwrite`; anything else is refused and left untouched.
         """
         folder = cls(path, kind)
         try:
@@ -50,6 +51,11 @@ class ReportFolder:
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             raise FileError(f"Cannot write to {path}: {reason(error)}.") from error
         try:
+            if folder._has_own_record() and not overwrite:
+                raise RunError(
+                    f"{path} holds a {kind} report. "
+                    "Pass --overwrite to replace it, or choose another --out."
+                )
             yield folder
         finally:
             lock.release()
@@ -57,7 +63,7 @@ class ReportFolder:
     def _refuse_foreign(self) -> None:
         names = {item.name for item in self.path.iterdir()}
         others = {name for name in names - {LOCK} if not LEFT_BEHIND.fullmatch(name)}
-        if others and not self._has_own_record():
+        if others and not (self._has_own_record() or self._is_unfinished()):
             raise RunError(
                 f"{self.path} is not empty and holds no {self.kind} report. Choose another --out."
             )
@@ -69,8 +75,25 @@ class ReportFolder:
             return False
         return isinstance(record, dict) and record.get("kind") == self.kind
 
+    def _is_unfinished(self) -> bool:
+        try:
+            return (self.path / UNFINISHED).read_bytes() == self.kind.encode()
+        except OSError:
+            return False
+
     def write(self, record: str, files: Mapping[str, str]) -> None:
-        """Write the record first, for it says whose folder this is, then the other files."""
-        for name, text in {RECORD: record, **files}.items():
-            with replacing(self.path / name, overwrite=True) as file:
+        """Write the files and last the record, whose presence says that the report is complete."""
+        self._write(UNFINISHED, self.kind)
+        with ExitStack() as stack:
+            # All are written before the first takes its name, so that a full disk leaves an earlier
+            # report whole; the first one opened, the record, is the last one named.
+            for name, text in {RECORD: record, **files}.items():
+                file = stack.enter_context(replacing(self.path / name, overwrite=True))
                 file.write(text.encode())
+                file.flush()
+            (self.path / RECORD).unlink(missing_ok=True)
+        (self.path / UNFINISHED).unlink(missing_ok=True)
+
+    def _write(self, name: str, text: str) -> None:
+        with replacing(self.path / name, overwrite=True) as file:
+            file.write(text.encode())

@@ -1,6 +1,7 @@
 """A run's folder: settings, log, checkpoint, result; one process at a time, resumable any moment.
 
 - config.yaml: what was asked for; `aspect train --config` takes it as it is
+- start.json: where that came from, where the data lies and on which device; `--resume` reads it
 - metrics.jsonl: every loss term and the gate, one line an epoch; tensorboard/ if wanted
 - checkpoint.safetensors: the latest snapshot, until the run is complete
 - model.safetensors: the trained method
@@ -24,22 +25,25 @@ from types import FrameType
 from typing import Any
 
 import filelock
+from pydantic import ValidationError
 
 from aspect import __version__
+from aspect.config import Config
 from aspect.errors import CheckpointError, FileError, RunError, SettingsError
 from aspect.graph.files import is_file, reason, replacing
 from aspect.training.checkpoint import read_tensors, write_tensors
-from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog
+from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard
 from aspect.training.trainer import EpochReport, Snapshot
 
-__all__ = ["RunFolder", "write_json", "write_text"]
+__all__ = ["RunFolder", "Start", "read_start", "write_json", "write_text"]
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT, RECORD, CONFIG, METRICS, LOCK, TENSORBOARD = (
+CHECKPOINT, RECORD, CONFIG, START, METRICS, LOCK, TENSORBOARD = (
     "checkpoint.safetensors",
     "record.json",
     "config.yaml",
+    "start.json",
     "metrics.jsonl",
     ".lock",
     "tensorboard",
@@ -47,7 +51,7 @@ CHECKPOINT, RECORD, CONFIG, METRICS, LOCK, TENSORBOARD = (
 OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt")
 
 # Many a folder holds a config.yaml; only beside one of these it tells of a run.
-SIGNS_OF_A_RUN = {METRICS, CHECKPOINT, RECORD}
+SIGNS_OF_A_RUN = {START, METRICS, CHECKPOINT, RECORD}
 
 # What a process killed in the middle of writing leaves behind.
 LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
@@ -64,6 +68,33 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
+class Start(Config):
+    """How a run was begun, or last gone on with: no part of what is learned, so not in its config.
+
+    With it `--resume` needs no other word, and ends with the record of a run never stopped.
+    """
+
+    settings_from: str = ""
+    """A word on where the settings come from."""
+    data_dir: str | None = None
+    """Where files of named data sets lie; an absolute path."""
+    device: str | None = None
+    """Kind of the device, `cpu` or `cuda`: another one rounds otherwise."""
+
+
+def read_start(path: Path) -> Start | None:
+    """How the run in a folder was begun; None if the folder does not tell."""
+    file = path / START
+    if not is_file(file):
+        return None
+    try:
+        return Start.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise RunError(
+            f"{file} is damaged. Remove it, and give --data-dir and --device as at the beginning."
+        ) from error
+
+
 def _ignore(report: EpochReport) -> None:
     """Nobody wants to see the epochs pass."""
 
@@ -71,9 +102,17 @@ def _ignore(report: EpochReport) -> None:
 class RunFolder:
     """The trainer's recorder on disk; open it with `RunFolder.open`."""
 
-    def __init__(self, path: Path, config: str, checkpoint_every: int, tensorboard: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: str,
+        start: Start | None,
+        checkpoint_every: int,
+        tensorboard: bool,
+    ) -> None:
         self.path = path
         self.config = config
+        self.start = start
         self.checkpoint_every = checkpoint_every
         self.tensorboard = tensorboard
         self.logs: list[EpochLog] = []
@@ -88,6 +127,7 @@ class RunFolder:
         path: Path,
         config: str,
         *,
+        start: Start | None = None,
         resume: bool = False,
         overwrite: bool = False,
         checkpoint_every: int = 20,
@@ -95,12 +135,15 @@ class RunFolder:
     ) -> Iterator[RunFolder]:
         """Take the folder for this process; `config` is the text that says what is run.
 
+        `start` is kept beside it and does not decide whether a resumed run is the same.
         A folder that holds a run is refused unless it is resumed (same config) or overwritten; one
         that holds something else is refused and left untouched.
         """
         if checkpoint_every < 1:
             raise SettingsError(f"checkpoint_every must be at least 1. Got {checkpoint_every}.")
-        folder = cls(path, config, checkpoint_every, tensorboard)
+        if tensorboard:
+            require_tensorboard()
+        folder = cls(path, config, start, checkpoint_every, tensorboard)
         with ExitStack() as cleanup:
             with _naming(path):
                 if path.exists() and not path.is_dir():
@@ -141,13 +184,15 @@ class RunFolder:
             self._begin_anew()
         elif self.is_complete:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
+        elif self.start != read_start(self.path):
+            self._write_start()
 
     def _begin_anew(self) -> None:
         """Remove what a run writes, and nothing else: the record first, for it says "complete".
 
         Log and config stay until they are replaced, so that the folder is a run's at any moment.
         """
-        for name in (RECORD, CHECKPOINT, *OUTPUTS):
+        for name in (RECORD, CHECKPOINT, *OUTPUTS, START):
             (self.path / name).unlink(missing_ok=True)
         events = self.path / TENSORBOARD
         if events.is_symlink():
@@ -155,7 +200,12 @@ class RunFolder:
         elif events.is_dir():
             shutil.rmtree(events)
         write_text(self.path / CONFIG, self.config)
+        self._write_start()
         (self.path / METRICS).write_bytes(b"")
+
+    def _write_start(self) -> None:
+        if self.start is not None:
+            write_json(self.path / START, self.start.model_dump())
 
     def _check_same_config(self) -> None:
         if (self.path / CONFIG).read_bytes() != self.config.encode():

@@ -13,7 +13,7 @@ from typing import Protocol
 from aspect.errors import FileError, RunError
 from aspect.graph.files import reason
 
-__all__ = ["EpochLog", "JsonLinesLog", "TensorBoardLog"]
+__all__ = ["EpochLog", "JsonLinesLog", "TensorBoardLog", "require_tensorboard"]
 
 
 class EpochLog(Protocol):
@@ -89,18 +89,24 @@ def _is_line_of(epoch: int, line: bytes) -> bool:
         return False
 
 
+def require_tensorboard() -> None:
+    """Refuse while nothing has been touched yet, if the extra is not installed."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError as error:
+        raise FileError(
+            "TensorBoard is not installed. Install it with: pip install 'aspect-gcl[tensorboard]'."
+        ) from error
+
+
 class TensorBoardLog:
     """The same numbers for TensorBoard; needs the extra `tensorboard`."""
 
     def __init__(self, folder: Path, *, keep_epochs: int) -> None:
         """Open for more points; TensorBoard forgets those beyond `keep_epochs`."""
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise FileError(
-                "TensorBoard is not installed. "
-                "Install it with: pip install 'aspect-gcl[tensorboard]'."
-            ) from error
+        require_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
         self.folder = folder
         with _writing(folder):
             self.writer = SummaryWriter(str(folder), purge_step=keep_epochs + 1)
