@@ -124,8 +124,9 @@ def test_raw_features_are_a_copy(labelled):
 
 
 def test_all_forms_of_a_graph_give_the_same_embedding(fitted, labelled):
-    scipy_sparse = pytest.importorskip("scipy.sparse")
-    networkx = pytest.importorskip("networkx")
+    import scipy.sparse as scipy_sparse
+
+    networkx = pytest.importorskip("networkx", reason="the extra networkx is not installed")
     graph = labelled.graph
     rows, columns = graph.edge_index.numpy()
     adjacency = scipy_sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(40, 40))

@@ -115,7 +115,7 @@ def evaluate_runs(
         splits=splits,
         probe=probe,
         rows=tuple(rows),
-        notices=rows[0].linear.results[0].notices,
+        notices=rows[0].linear.results[0].notices_naming(labelled.class_names),
         warnings=tuple(f"{run.path}: {text}" for run in runs for text in run.record["warnings"]),
     )
 

@@ -164,6 +164,8 @@ def test_missing_classes_are_named():
         "10 of 10 test sets lack a class (of 4): 2, 3.",
         "10 of 10 train sets lack a class (of 4): 3.",
     )
+    named = result.notices_naming(["ant", "bee", "cat", "dog"])
+    assert named[0] == "10 of 10 test sets lack a class (of 4): cat, dog."
 
 
 def test_a_record_is_plain_json():

@@ -107,12 +107,16 @@ class ProbeResult:
     @property
     def notices(self) -> tuple[str, ...]:
         """What a reader must know beside the number, one sentence each."""
+        return self.notices_naming([str(label) for label in range(self.num_classes)])
+
+    def notices_naming(self, class_names: Sequence[str]) -> tuple[str, ...]:
+        """The same, with the classes called by their names."""
         sentences = []
         for part in ("test", "train"):
             missing = [getattr(score, f"missing_in_{part}") for score in self.splits]
             lacking = sum(bool(classes) for classes in missing)
             if lacking:
-                named = ", ".join(str(label) for label in sorted(set().union(*missing)))
+                named = ", ".join(class_names[label] for label in sorted(set().union(*missing)))
                 sentences.append(
                     f"{lacking} of {len(self.splits)} {part} sets lack a class "
                     f"(of {self.num_classes}): {named}."
