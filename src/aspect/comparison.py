@@ -89,7 +89,7 @@ def evaluate_runs(
     probe: str = "ours",
     device: str | None = None,
     data_dir: str | None = None,
-    on_row: Callable[[str], object] = str,
+    on_row: Callable[[str], object] = lambda _: None,
 ) -> Comparison:
     """Probe complete runs of one method on one graph; several of them are its pre-training seeds.
 

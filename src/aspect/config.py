@@ -66,8 +66,12 @@ def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str) -> 
 
 
 def _sentence(cls: type[Config], error: ValidationError, owner: str) -> str:
-    first = error.errors()[0]
+    found = error.errors()
+    # A misspelt name comes first: it is why another one is missing.
+    first = min(found, key=lambda each: each["type"] != "extra_forbidden")
     name = ".".join(str(part) for part in first["loc"]) or "settings"
+    if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
+        return f"Unknown setting {name!r} of {owner}."
     if first["type"] == "extra_forbidden":
         known = list(cls.model_fields)
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)

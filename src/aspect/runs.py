@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from aspect import __version__
 from aspect.config import to_yaml
-from aspect.errors import GraphError, RunError, SettingsError, TrainingError
+from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.experiments import Experiment, load_experiment
 from aspect.graph.data import LabelledGraph
@@ -27,8 +21,8 @@ from aspect.graph.embeddings import write_embeddings
 from aspect.graph.files import replacing
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource
+from aspect.provenance import check_finite, faults_of, gate_summary, versions
 from aspect.training.folder import CONFIG, RECORD, RunFolder, Start, read_start, write_text
-from aspect.training.health import collapse_of
 from aspect.training.trainer import EpochReport
 
 __all__ = ["MODEL", "LoadedRun", "RunOptions", "load_run", "source_of", "train_run"]
@@ -36,7 +30,6 @@ __all__ = ["MODEL", "LoadedRun", "RunOptions", "load_run", "source_of", "train_r
 MODEL = "model.safetensors"
 RECORD_FORMAT = 1
 REQUIRED = {"format", "method", "seed", "settings", "graph", "warnings"}
-PACKAGES = ("torch", "torch-geometric", "numpy")
 
 
 def _ignore(news: object) -> None:
@@ -173,11 +166,7 @@ def _record_of(model: Embedder, seconds: float) -> dict[str, Any]:
         "seconds": seconds,  # of training, in the process that ended it
         "loss": result.values,
         "device": str(model.device),
-        "versions": {
-            "aspect": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in PACKAGES},
-        },
+        "versions": versions(),
     }
 
 
@@ -201,7 +190,7 @@ def _write_outputs(path: Path, model: Embedder, labelled: LabelledGraph) -> dict
     """Model, embeddings, policy and ids; and what the record says of them."""
     graph = labelled.graph
     embeddings, policy = model.embed(graph), model.policy(graph)
-    _check_finite(embeddings)
+    check_finite(embeddings)
     model.save(path / MODEL)
     write_embeddings(path / "embeddings.npy", embeddings, overwrite=True)
     if policy is not None:
@@ -210,25 +199,11 @@ def _write_outputs(path: Path, model: Embedder, labelled: LabelledGraph) -> dict
     if graph.ids is not None:
         lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
         write_text(path / "ids.txt", "".join(f"{line}\n" for line in lines))
-    with torch.no_grad():
-        complaints = list(model.method.complaints(graph.to(model.device)))
-    collapse = collapse_of(embeddings)
     return {
         "dim": embeddings.shape[1],
-        "gate": None
-        if policy is None
-        else {"mean": float(policy.mean()), "std": float(policy.std())},
-        "warnings": [*complaints, *([collapse] if collapse else [])],
+        "gate": gate_summary(policy),
+        "warnings": faults_of(model, graph, embeddings),
     }
-
-
-def _check_finite(embeddings: Float[Tensor, "nodes dim"]) -> None:
-    wrong = int((~torch.isfinite(embeddings)).any(dim=1).sum())
-    if wrong:
-        raise TrainingError(
-            f"The embeddings of {wrong} nodes are not finite numbers. "
-            "A learning_rate that is too high is the usual cause."
-        )
 
 
 @dataclass(frozen=True, eq=False)

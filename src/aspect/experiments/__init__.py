@@ -11,14 +11,14 @@ from aspect.config import Config, load_yaml, make_config
 from aspect.errors import SettingsError
 from aspect.graph.source import Reading
 
-__all__ = ["Experiment", "ProbeSettings", "find_experiment", "load_experiment", "shipped"]
+__all__ = ["Experiment", "PublishedProbe", "find_experiment", "load_experiment", "shipped"]
 
 FOLDER = Path(__file__).parent
 
 Source = Literal["ours", "published"]
 
 
-class ProbeSettings(Config):
+class PublishedProbe(Config):
     """How the linear probe is trained where it is not our protocol's way."""
 
     learning_rate: float
@@ -41,7 +41,7 @@ class Experiment(Config):
     """Seed of first weights and of every draw in training."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """The method's settings; those left out keep their defaults."""
-    probe: ProbeSettings | None = None
+    probe: PublishedProbe | None = None
     """The published probe; none: our protocol."""
     reported: dict[str, float] = Field(default_factory=dict)
     """Accuracy that the source reports, in percent: mean and std."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import BinaryIO
 from aspect.errors import REASONS, FileError, reason
 
 __all__ = [
+    "LEFT_BEHIND",
     "available_bytes",
     "check_memory",
     "file_bytes",
@@ -27,6 +29,9 @@ __all__ = [
 # What a file may take of the free memory: it is held once as read and at least once as a graph.
 SHARE_OF_MEMORY = 0.25
 ASSUMED_BYTES = 4 * 2**30  # where the system does not tell
+
+# What a process killed in the middle of writing leaves behind, see `replacing`.
+LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
 
 CGROUP = Path("/sys/fs/cgroup")  # as a container sees its own
 CACHE = "inactive_file "

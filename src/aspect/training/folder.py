@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
 import signal
 import threading
@@ -30,7 +29,7 @@ from pydantic import ValidationError
 from aspect import __version__
 from aspect.config import Config
 from aspect.errors import CheckpointError, FileError, RunError, SettingsError
-from aspect.graph.files import is_file, reason, replacing
+from aspect.graph.files import LEFT_BEHIND, is_file, reason, replacing
 from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard
 from aspect.training.trainer import EpochReport, Snapshot
@@ -52,9 +51,6 @@ OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt")
 
 # Many a folder holds a config.yaml; only beside one of these it tells of a run.
 SIGNS_OF_A_RUN = {START, METRICS, CHECKPOINT, RECORD}
-
-# What a process killed in the middle of writing leaves behind.
-LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
 def write_text(path: Path, text: str) -> None:

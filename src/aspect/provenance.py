@@ -1,0 +1,61 @@
+"""What every record says of a trained model: its gate, its faults, and what it was made with."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aspect import __version__
+from aspect.errors import TrainingError
+from aspect.estimator import Embedder
+from aspect.graph.data import Graph
+from aspect.training.health import collapse_of
+
+__all__ = ["check_finite", "device_name", "faults_of", "gate_summary", "versions"]
+
+PACKAGES = ("torch", "torch-geometric", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """Of this package, of Python and of the packages that numbers depend on."""
+    return {
+        "aspect": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """What a device calls itself."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return f"cpu ({platform.processor() or platform.machine()})"
+
+
+def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | None:
+    """Mean and standard deviation of the low band's weight over the nodes."""
+    if policy is None:
+        return None
+    return {"mean": float(policy.mean()), "std": float(policy.std())}
+
+
+@torch.no_grad()
+def faults_of(model: Embedder, graph: Graph, embeddings: Float[Tensor, "nodes dim"]) -> list[str]:
+    """What the method complains of, and a collapse if there is one; a sentence each."""
+    complaints = list(model.method.complaints(graph.to(model.device)))
+    collapse = collapse_of(embeddings)
+    return [*complaints, *([collapse] if collapse else [])]
+
+
+def check_finite(embeddings: Float[Tensor, "nodes dim"]) -> None:
+    """Refuse embeddings that are no numbers."""
+    wrong = int((~torch.isfinite(embeddings)).any(dim=1).sum())
+    if wrong:
+        raise TrainingError(
+            f"The embeddings of {wrong} nodes are not finite numbers. "
+            "A learning_rate that is too high is the usual cause."
+        )
