@@ -1,0 +1,1 @@
+"""Small changes of a graph, made on purpose: a graph in, a perturbed graph out."""

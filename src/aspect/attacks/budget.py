@@ -1,0 +1,33 @@
+"""How much an attack may change: a share of the edges, as a whole number of flips."""
+
+from __future__ import annotations
+
+from aspect.errors import GraphError, SettingsError
+from aspect.graph.data import Graph
+
+__all__ = ["check_flips", "flips_within"]
+
+
+def flips_within(share: float, graph: Graph) -> int:
+    """The flips that a budget of so large a share of the edges allows, rounded."""
+    if not 0 < share <= 1:
+        raise SettingsError(f"Attack budget must be a share in (0, 1]. Got {share}.")
+    count = round(share * graph.num_edges)
+    if count == 0 and graph.num_edges:
+        raise SettingsError(
+            f"Attack budget of {share:g} allows no flip of {graph.num_edges} edges. "
+            f"It must be {0.5 / graph.num_edges:.2g} or more."
+        )
+    check_flips(count, graph)
+    return count
+
+
+def check_flips(count: int, graph: Graph) -> None:
+    """Refuse a number of flips that this graph has no pairs for."""
+    if graph.num_edges == 0:
+        raise GraphError("An attack needs edges to flip, and the graph has none.")
+    pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
+    if not 1 <= count <= pairs:
+        raise SettingsError(
+            f"Number of flips must be from 1 to {pairs}, the pairs of nodes. Got {count}."
+        )
