@@ -123,17 +123,18 @@ class Embedder:
     @torch.no_grad()
     def embed(self, graph: Any) -> Float[Tensor, "nodes dim"]:  # noqa: ANN401
         """One row per node, on the CPU; the graph need not be the one trained on."""
-        own = self._checked(graph)
+        own = self.as_seen(graph)
         return self.method.eval().embed(own).cpu()
 
     @torch.no_grad()
     def policy(self, graph: Any) -> Float[Tensor, " nodes"] | None:  # noqa: ANN401
         """How much each node trusts its low band, from 0 to 1; None without a policy."""
-        own = self._checked(graph)
+        own = self.as_seen(graph)
         weights = self.method.eval().policy(own)
         return None if weights is None else weights[:, 0].cpu()
 
-    def _checked(self, graph: Any) -> Graph:  # noqa: ANN401
+    def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401
+        """The graph as the fitted method sees it: columns as in training, on the same device."""
         fitted = self.method
         own = self._with_known_columns(self._placed(as_graph(graph)))
         if own.num_features != self._num_features:

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aspect import Embedder, Graph, linear_probe, mixed_graph
+from aspect import Embedder, linear_probe, mixed_graph
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation.curves import CurveRecorder
 from aspect.evaluation.entrants import ENTRANTS
 from aspect.evaluation.mixture import (
     bands_of,
-    neighbour_agreement,
     oracle_weights,
     regional_scores,
     study_mixture,
@@ -107,12 +106,6 @@ def test_the_oracle_keeps_the_band_that_suits_the_region(labelled, model):
     half = NODES // 2
     torch.testing.assert_close(blend[:half], bands[0, :half])
     torch.testing.assert_close(blend[half:], bands[1, half:])
-
-
-def test_agreement_is_the_share_of_alike_neighbours():
-    edges = torch.tensor([[0, 0, 1], [1, 2, 2]])
-    graph = Graph.build(torch.rand(4, 2), edges)
-    assert neighbour_agreement(graph, torch.tensor([0, 0, 1, 1])) == [0.5, 0.5, 0.0, None]
 
 
 def test_watching_a_training_does_not_change_it(labelled, places, model):

@@ -1,3 +1,5 @@
+import hashlib
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -71,3 +73,60 @@ def test_the_global_generator_is_left_alone():
 def test_too_few_nodes_are_refused():
     with pytest.raises(GraphError, match=r"at least 8 nodes\. Got 7"):
         mixed_graph(7)
+
+
+@pytest.mark.parametrize(
+    ("options", "digest"),
+    [
+        ({}, "44d5e82bf0e60b0c"),
+        (
+            {"num_nodes": 61, "num_classes": 3, "seed": 4, "bridges": 0.2, "purity": 0.9},
+            "caeaf506e5a79428",
+        ),
+    ],
+)
+def test_equal_shares_give_the_graph_of_the_first_version(options, digest):
+    """Runs and results of before shares existed remain those of this graph."""
+    edges = mixed_graph(**options).graph.edge_index
+    assert torch.equal(edges, mixed_graph(**options, share=0.5).graph.edge_index)
+    assert hashlib.sha256(edges.contiguous().numpy().tobytes()).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize(
+    ("share", "count"), [(0.0, 0), (0.1, 80), (0.25, 200), (0.9, 720), (1.0, 800)]
+)
+def test_the_share_of_heterophilic_nodes_is_as_asked(share, count):
+    labelled = mixed_graph(800, purity=0.9, share=share, seed=1)
+    regions = mixed_regions(800, share)
+    assert int(regions.sum()) == count
+    assert bool((regions.diff() >= 0).all())
+    source, target = labelled.graph.edge_index
+    same = (labelled.labels[source] == labelled.labels[target]).double()
+    for region, expected in ((HOMOPHILIC, 0.9), (HETEROPHILIC, 0.1)):
+        inside = (regions[source] == region) & (regions[target] == region)
+        if bool(inside.any()):
+            assert float(same[inside].mean()) == pytest.approx(expected, abs=0.04)
+    assert 2 * labelled.graph.num_edges / 800 == pytest.approx(12, rel=0.1)
+
+
+def test_bridges_are_fewer_where_one_region_is_small():
+    crossing = {}
+    for share in (0.0, 0.1, 0.5, 0.9, 1.0):
+        regions = mixed_regions(800, share)
+        source, target = mixed_graph(800, share=share, bridges=0.2).graph.edge_index
+        crossing[share] = float((regions[source] != regions[target]).double().mean())
+    assert crossing[0.0] == crossing[1.0] == 0
+    for share in (0.1, 0.5, 0.9):
+        assert crossing[share] == pytest.approx(0.2 * 4 * share * (1 - share), abs=0.02)
+
+
+@pytest.mark.parametrize("num_nodes", [8, 9, 61, 63])
+def test_halves_of_odd_graphs_are_those_of_the_first_version(num_nodes):
+    expected = (torch.arange(num_nodes) >= num_nodes // 2).long()
+    assert torch.equal(mixed_regions(num_nodes), expected)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_shares_that_are_none_are_refused(share):
+    with pytest.raises(GraphError, match=r"must lie in \[0, 1\]\. Got"):
+        mixed_graph(20, share=share)

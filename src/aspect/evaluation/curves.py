@@ -13,12 +13,24 @@ from aspect.graph.data import Graph
 from aspect.methods.base import Method
 from aspect.training.trainer import EpochReport, NoRecorder, Snapshot
 
-__all__ = ["CurveRecorder"]
+__all__ = ["CurveRecorder", "ValueRecorder"]
 
 WEIGHTS = "method/"  # the part of a snapshot that a method's own state is kept under
 
 
-class CurveRecorder(NoRecorder):
+class ValueRecorder(NoRecorder):
+    """Keeps every epoch's values: loss, its terms, and what the method monitors."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = {}
+
+    @override
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        for name, value in report.values.items():
+            self.values.setdefault(name, []).append(value)
+
+
+class CurveRecorder(ValueRecorder):
     """Keeps every epoch's values, and every few epochs the gate's mean in each region.
 
     The gate is asked on the clean graph, through `twin`: a method of the same kind that takes over
@@ -28,15 +40,14 @@ class CurveRecorder(NoRecorder):
     def __init__(
         self, twin: Method, graph: Graph, regions: Mapping[str, Bool[Tensor, " nodes"]], every: int
     ) -> None:
+        super().__init__()
         self.twin, self.graph, self.regions, self.every = twin, graph, regions, every
-        self.values: dict[str, list[float]] = {}
         self.gate_epochs: list[int] = []
         self.gate: dict[str, list[float]] = {name: [] for name in regions}
 
     @override
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        for name, value in report.values.items():
-            self.values.setdefault(name, []).append(value)
+        super().epoch_done(report, snapshot)
         if report.epoch == 1 or report.epoch % self.every == 0 or report.epoch == report.epochs:
             self._ask(report.epoch, snapshot())
 

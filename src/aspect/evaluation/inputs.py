@@ -15,7 +15,14 @@ from aspect.errors import GraphError, SettingsError, shown
 from aspect.graph.data import UNLABELLED
 from aspect.graph.splits import Split, SplitKind, check_splits, make_splits
 
-__all__ = ["ProbeInput", "read_labels", "unit_rows"]
+__all__ = [
+    "ProbeInput",
+    "read_embeddings",
+    "read_labels",
+    "renumbered",
+    "unit_rows",
+    "without_test_labels",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +44,7 @@ class ProbeInput:
         masks: Mapping[str, Tensor] | None = None,
     ) -> ProbeInput:
         """Check tensors or arrays from outside; draw the splits if only their kind is given."""
-        rows, classes = _read_embeddings(embeddings), read_labels(labels)
+        rows, classes = read_embeddings(embeddings), read_labels(labels)
         if len(rows) != len(classes):
             raise GraphError(
                 "Embeddings and labels must have one row per node. "
@@ -56,15 +63,28 @@ class ProbeInput:
 
     def used(self) -> ProbeInput:
         """The same without the nodes that are in no split, renumbered."""
-        nodes = torch.unique(torch.cat([torch.cat(split.parts) for split in self.splits]))
+        nodes, splits = renumbered(self.splits)
         if len(nodes) == len(self.labels):
             return self
-        splits = [
-            Split(*(torch.searchsorted(nodes, part) for part in split.parts))
-            for split in self.splits
-        ]
         rows = self.embeddings[nodes.to(self.embeddings.device)]
-        return ProbeInput(rows, self.labels[nodes], tuple(splits), self.num_classes)
+        return ProbeInput(rows, self.labels[nodes], splits, self.num_classes)
+
+
+def renumbered(splits: Sequence[Split]) -> tuple[Int[Tensor, " used"], tuple[Split, ...]]:
+    """The nodes that are in a split, ascending, and the splits with their places among these."""
+    nodes = torch.unique(torch.cat([torch.cat(split.parts) for split in splits]))
+    among = [Split(*(torch.searchsorted(nodes, part) for part in split.parts)) for split in splits]
+    return nodes, tuple(among)
+
+
+def without_test_labels(
+    labels: Int[Tensor, " nodes"], splits: Sequence[Split]
+) -> Int[Tensor, "splits nodes"]:
+    """What training and choice may know: a line of labels per split, none at its test nodes."""
+    known = labels.expand(len(splits), -1).clone()
+    for line, split in zip(known, splits, strict=True):
+        line[split.test] = UNLABELLED
+    return known
 
 
 def read_labels(labels: Tensor | ArrayLike) -> Int[Tensor, " nodes"]:
@@ -103,7 +123,8 @@ def unit_rows(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
     return rows / torch.where(lengths > 0, lengths, 1)
 
 
-def _read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"]:
+def read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"]:
+    """One row of float32 per node; anything that is not a finite number is refused."""
     rows = embeddings if isinstance(embeddings, Tensor) else torch.as_tensor(np.asarray(embeddings))
     if rows.ndim != 2 or rows.shape[1] < 1:  # noqa: PLR2004 - nodes by dimensions
         raise GraphError(f"Embeddings must have shape [nodes, dim]. Got {list(rows.shape)}.")

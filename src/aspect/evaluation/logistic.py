@@ -65,12 +65,16 @@ class Tasks:
     @classmethod
     def build(
         cls,
-        labels: Int[Tensor, " rows"],
+        labels: Int[Tensor, "*splits rows"],
         splits: Sequence[Split],
         num_classes: int,
         like: Float[Tensor, "rows dim"],
     ) -> Tasks:
-        """The tables for splits of the rows of `like`, in its type and on its device."""
+        """The tables for splits of the rows of `like`, in its type and on its device.
+
+        Labels are the same for all splits, or one line of them per split.
+        """
+        known = labels.expand(len(splits), -1)
         shape = (len(splits), len(like))
         targets = torch.zeros(num_classes, *shape, dtype=like.dtype)
         share = torch.zeros(shape, dtype=like.dtype)
@@ -78,9 +82,9 @@ class Tasks:
         validation = torch.full(shape, num_classes, dtype=small)
         test = torch.empty(len(splits), max(len(split.test) for split in splits), dtype=torch.long)
         for number, split in enumerate(splits):
-            targets[labels[split.train], number, split.train] = 1 / len(split.train)
+            targets[known[number, split.train], number, split.train] = 1 / len(split.train)
             share[number, split.train] = 1 / len(split.train)
-            validation[number, split.validation] = labels[split.validation].to(small)
+            validation[number, split.validation] = known[number, split.validation].to(small)
             test[number] = split.test[0]
             test[number, : len(split.test)] = split.test
         tables = (targets.unsqueeze(2), share.unsqueeze(1), validation.unsqueeze(1), test)

@@ -17,6 +17,7 @@ from torch import Tensor
 from aspect import __version__
 from aspect.errors import GraphError, SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation.agreement import neighbour_agreement
 from aspect.evaluation.curves import CurveRecorder
 from aspect.evaluation.entrants import ENTRANTS, MAJORITY, METHOD, ORACLE, Entrant
 from aspect.evaluation.metrics import accuracy
@@ -24,16 +25,17 @@ from aspect.evaluation.mixture_record import WHOLE, Curve, GraphFacts, MixtureRe
 from aspect.evaluation.neighbours import majority_probe
 from aspect.evaluation.probe import linear_probe
 from aspect.evaluation.result import ProbeResult
-from aspect.evaluation.spectrum import HIGHEST, class_energy, eigensystem, filter_responses
+from aspect.evaluation.spectrum import HIGHEST, class_energy, eigensystem
 from aspect.experiments import Experiment
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.splits import Split, make_splits
 from aspect.graph.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.methods.aspect import AspectMethod
+from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.policy.fusion import fuse
 
-__all__ = ["bands_of", "neighbour_agreement", "oracle_weights", "regional_scores", "study_mixture"]
+__all__ = ["bands_of", "oracle_weights", "regional_scores", "study_mixture"]
 
 REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
 
@@ -147,16 +149,6 @@ def oracle_weights(region: Int[Tensor, " nodes"]) -> Float[Tensor, "nodes bands"
     return torch.stack([low, 1 - low], dim=1)
 
 
-def neighbour_agreement(graph: Graph, labels: Int[Tensor, " nodes"]) -> list[float | None]:
-    """Share of each node's neighbours that are of its class; None without neighbours."""
-    source, target = graph.edge_index.cpu()
-    same = (labels[source] == labels[target]).double()
-    alike = torch.zeros(graph.num_nodes, dtype=torch.float64).index_add(0, source, same)
-    degrees = torch.bincount(source, minlength=graph.num_nodes)
-    pairs = zip(alike.tolist(), degrees.tolist(), strict=True)
-    return [count / degree if degree else None for count, degree in pairs]
-
-
 class _Study:
     """Trains one entrant after the other, scores each on the same splits, and keeps the numbers."""
 
@@ -197,7 +189,7 @@ class _Study:
             self.gates.setdefault(entrant.name, []).append(policy.tolist())
         if recorder is not None:
             self.curves.append(_curve(seed, recorder))
-            self._keep_responses(_as_aspect(model))
+            self._keep_responses(model.method)
             blend = fuse(bands_of(model, self.graph), oracle_weights(self.region))
             self._probe(ORACLE.name, blend)
 
@@ -213,8 +205,10 @@ class _Study:
         placed = self.graph.to(model.device)
         return CurveRecorder(twin.method, placed, self.places, GATE_EVERY)
 
-    def _keep_responses(self, method: AspectMethod) -> None:
-        for band, response in filter_responses(method, self.graph, _frequencies()).items():
+    def _keep_responses(self, method: Method) -> None:
+        with torch.no_grad():
+            bank = method.filter_bank(self.graph, _frequencies())
+        for band, response in (bank.responses if bank else {}).items():
             self.responses.setdefault(band, []).append(response.tolist())
 
     def _probe(self, name: str, embeddings: Float[Tensor, "nodes dim"]) -> None:
@@ -289,8 +283,8 @@ def _curve(seed: int, recorder: CurveRecorder) -> Curve:
     )
 
 
-def _frequencies() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.linspace(0, HIGHEST, POINTS)
+def _frequencies() -> Float[Tensor, " points"]:
+    return torch.linspace(0, HIGHEST, POINTS, dtype=torch.float64)
 
 
 def _rounded(values: Sequence[float]) -> tuple[float, ...]:

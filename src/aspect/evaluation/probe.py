@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from aspect.evaluation.inputs import ProbeInput, unit_rows
+from aspect.evaluation.inputs import ProbeInput, unit_rows, without_test_labels
 from aspect.evaluation.logistic import (
     ProbeSettings,
     Tasks,
@@ -22,7 +22,7 @@ from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import Answers, ProbeResult
 from aspect.graph.splits import Split, SplitKind
 
-__all__ = ["ProbeSettings", "answer", "linear_probe", "pick", "probe_rows"]
+__all__ = ["ProbeSettings", "answer", "answer_known", "linear_probe", "pick", "probe_rows"]
 
 DEFAULT_SETTINGS = ProbeSettings()
 
@@ -78,32 +78,44 @@ def probe_rows(embeddings: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes d
 def answer(
     rows: Float[Tensor, "nodes dim"], given: ProbeInput, settings: ProbeSettings
 ) -> Iterator[Answers]:
-    """Train and choose for split after split, in batches that fit the memory; no test labels."""
+    """Train and choose for split after split; the labels of its test nodes are masked first."""
+    known = without_test_labels(given.labels, given.splits)
+    return answer_known(rows, known, given.splits, given.num_classes, settings)
+
+
+def answer_known(
+    rows: Float[Tensor, "nodes dim"],
+    known: Int[Tensor, "splits nodes"],
+    splits: Sequence[Split],
+    num_classes: int,
+    settings: ProbeSettings,
+) -> Iterator[Answers]:
+    """The same from labels that are masked already, in batches that fit the memory."""
     inputs = with_constant(rows)
     decays = settings.weight_decays
-    at_once = max(1, BATCH_BYTES // _task_bytes(inputs, given, settings.steps))
+    longest = max(len(split.test) for split in splits)
+    at_once = max(1, BATCH_BYTES // _task_bytes(inputs, num_classes, settings.steps * longest))
     group = max(1, at_once // len(decays))
-    for start in range(0, len(given.splits), group):
-        splits = given.splits[start : start + group]
-        tasks = Tasks.build(given.labels, splits, given.num_classes, inputs)
+    for start in range(0, len(splits), group):
+        some, labels = splits[start : start + group], known[start : start + group]
+        tasks = Tasks.build(labels, some, num_classes, inputs)
         traces = [
             train(inputs, tasks, settings, decays[first : first + at_once])
             for first in range(0, len(decays), at_once)
         ]
-        yield from _choose(Trace.join(traces), inputs, given.labels, splits, decays)
+        yield from _choose(Trace.join(traces), inputs, labels, some, decays)
 
 
-def _task_bytes(inputs: Float[Tensor, "nodes inputs"], given: ProbeInput, steps: int) -> int:
+def _task_bytes(inputs: Float[Tensor, "nodes inputs"], num_classes: int, answers: int) -> int:
     """Memory of one split with one weight decay: answers, logits, targets and five weights."""
-    longest = max(len(split.test) for split in given.splits)
-    numbers = given.num_classes * (2 * inputs.shape[0] + 5 * inputs.shape[1])
-    return steps * longest + inputs.element_size() * numbers
+    numbers = num_classes * (2 * inputs.shape[0] + 5 * inputs.shape[1])
+    return answers + inputs.element_size() * numbers
 
 
 def _choose(
     trace: Trace,
     inputs: Float[Tensor, "nodes inputs"],
-    labels: Int[Tensor, " nodes"],
+    known: Int[Tensor, "splits nodes"],
     splits: Sequence[Split],
     weight_decays: Sequence[float],
 ) -> Iterator[Answers]:
@@ -112,7 +124,7 @@ def _choose(
     correct, predictions = trace.correct.cpu(), trace.answers.cpu()
     for number, split in enumerate(splits):
         own = logits[:, number].transpose(0, 1)  # [decays, classes, nodes]
-        truth = labels[split.validation].expand(len(own), -1)
+        truth = known[number, split.validation].expand(len(own), -1)
         losses = cross_entropy(own[..., split.validation], truth, reduction="none").mean(dim=1)
         decay, step = pick(correct[:, number], losses)
         hits = correct[:, number, decay]

@@ -43,6 +43,7 @@ class SplitScore:
     roc_auc: float | None  # for two classes, both present in the test set
     missing_in_train: tuple[int, ...]  # classes without a training node
     missing_in_test: tuple[int, ...]  # classes without a test node
+    test_to_train: float  # test nodes per training node, which a paired test needs to know
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ def score(
         roc_auc=auc,
         missing_in_train=_missing(labels[split.train], num_classes),
         missing_in_test=_missing(truth, num_classes),
+        test_to_train=len(split.test) / len(split.train),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from aspect.errors import SettingsError
 from aspect.evaluation.metrics import TWO_SIDED_95
 from aspect.randomness import generator_for
 
-__all__ = ["PairedTest", "paired_test"]
+__all__ = ["PairedTest", "holm", "paired_test"]
 
 # Up to this many pairs every assignment of signs is tried; beyond, so many random ones.
 MOST_EXACT_PAIRS = 14
@@ -85,6 +86,20 @@ def paired_test(
         losses=int((differences < -ROUNDING).sum()),
         count=count,
     )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction: the chance that any of the claims up to this one is luck.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, p_values[index] * (len(p_values) - rank)))
+        adjusted[index] = highest
+    return adjusted
 
 
 def _by_pair(table: Tensor | ArrayLike) -> NDArray[np.float64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -14,12 +16,15 @@ __all__ = ["HETEROPHILIC", "HOMOPHILIC", "mixed_graph", "mixed_regions"]
 HOMOPHILIC, HETEROPHILIC = 0, 1
 
 
-def mixed_regions(num_nodes: int) -> Tensor:
-    """The region of every node: the first half is homophilic, the second heterophilic."""
-    return (torch.arange(num_nodes) >= num_nodes // 2).long()
+def mixed_regions(num_nodes: int, share: float = 0.5) -> Tensor:
+    """The region of every node: the first are homophilic, the last, a `share`, heterophilic."""
+    if not 0 <= share <= 1:
+        raise GraphError(f"The share of heterophilic nodes must lie in [0, 1]. Got {share}.")
+    heterophilic = math.floor(num_nodes * share + 0.5)
+    return (torch.arange(num_nodes) >= num_nodes - heterophilic).long()
 
 
-def mixed_graph(
+def mixed_graph(  # noqa: PLR0913 - the model's parameters, each on its own
     num_nodes: int = 1000,
     *,
     degree: float = 12.0,
@@ -28,31 +33,34 @@ def mixed_graph(
     signal: float = 0.7,
     num_features: int = 32,
     num_classes: int = 2,
+    share: float = 0.5,
     seed: int = 0,
 ) -> LabelledGraph:
-    """A contextual block model of two halves.
+    """A contextual block model of two halves, or of two regions with a `share` in the second.
 
     In the homophilic half a share `purity` of the edges joins nodes of one class, in the
     heterophilic half the same share joins different classes; a share `bridges` of all edges joins
     the halves, whatever the classes. Features are a class mean, `signal` long, plus standard noise:
-    smoothing averages the noise away in the first half and the signal away in the second.
+    smoothing averages the noise away in the first half and the signal away in the second. Regions
+    of unequal size have fewer bridges, as they have fewer pairs across; a single region has none.
     """
     if num_nodes < 4 * num_classes:
         raise GraphError(f"A mixed graph needs at least {4 * num_classes} nodes. Got {num_nodes}.")
     generator = generator_for(seed, "mixed graph")
     labels = torch.arange(num_nodes) % num_classes
-    regions = mixed_regions(num_nodes)
+    regions = mixed_regions(num_nodes, share)
     means = torch.randn(num_classes, num_features, generator=generator)
     means = means - means.mean(0)
     means = signal * means / means.norm(dim=1, keepdim=True)
     features = means[labels] + torch.randn(num_nodes, num_features, generator=generator)
     halves = [(regions == region).nonzero().squeeze(1) for region in (HOMOPHILIC, HETEROPHILIC)]
-    inside = degree * (1 - bridges)
+    across = bridges * 4 * share * (1 - share)  # as the pairs across; all of them for two halves
+    inside = degree * (1 - across)
     drawn = [
         _draw_edges(labels, half, inside, purity if region == HOMOPHILIC else 1 - purity, generator)
         for region, half in enumerate(halves)
     ]
-    drawn.append(_draw_bridges(halves, bridges * degree * num_nodes / 2, generator))
+    drawn.append(_draw_bridges(halves, across * degree * num_nodes / 2, generator))
     edges = torch.cat(drawn, dim=1)
     return LabelledGraph(
         Graph.build(features, torch.cat([edges, edges.flip(0)], dim=1)),
@@ -79,7 +87,7 @@ def _draw_edges(
 def _draw_bridges(halves: list[Tensor], edges: float, generator: torch.Generator) -> Tensor:
     """Every pair across the halves is an edge with the same probability."""
     first, second = halves
-    chance = edges / (len(first) * len(second))
+    chance = edges / max(1, len(first) * len(second))
     drawn = torch.rand(len(first), len(second), generator=generator) < chance
     source, target = drawn.nonzero(as_tuple=True)
     return torch.stack([first[source], second[target]])

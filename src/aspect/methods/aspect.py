@@ -16,7 +16,7 @@ from aspect.graph.data import Features, Graph
 from aspect.graph.features import dense, mask_columns, row_normalise
 from aspect.graph.operators import Propagation, largest_eigenvalue
 from aspect.methods.aspect_config import AspectConfig
-from aspect.methods.base import Group, Method, Step
+from aspect.methods.base import FilterBank, Group, Method, Step
 from aspect.methods.registry import register
 from aspect.objectives.info_nce import NodeLosses, info_nce, sampled_info_nce
 from aspect.objectives.policy_target import channel_costs, policy_loss, policy_target
@@ -116,15 +116,20 @@ class AspectMethod(Method):
     def _prepare(self, graph: Graph) -> Prepared:
         config = self.config
         features = row_normalise(graph.features) if config.row_normalise else graph.features
-        two = config.lambda_max == "two"
-        lambda_max = 2.0 if two else largest_eigenvalue(graph, self_loops=config.self_loops)
-        propagation = Propagation(graph, self_loops=config.self_loops, lambda_max=lambda_max)
+        propagation = Propagation(
+            graph, self_loops=config.self_loops, lambda_max=self._lambda_max(graph)
+        )
         operator = propagation.operator()
         signal = Signal(features, operator)
         if config.layer_order == "filter-first" and config.input_dropout == 0:
             basis = torch.stack(list(chebyshev_basis(operator, dense(features), config.order)))
             signal = Signal(features, operator, basis)
         return Prepared(graph, features, propagation, signal)
+
+    def _lambda_max(self, graph: Graph) -> float:
+        if self.config.lambda_max == "two":
+            return 2.0
+        return largest_eigenvalue(graph, self_loops=self.config.self_loops)
 
     def _ready(self, graph: Graph) -> Prepared:
         self.prepare(graph)
@@ -226,6 +231,26 @@ class AspectMethod(Method):
     @override
     def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:
         return None if len(self.bands) == 1 else self._embedding(graph).weights
+
+    @override
+    def band_losses(
+        self, graph: Graph, generator: torch.Generator
+    ) -> dict[str, Float[Tensor, " nodes"]]:
+        clean = self._embedding(graph).views
+        augmented = self.encoder(self.augmented(graph, generator))
+        bands = zip(self.bands, clean, augmented, strict=True)
+        return {band: self._contrast(own, other, generator) for band, own, other in bands}
+
+    @override
+    def filter_bank(
+        self, graph: Graph, frequencies: Float[Tensor, " frequencies"]
+    ) -> FilterBank | None:
+        coefficients = self.encoder.coefficients().double()
+        at = frequencies.to(coefficients).unsqueeze(1)
+        rescaled = 2 * at / self._lambda_max(graph) - 1
+        terms = chebyshev_basis(lambda x: rescaled * x, torch.ones_like(at), self.config.order)
+        responses = coefficients @ torch.cat(list(terms), dim=1).t()
+        return FilterBank(dict(zip(self.bands, responses, strict=True)), self.config.self_loops)
 
     @override
     def complaints(self, graph: Graph) -> Iterable[str]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from aspect.config import Config
 from aspect.graph.data import Graph
 
-__all__ = ["Group", "Method", "MethodConfig", "Step"]
+__all__ = ["FilterBank", "Group", "Method", "MethodConfig", "Step"]
 
 
 class MethodConfig(Config):
@@ -46,6 +46,14 @@ class Group:
     phase: str = "main"
 
 
+@dataclass(frozen=True, eq=False)
+class FilterBank:
+    """What a method's filters do at some eigenvalues of the graph's normalised Laplacian."""
+
+    responses: dict[str, Float[Tensor, " frequencies"]]  # by band, lowest first
+    self_loops: bool  # the Laplacian is that of the graph with self-loops
+
+
 class Method(nn.Module, ABC):
     """A way to learn node embeddings; it knows nothing of files, devices or seeds.
 
@@ -57,6 +65,9 @@ class Method(nn.Module, ABC):
     inductive: ClassVar[bool] = True  # embeds graphs that it was not trained on
     trainable: ClassVar[bool] = True
     phases: ClassVar[tuple[str, ...]] = ("main",)  # optimised one after the other in every epoch
+    # Its state after an epoch is the same however many are planned: nothing in it, such as a
+    # schedule, reads `config.epochs`. The tuner then finds the number of epochs in passing.
+    anytime: ClassVar[bool] = True
 
     config: MethodConfig
 
@@ -88,6 +99,25 @@ class Method(nn.Module, ABC):
 
     def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:  # noqa: ARG002
         """Whom each node trusts, lowest band first; None for a method without a policy."""
+        return None
+
+    def band_losses(
+        self,
+        graph: Graph,  # noqa: ARG002
+        generator: torch.Generator,  # noqa: ARG002
+    ) -> dict[str, Float[Tensor, " nodes"]]:
+        """Contrastive loss of every band at every node, lowest first, under one augmentation.
+
+        Called in evaluation mode without gradients; empty for a method without bands.
+        """
+        return {}
+
+    def filter_bank(
+        self,
+        graph: Graph,  # noqa: ARG002
+        frequencies: Float[Tensor, " frequencies"],  # noqa: ARG002
+    ) -> FilterBank | None:
+        """The filters at eigenvalues of the Laplacian; None for a method without filters."""
         return None
 
     def complaints(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002

@@ -1,0 +1,81 @@
+"""What one trained model shows of its graph, node by node: plain numbers for pictures and pages."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aspect.config import Config
+
+__all__ = ["DETAILS_FORMAT", "Attacked", "Details", "SpectrumShares"]
+
+DETAILS_FORMAT = 1
+
+Numbers = tuple[float, ...]
+SomeNumbers = tuple[float | None, ...]
+
+
+class SpectrumShares(Config):
+    """How the graph's eigenvalues are spread, and what the learned filters do to them."""
+
+    edges: Numbers
+    """Borders of the bins, from 0 to 2."""
+    shares: Numbers
+    """Share of the eigenvalues in every bin."""
+    is_exact: bool
+    """From all eigenvalues; else estimated from Chebyshev moments."""
+    frequencies: Numbers
+    """Where the responses are taken."""
+    responses: dict[str, Numbers]
+    """Of every band, at the frequencies."""
+
+
+class Attacked(Config):
+    """The same model, asked about a perturbed graph."""
+
+    label: str
+    """The perturbation, such as `random 10%`."""
+    gate: Numbers
+    homophily: SomeNumbers
+    """Measured on the perturbed edges."""
+
+
+class Details(Config):
+    """One model and its graph. Lists are over the nodes that are kept, in rising order."""
+
+    format: int = DETAILS_FORMAT
+    method: str
+    title: str
+    """The line of the tables that it belongs to."""
+    graph: str
+    """Short name."""
+    seed: int
+    num_nodes: int
+    """Of the whole graph."""
+    nodes: tuple[int, ...]
+    """Numbers of the nodes that are kept: all, or a sample of a large graph."""
+    ids: tuple[str, ...] | None = None
+    """The user's names of the nodes; untrusted. None: the numbers are the names."""
+    class_names: tuple[str, ...] = ()
+    """Untrusted as well."""
+    labels: tuple[int, ...] = ()
+    """-1: unknown. Empty: the graph has none."""
+    degrees: tuple[int, ...]
+    neighbours: tuple[tuple[int, ...], ...]
+    """Places in `nodes`, the first few of each node; those that are not kept are left out."""
+    homophily: SomeNumbers = ()
+    """Share of each node's neighbours that are of its class; none where nothing is known."""
+    gate: Numbers | None = None
+    """Weight of the low band; none without a policy."""
+    losses: dict[str, Numbers] = Field(default_factory=dict)
+    """Contrastive loss of every band, lowest first; empty for methods without bands."""
+    cost_gap: Numbers | None = None
+    """The high band's normalised cost less the low band's (b_H - b_L)."""
+    map_x: Numbers
+    map_y: Numbers
+    map_name: str
+    """How the embedding was brought into the plane: t-SNE or PCA."""
+    spectrum: SpectrumShares | None = None
+    """None for methods without filters."""
+    curves: dict[str, Numbers] = Field(default_factory=dict)
+    """Values of every epoch: loss, its terms, and what the method monitors."""
+    attacked: tuple[Attacked, ...] = ()

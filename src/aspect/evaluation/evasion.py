@@ -1,0 +1,60 @@
+"""The linear probe under evasion: learned on the clean graph, tested on a perturbed one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, linear_probe
+from aspect.evaluation.result import ProbeResult
+from aspect.graph.splits import Split
+
+__all__ = ["evasion_probe"]
+
+
+def evasion_probe(
+    clean: Float[Tensor, "nodes dim"],
+    perturbed: Iterable[Float[Tensor, "nodes dim"]],
+    labels: Int[Tensor, " nodes"],
+    splits: Sequence[Split],
+    *,
+    num_classes: int,
+    settings: ProbeSettings = DEFAULT_SETTINGS,
+) -> ProbeResult:
+    """Train and choose on clean embeddings; test each split on its own perturbed ones.
+
+    Every test node is added once more, with its perturbed embedding, and tested in this form alone.
+
+    Args:
+        clean: Embeddings that the probe learns from.
+        perturbed: Embeddings by the same model, of the graph that was perturbed for each split.
+        labels: Classes from 0 on, -1 for none.
+        splits: As many as there are perturbed embeddings.
+        num_classes: Classes of the data set.
+        settings: As of `linear_probe`.
+    """
+    results = [
+        linear_probe(
+            torch.cat([clean, other[split.test.to(other.device)]]),
+            torch.cat([labels, labels[split.test]]),
+            [_tested_at(split, len(labels))],
+            num_classes=num_classes,
+            settings=settings,
+        )
+        for other, split in zip(perturbed, splits, strict=True)
+    ]
+    return ProbeResult(
+        "linear",
+        "weight_decay",
+        num_classes,
+        tuple(score for result in results for score in result.splits),
+        tuple(each for result in results for each in result.predictions),
+    )
+
+
+def _tested_at(split: Split, first: int) -> Split:
+    """The same split with the test nodes numbered from `first` on."""
+    return Split(split.train, split.validation, first + torch.arange(len(split.test)))

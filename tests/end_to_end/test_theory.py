@@ -1,0 +1,90 @@
+"""`aspect theory`: in small as a user meets it."""
+
+import csv
+import json
+
+import pytest
+
+from aspect.evaluation.theory_record import TheoryRecord
+from aspect.report.folder import ReportFolder
+from aspect.report.theory.page import theory_page
+
+FILES = {
+    "record.json",
+    "report.html",
+    "regret.csv",
+    "regret.md",
+    "trade-off.csv",
+    "trade-off.md",
+}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A study of a second or two."""
+    from aspect.evaluation import theory
+
+    small = {"nodes": 40, "epochs": 2, "width": 4, "mixes": 11, "perturbations": 2}
+    monkeypatch.setattr(theory, "QUICK", theory.QUICK.model_copy(update=small))
+
+
+@pytest.mark.usefixtures("tiny")
+def test_theory_prints_tables_and_leaves_a_page(cli, tmp_path):
+    outcome = cli("theory", "--quick", "--device", "cpu")
+    assert outcome.code == 0, outcome.err
+    for words in ("bound / regret", "p-", "p+", "mu", "Delta", "d_L (low band)"):
+        assert words in outcome.out
+    assert "In all 12 cases the measured regret is at least the bound" in outcome.out
+    assert "runs/theory/report.html" in outcome.out.splitlines()[-1]
+    folder = tmp_path / "runs" / "theory"
+    assert {item.name for item in folder.iterdir()} - {".lock"} == FILES
+    record = TheoryRecord.model_validate_json((folder / "record.json").read_text("utf-8"))
+    assert record.command == "aspect theory --quick --seed 0 --device cpu"
+    assert record.versions["aspect"]
+    assert theory_page(record) == (folder / "report.html").read_text("utf-8")
+    with (folder / "regret.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 6
+    assert all(float(row["regret"]) >= float(row["bound"]) - 1e-12 for row in rows)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_two_runs_leave_the_same_bytes_but_for_the_time(cli, tmp_path):
+    found = []
+    for _ in range(2):  # the second replaces the first
+        command = ["theory", "--quick", "--seed", 3, "--device", "cpu", "--overwrite", "--json"]
+        content = cli(*command).json
+        folder = tmp_path / "runs" / "theory"
+        record = json.loads((folder / "record.json").read_text("utf-8"))
+        assert record.pop("seconds") > 0
+        assert content.pop("seconds") > 0
+        others = {name: (folder / name).read_bytes() for name in FILES - {"record.json"}}
+        found.append((content, record, others))
+    assert found[0] == found[1]
+    content = found[0][0]
+    assert content["holds"] is True
+    assert content["scope"]["seeds"] == [3]
+    assert {row["keys"] for row in content["rows"]} == {"class", "own"}
+    assert len(content["findings"]) == 7
+    assert content["report"] == "runs/theory/report.html"
+
+
+def test_a_foreign_folder_is_refused_before_any_work(cli, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.html").write_text("mine")
+    cli("theory", "--out", "mine", "--overwrite").refused("mine is not empty", "another --out")
+    assert (tmp_path / "mine" / "report.html").read_text() == "mine"
+
+
+def test_an_earlier_report_is_not_replaced_unasked(cli, tmp_path):
+    with ReportFolder.open(tmp_path / "theory", "theory") as folder:
+        folder.write('{"kind": "theory"}', {"report.html": "earlier"})
+    cli("theory", "--out", "theory").refused("theory holds a theory report", "--overwrite")
+    assert (tmp_path / "theory" / "report.html").read_text() == "earlier"
+
+
+def test_help_and_wrong_usage_are_answered_at_once(process):
+    done = process("theory", "--help")
+    assert done.code == 0
+    assert "--quick" in done.out
+    process("theory", "--quik").refused("--quick")

@@ -1,0 +1,266 @@
+"""What is said of a trained model, against what the model itself answers."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from aspect import Embedder, Graph, mixed_graph
+from aspect.errors import GraphError
+from aspect.evaluation import inspection
+from aspect.evaluation.agreement import neighbour_agreement
+from aspect.evaluation.curves import ValueRecorder
+from aspect.evaluation.details import Details
+from aspect.evaluation.inspection import inspect_model
+from aspect.evaluation.plane import planar_map
+from aspect.evaluation.spectrum import eigenvalues
+from aspect.graph.data import LabelledGraph
+from aspect.graph.labelling import label_graph, unlabelled
+from aspect.methods.registry import find_method, method_names
+from aspect.objectives.policy_target import channel_costs
+from aspect.randomness import generator_for
+
+NODES = 60
+TINY = {"epochs": 3, "width": 4, "order": 2, "gate_width": 4}
+
+
+def fitted(graph, method="aspect", recorder=None, **changes):
+    known = find_method(method).config.model_fields
+    wanted = {name: value for name, value in {**TINY, **changes}.items() if name in known}
+    return Embedder(method, device="cpu", seed=3, **wanted).fit(graph, recorder=recorder)
+
+
+def inspected(model, labelled, **options):
+    return inspect_model(model, labelled, title="Ours", graph="mixed", **options)
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    return mixed_graph(num_nodes=NODES, degree=5.0, num_features=6, seed=0)
+
+
+@pytest.fixture(scope="module")
+def model(labelled):
+    return fitted(labelled.graph)
+
+
+@pytest.fixture(scope="module")
+def details(model, labelled):
+    return inspected(model, labelled)
+
+
+def test_the_gate_is_the_policy(model, labelled, details):
+    expected = model.policy(labelled.graph)
+    torch.testing.assert_close(torch.tensor(details.gate), expected, rtol=1e-3, atol=0)
+    assert (details.method, details.title, details.graph, details.seed) == (
+        "aspect",
+        "Ours",
+        "mixed",
+        3,
+    )
+
+
+def test_nodes_and_neighbours_are_those_of_the_graph(labelled, details):
+    graph = labelled.graph
+    assert details.nodes == tuple(range(NODES))
+    assert details.degrees == tuple(graph.degrees().tolist())
+    assert details.ids is None
+    pairs = {(a, b) for a, others in enumerate(details.neighbours) for b in others}
+    assert pairs == set(map(tuple, graph.edge_index.t().tolist()))
+    assert details.labels == tuple(labelled.labels.tolist())
+    expected = neighbour_agreement(graph, labelled.labels)
+    assert details.homophily == pytest.approx(expected, rel=1e-3)
+
+
+def test_band_losses_are_means_over_augmentations(model, labelled, details):
+    """An independent form: similarities of all pairs, a softmax, its logarithm."""
+    method, graph = model.method, model.as_seen(labelled.graph)
+    total = torch.zeros(2, NODES)
+    with torch.no_grad():
+        for number in range(inspection.AUGMENTATIONS):
+            generator = generator_for(0, "augmentation to look at", number)
+            first = method(method._ready(graph).signal).views
+            second = method(method.augmented(graph, generator)).views
+            for band in range(2):
+                a, b = (torch.nn.functional.normalize(views[band]) for views in (first, second))
+                scores = a @ b.t() / model.config.temperature
+                rows = -scores.log_softmax(1).diagonal()
+                columns = -scores.log_softmax(0).diagonal()
+                total[band] += (rows + columns) / 2 / inspection.AUGMENTATIONS
+    assert list(details.losses) == ["low", "high"]
+    found = torch.tensor(list(details.losses.values()))
+    torch.testing.assert_close(found, total, rtol=2e-3, atol=1e-4)
+    costs = channel_costs(total)
+    torch.testing.assert_close(
+        torch.tensor(details.cost_gap), costs[1] - costs[0], rtol=2e-3, atol=2e-3
+    )
+
+
+def test_looking_changes_nothing_and_repeats(model, labelled, details):
+    before = {name: value.clone() for name, value in model.method.state_dict().items()}
+    torch.manual_seed(99)
+    state = torch.get_rng_state()
+    assert inspected(model, labelled) == details
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.testing.assert_close(model.method.state_dict(), before, rtol=0, atol=0)
+
+
+def test_the_spectrum_is_that_of_the_method_s_laplacian(labelled, details):
+    values = eigenvalues(labelled.graph, self_loops=True).numpy()
+    counts, _ = np.histogram(values, bins=details.spectrum.edges)
+    assert details.spectrum.is_exact
+    assert details.spectrum.shares == pytest.approx(counts / NODES, abs=1e-4)
+    assert (details.spectrum.edges[0], details.spectrum.edges[-1]) == (0, 2)
+    assert list(details.spectrum.responses) == ["low", "high"]
+    low, high = details.spectrum.responses.values()
+    assert len(low) == len(high) == len(details.spectrum.frequencies)
+    assert low[0] > low[-1]
+    assert high[0] < high[-1]
+
+
+def test_a_large_graph_s_spectrum_is_estimated(model, labelled, details, monkeypatch):
+    monkeypatch.setattr(inspection, "MOST_EXACT_NODES", NODES - 1)
+    found = inspected(model, labelled).spectrum
+    assert not found.is_exact
+    assert sum(found.shares) == pytest.approx(1, abs=1e-3)
+    exact = np.cumsum(details.spectrum.shares)
+    assert np.abs(np.cumsum(found.shares) - exact).max() < 0.1
+
+
+def test_a_large_graph_is_sampled(model, labelled, details, monkeypatch):
+    monkeypatch.setattr(inspection, "MOST_NODES", 20)
+    monkeypatch.setattr(inspection, "MOST_NEIGHBOURS", 2)
+    part = inspected(model, labelled)
+    assert part.num_nodes == NODES
+    assert len(part.nodes) == 20
+    assert list(part.nodes) == sorted(part.nodes)
+    assert part == inspected(model, labelled)
+    everyone = {node: place for place, node in enumerate(details.nodes)}
+    for name in ("gate", "cost_gap", "degrees", "labels", "homophily"):
+        whole = getattr(details, name)
+        assert getattr(part, name) == tuple(whole[everyone[node]] for node in part.nodes)
+    edges = set(map(tuple, labelled.graph.edge_index.t().tolist()))
+    for node, others in zip(part.nodes, part.neighbours, strict=True):
+        assert len(others) <= 2
+        assert all((node, part.nodes[other]) in edges for other in others)
+    assert max(len(others) for others in part.neighbours) == 2
+
+
+def test_a_perturbed_graph_is_asked_too(model, labelled):
+    graph = labelled.graph
+    other = Graph.build(graph.features, torch.cat([graph.edge_index, torch.tensor([[0], [9]])], 1))
+    (found,) = inspected(model, labelled, perturbed=[("one more", other)]).attacked
+    assert found.label == "one more"
+    torch.testing.assert_close(torch.tensor(found.gate), model.policy(other), rtol=1e-3, atol=0)
+    assert found.homophily == pytest.approx(neighbour_agreement(other, labelled.labels), rel=1e-3)
+    assert found.homophily != inspected(model, labelled).homophily
+
+
+def test_a_graph_of_other_nodes_is_no_perturbation(model, labelled):
+    other = mixed_graph(num_nodes=NODES + 4, num_features=6).graph
+    with pytest.raises(GraphError, match=r"must have the 60 nodes.*Got 64 \(grown\)"):
+        inspected(model, labelled, perturbed=[("grown", other)])
+
+
+def test_curves_are_kept(labelled):
+    recorder = ValueRecorder()
+    model = fitted(labelled.graph, recorder=recorder)
+    found = inspected(model, labelled, curves=recorder.values).curves
+    assert {"loss", "contrast", "gate_mean", "gate_std"} <= set(found)
+    assert found["loss"] == pytest.approx(recorder.values["loss"], rel=1e-3)
+    assert len(found["loss"]) == TINY["epochs"]
+
+
+def test_details_come_back_from_their_text_and_are_short(details):
+    text = details.model_dump_json()
+    assert Details.model_validate_json(text) == details
+    numbers = json.loads(text)["map_x"]
+    assert all(len(f"{number:.10g}".lstrip("0.").replace(".", "")) <= 4 for number in numbers)
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_every_method_can_be_looked_into(labelled, method):
+    model = fitted(labelled.graph, method)
+    found = inspected(model, labelled, perturbed=[("same", labelled.graph)])
+    assert len(found.map_x) == len(found.neighbours) == NODES
+    bands = getattr(find_method(method).method, "bands", ())
+    assert list(found.losses) == list(bands)
+    assert (found.spectrum is None) == (not bands)
+    has_gate = model.policy(labelled.graph) is not None
+    assert has_gate == (found.gate is not None) == (found.cost_gap is not None)
+    assert len(found.attacked) == int(has_gate)
+
+
+def odd_graphs():
+    features = torch.randn(14, 6, generator=generator_for(0, "odd graphs"))
+    ring = torch.stack([torch.arange(8), (torch.arange(8) + 1) % 8])
+    lonely = Graph.build(features, ring, ids=[f"<{k}>" for k in range(14)])
+    alike = Graph.build(torch.ones(14, 6), ring)
+    pair = Graph.build(features[:2], torch.tensor([[0], [1]]))
+    partly = torch.arange(14) % 3 - 1
+    return {
+        "no labels": unlabelled(lonely),
+        "some labels": label_graph(lonely, partly),
+        "one class": label_graph(lonely, torch.zeros(14, dtype=torch.long)),
+        "no edges": unlabelled(Graph.build(features, torch.zeros(2, 0, dtype=torch.long))),
+        "nodes all alike": unlabelled(alike),
+        "two nodes": LabelledGraph(pair, torch.tensor([0, 1]), ("a", "b")),
+    }
+
+
+@pytest.mark.parametrize("case", odd_graphs())
+@pytest.mark.parametrize("method", ["raw", "aspect", "high"])
+def test_odd_graphs_are_shown(case, method):
+    labelled = odd_graphs()[case]
+    found = inspected(fitted(labelled.graph, method), labelled)
+    assert found.ids == labelled.graph.ids
+    assert bool(found.labels) == bool((labelled.labels >= 0).any())
+    assert len(found.homophily) == len(found.labels)
+    assert all(0 <= place <= 1 for place in (*found.map_x, *found.map_y))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("nodes", [2, 11, 12, 40])
+@pytest.mark.parametrize("kind", ["random", "constant", "line", "tiny", "huge", "zero"])
+def test_every_embedding_has_a_map(nodes, kind):
+    random = torch.randn(nodes, 5, generator=generator_for(0, "map"))
+    embeddings = {
+        "random": random,
+        "constant": torch.full((nodes, 3), 0.1),
+        "line": random[:, :1],
+        "tiny": 1e-30 * random,
+        "huge": 1e30 * random,
+        "zero": torch.zeros(nodes, 2),
+    }[kind]
+    found = planar_map(embeddings)
+    for axis in (found.x, found.y):
+        assert axis.shape == (nodes,)
+        assert np.isfinite(axis).all()
+        assert axis.min() >= -1e-12
+        assert axis.max() <= 1 + 1e-12
+    again = planar_map(embeddings)
+    assert found.name == again.name
+    assert np.array_equal(found.x, again.x)
+
+
+def test_a_map_keeps_what_lies_together():
+    groups = torch.arange(60) % 3
+    centres = 5 * torch.randn(3, 16, generator=generator_for(0, "centres"))
+    rows = centres[groups] + 0.1 * torch.randn(60, 16, generator=generator_for(1, "rows"))
+    found = planar_map(rows)
+    assert found.name == "t-SNE"
+    points = torch.from_numpy(np.stack([found.x, found.y], axis=1))
+    distances = torch.cdist(points, points).fill_diagonal_(np.inf)
+    assert torch.equal(groups[distances.argmin(1)], groups)
+
+
+@pytest.mark.gpu
+def test_a_model_on_a_gpu_is_looked_into(labelled):
+    model = Embedder("aspect", device="cuda", seed=3, **TINY).fit(labelled.graph)
+    found = inspected(model, labelled, perturbed=[("same", labelled.graph)])
+    torch.testing.assert_close(
+        torch.tensor(found.gate), model.policy(labelled.graph), rtol=1e-3, atol=1e-4
+    )
+    assert found.attacked[0].gate == found.gate
+    assert list(found.losses) == list(found.spectrum.responses) == ["low", "high"]
