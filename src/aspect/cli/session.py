@@ -59,6 +59,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             with screen.logging():
                 function(Session(common, screen), **gathered, **values)
+        except typer.Exit:
+            raise  # the command has said what is to be said, and chose the code
         except (Exception, KeyboardInterrupt) as error:
             raise typer.Exit(complain(error, debug=common.debug)) from error
 

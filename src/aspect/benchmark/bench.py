@@ -1,0 +1,152 @@
+"""A plan carried out: which cells are left, in which order, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from aspect.benchmark.executor import Executor, Finished, Lost, Started
+from aspect.benchmark.perturbation import Perturbation
+from aspect.benchmark.plan import Plan, PlannedPerturbation, ReadFacts
+from aspect.benchmark.record import Cell, Record
+from aspect.benchmark.run import Outcome, Task
+from aspect.benchmark.schedule import Clock, cost
+from aspect.benchmark.store import BenchFolder
+from aspect.provenance import versions
+
+__all__ = ["Bench", "Progress", "State"]
+
+State = Literal["done", "failed", "left"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a bench stands."""
+
+    cells: int
+    done: int  # before and now
+    failed: int  # before, unless they are tried again, and now
+    running: int
+    seconds_left: float | None  # None: nothing to go by yet
+
+
+@dataclass
+class Bench:
+    """The cells of a plan, or of a part of it, in a folder that is open."""
+
+    plan: Plan
+    cells: Sequence[Cell]
+    facts: Mapping[str, ReadFacts]  # by graph
+    folder: BenchFolder
+    workers: int = 1
+    states: dict[str, State] = field(default_factory=dict)  # by the cell's key
+    running: set[str] = field(default_factory=set)  # keys
+
+    def __post_init__(self) -> None:
+        costs = {cell.key: cost(cell, self.facts[cell.graph]) for cell in self.cells}
+        self.clock = Clock(costs)
+        for cell in self.cells:
+            record = self.folder.done(cell)
+            if record is not None:
+                self.clock.note(record)
+            self.states[cell.key] = self._state(cell, record)
+
+    def _state(self, cell: Cell, record: Record | None) -> State:
+        """What became of a cell so far; done without the details that are wanted is not done."""
+        has_details = not self._wants_details(cell) or self.folder.has_details(cell)
+        if record is not None and has_details:
+            return "done"
+        return "left" if self.folder.failed(cell) is None else "failed"
+
+    def retry_failed(self) -> None:
+        """Let the cells that failed be tried again."""
+        for key, state in self.states.items():
+            if state == "failed":
+                self.states[key] = "left"
+
+    def run(
+        self, executor: Executor, work: Callable[[Task], Outcome]
+    ) -> Generator[Progress, None, None]:
+        """Carry out what is left, expensive cells first; tell of every change."""
+        left = [cell for cell in self.cells if self.states[cell.key] == "left"]
+        # The largest first, so that the end is not one long cell that all others wait for.
+        left.sort(key=lambda cell: -self.clock.costs[cell.key])
+        self.folder.expect(self.plan, self.cells)
+        try:
+            with closing(executor.run(work, [self._task(cell) for cell in left])) as events:
+                for news in events:
+                    self._note(news)
+                    # A worker that is free is not worth telling while it is about to begin again.
+                    if isinstance(news, Started) or not self._has_waiting():
+                        yield self.progress()
+        finally:
+            self.folder.conclude()
+
+    def _has_waiting(self) -> bool:
+        left = {key for key, state in self.states.items() if state == "left"}
+        return bool(left - self.running)
+
+    def progress(self) -> Progress:
+        """Where it stands now; a running cell counts as half done."""
+        states = list(self.states.values())
+        waiting = [cell for cell in self.cells if self.states[cell.key] == "left"]
+        whole = self.clock.left(waiting, self.workers)
+        begun = self.clock.left([c for c in waiting if c.key in self.running], self.workers)
+        return Progress(
+            cells=len(self.cells),
+            done=states.count("done"),
+            failed=states.count("failed"),
+            running=len(self.running),
+            seconds_left=None if whole is None or begun is None else whole - begun / 2,
+        )
+
+    def _note(self, news: Started[Task] | Finished[Task, Outcome] | Lost[Task]) -> None:
+        cell = news.task.cell
+        if isinstance(news, Started):
+            self.running.add(cell.key)
+            self.folder.log("started", cell)
+            return
+        self.running.discard(cell.key)
+        if isinstance(news, Finished):
+            outcome = news.result
+        else:
+            outcome = Outcome(_lost(cell, news.reason), trace=news.trace)
+        self._keep(outcome)
+
+    def _keep(self, outcome: Outcome) -> None:
+        record = outcome.record
+        self.folder.write(record, outcome.details)
+        self.states[record.key] = record.status
+        if record.status == "done":
+            self.folder.log("done", record.cell)
+            self.clock.note(record)
+        else:
+            self.folder.log("failed", record.cell, f"{record.error}\n{outcome.trace}")
+
+    def _task(self, cell: Cell) -> Task:
+        task = Task(cell)
+        if not self._wants_details(cell):
+            return task
+        return replace(task, has_details=True, shown=_largest(self.plan))
+
+    def _wants_details(self, cell: Cell) -> bool:
+        work = cell.work
+        return cell.entry in self.plan.details and work.seed == 0 and work.perturbation is None
+
+
+def _lost(cell: Cell, reason: str) -> Record:
+    return Record(status="failed", cell=cell, error=reason, versions=versions())
+
+
+def _largest(plan: Plan) -> tuple[Perturbation, ...]:
+    """Every kind of perturbation of the plan, at its largest budget."""
+    largest: dict[tuple[str, str], Perturbation] = {}
+    for planned in plan.perturbations:
+        if isinstance(planned, PlannedPerturbation):
+            for each in planned.each():
+                kind = (each.kind, each.solver)
+                if kind not in largest or largest[kind].budget < each.budget:
+                    largest[kind] = each
+    return tuple(largest.values())

@@ -1,0 +1,248 @@
+"""Who carries out the tasks of a grid: here the cores of one machine, elsewhere a cluster.
+
+The seam is `Executor`: tasks in, news of them out. Its users know nothing of processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for_any
+from typing import Any, Generic, Protocol, TypeVar
+
+from aspect.errors import AspectError, SettingsError
+
+__all__ = ["Executor", "Finished", "LocalProcesses", "Lost", "Started", "available_cores"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+ATTEMPTS = 2  # a worker may be killed for reasons of its own; twice on one task is the task's fault
+
+KILLED = (
+    f"Its process was killed {ATTEMPTS} times, as happens when the memory runs out: lower the "
+    "number of workers, or use a machine with more memory."
+)
+
+
+@dataclass(frozen=True)
+class Started(Generic[Task]):
+    """A worker took the task; it comes once per attempt."""
+
+    task: Task
+
+
+@dataclass(frozen=True)
+class Finished(Generic[Task, Result]):
+    """The task is done."""
+
+    task: Task
+    result: Result
+
+
+@dataclass(frozen=True)
+class Lost(Generic[Task]):
+    """The task raised, or its worker died at every attempt."""
+
+    task: Task
+    reason: str  # a sentence
+    trace: str = ""  # where it raised, for a log
+
+
+class Executor(Protocol):
+    """Carries out tasks side by side."""
+
+    def run(
+        self, work: Callable[[Task], Result], tasks: Iterable[Task]
+    ) -> Generator[Started[Task] | Finished[Task, Result] | Lost[Task], None, None]:
+        """Apply `work` to every task and tell what becomes of it, in the order of the events.
+
+        A task is drawn when a worker is free for it, so later tasks may depend on earlier results.
+        Closing the generator stops what is under way: use it within `contextlib.closing`, since
+        an error elsewhere may keep it alive.
+        """
+        ...
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class LocalProcesses:
+    """Worker processes on this machine, each of them used for many tasks.
+
+    A worker that is killed costs no other worker anything: its task is given to a fresh one, once.
+    Workers end with this process, however that ends. Work, tasks and results travel by pickle.
+
+    Args:
+        workers: Tasks at a time.
+        threads: Of torch in every worker; by default the cores are shared out among the workers,
+            unless the environment says otherwise (`OMP_NUM_THREADS`).
+        environments: Variables for the environment of the first worker, the second and so on, over
+            again where there are more workers: `CUDA_VISIBLE_DEVICES`, for example.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        *,
+        threads: int | None = None,
+        environments: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        if workers < 1:
+            raise SettingsError(f"Number of workers must be 1 or more. Got {workers}.")
+        shared = str(max(1, available_cores() // workers))
+        wanted = os.environ.get("OMP_NUM_THREADS", shared) if threads is None else str(threads)
+        common = {
+            "OMP_NUM_THREADS": wanted,
+            # Threads that wait must not burn the time of the other workers' threads.
+            "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        }
+        own = [
+            environments[number % len(environments)] if environments else {}
+            for number in range(workers)
+        ]
+        self.environments = tuple({**common, **each} for each in own)
+
+    def run(
+        self, work: Callable[[Task], Result], tasks: Iterable[Task]
+    ) -> Generator[Started[Task] | Finished[Task, Result] | Lost[Task], None, None]:
+        """Apply `work` to every task; see `Executor.run`."""
+        remaining = iter(tasks)
+        crew = [_Worker(environment) for environment in self.environments]
+        busy: dict[Future[Result], _Assignment[Task]] = {}
+        try:
+            for worker in crew:
+                yield from _begin(worker, work, remaining, busy)
+            while busy:
+                done, _ = wait(busy, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield from _end(future, work, remaining, busy)
+        finally:
+            for worker in crew:
+                worker.stop()
+
+
+@dataclass(frozen=True)
+class _Assignment(Generic[Task]):
+    worker: _Worker
+    task: Task
+    attempt: int
+
+
+def _begin(
+    worker: _Worker,
+    work: Callable[[Task], Result],
+    remaining: Iterator[Task],
+    busy: dict[Future[Result], _Assignment[Task]],
+) -> Iterator[Started[Task]]:
+    """Give a free worker the next task, if there is one."""
+    for task in remaining:
+        busy[worker.submit(work, task)] = _Assignment(worker, task, 1)
+        yield Started(task)
+        return
+
+
+def _end(
+    future: Future[Result],
+    work: Callable[[Task], Result],
+    remaining: Iterator[Task],
+    busy: dict[Future[Result], _Assignment[Task]],
+) -> Iterator[Started[Task] | Finished[Task, Result] | Lost[Task]]:
+    """Tell how a task ended and keep its worker busy, with the same task if the worker died."""
+    given = busy.pop(future)
+    error = future.exception()
+    if isinstance(error, BrokenProcessPool):
+        given.worker.stop()
+        if given.attempt < ATTEMPTS:
+            again = given.worker.submit(work, given.task)
+            busy[again] = _Assignment(given.worker, given.task, given.attempt + 1)
+            yield Started(given.task)
+            return
+        yield Lost(given.task, KILLED)
+    elif error is not None:
+        yield Lost(given.task, _sentence(error), "".join(traceback.format_exception(error)))
+    else:
+        yield Finished(given.task, future.result())
+    yield from _begin(given.worker, work, remaining, busy)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, AspectError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".rstrip(": ") + "."
+
+
+class _Worker:
+    """One process at a time, begun when it is first needed; a pool of one, so it breaks alone."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.pool: ProcessPoolExecutor | None = None
+        self.leash: Connection[Any, Any] | None = None
+
+    def submit(self, work: Callable[[Task], Result], task: Task) -> Future[Result]:
+        """Hand over a task; a process that died in idleness is replaced."""
+        if self.pool is not None:
+            try:
+                return self.pool.submit(work, task)
+            except BrokenProcessPool:
+                self.stop()
+        context = get_context("spawn")  # a fork would copy torch's threads and a GPU's context
+        end, self.leash = context.Pipe(duplex=False)
+        self.pool = ProcessPoolExecutor(1, context, initializer=_settle, initargs=(end,))
+        with end, _inherited(self.environment):
+            return self.pool.submit(work, task)  # the process begins here
+
+    def stop(self) -> None:
+        """End the process, whatever it does, and wait until it is gone."""
+        if self.leash is not None:
+            self.leash.close()
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+        self.leash = self.pool = None
+
+
+@contextmanager
+def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
+    """What a process that begins now is born with: these variables, and no ear for Ctrl-C.
+
+    Ctrl-C reaches all processes of a terminal, but only the first may decide what becomes of it.
+    """
+    before = {name: os.environ.get(name) for name in environment}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _settle(leash: Connection[Any, Any]) -> None:
+    """The first thing that a worker does: see to it that it ends with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(leash,), daemon=True).start()
+
+
+def _end_with_parent(leash: Connection[Any, Any]) -> None:
+    parent = parent_process()
+    assert parent is not None  # a worker has one
+    wait_for_any([leash, parent.sentinel])  # the leash is cut, or its holder is gone
+    os._exit(1)

@@ -1,0 +1,276 @@
+"""A plan: which methods, graphs, perturbations, splits and seeds; and the cells that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from aspect import __version__
+from aspect.benchmark.perturbation import Kind, Mode, Perturbation
+from aspect.benchmark.record import Cell, SplitName, Work
+from aspect.config import Config, load_yaml, make_config
+from aspect.errors import SettingsError, UnknownNameError
+from aspect.experiments import find_experiment
+from aspect.graph.source import GraphSource, Reading, check_graph_name
+from aspect.methods.registry import find_method, require_method_name
+
+__all__ = ["Entry", "Plan", "PlannedPerturbation", "ReadFacts", "load_plan", "plan_names"]
+
+FOLDER = Path(__file__).parent / "plans"
+NONE: Literal["none"] = "none"  # the perturbation of a clean graph, in a plan
+
+
+class Entry(Config):
+    """A line of the table: a method, or a variant of one."""
+
+    name: str
+    """Unique in the plan; a method's name needs nothing else."""
+    method: str = ""
+    """Name in the registry, if the entry is called otherwise."""
+    title: str = ""
+    """For readers; the name, if there is none."""
+    note: str = ""
+    """A word on it."""
+    group: str = ""
+    """The entry that it is a variant of, for an ablation table; that entry names itself."""
+    settings_of: str = ""
+    """Method whose shipped settings are taken; the entry's own, if there is none."""
+    seeds: Annotated[int, Field(ge=1)] | None = None
+    """At most so many pre-training seeds: one, where nothing is drawn."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Changes to the settings."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: object) -> object:
+        return {"name": given} if isinstance(given, str) else given
+
+    @property
+    def registered(self) -> str:
+        """The method's name in the registry."""
+        return self.method or self.name
+
+
+class PlannedPerturbation(Config):
+    """One kind of perturbation at one or several budgets."""
+
+    kind: Kind
+    solver: str = ""
+    mode: Mode = "poison"
+    budgets: Annotated[tuple[float, ...], Field(min_length=1)] = (0.1,)
+    features: bool = True
+    seeds: Annotated[int, Field(ge=1)] = 1
+    """At most so many pre-training seeds; a perturbation of its own for every split is one run."""
+
+    def each(self) -> Iterator[Perturbation]:
+        """One for every budget."""
+        shared = self.model_dump(exclude={"budgets", "seeds"})
+        for budget in self.budgets:
+            yield make_config(Perturbation, {**shared, "budget": budget}, owner="the plan")
+
+
+@dataclass(frozen=True)
+class ReadFacts:
+    """What a plan must know of a graph to lay out its cells."""
+
+    sha256: str
+    num_splits: int  # that the kind of splits offers
+    nodes: int = 0
+    edges: int = 0
+
+
+class Plan(Config):
+    """The grid."""
+
+    name: str = "plan"
+    """The file's name, unless it says otherwise."""
+    title: str = ""
+    """For the head of a report."""
+    entries: Annotated[tuple[Entry, ...], Field(min_length=1)]
+    """Methods and variants."""
+    graphs: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Names of data sets, or paths of files."""
+    reading: Reading = Reading()
+    """How files are read."""
+    settings: Literal["shipped", "defaults", "published", "paper"] = "shipped"
+    """Where settings come from; shipped: those of the graph, or the defaults where none are."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Changes to the settings of all entries that have them."""
+    splits: SplitName = "class-balanced"
+    """Kind of splits."""
+    num_splits: Annotated[int, Field(ge=1)] | None = None
+    """The first so many; none: all that there are."""
+    seeds: Annotated[int, Field(ge=1)] = 1
+    """Pre-training seeds from 0 on."""
+    seeds_of: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """Other numbers of seeds for some graphs."""
+    perturbations: Annotated[
+        tuple[Literal["none"] | PlannedPerturbation, ...], Field(min_length=1)
+    ] = (NONE,)
+    """What is done to the graphs."""
+    details: tuple[str, ...] = ()
+    """Entries whose first clean seed is shown node by node in the report."""
+
+    @field_validator("entries")
+    @classmethod
+    def _entries_are_unique(cls, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        names = [entry.name for entry in entries]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"entries must have different names, {twice[0]!r} comes twice")
+        return entries
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Plan:
+        known = [entry.name for entry in self.entries]
+        wanted = [*self.details, *(entry.group for entry in self.entries if entry.group)]
+        for name in wanted:
+            if name not in known:
+                raise ValueError(f"{name!r} is not an entry of this plan")
+        for name in self.seeds_of:
+            if name not in self.graphs:
+                raise ValueError(f"seeds_of: {name!r} is not a graph of this plan")
+        return self
+
+    def check_names(self) -> None:
+        """Refuse unknown methods and graphs before anything heavy is done."""
+        for entry in self.entries:
+            require_method_name(entry.registered)
+            if entry.settings_of:
+                require_method_name(entry.settings_of)
+        for graph in self.graphs:
+            check_graph_name(graph)
+
+    def only(self, entries: tuple[str, ...] = (), graphs: tuple[str, ...] = ()) -> Plan:
+        """The part of the plan with these entries and graphs; all where none are named."""
+        names = [entry.name for entry in self.entries]
+        for kind, wanted, known in (("entry", entries, names), ("graph", graphs, self.graphs)):
+            for name in wanted:
+                if name not in known:
+                    raise UnknownNameError(f"{kind} of the plan", name, known)
+        kept = tuple(entry for entry in self.entries if not entries or entry.name in entries)
+        left = {entry.name for entry in kept}
+        return self.model_copy(
+            update={
+                "entries": kept,
+                "graphs": graphs or self.graphs,
+                "details": tuple(name for name in self.details if name in left),
+            }
+        )
+
+    def source(self, graph: str) -> GraphSource:
+        """Where a graph of the plan comes from."""
+        return GraphSource(graph=graph, reading=self.reading)
+
+    def cells(self, facts: Mapping[str, ReadFacts], device: Literal["cpu", "cuda"]) -> list[Cell]:
+        """All cells, graph by graph; a plan that asks for the same work twice is refused."""
+        cells = [
+            cell
+            for graph in self.graphs
+            for entry in self.entries
+            for cell in self._cells_of(entry, graph, facts[graph], device)
+        ]
+        seen: dict[str, Cell] = {}
+        for cell in cells:
+            other = seen.setdefault(cell.key, cell)
+            if other is not cell:
+                raise SettingsError(self._same_work(other, cell))
+        return cells
+
+    def _same_work(self, first: Cell, second: Cell) -> str:
+        """Why two cells are one, in a sentence."""
+        if first.entry != second.entry:
+            return (
+                f"Entries {first.entry!r} and {second.entry!r} of the plan {self.name!r} are the "
+                f"same on {first.graph}: their settings must differ."
+            )
+        if first.graph != second.graph:
+            return (
+                f"Graphs {first.graph!r} and {second.graph!r} of the plan {self.name!r} hold the "
+                "same graph: name it once."
+            )
+        return (
+            f"The plan {self.name!r} asks for a cell of {first.entry!r} on {first.graph} twice: "
+            "name every graph and every budget once."
+        )
+
+    def _cells_of(
+        self, entry: Entry, graph: str, facts: ReadFacts, device: Literal["cpu", "cuda"]
+    ) -> Iterator[Cell]:
+        settings = self._settings(entry, graph)
+        count = min(facts.num_splits, self.num_splits or facts.num_splits)
+        planned = self.seeds_of.get(graph, self.seeds)
+        most = min(planned, entry.seeds or planned)
+        for perturbation, seeds in self._perturbations():
+            for splits in _groups(perturbation, count):
+                for seed in range(min(most, seeds)):
+                    yield Cell(
+                        plan=self.name,
+                        entry=entry.name,
+                        title=entry.title or entry.name,
+                        note=entry.note,
+                        group=entry.group,
+                        graph=graph,
+                        reading=self.reading,
+                        work=Work(
+                            method=entry.registered,
+                            settings=settings,
+                            graph_sha256=facts.sha256,
+                            splits=self.splits,
+                            split_numbers=splits,
+                            perturbation=perturbation,
+                            seed=seed,
+                            device=device,
+                            version=__version__,
+                        ),
+                    )
+
+    def _perturbations(self) -> Iterator[tuple[Perturbation | None, int]]:
+        """Each with the most seeds that it is worth."""
+        for planned in self.perturbations:
+            if isinstance(planned, PlannedPerturbation):
+                yield from ((each, planned.seeds) for each in planned.each())
+            else:
+                yield None, max(self.seeds, *self.seeds_of.values(), 0)
+
+    def _settings(self, entry: Entry, graph: str) -> dict[str, Any]:
+        """In full: shipped ones, changed by the plan and then by the entry."""
+        config = find_method(entry.registered).config
+        source = self.source(graph)
+        named = source.name if source.is_named else None
+        choice = None if self.settings == "shipped" else self.settings
+        found, _ = find_experiment(entry.settings_of or entry.registered, named, choice)
+        # Other methods' settings and changes for all may not all exist here; its own must.
+        borrowed = {**(found.settings if entry.settings_of else {}), **self.set}
+        known = {key: value for key, value in borrowed.items() if key in config.model_fields}
+        own = {} if entry.settings_of else found.settings
+        values = {**own, **known, **entry.set}
+        return make_config(config, values, owner=entry.name).model_dump(mode="json")
+
+
+def _groups(perturbation: Perturbation | None, count: int) -> list[tuple[int, ...]]:
+    """The splits of one cell: all of a pre-training; a poisoned graph has one, and one split."""
+    every = tuple(range(count))
+    is_poisoned = perturbation is not None and perturbation.mode == "poison"
+    return [(split,) for split in every] if is_poisoned else [every]
+
+
+def plan_names() -> list[str]:
+    """The plans that are shipped."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_plan(plan: str) -> Plan:
+    """A shipped plan by its name, or one in a file; names in it are checked."""
+    is_path = bool(Path(plan).suffix) or len(Path(plan).parts) > 1
+    if not is_path and plan not in plan_names():
+        raise UnknownNameError("plan or file", plan, plan_names())
+    path = Path(plan) if is_path else FOLDER / f"{plan}.yaml"
+    values = {"name": path.stem, **load_yaml(path)}
+    loaded = make_config(Plan, values, owner=f"the plan {plan}")
+    loaded.check_names()
+    return loaded

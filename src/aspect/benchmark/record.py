@@ -1,0 +1,149 @@
+"""One cell of the grid and the record that it leaves: plain values, written once, never changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aspect.benchmark.perturbation import Perturbation
+from aspect.config import Config
+from aspect.graph.source import NO_READING, Reading
+
+__all__ = ["FORMAT", "Cell", "GraphFacts", "Record", "SplitScores", "Work"]
+
+FORMAT = 1
+
+SplitName = Literal["class-balanced", "random", "published"]
+
+
+class Work(Config):
+    """Everything that decides the numbers of a cell, and nothing that does not."""
+
+    method: str
+    """Name in the registry."""
+    settings: dict[str, Any]
+    """The method's settings in full."""
+    graph_sha256: str
+    """Content of the graph, labels included."""
+    splits: SplitName
+    """Kind of splits."""
+    split_numbers: tuple[int, ...]
+    """Which of them; a poisoned graph is trained on for exactly one."""
+    perturbation: Perturbation | None = None
+    """What is done to the graph; none: it is clean."""
+    seed: int
+    """Pre-training seed."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Kind of device: each draws other numbers from the same seed."""
+    version: str
+    """Of aspect."""
+
+    @property
+    def key(self) -> str:
+        """Twenty letters that no other work shares."""
+        plain = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(plain.encode()).hexdigest()[:20]
+
+
+class Cell(Config):
+    """A piece of work, and what it is called in tables."""
+
+    plan: str
+    """Name of the plan."""
+    entry: str
+    """The line of the table: a method's name, or that of a variant."""
+    title: str
+    """The same for readers."""
+    note: str = ""
+    """A word on it."""
+    group: str = ""
+    """The entry that a variant belongs to, itself included; empty outside of ablations."""
+    graph: str
+    """Name of a data set, or path of a file."""
+    reading: Reading = NO_READING
+    """How the file is read."""
+    work: Work
+    """What is computed."""
+
+    @property
+    def key(self) -> str:
+        """Of the work: labels decide nothing."""
+        return self.work.key
+
+
+class SplitScores(Config):
+    """How one split went, in percent."""
+
+    split: int
+    validation: float
+    strict: float
+    """Test accuracy at the first best validation step: the number to report."""
+    optimistic: float | None = None
+    """The best test accuracy at a validation record: only for comparison with published tables."""
+    macro_f1: float
+    roc_auc: float | None = None
+    choice: float
+    """The weight decay that validation chose."""
+    step: int | None = None
+    """The step that validation chose."""
+    missing_in_train: tuple[int, ...] = ()
+    """Classes without a training node."""
+    missing_in_test: tuple[int, ...] = ()
+    """Classes without a test node."""
+    test_to_train: float | None = None
+    """Test nodes for each training node, which says how much splits overlap; none: not told."""
+
+
+class GraphFacts(Config):
+    """What a reader should know of the graph."""
+
+    name: str
+    """Short name, for columns."""
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    homophily: float | None = None
+    """Share of the edges that join nodes of one class; none where labels are missing."""
+
+
+class Record(Config):
+    """What became of a cell."""
+
+    format: int = FORMAT
+    status: Literal["done", "failed"]
+    cell: Cell
+    error: str | None = None
+    """Why it failed, in a sentence."""
+    graph: GraphFacts | None = None
+    scores: tuple[SplitScores, ...] = ()
+    epochs: int = 0
+    stopped_early: bool = False
+    loss: dict[str, float] = Field(default_factory=dict)
+    """Values of the last epoch: loss, its terms, and what the method monitors."""
+    dim: int = 0
+    """Width of the embedding."""
+    parameters: int = 0
+    """Trained numbers."""
+    gate: dict[str, float] | None = None
+    """Mean and std of the low band's weight over the nodes; none without a policy."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Of training (`train`), embedding (`embed`) and probing (`probe`)."""
+    peak_memory_bytes: int | None = None
+    """Of the worker on the CPU, of the device on a GPU; an upper bound for this cell."""
+    notices: tuple[str, ...] = ()
+    """What a reader must know beside the numbers."""
+    warnings: tuple[str, ...] = ()
+    """What the training warns of: collapses, for example."""
+    device: str = ""
+    """The device itself: its name."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Of the packages that matter."""
+
+    @property
+    def key(self) -> str:
+        """Of the cell's work."""
+        return self.cell.key

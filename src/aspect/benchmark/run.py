@@ -1,0 +1,263 @@
+"""One cell of the grid, carried out: read, perturb, train, embed, probe; a record in any case."""
+
+from __future__ import annotations
+
+import logging
+import math
+import platform
+import resource
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+
+import torch
+
+from aspect.benchmark.facts import graph_facts
+from aspect.benchmark.perturbation import Perturbation
+from aspect.benchmark.perturbed import perturb
+from aspect.benchmark.record import Cell, Record, SplitScores
+from aspect.errors import AspectError, GraphError
+from aspect.estimator import Embedder
+from aspect.evaluation.curves import ValueRecorder
+from aspect.evaluation.details import Details
+from aspect.evaluation.evasion import evasion_probe
+from aspect.evaluation.inspection import inspect_model
+from aspect.evaluation.probe import linear_probe
+from aspect.evaluation.result import ProbeResult
+from aspect.graph.data import Graph, LabelledGraph
+from aspect.graph.npz import content_sha256
+from aspect.graph.source import GraphSource, Reading
+from aspect.graph.splits import Split, make_splits
+from aspect.provenance import check_finite, device_name, faults_of, gate_summary, versions
+
+__all__ = ["Outcome", "Task", "run_cell"]
+
+GRAPHS_KEPT = 4  # in the memory of a worker, which meets the same few again and again
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell, and whether its model is to be looked into."""
+
+    cell: Cell
+    has_details: bool = False
+    shown: tuple[Perturbation, ...] = ()  # what the details tell of besides the clean graph
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A record, and what does not fit into it."""
+
+    record: Record
+    details: Details | None = None
+    trace: str = ""  # where a cell that failed did so
+
+
+def run_cell(task: Task, *, data_dir: str | None = None, device: str | None = None) -> Outcome:
+    """Carry out a cell; whatever goes wrong becomes a failed record with a sentence.
+
+    Args:
+        task: The cell.
+        data_dir: Where files of named data sets lie.
+        device: Where to train; of the kind that the cell names.
+    """
+    place = device or task.cell.work.device
+    try:
+        with _listening() as heard:
+            return _Run(task.cell, data_dir, place, heard).outcome(task)
+    except Exception as error:
+        record = Record(
+            status="failed", cell=task.cell, error=_sentence(error), versions=versions()
+        )
+        return Outcome(record, trace=traceback.format_exc())
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, AspectError):
+        return str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
+        return "Out of memory. Lower width, set negatives to sample, or use fewer workers."
+    return f"{type(error).__name__}: {error}".rstrip(": ") + "."
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    """The library's warnings from here on, each once; a worker has no screen to show them on."""
+    heard: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() not in heard:
+                heard.append(record.getMessage())
+
+    handler, logger = Listener(logging.WARNING), logging.getLogger("aspect")
+    logger.addHandler(handler)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(handler)
+
+
+@lru_cache(maxsize=GRAPHS_KEPT)
+def _read(graph: str, reading: Reading, data_dir: str | None) -> tuple[LabelledGraph, str]:
+    """A graph and the checksum of its content."""
+    labelled = GraphSource(graph=graph, reading=reading).read(data_dir)
+    return labelled, content_sha256(labelled)
+
+
+@dataclass
+class _Run:
+    """The steps of a cell, each timed."""
+
+    cell: Cell
+    data_dir: str | None
+    device: str
+    heard: list[str]  # what the library has warned of so far
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def outcome(self, task: Task) -> Outcome:
+        labelled, splits = self._labelled(), self._splits()
+        curves = ValueRecorder()
+        model = self._model()
+        _forget_peak(model.device)
+        graph = self._trained_on(labelled.graph)
+        with self._timed("train", model.device):
+            model.fit(graph, recorder=curves)
+        record = self._record(model, graph, labelled, splits)
+        details = self._details(model, labelled, curves, task.shown) if task.has_details else None
+        return Outcome(record, details)
+
+    def _model(self) -> Embedder:
+        work = self.cell.work
+        return Embedder(work.method, seed=work.seed, device=self.device, **work.settings)
+
+    def _labelled(self) -> LabelledGraph:
+        cell = self.cell
+        labelled, checksum = _read(cell.graph, cell.reading, self.data_dir)
+        if checksum != cell.work.graph_sha256:
+            raise GraphError(
+                f"The graph {cell.graph!r} changed since the bench began: its sha256 must be "
+                f"{cell.work.graph_sha256}. Got {checksum}. Run the bench again."
+            )
+        return labelled
+
+    def _splits(self) -> list[Split]:
+        work, labelled = self.cell.work, self._labelled()
+        drawn = make_splits(
+            work.splits,
+            labelled.labels,
+            labelled.num_classes,
+            count=max(work.split_numbers) + 1,
+            masks=labelled.masks,
+        )
+        return [drawn[number] for number in work.split_numbers]
+
+    def _trained_on(self, graph: Graph) -> Graph:
+        """The clean graph, or the one that was poisoned for the cell's only split."""
+        work = self.cell.work
+        if work.perturbation is None or work.perturbation.mode == "evade":
+            return graph
+        (split,) = work.split_numbers
+        return perturb(graph, work.perturbation, split)
+
+    def _record(
+        self, model: Embedder, graph: Graph, labelled: LabelledGraph, splits: list[Split]
+    ) -> Record:
+        with self._timed("embed", model.device):
+            embeddings = model.embed(graph)
+        check_finite(embeddings)
+        with self._timed("probe", model.device):
+            found = self._probe(model, embeddings, labelled, splits)
+        result, policy = model.result, model.policy(graph)
+        assert result is not None  # the model is fitted
+        return Record(
+            status="done",
+            cell=self.cell,
+            graph=graph_facts(self._source(), labelled),
+            scores=_scores(found, self.cell.work.split_numbers),
+            epochs=result.epochs,
+            stopped_early=result.stopped_early,
+            loss={name: value for name, value in result.values.items() if math.isfinite(value)},
+            dim=embeddings.shape[1],
+            parameters=_trained_numbers(model),
+            gate=gate_summary(policy),
+            seconds=self.seconds,
+            peak_memory_bytes=_peak_bytes(model.device),
+            notices=found.notices_naming(labelled.class_names),
+            warnings=(*self.heard, *faults_of(model, graph, embeddings)),
+            device=device_name(model.device),
+            versions=versions(),
+        )
+
+    def _source(self) -> GraphSource:
+        return GraphSource(graph=self.cell.graph, reading=self.cell.reading)
+
+    def _probe(
+        self,
+        model: Embedder,
+        embeddings: torch.Tensor,
+        labelled: LabelledGraph,
+        splits: list[Split],
+    ) -> ProbeResult:
+        work, labels = self.cell.work, labelled.labels
+        clean, classes = embeddings.to(model.device), labelled.num_classes
+        if work.perturbation is None or work.perturbation.mode == "poison":
+            return linear_probe(clean, labels, splits, num_classes=classes)
+        perturbed = (
+            model.embed(perturb(labelled.graph, work.perturbation, split)).to(model.device)
+            for split in work.split_numbers
+        )
+        return evasion_probe(clean, perturbed, labels, splits, num_classes=classes)
+
+    def _details(
+        self,
+        model: Embedder,
+        labelled: LabelledGraph,
+        curves: ValueRecorder,
+        shown: tuple[Perturbation, ...],
+    ) -> Details:
+        """The perturbed graphs are those of the first split."""
+        return inspect_model(
+            model,
+            labelled,
+            title=self.cell.title,
+            graph=self._source().name,
+            curves=curves.values,
+            perturbed=[(each.label, perturb(labelled.graph, each, 0)) for each in shown],
+        )
+
+    @contextmanager
+    def _timed(self, step: str, device: torch.device) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        self.seconds[step] = time.perf_counter() - started
+
+
+def _scores(found: ProbeResult, numbers: tuple[int, ...]) -> tuple[SplitScores, ...]:
+    return tuple(
+        SplitScores(split=number, **asdict(score))
+        for number, score in zip(numbers, found.splits, strict=True)
+    )
+
+
+def _trained_numbers(model: Embedder) -> int:
+    if not model.method.trainable:
+        return 0
+    return sum(each.numel() for each in model.method.parameters() if each.requires_grad)
+
+
+def _forget_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    unit = 1 if platform.system() == "Darwin" else 1024  # Linux counts in KiB
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,0 +1,172 @@
+"""A plan carried out: what is left, in which order, and what is kept; no processes needed."""
+
+from dataclasses import replace
+
+import pytest
+
+from aspect.benchmark.bench import Bench
+from aspect.benchmark.executor import Finished, Lost, Started
+from aspect.benchmark.run import Outcome
+from aspect.benchmark.schedule import Clock, cost
+from aspect.benchmark.store import BenchFolder, read_details, read_records
+from aspect.benchmark.summary import strict_scores
+from benchmark.grids import FACTS, cells_of, done, failed, make_details, make_plan
+
+
+class Inline:
+    """Carries out tasks at once, in this process."""
+
+    def __init__(self, lost=()):
+        self.lost, self.order = lost, []
+
+    def run(self, work, tasks):
+        for task in tasks:
+            self.order.append(task.cell)
+            yield Started(task)
+            if task.cell.key in self.lost:
+                yield Lost(task, "Its process was killed.")
+            else:
+                yield Finished(task, work(task))
+
+
+def succeed(task):
+    return Outcome(done(task.cell), make_details(task.cell) if task.has_details else None)
+
+
+@pytest.fixture
+def plan():
+    return make_plan(seeds=2, perturbations=["none", {"kind": "random", "budgets": [0.1, 0.3]}])
+
+
+@pytest.fixture
+def folder(tmp_path, plan):
+    with BenchFolder.open(tmp_path / "bench", plan) as opened:
+        yield opened
+
+
+def open_bench(plan, folder, **changes):
+    return Bench(plan, cells_of(plan), dict.fromkeys(plan.graphs, FACTS), folder, **changes)
+
+
+def run(bench, executor=None, work=succeed):
+    return list(bench.run(executor or Inline(), work))
+
+
+def test_all_cells_are_carried_out_and_kept(plan, folder):
+    bench = open_bench(plan, folder)
+    last = run(bench)[-1]
+    assert (last.done, last.failed, last.running) == (len(bench.cells), 0, 0)
+    assert [record.cell for record in read_records(folder.path)] == list(bench.cells)
+    assert read_records(folder.path / "records.jsonl") == read_records(folder.path)
+
+
+def test_nothing_is_carried_out_twice(plan, folder):
+    run(open_bench(plan, folder))
+    again = Inline()
+    assert run(open_bench(plan, folder), again) == []
+    assert again.order == []
+
+
+def test_a_bench_that_was_stopped_goes_on_where_it_stood(plan, folder):
+    first = Inline()
+    news = open_bench(plan, folder).run(first, succeed)
+    for _ in range(3):
+        next(news)
+    news.close()
+    finished = first.order[:2]
+    second = Inline()
+    run(open_bench(plan, folder), second)
+    assert not {cell.key for cell in finished} & {cell.key for cell in second.order}
+    assert len(read_records(folder.path)) == len(cells_of(plan))
+
+
+def test_expensive_cells_come_first(plan, folder):
+    executor = Inline()
+    run(open_bench(plan, folder), executor)
+    costs = [cost(cell, FACTS) for cell in executor.order]
+    assert costs == sorted(costs, reverse=True)
+    assert executor.order[0].entry == "aspect"
+    assert executor.order[-1].entry == "raw"
+
+
+def test_what_failed_is_a_record_and_stays_so_until_it_is_tried_again(plan, folder):
+    bench = open_bench(plan, folder)
+    bad = bench.cells[0]
+
+    def work(task):
+        broken = task.cell.key == bad.key
+        return Outcome(failed(bad), trace="Traceback\nhere") if broken else succeed(task)
+
+    last = run(bench, work=work)[-1]
+    assert (last.done, last.failed) == (len(bench.cells) - 1, 1)
+    assert "It broke.\n    Traceback\n    here" in (folder.path / "log.txt").read_text()
+    again = open_bench(plan, folder)
+    assert run(again) == []
+    again.retry_failed()
+    executor = Inline()
+    assert run(again, executor)[-1].failed == 0
+    assert executor.order == [bad]
+
+
+def test_a_task_that_was_lost_is_a_failed_record(plan, folder):
+    bench = open_bench(plan, folder)
+    run(bench, Inline(lost={bench.cells[1].key}))
+    (record,) = [each for each in read_records(folder.path) if each.status == "failed"]
+    assert record.cell == bench.cells[1]
+    assert record.error == "Its process was killed."
+
+
+def test_details_are_made_once_of_the_first_clean_seed(plan, folder):
+    shown = []
+
+    def work(task):
+        shown.extend([task] if task.has_details else [])
+        return succeed(task)
+
+    run(open_bench(plan, folder), work=work)
+    assert shown == []
+    wanted = plan.model_copy(update={"details": ("aspect",)})
+    executor = Inline()
+    run(open_bench(wanted, folder), executor, work)
+    (task,) = shown
+    assert executor.order == [task.cell], "only the details were missing"
+    assert (task.cell.work.seed, task.cell.work.perturbation) == (0, None)
+    assert [each.budget for each in task.shown] == [0.3]
+    assert len(read_details(folder.path)) == 1
+    assert run(open_bench(wanted, folder)) == []
+
+
+def test_progress_counts_what_runs(plan, folder):
+    bench = open_bench(plan, folder, workers=2)
+    news = run(bench)
+    assert {each.running for each in news[:-1]} == {1}
+    assert news[0].seconds_left is None
+    assert news[1].seconds_left > news[-2].seconds_left > news[-1].seconds_left == 0
+
+
+def test_time_left_is_that_of_like_cells():
+    plan = make_plan(seeds=3, entries=["aspect", {"name": "raw", "seeds": 1}])
+    first, second, third, raw = cells_of(plan)
+    clock = Clock({cell.key: 10.0 for cell in (first, second, third, raw)})
+    assert clock.left([second], 1) is None
+    clock.note(done(first, seconds={"train": 6.0}))
+    assert clock.left([second, third], 2) == pytest.approx(6.0)
+    assert clock.left([raw], 1) == pytest.approx(6.0), "for want of anything nearer"
+    clock.note(done(raw, seconds={"train": 1.0}))
+    assert clock.left([second, raw], 1) == pytest.approx(7.0)
+
+
+def test_cost_rises_with_the_graph_and_the_epochs():
+    few, many = (cells_of(make_plan(entries=["aspect"], set={"epochs": k}))[0] for k in (5, 500))
+    assert cost(few, FACTS) < cost(many, FACTS)
+    assert cost(few, FACTS) < cost(few, replace(FACTS, nodes=300))
+
+
+def test_the_summary_averages_over_seeds_and_splits(plan):
+    records = [done(cell, strict=40 + 10 * cell.work.seed) for cell in cells_of(plan)]
+    table = strict_scores([*records[:-1], failed(records[-1].cell)])
+    clean = table["aspect"]["mixed"]  # splits 40, 41 of one seed and 50, 51 of the other
+    assert clean.mean == pytest.approx(45.5)
+    assert clean.std == pytest.approx(0.5**0.5)
+    assert str(clean) == "45.5 ± 0.7"
+    assert table["raw, random 30% poison"]["mixed"].std is None

@@ -1,0 +1,188 @@
+"""One cell: the same numbers as the steps by hand, and a record whatever happens."""
+
+import importlib.metadata
+import logging
+
+import pytest
+import torch
+
+from aspect import Embedder, linear_probe
+from aspect.benchmark import run
+from aspect.benchmark.facts import read_facts
+from aspect.benchmark.perturbation import Perturbation
+from aspect.benchmark.perturbed import perturb
+from aspect.benchmark.run import Task, run_cell
+from aspect.evaluation.evasion import evasion_probe
+from aspect.graph.npz import read_npz, write_npz
+from aspect.graph.splits import make_splits
+from benchmark.grids import make_plan
+
+TINY = {"epochs": 3, "width": 8, "gate_width": 4, "order": 2}
+
+
+@pytest.fixture
+def path(tmp_path, small_graph):
+    path = tmp_path / "small.npz"
+    write_npz(path, small_graph)
+    return path
+
+
+def cells_on(path, **values):
+    plan = make_plan(
+        **{"entries": ["aspect"], "graphs": [str(path)], "set": TINY, "splits": "random", **values}
+    )
+    return plan.cells(dict(read_facts(plan, None)), "cpu")
+
+
+def by_hand(path, cell, graph=None):
+    """The cell's model, graph and splits, made with nothing but the public pieces."""
+    labelled = read_npz(path)
+    splits = make_splits("random", labelled.labels, 2)
+    chosen = [splits[number] for number in cell.work.split_numbers]
+    model = Embedder("aspect", seed=cell.work.seed, device="cpu", **cell.work.settings)
+    return model.fit(graph or labelled.graph), labelled, chosen
+
+
+def scores(found):
+    return [(each.strict, each.validation, each.choice, each.step) for each in found]
+
+
+def test_a_clean_cell_is_training_and_probing(path):
+    cell = cells_on(path, seeds=2)[1]
+    record = run_cell(Task(cell)).record
+    model, labelled, splits = by_hand(path, cell)
+    expected = linear_probe(model.embed(labelled.graph), labelled.labels, splits)
+    assert record.status == "done", record.error
+    assert scores(record.scores) == scores(expected.splits)
+    assert [score.split for score in record.scores] == [0, 1]
+    assert record.gate["mean"] == pytest.approx(float(model.policy(labelled.graph).mean()))
+    assert record.epochs == 3
+    assert record.loss == model.result.values
+    assert record.dim == model.embed(labelled.graph).shape[1]
+    assert record.parameters == sum(each.numel() for each in model.method.parameters())
+
+
+def test_a_record_tells_what_a_reader_asks(path, small_graph):
+    record = run_cell(Task(cells_on(path)[0])).record
+    graph = small_graph.graph
+    assert (record.graph.name, record.graph.nodes) == ("small", graph.num_nodes)
+    assert (record.graph.edges, record.graph.classes) == (graph.num_edges, 2)
+    source, target = small_graph.labels[graph.edge_index]
+    assert record.graph.homophily == pytest.approx(float((source == target).float().mean()))
+    assert set(record.seconds) == {"train", "embed", "probe"}
+    assert record.peak_memory_bytes > 10 * 2**20
+    assert record.device.startswith("cpu")
+    assert record.versions["torch"] == importlib.metadata.version("torch")
+
+
+def test_a_poisoned_cell_trains_and_probes_on_its_splits_graph(path):
+    _, cell = cells_on(path, perturbations=[{"kind": "random", "budgets": [0.2]}])
+    assert cell.work.split_numbers == (1,)
+    record = run_cell(Task(cell)).record
+    poisoned = perturb(read_npz(path).graph, Perturbation(kind="random", budget=0.2), 1)
+    model, labelled, splits = by_hand(path, cell, poisoned)
+    expected = linear_probe(model.embed(poisoned), labelled.labels, splits)
+    assert scores(record.scores) == scores(expected.splits)
+    assert record.scores[0].split == 1
+    assert record.graph.edges == labelled.graph.num_edges, "the facts are of the clean graph"
+
+
+def test_an_evaded_cell_trains_on_the_clean_graph_alone(path):
+    (cell,) = cells_on(path, perturbations=[{"kind": "random", "mode": "evade", "budgets": [0.2]}])
+    record = run_cell(Task(cell)).record
+    model, labelled, splits = by_hand(path, cell)
+    what = Perturbation(kind="random", mode="evade", budget=0.2)
+    others = [model.embed(perturb(labelled.graph, what, split)) for split in (0, 1)]
+    clean = model.embed(labelled.graph)
+    expected = evasion_probe(clean, others, labelled.labels, splits, num_classes=2)
+    assert scores(record.scores) == scores(expected.splits)
+
+
+def test_details_show_the_clean_graph_and_the_perturbed_ones(path):
+    (cell,) = cells_on(path)
+    shown = (Perturbation(kind="random", budget=0.2),)
+    outcome = run_cell(Task(cell, has_details=True, shown=shown))
+    assert outcome.record.status == "done", outcome.trace
+    details = outcome.details
+    assert details.title == "aspect"
+    assert details.graph == "small"
+    assert len(details.curves["loss"]) == 3
+    assert [each.label for each in details.attacked] == ["random 20%"]
+    model, labelled, _ = by_hand(path, cell)
+    gate = model.policy(perturb(labelled.graph, shown[0], 0))
+    torch.testing.assert_close(torch.tensor(details.attacked[0].gate), gate, rtol=1e-3, atol=1e-3)
+    assert run_cell(Task(cell)).details is None
+
+
+def test_missing_classes_are_called_by_name(tmp_path, small_graph):
+    labels = small_graph.labels.clone()
+    labels[0] = 2
+    rare = type(small_graph)(small_graph.graph, labels, ("0", "1", "2"))
+    path = tmp_path / "rare.npz"
+    write_npz(path, rare)
+    record = run_cell(Task(cells_on(path, splits="class-balanced")[0])).record
+    assert any("2 of 2 test sets lack a class (of 3): 2." in text for text in record.notices)
+
+
+def test_what_the_library_warns_of_is_in_the_record(path, monkeypatch):
+    (cell,) = cells_on(path)
+    fit = Embedder.fit
+
+    def warn(model, *arguments, **options):
+        for _ in range(2):
+            logging.getLogger("aspect.training").warning("Only %d left.", 3)
+        return fit(model, *arguments, **options)
+
+    monkeypatch.setattr(Embedder, "fit", warn)
+    assert run_cell(Task(cell)).record.warnings[0] == "Only 3 left."
+    assert "Only 3 left." not in run_cell(Task(cell)).record.warnings[1:]
+
+
+def test_a_training_that_diverges_is_a_record(path):
+    (cell,) = cells_on(path, set={**TINY, "learning_rate": 1e30})
+    outcome = run_cell(Task(cell))
+    assert outcome.record.status == "failed"
+    assert "not" in outcome.record.error
+    assert "finite" in outcome.record.error
+    assert "TrainingError" in outcome.trace
+    assert outcome.record.scores == ()
+
+
+def test_a_graph_that_changed_is_refused(path, small_graph):
+    (cell,) = cells_on(path)
+    run._read.cache_clear()
+    changed = type(small_graph)(small_graph.graph, 1 - small_graph.labels, ("0", "1"))
+    write_npz(path, changed, overwrite=True)
+    record = run_cell(Task(cell)).record
+    assert record.status == "failed"
+    assert "changed since the bench began" in record.error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "Out of memory."),
+        (torch.OutOfMemoryError("CUDA out of memory"), "Out of memory."),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "Out of memory."),
+        (ZeroDivisionError("none"), "ZeroDivisionError: none."),
+        (RuntimeError(), "RuntimeError."),
+    ],
+)
+def test_whatever_is_raised_becomes_a_sentence(path, monkeypatch, error, words):
+    (cell,) = cells_on(path)
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(Embedder, "fit", fail)
+    outcome = run_cell(Task(cell))
+    assert outcome.record.error.startswith(words)
+    assert "in fail" in outcome.trace
+
+
+def test_a_worker_reads_a_graph_once(path):
+    run._read.cache_clear()
+    first, second = cells_on(path, entries=["raw", {"name": "two", "method": "aspect"}])
+    run_cell(Task(first))
+    path.unlink()
+    assert run_cell(Task(second)).record.status == "done"
