@@ -1,0 +1,1 @@
+"""The search for settings; it sees validation nodes and nothing else."""

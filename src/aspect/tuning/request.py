@@ -1,0 +1,154 @@
+"""What a search is asked for: everything that decides its trials, and nothing that does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any, Literal
+
+from aspect import __version__
+from aspect.benchmark.record import SplitName
+from aspect.config import Config, make_config
+from aspect.errors import SettingsError
+from aspect.estimator import choose_device
+from aspect.experiments import Experiment
+from aspect.graph.npz import content_sha256
+from aspect.graph.source import GraphSource, Reading
+from aspect.graph.splits import make_splits
+from aspect.methods.registry import find_method
+from aspect.runs import source_of
+from aspect.tuning.space import Space
+
+__all__ = ["LEAST_MOST_EPOCHS", "Search", "plan_search", "rungs"]
+
+# Trials whose epochs are searched train for so many at least, unless the user says otherwise.
+LEAST_MOST_EPOCHS = 200
+
+SHARES = (8, 4, 2, 1)
+LEAST_APART = 5  # epochs between two rungs; a score takes as long as some epochs
+
+
+class Search(Config):
+    """One search; two that are equal may go on from each other's trials."""
+
+    method: str
+    """Name in the registry."""
+    graph: str
+    """Name of a data set, or absolute path of a file."""
+    reading: Reading = Reading()
+    """How the file is read."""
+    graph_sha256: str
+    """Content of the graph, labels included."""
+    splits: SplitName
+    """Kind of splits."""
+    num_splits: int
+    """All that there are of that kind."""
+    seeds: tuple[int, ...]
+    """Pre-training seeds; the first one's scores on the way decide whether a trial goes on."""
+    settings: dict[str, Any]
+    """What the search starts from, in full."""
+    settings_from: str
+    """A word on where those come from."""
+    fixed: tuple[str, ...] = ()
+    """Settings that no trial changes, although they have a range."""
+    max_epochs: int
+    """Epochs that a trial trains for at most."""
+    searches_epochs: bool
+    """Whether the best epoch of a trial, of those it is scored at, becomes its setting."""
+    device: Literal["cpu", "cuda"]
+    """Kind of device: each draws other numbers from the same seed."""
+    version: str = __version__
+    """Of aspect."""
+
+    @property
+    def source(self) -> GraphSource:
+        """Where the graph comes from."""
+        return GraphSource(graph=self.graph, reading=self.reading)
+
+    @property
+    def space(self) -> Space:
+        """What is drawn."""
+        return Space.of(self.method, self.settings, self.fixed)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Epochs at which all trials are scored."""
+        return rungs(self.max_epochs, self.settings["epochs"])
+
+
+def rungs(most: int, start: int) -> tuple[int, ...]:
+    """Epochs to score trainings at: shares of the most, and those that the search starts from.
+
+    >>> rungs(200, 20)
+    (20, 25, 50, 100, 200)
+    """
+    kept: list[int] = []
+    for epoch in (math.ceil(most / share) for share in reversed(SHARES)):
+        if not kept or kept[-1] - epoch >= LEAST_APART:
+            kept.append(epoch)
+    own = {start} if start < most else set()
+    return tuple(sorted({*kept, *own} - {0}))
+
+
+def plan_search(
+    experiment: Experiment,
+    *,
+    settings_from: str,
+    fixed: Collection[str] = (),
+    splits: SplitName = "class-balanced",
+    seeds: int = 1,
+    max_epochs: int | None = None,
+    device: str | None = None,
+    data_dir: str | None = None,
+) -> Search:
+    """Join what is asked for with what the graph offers; all that is wrong is refused here.
+
+    Args:
+        experiment: Method, graph and seed, and the settings to start from.
+        settings_from: A word on where those settings come from.
+        fixed: Names of settings that no trial may change.
+        splits: Kind of splits; validation accuracy is averaged over all of them.
+        seeds: Pre-trainings of a trial, from the experiment's seed on.
+        max_epochs: Epochs that a trial trains for at most.
+        device: As of `aspect train`.
+        data_dir: Folder with the files of named data sets.
+    """
+    if seeds < 1:
+        raise SettingsError(f"Number of seeds must be 1 or more. Got {seeds}.")
+    entry = find_method(experiment.method)
+    base = make_config(entry.config, experiment.settings, owner=experiment.method)
+    Space.around(experiment.method, base, fixed)
+    # A method with patience ends at an epoch of its own choice.
+    is_free = "epochs" not in fixed and base.patience is None
+    searches_epochs = is_free and entry.method.anytime and entry.method.trainable
+    place = choose_device(device)
+    source = source_of(experiment).absolute()
+    labelled = source.read(data_dir)
+    found = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
+    return Search(
+        method=experiment.method,
+        graph=source.graph,
+        reading=source.reading,
+        graph_sha256=content_sha256(labelled),
+        splits=splits,
+        num_splits=len(found),
+        seeds=tuple(range(experiment.seed, experiment.seed + seeds)),
+        settings=base.model_dump(mode="json"),
+        settings_from=settings_from,
+        fixed=tuple(sorted(fixed)),
+        max_epochs=_most_epochs(base.epochs, max_epochs, fixed, searches_epochs),
+        searches_epochs=searches_epochs,
+        device="cuda" if place.type == "cuda" else "cpu",
+    )
+
+
+def _most_epochs(start: int, wanted: int | None, fixed: Collection[str], searches: bool) -> int:
+    if wanted is None:
+        return max(start, LEAST_MOST_EPOCHS) if searches else start
+    if "epochs" in fixed:
+        raise SettingsError(
+            f"The epochs are fixed at {start}, so there is no maximum. Got {wanted} for it."
+        )
+    if wanted < 1:
+        raise SettingsError(f"Maximum of epochs must be 1 or more. Got {wanted}.")
+    return wanted

@@ -1,0 +1,156 @@
+"""One trial: what is scored, when, and that scoring leaves no trace."""
+
+import pytest
+import torch
+
+from aspect.config import make_config
+from aspect.errors import GraphError
+from aspect.estimator import Embedder
+from aspect.evaluation.logistic import Tasks
+from aspect.evaluation.validation import validation_accuracy
+from aspect.graph.data import UNLABELLED
+from aspect.graph.splits import make_splits
+from aspect.graph.synthetic import mixed_graph
+from aspect.methods.aspect import AspectMethod
+from aspect.methods.registry import find_method, method_names
+from aspect.randomness import isolated_seed
+from aspect.training.trainer import NoRecorder, train
+from aspect.tuning.trial import Problem, RungRecorder, _problem, score_settings
+from tuning.searches import SMALL, small_search, write_graph
+
+TRAINABLE = [name for name in method_names() if find_method(name).method.trainable]
+
+
+@pytest.fixture
+def labelled():
+    return mixed_graph(num_nodes=60, num_features=8, degree=6.0, seed=0)
+
+
+@pytest.fixture
+def problem(labelled):
+    splits = make_splits("class-balanced", labelled.labels, 2, count=3)
+    return Problem(labelled.graph, labelled.labels, tuple(splits), 2)
+
+
+@pytest.fixture
+def search(tmp_path):
+    return small_search(write_graph(tmp_path))
+
+
+def mean_accuracy(problem, embeddings):
+    values = validation_accuracy(embeddings, problem.labels, problem.splits, num_classes=2)
+    return sum(values) / len(values)
+
+
+def ignore(epoch, validation):
+    pass
+
+
+def test_a_rung_scores_what_a_training_of_so_many_epochs_gives(problem, search):
+    told = []
+    settings = {**search.settings, "epochs": 8}
+    scores = score_settings(problem, search, settings, lambda *each: told.append(each))
+    assert list(scores) == [2, 3, 8]
+    assert told == list(scores.items())
+    for epochs, score in scores.items():
+        model = Embedder("aspect", device="cpu", **{**settings, "epochs": epochs})
+        assert mean_accuracy(problem, model.fit(problem.graph).embed(problem.graph)) == score
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_scoring_on_the_way_leaves_no_trace_in_the_training(name, problem):
+    entry = find_method(name)
+    known = entry.config.model_fields
+    settings = {key: value for key, value in {**SMALL, "epochs": 4}.items() if key in known}
+    config = make_config(entry.config, settings, owner=name)
+
+    def trained(make_recorder):
+        with isolated_seed(0):
+            method = entry.method(config, problem.graph.num_features)
+        train(method, problem.graph, seed=0, recorder=make_recorder(method))
+        return method.state_dict()
+
+    plain = trained(lambda _: NoRecorder())
+    scored = trained(lambda method: RungRecorder([1, 2, 3], lambda: problem.score(method), ignore))
+    for key, value in plain.items():
+        torch.testing.assert_close(scored[key], value, rtol=0, atol=0)
+
+
+def test_a_method_that_is_anytime_does_not_ask_how_many_epochs_are_planned(problem):
+    """The flag says that the first epochs of a long training are a short training."""
+    for name in TRAINABLE:
+        entry = find_method(name)
+        if not entry.method.anytime:
+            continue
+        short, kept = {}, {}
+        for epochs, states in ((2, short), (5, kept)):
+            known = entry.config.model_fields
+            settings = {**SMALL, "epochs": epochs}
+            own = {key: value for key, value in settings.items() if key in known}
+            with isolated_seed(0):
+                method = entry.method(make_config(entry.config, own, owner=name), 8)
+
+            class Keep(NoRecorder):
+                def epoch_done(self, report, snapshot, states=states):
+                    states[report.epoch] = snapshot().tensors
+
+            train(method, problem.graph, seed=0, recorder=Keep())
+        for key, value in short[2].items():
+            torch.testing.assert_close(kept[2][key], value, rtol=0, atol=0)
+
+
+def test_with_patience_only_the_end_counts(problem, tmp_path):
+    search = small_search(write_graph(tmp_path), {"patience": 1, "epochs": 30}, max_epochs=None)
+    told = []
+    scores = score_settings(problem, search, search.settings, lambda *each: told.append(each))
+    model = Embedder("aspect", device="cpu", **search.settings).fit(problem.graph)
+    assert model.result.stopped_early
+    assert scores == {30: mean_accuracy(problem, model.embed(problem.graph))}
+    assert told[-1][0] == 30
+
+
+def test_seeds_are_averaged_and_the_first_is_told(problem, tmp_path):
+    path = write_graph(tmp_path)
+    settings = {**small_search(path).settings, "epochs": 8}
+    told = []
+    both = score_settings(
+        problem, small_search(path, seeds=2), settings, lambda *each: told.append(each)
+    )
+    first, second = (
+        score_settings(problem, small_search(path, seed=seed), settings, ignore) for seed in (0, 1)
+    )
+    assert first != second
+    assert both == {epoch: (first[epoch] + second[epoch]) / 2 for epoch in first}
+    assert told == list(first.items())
+
+
+def test_who_is_told_may_end_the_training(problem, search, monkeypatch):
+    epochs = []
+    monkeypatch.setattr(AspectMethod, "after_step", lambda _, step: epochs.append(step.epoch))
+
+    def stop(epoch, _):
+        if epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score_settings(problem, search, {**search.settings, "epochs": 8}, stop)
+    assert epochs == [1, 2, 3]
+
+
+def test_the_probe_is_handed_no_test_label(problem, search, monkeypatch):
+    seen, build = [], Tasks.build
+
+    def spy(known, splits, *rest):
+        seen.extend(zip(known, splits, strict=True))
+        return build(known, splits, *rest)
+
+    monkeypatch.setattr(Tasks, "build", spy)
+    score_settings(problem, search, {**search.settings, "epochs": 3}, ignore)
+    assert len(seen) == 2 * len(problem.splits)
+    assert all(bool((known[split.test] == UNLABELLED).all()) for known, split in seen)
+
+
+def test_a_graph_that_changed_since_is_refused(tmp_path):
+    search = small_search(write_graph(tmp_path))
+    with pytest.raises(GraphError, match=r"changed during the search.*Got"):
+        _problem(search.source, None, "0" * 64, search.splits, "cpu")
