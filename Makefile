@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SOURCES := $(wildcard src tests benchmarks)
 WORKERS ?= 2
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all speed lint format clean
+.PHONY: help demo browser test test-all speed tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -29,20 +30,32 @@ demo: $(INSTALLED) ## train on the embedded graph, print a table, write runs/dem
 # Several workers with one thread each are faster than one worker with several threads.
 test test-all: export OMP_NUM_THREADS = 1
 
-test: lint ## lint, types and all tests but the marks slow and gpu
+test: browser lint ## lint, types and all tests but the marks slow and gpu
 	@$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not gpu"
 	@echo "Checked style, types and tests (all but the marks slow and gpu: make test-all)."
 	@echo "Next: make demo, or: $(BIN)/aspect train --help"
 	@test -n "$$ASPECT_DATA" || echo "The tests on real graphs were skipped: set ASPECT_DATA to a folder with the data sets' files to run them."
 
-test-all: lint ## the same with slow tests, and those that need a GPU where there is one
+test-all: browser lint ## the same with slow tests, and those that need a GPU where there is one
 	@$(BIN)/python -m pytest -n $(WORKERS) -q
 	@echo "Checked style, types and all tests."
 	@echo "Next: make speed, or: $(BIN)/aspect train --help"
 	@test -n "$$ASPECT_DATA" || echo "The tests on real graphs were skipped: set ASPECT_DATA to a folder with the data sets' files to run them."
 
+# The report's page is tested in a real browser; without one the tests fail, they are not skipped.
+browser: ## make sure that there is a browser for the tests
+	@for name in $(BROWSERS); do ! command -v $$name >/dev/null || exit 0; done; \
+	echo "Installing chromium for the tests of the report."; \
+	apt() { $$(test "$$(id -u)" = 0 || echo sudo -n) apt-get "$$@" >/dev/null 2>&1 </dev/null; }; \
+	apt install -y --no-install-recommends chromium || \
+	{ apt update && apt install -y --no-install-recommends chromium; }; \
+	command -v chromium >/dev/null || { echo "The tests of the report need a browser, and none could be installed here: put one of these on the PATH: $(BROWSERS) (on Debian: apt-get install chromium)."; exit 1; }
+
 speed: $(INSTALLED) ## how much faster than the plain form: ratios
 	@$(BIN)/python benchmarks/speed.py
+
+tables: $(INSTALLED) ## make the tables of results/ and of the README from the records
+	@$(BIN)/python benchmarks/tables.py
 
 lint: $(INSTALLED) ## style and types
 	@$(BIN)/ruff check $(SOURCES)

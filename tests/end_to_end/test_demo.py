@@ -11,7 +11,7 @@ import pytest
 from aspect.errors import FileError
 from aspect.evaluation.mixture_record import MixtureRecord
 from aspect.report.folder import ReportFolder
-from aspect.report.html import mixture_page
+from aspect.report.mixture.page import mixture_page
 
 ROWS = [
     "aspect",

@@ -69,3 +69,33 @@ def test_markdown_shows_the_marks():
     table = Table("t", "", ("score",), marked(lines(1.0, 3.0, 2.0)))
     assert "| **3.00** |" in table.to_markdown()
     assert "| *2.00* |" in table.to_markdown()
+
+
+def test_the_lowest_can_be_the_best_and_a_column_can_go_unmarked():
+    rows = [Line(name, "", (Cell(value),) * 3) for name, value in (("a", 1.0), ("b", 2.0))]
+    found = marked(rows, ("highest", "lowest", "neither"))
+    assert [[cell.mark for cell in line.cells] for line in found] == [
+        ["second", "best", ""],
+        ["best", "second", ""],
+    ]
+
+
+def test_words_are_disarmed_in_every_form():
+    rows = tuple(Line("a", "", (Cell(word=name, footnote=1),)) for name in HOSTILE)
+    table = Table("t", "a | b", ("device",), rows, notes=("[1] <img>",))
+    _, *found = list(csv.reader(io.StringIO(table.to_csv())))
+    assert [row[2] for row in found] == [
+        f"'{name}" if name[0] in "=+-@" else name for name in HOSTILE
+    ]
+    text = table.to_markdown_with_caption()
+    assert text.startswith("a \\| b\n\n")
+    assert text.endswith("\n\n\\[1\\] \\<img\\>\n")
+    for line in table.to_markdown().splitlines():
+        assert line.replace(r"\|", "").count("|") == 3
+
+
+def test_chances_have_a_column_of_their_own():
+    cell = Cell(1.0, low=0.0, high=2.0, p_value=0.04, decided=True)
+    table = Table("t", "", ("x",), (Line("a", "", (cell,)), Line("b", "", (Cell(),))))
+    assert table.to_csv() == "method,note,x,x low,x high,x p\na,,1.0,0.0,2.0,0.04\nb,,,,,\n"
+    assert cell.text == "1.00 (0.00 to 2.00), p = 0.040 †"

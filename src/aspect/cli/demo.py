@@ -36,9 +36,9 @@ def demo(
     with ReportFolder.open(out, "mixture", overwrite=overwrite) as folder:
         record = _study(session, seeds)
         with session.screen.activity("Drawing"):
-            from aspect.report.findings import findings
-            from aspect.report.html import mixture_page
-            from aspect.report.mixture import gate_table, score_table, summary
+            from aspect.report.mixture.findings import findings
+            from aspect.report.mixture.numbers import gate_table, score_table, summary
+            from aspect.report.mixture.page import mixture_page
 
             tables = [score_table(record), gate_table(record)]
             files = {PAGE: mixture_page(record)}
@@ -78,7 +78,7 @@ def _study(session: Session, seeds: int) -> MixtureRecord:
 
 
 def _show(session: Session, record: MixtureRecord, content: dict[str, Any]) -> None:
-    from aspect.report.mixture import gate_table, score_table
+    from aspect.report.mixture.numbers import gate_table, score_table
 
     say, scores, gate = session.screen.say, score_table(record), gate_table(record)
     rows = [[line.title, *map(_short, line.cells)] for line in scores.lines]

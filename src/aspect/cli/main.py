@@ -11,14 +11,18 @@ from typing import Annotated
 import typer
 
 from aspect import __version__
+from aspect.cli.bench import bench
 from aspect.cli.console import harmless
 from aspect.cli.datasets import datasets
 from aspect.cli.embed import embed
 from aspect.cli.evaluate import evaluate
 from aspect.cli.methods import methods
 from aspect.cli.options import OutFolder, Overwrite
+from aspect.cli.report import report
 from aspect.cli.session import INTERRUPTED, USER_ERROR, Session, command
+from aspect.cli.theory import theory
 from aspect.cli.train import train
+from aspect.cli.tune import tune
 
 __all__ = ["app", "commands", "main", "run"]
 
@@ -65,7 +69,7 @@ def demo(
     show(session, out=out, overwrite=overwrite, seeds=seeds)
 
 
-commands = (train, embed, evaluate, datasets, methods, demo)
+commands = (train, embed, evaluate, bench, tune, report, theory, datasets, methods, demo)
 for function in commands:
     app.command()(function)
 

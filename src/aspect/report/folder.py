@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,15 +10,12 @@ from pathlib import Path
 import filelock
 
 from aspect.errors import FileError, RunError
-from aspect.graph.files import reason, replacing
+from aspect.graph.files import LEFT_BEHIND, reason, replacing
 
 __all__ = ["ReportFolder"]
 
 RECORD, LOCK = "record.json", ".lock"
 UNFINISHED = ".unfinished"  # holds the kind while a report is written; left there by a kill
-
-# What a process killed in the middle of writing leaves behind.
-LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
 class ReportFolder:

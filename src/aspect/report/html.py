@@ -5,28 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from aspect.evaluation.mixture_record import MixtureRecord
 from aspect.report.figures import PALETTE, Drawing
-from aspect.report.findings import findings
-from aspect.report.mixture import gate_table, score_table
-from aspect.report.mixture_figures import (
-    gate_drawings,
-    score_drawing,
-    spectrum_drawings,
-    training_drawings,
-)
-from aspect.report.tables import counted
+from aspect.report.tables import Table, counted
 
-__all__ = ["inline_svg", "mixture_page", "render"]
+__all__ = ["Download", "downloads", "headline", "inline_svg", "render"]
 
 
-def render(template: str, content: Mapping[str, Any]) -> str:
+def render(template: str, content: Mapping[str, Any], scripts: Sequence[str] = ("sort.js",)) -> str:
     """Fill a template of this package; values are escaped unless marked as safe."""
     environment = Environment(
         loader=PackageLoader("aspect.report"),
@@ -35,11 +28,54 @@ def render(template: str, content: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"inline": inline_svg, "counted": counted}
-    script = environment.get_template("sort.js").render()
+    environment.filters |= {
+        "inline": inline_svg,
+        "counted": counted,
+        "downloads": downloads,
+        "headline": headline,
+    }
+    assert environment.loader is not None  # given above
+    script = "".join(environment.loader.get_source(environment, name)[0] for name in scripts)
     page = environment.get_template(template)
     # The page forbids itself every connection, and every script but this one.
     return page.render(**content, script=Markup(script), script_hash=_hash(script)) + "\n"  # noqa: S704 - our own file
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that a page holds within itself."""
+
+    title: str
+    file: str
+    address: str  # a data URL: it works from a disk, without a server and without a script
+
+
+def downloads(table: Table) -> list[Download]:
+    """The table as files to save."""
+    files = {
+        "CSV": ("csv", table.to_csv()),
+        "Markdown": ("md", table.to_markdown_with_caption()),
+        "LaTeX": ("tex", table.to_latex()),
+    }
+    return [
+        Download(
+            title,
+            f"{table.name}.{suffix}",
+            f"data:text/plain;charset=utf-8,{quote(text, errors='replace')}",
+        )
+        for title, (suffix, text) in files.items()
+    ]
+
+
+def headline(caption: str) -> tuple[str, str]:
+    """A caption's first words, up to a pause, and the rest of it.
+
+    >>> headline("Accuracy in percent; mean ± standard deviation.")
+    ('Accuracy in percent', '; mean ± standard deviation.')
+    """
+    pause = re.search(r"[;:.](?=\s)| \(", caption)
+    cut = pause.start() if pause else len(caption)
+    return caption[:cut], caption[cut:]
 
 
 def _hash(script: str) -> str:
@@ -62,18 +98,3 @@ def inline_svg(drawing: Drawing) -> Markup:
     for name, colour in PALETTE.items():
         body = body.replace(colour, f"var(--{name})")
     return Markup(f'<svg role="img" aria-label="{escape(drawing.alt)}" {view[0]}>{body}')  # noqa: S704 - see above
-
-
-def mixture_page(record: MixtureRecord) -> str:
-    """The page of a mixed graph's record."""
-    content = {
-        "record": record,
-        "scores": score_table(record),
-        "gate": gate_table(record),
-        "score_drawing": score_drawing(record),
-        "findings": list(findings(record)),
-        "gate_drawings": gate_drawings(record),
-        "spectrum_drawings": spectrum_drawings(record),
-        "training_drawings": training_drawings(record),
-    }
-    return render("mixture.html.j2", content)

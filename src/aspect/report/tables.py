@@ -1,4 +1,4 @@
-"""Tables of numbers, ready to be shown: as a page, Markdown or CSV. Names in them are untrusted."""
+"""Tables of numbers, ready to be shown: as a page, Markdown, LaTeX or CSV; names are untrusted."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["Cell", "Line", "Table", "counted", "marked"]
+from aspect.report.latex import escape_latex, latex_number
+
+__all__ = ["Cell", "Direction", "Line", "Table", "counted", "csv_safe", "marked", "slug"]
 
 Mark = Literal["", "best", "second"]
 
+# Which end of a column is the good one; neither: nothing is marked.
+Direction = Literal["highest", "lowest", "neither"]
+
 NOTHING = "-"
+DECIDED = "†"
+SMALLEST_CHANCE = 0.001  # smaller ones are all alike
 # A spreadsheet takes a text that begins so for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
@@ -21,7 +28,7 @@ MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
 
 @dataclass(frozen=True)
 class Cell:
-    """A number with what surrounds it: a spread, or an interval."""
+    """A number with what surrounds it: a spread, an interval, a chance; or a word instead."""
 
     value: float | None = None  # None: there is nothing to show
     std: float | None = None
@@ -29,6 +36,11 @@ class Cell:
     high: float | None = None
     digits: int = 2
     mark: Mark = ""
+    p_value: float | None = None  # of the difference that the value is
+    decided: bool = False  # luck is an unlikely explanation of the difference
+    word: str = ""  # in place of a number; untrusted
+    footnote: int = 0  # number of the table's note that belongs here; 0: none
+    tip: str = ""  # what stands behind the number, for a page to show on demand; untrusted
 
     @property
     def text(self) -> str:
@@ -36,7 +48,13 @@ class Cell:
 
         >>> Cell(81.25, std=0.5).text, Cell(1.0, low=-0.5, high=2.5, digits=1).text, Cell().text
         ('81.25 ± 0.50', '1.0 (-0.5 to 2.5)', '-')
+        >>> Cell(2.0, p_value=0.0004, decided=True, digits=1).text, Cell(footnote=1).text
+        ('2.0, p < 0.001 †', '- [1]')
         """
+        return f"{self.word or self._number}{self._footnote}"
+
+    @property
+    def _number(self) -> str:
         if self.value is None:
             return NOTHING
         text = f"{self.value:.{self.digits}f}"
@@ -44,7 +62,29 @@ class Cell:
             text += f" ± {self.std:.{self.digits}f}"
         if self.low is not None and self.high is not None:
             text += f" ({self.low:.{self.digits}f} to {self.high:.{self.digits}f})"
-        return text
+        if self.p_value is not None:
+            text += f", p {_chance(self.p_value)}"
+        return f"{text} {DECIDED}" if self.decided else text
+
+    @property
+    def _footnote(self) -> str:
+        return f" [{self.footnote}]" if self.footnote else ""
+
+    def to_latex(self) -> str:
+        """The same with the best bold and the second best underlined, spreads left plain."""
+        if self.word or self.value is None:
+            return escape_latex(self.text if self.word else f"—{self._footnote}")
+        command = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}[self.mark]
+        text = command % latex_number(self.value, self.digits)
+        if self.std is not None:
+            text += rf" $\pm$ {latex_number(self.std, self.digits)}"
+        if self.low is not None and self.high is not None:
+            ends = [latex_number(end, self.digits) for end in (self.low, self.high)]
+            text += f" ({ends[0]} to {ends[1]})"
+        if self.p_value is not None:
+            text += f", $p {_chance(self.p_value)}$"
+        remarks = [DECIDED if self.decided else "", self._footnote]
+        return " ".join([text, *(escape_latex(remark) for remark in remarks if remark)])
 
 
 @dataclass(frozen=True)
@@ -66,34 +106,35 @@ class Table:
     columns: tuple[str, ...]  # of the numbers; before them stands the row's title
     lines: tuple[Line, ...]
     head: str = "method"  # above the titles
+    notes: tuple[str, ...] = ()  # below the table; cells refer to those that begin with [1], ...
 
     def to_csv(self) -> str:
         """Plain numbers in full; spreads and intervals in columns of their own."""
         parts = [self._parts(index) for index in range(len(self.columns))]
         names = [
-            _csv_safe(f"{column} {part}" if part != "value" else column)
+            csv_safe(f"{column} {PARTS[part]}".rstrip())
             for column, own in zip(self.columns, parts, strict=True)
             for part in own
         ]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([_csv_safe(self.head), "note", *names])
+        writer.writerow([csv_safe(self.head), "note", *names])
         for line in self.lines:
-            numbers = [
-                getattr(cell, part)
+            values = [
+                csv_safe(cell.word) if part == "value" and cell.word else getattr(cell, part)
                 for cell, own in zip(line.cells, parts, strict=True)
                 for part in own
             ]
-            writer.writerow([_csv_safe(line.title), _csv_safe(line.note), *numbers])
+            writer.writerow([csv_safe(line.title), csv_safe(line.note), *values])
         return file.getvalue()
 
     def _parts(self, index: int) -> list[str]:
         """Which fields of a column's cells hold a number anywhere."""
         cells = [line.cells[index] for line in self.lines]
-        optional = ("std", "low", "high")
         return [
-            "value",
-            *(part for part in optional if any(getattr(cell, part) is not None for cell in cells)),
+            part
+            for part in PARTS
+            if part == "value" or any(getattr(cell, part) is not None for cell in cells)
         ]
 
     def to_markdown(self) -> str:
@@ -106,26 +147,77 @@ class Table:
         texts = [[_markdown_safe(name) for name in head], rule, *rows]
         return "".join(f"| {' | '.join(row)} |\n" for row in texts)
 
+    def to_markdown_with_caption(self) -> str:
+        """Caption, table and notes, as paragraphs."""
+        notes = "".join(f"\n{_markdown_safe(note)}\n" for note in self.notes)
+        return f"{_markdown_safe(self.caption)}\n\n{self.to_markdown()}{notes}"
+
+    def to_latex(self) -> str:
+        """A float in the style of booktabs; the best bold, the second best underlined."""
+        head = " & ".join(escape_latex(name) for name in (self.head, *self.columns))
+        together = [_latex_line(line) for line in self.lines if not line.apart]
+        apart = [_latex_line(line) for line in self.lines if line.apart]
+        rule = [r"\midrule"] if together and apart else []
+        notes = [rf"\par\smallskip\footnotesize {escape_latex(note)}" for note in self.notes]
+        rows = [
+            r"\begin{table}[htbp]",
+            r"\centering",
+            rf"\caption{{{escape_latex(self.caption)}}}",
+            rf"\label{{tab:{slug(self.name)}}}",
+            rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}",
+            r"\toprule",
+            rf"{head} \\",
+            r"\midrule",
+            *together,
+            *rule,
+            *apart,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *notes,
+            r"\end{table}",
+        ]
+        return "".join(f"{row}\n" for row in rows)
+
+
+# Fields of a cell that CSV shows in columns of their own, and what is added to the column's name.
+PARTS = {"value": "", "std": "std", "low": "low", "high": "high", "p_value": "p"}
+
 
 def counted(count: int, noun: str) -> str:
     """A number with its noun: `1 seed`, `1,000 nodes`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def marked(lines: Sequence[Line]) -> tuple[Line, ...]:
-    """Mark the highest and the second highest number of every column; equals share a mark.
+def slug(text: str) -> str:
+    """Letters, digits and dashes of a text, for files, anchors and labels.
 
-    Numbers are equal that look equal. Lines that stand apart are not compared.
+    >>> slug("random (sparse) 10%")
+    'random-sparse-10'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "table"
+
+
+def marked(lines: Sequence[Line], directions: Sequence[Direction] = ()) -> tuple[Line, ...]:
+    """Mark the best and the second best number of every column; equals share a mark.
+
+    Numbers are equal that look equal. Lines that stand apart are not compared. The highest is the
+    best, unless the column's direction says otherwise.
     """
     compared = [line for line in lines if not line.apart]
     width = len(lines[0].cells) if lines else 0
-    ranks = [_two_highest([line.cells[index] for line in compared]) for index in range(width)]
+    highest: Direction = "highest"
+    ends = directions or [highest] * width
+    ranks = [
+        _two_best([line.cells[index] for line in compared], ends[index]) for index in range(width)
+    ]
     return tuple(line if line.apart else _with_marks(line, ranks) for line in lines)
 
 
-def _two_highest(cells: Sequence[Cell]) -> list[float]:
+def _two_best(cells: Sequence[Cell], direction: Direction) -> list[float]:
+    if direction == "neither":
+        return []
     shown = {round(cell.value, cell.digits) for cell in cells if cell.value is not None}
-    return sorted(shown, reverse=True)[:2]
+    return sorted(shown, reverse=direction == "highest")[:2]
 
 
 def _with_marks(line: Line, ranks: Sequence[Sequence[float]]) -> Line:
@@ -134,13 +226,18 @@ def _with_marks(line: Line, ranks: Sequence[Sequence[float]]) -> Line:
 
 def _marks(cells: Sequence[Cell], ranks: Sequence[Sequence[float]]) -> Iterator[Cell]:
     marks: tuple[Mark, Mark] = ("best", "second")
-    for cell, highest in zip(cells, ranks, strict=True):
+    for cell, best in zip(cells, ranks, strict=True):
         shown = None if cell.value is None else round(cell.value, cell.digits)
-        found = [mark for mark, value in zip(marks, highest, strict=False) if shown == value]
+        found = [mark for mark, value in zip(marks, best, strict=False) if shown == value]
         yield replace(cell, mark=found[0] if found else "")
 
 
-def _csv_safe(text: str) -> str:
+def _chance(p_value: float) -> str:
+    return f"= {p_value:.3f}" if p_value >= SMALLEST_CHANCE else f"< {SMALLEST_CHANCE}"
+
+
+def csv_safe(text: str) -> str:
+    """The text, disarmed where a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
@@ -155,4 +252,10 @@ def _line_title(line: Line) -> str:
 
 def _emphasised(cell: Cell) -> str:
     star = {"best": "**", "second": "*", "": ""}[cell.mark]
-    return f"{star}{cell.text}{star}"
+    return f"{star}{_markdown_safe(cell.text)}{star}"
+
+
+def _latex_line(line: Line) -> str:
+    note = f" ({escape_latex(line.note)})" if line.note else ""
+    cells = [f"{escape_latex(line.title)}{note}", *(cell.to_latex() for cell in line.cells)]
+    return f"{' & '.join(cells)} \\\\"

@@ -9,11 +9,13 @@ for (const button of document.querySelectorAll("th button")) {
     for (const other of table.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", falling ? "descending" : "ascending");
     const body = table.tBodies[0];
+    const isNumeric = [...body.rows].some((row) => "value" in row.cells[column].dataset);
     const value = (row) => {
       const cell = row.cells[column];
-      return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent.trim();
+      if (!isNumeric) return cell.textContent.trim();
+      return "value" in cell.dataset ? Number(cell.dataset.value) : "-";
     };
-    const empty = (row) => value(row) === "-";
+    const empty = (row) => value(row) === "-";  // gaps stay below, with or without a footnote
     const compare = (a, b) => {
       if (empty(a) || empty(b)) return empty(a) - empty(b);
       const x = value(a), y = value(b);

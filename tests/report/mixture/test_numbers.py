@@ -2,8 +2,9 @@
 
 import pytest
 
-from aspect.report.findings import findings
-from aspect.report.mixture import (
+from aspect.report.mixture.figures import gate_shares
+from aspect.report.mixture.findings import findings
+from aspect.report.mixture.numbers import (
     duels,
     gap,
     gate_facts,
@@ -12,7 +13,6 @@ from aspect.report.mixture import (
     score_table,
     summary,
 )
-from aspect.report.mixture_figures import gate_shares
 from report.records import MEANS, make_record
 
 

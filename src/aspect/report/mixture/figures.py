@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from aspect.evaluation.entrants import METHOD
 from aspect.evaluation.mixture_record import WHOLE, MixtureRecord
 from aspect.report.figures import Area, Axis, Bundle, Cloud, Drawing, areas, bundles, clouds, ladder
-from aspect.report.mixture import gate_facts, spread
+from aspect.report.mixture.numbers import gate_facts, spread
 from aspect.report.tables import counted
 
 __all__ = [

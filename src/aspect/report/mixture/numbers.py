@@ -13,7 +13,7 @@ from aspect.evaluation.entrants import GLOBAL, METHOD, ORACLE
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.mixture_record import WHOLE, MixtureRecord, Row
 from aspect.evaluation.protocol import Spread
-from aspect.evaluation.significance import PairedTest, paired_test
+from aspect.evaluation.significance import PairedTest, holm, paired_test
 from aspect.report.tables import Cell, Line, Table, marked
 
 __all__ = [
@@ -100,20 +100,6 @@ def duels(record: MixtureRecord) -> list[Duel]:
         Duel(row.name, row.title, test, p_value)
         for row, test, p_value in zip(rivals, tests, p_values, strict=True)
     ]
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction: the chance that any of the claims up to this one is luck.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    adjusted, highest = [0.0] * len(p_values), 0.0
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, p_values[index] * (len(p_values) - rank)))
-        adjusted[index] = highest
-    return adjusted
 
 
 def gap(record: MixtureRecord) -> Gap:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from aspect.evaluation.entrants import GLOBAL, HALF, METHOD, PAPER_GATE
 from aspect.evaluation.mixture_record import MixtureRecord
-from aspect.report.mixture import Duel, Gap, duels, find_row, gap, gate_facts, spread
+from aspect.report.mixture.numbers import Duel, Gap, duels, find_row, gap, gate_facts, spread
 
 __all__ = ["findings"]
 

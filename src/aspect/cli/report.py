@@ -1,0 +1,193 @@
+"""`aspect report`: one page, tables and pictures from what was run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
+
+import typer
+
+from aspect.cli.options import Overwrite
+from aspect.cli.paths import check_target
+from aspect.cli.session import Session, command
+from aspect.errors import FileError, SettingsError
+from aspect.graph.files import is_folder, is_present, reason, replacing, target_of
+
+if TYPE_CHECKING:
+    from aspect.report.benchmark.page import Chapter
+    from aspect.report.benchmark.sources import Material, Source
+
+__all__ = ["report"]
+
+Format = Literal["svg", "pdf", "png"]  # as `aspect.report.canvas` has them; it is heavy
+FORMATS: tuple[Format, ...] = get_args(Format)
+DEFAULT_FORMATS: tuple[Format, ...] = ("svg", "pdf")
+
+
+class ReportOptions(NamedTuple):
+    """What is written, and where."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The page.  [default: report.html in the first bench, or beside the first run]",
+            metavar="FILE",
+        ),
+    ] = None
+    tables: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the tables as .csv, .md and .tex.", metavar="DIR"),
+    ] = None
+    figures: Annotated[Path | None, typer.Option(help="Folder for the figures.", metavar="DIR")] = (
+        None
+    )
+    formats: Annotated[
+        str | None,
+        typer.Option(help="Of the figures: svg, pdf, png.  [default: svg,pdf]", metavar="LIST"),
+    ] = None
+    published: Annotated[
+        bool, typer.Option("--published", help="Add the paper's figures below ours.")
+    ] = False
+    title: Annotated[str | None, typer.Option(help="Headline of the page.", metavar="TEXT")] = None
+    overwrite: Overwrite = False
+
+    def check(self) -> None:
+        """Refuse before all the work what could not be written after it."""
+        self.chosen_formats()
+        for folder in (self.tables, self.figures):
+            if folder is not None and is_present(folder) and not is_folder(folder):
+                raise FileError(f"{folder} must be a folder. Got a file.")
+
+    def chosen_formats(self) -> tuple[Format, ...]:
+        """Those of the figures."""
+        if self.formats is None:
+            return DEFAULT_FORMATS
+        if self.figures is None:
+            raise SettingsError("--formats belongs to --figures, and no folder for them is named.")
+        wanted = [each.strip() for each in self.formats.split(",")]
+        if not set(wanted) <= set(FORMATS):
+            raise SettingsError(
+                f"--formats must be a list of {', '.join(FORMATS)}. Got {self.formats!r}."
+            )
+        return tuple(each for each in FORMATS if each in wanted)
+
+
+@command
+def report(
+    session: Session,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of `aspect bench` or `aspect train`, or .jsonl files of records.",
+            metavar="RUNS...",
+        ),
+    ],
+    wanted: ReportOptions,
+) -> None:
+    """Write a page that needs nothing but a browser; tables and figures for a paper if wanted."""
+    from aspect.report.benchmark.sources import find_sources
+
+    wanted.check()
+    sources = find_sources(runs)
+    out = wanted.out or sources[0].page
+    check_target(out, overwrite=wanted.overwrite)
+    material = _read(session, sources)
+    with session.screen.activity("Drawing"):
+        from aspect.report.benchmark.page import benchmark_page, chapters
+
+        parts = chapters(material, with_published=wanted.published)
+        page = benchmark_page(material, parts, title=wanted.title or "")
+        # The page comes last: it says that the rest is there.
+        files = {
+            **_tables(parts, wanted.tables),
+            **_figures(parts, material, wanted),
+            out: page.encode(),
+        }
+    _write(files, overwrite=wanted.overwrite)
+    failed = sum(record.status == "failed" for record in material.records)
+    content = {
+        "report": str(out),
+        "files": [str(path) for path in files],
+        "records": len(material.records),
+        "failed": failed,
+        "models": len(material.details),
+    }
+    session.screen.answer(content, lambda: _show(session, material, list(files), out))
+
+
+def _read(session: Session, sources: Sequence[Source]) -> Material:
+    runs = sum(source.kind == "run" for source in sources)
+    done = iter(range(runs))
+    with session.screen.progress("Looking into runs") as advance:
+        from aspect.report.benchmark.sources import read_sources
+
+        return read_sources(
+            sources,
+            device=session.device,
+            data_dir=session.data_dir,
+            on_run=lambda path: advance(next(done), runs, str(path)),
+        )
+
+
+def _tables(parts: Sequence[Chapter], folder: Path | None) -> dict[Path, bytes]:
+    if folder is None:
+        return {}
+    return {
+        folder / f"{table.name}.{suffix}": text.encode()
+        for part in parts
+        for table in (*part.tables, *part.more)
+        for suffix, text in (
+            ("csv", table.to_csv()),
+            ("md", table.to_markdown_with_caption()),
+            ("tex", table.to_latex()),
+        )
+    }
+
+
+def _figures(
+    parts: Sequence[Chapter], material: Material, wanted: ReportOptions
+) -> dict[Path, bytes]:
+    """Those of the page, and the maps that the page's script draws there."""
+    folder = wanted.figures
+    if folder is None:
+        return {}
+    from aspect.report.benchmark.details_figures import map_drawings
+
+    drawings = [drawing for part in parts for drawing in part.drawings]
+    return {
+        folder / f"{drawing.name}.{each}": drawing.picture.render(each)
+        for drawing in (*drawings, *map_drawings(material.details))
+        for each in wanted.chosen_formats()
+    }
+
+
+def _write(files: dict[Path, bytes], *, overwrite: bool) -> None:
+    """Each file whole or not at all; none if one of them would replace another unasked."""
+    for path in files:
+        target_of(path, overwrite)
+    for path, content in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            raise FileError(f"Cannot write to {path.parent}: {reason(error)}.") from error
+        with replacing(path, overwrite=overwrite) as file:
+            file.write(content)
+
+
+def _show(session: Session, material: Material, files: Sequence[Path], out: Path) -> None:
+    for line in _lines(material, files, out):
+        session.screen.say(line)
+
+
+def _lines(material: Material, files: Sequence[Path], out: Path) -> Iterator[str]:
+    from aspect.report.tables import counted
+
+    models = counted(len(material.details), "model")
+    yield f"Wrote {out}: {counted(len(material.records), 'record')}, {models} node by node."
+    for folder in dict.fromkeys(path.parent for path in files if path != out):
+        yield f"Wrote {counted(sum(path.parent == folder for path in files), 'file')} to {folder}."
+    failed = sum(record.status == "failed" for record in material.records)
+    if failed:
+        yield f"{counted(failed, 'cell')} failed; the page lists why."
+    yield f"Next: open {out} in a browser."

@@ -1,0 +1,1 @@
+"""The page and the tables of a benchmark: numbers from records, then pictures, then the page."""

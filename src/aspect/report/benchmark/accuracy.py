@@ -1,0 +1,252 @@
+"""Accuracy of entries on graphs: clean, perturbed, and what the perturbation costs on average."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from aspect.benchmark.perturbation import Perturbation
+from aspect.benchmark.record import Record, SplitName
+from aspect.evaluation.metrics import PERCENT
+from aspect.report.benchmark.caveats import missing_class_notes
+from aspect.report.benchmark.collection import Collection, collect
+from aspect.report.benchmark.footnotes import Footnotes, score_cell
+from aspect.report.benchmark.names import perturbation_name, table_name
+from aspect.report.benchmark.published import PublishedTable, citation, is_papers, published
+from aspect.report.benchmark.scores import Metric, Place, Scores
+from aspect.report.tables import Cell, Direction, Line, Table, counted, marked
+
+__all__ = ["average_drop", "clean_tables", "perturbed_tables"]
+
+MODES = {
+    "poison": "the model is trained and probed on the perturbed graph, one for every split",
+    "evade": "the model is trained on the clean graph and tested on the perturbed one",
+}
+CORNELL = "The paper's Cornell is cornell_old here: Cornell's edges with the nodes of Texas."
+DROP = "average drop"
+PAPERS_PERTURBED_GRAPHS = 6  # its average drop is over all of them
+
+
+@dataclass(frozen=True)
+class CleanTable:
+    """One of the tables of clean graphs."""
+
+    name: str
+    metric: Metric
+    caption: str
+
+
+CLEAN = (
+    CleanTable("clean", "strict", "Accuracy on unseen nodes in percent"),
+    CleanTable(
+        "clean-optimistic",
+        "optimistic",
+        "Accuracy by the optimistic rule, which looks at the test set; only for comparison with "
+        "published tables",
+    ),
+    CleanTable(
+        "clean-macro-f1", "macro_f1", "Macro-F1 in percent, over the classes of each test set"
+    ),
+)
+
+
+def clean_tables(
+    records: Sequence[Record] | Collection, *, with_published: bool = False
+) -> list[Table]:
+    """Strict accuracy, the optimistic one, and macro-F1, for every kind of splits.
+
+    Args:
+        records: of any plans; those of perturbed graphs are left out.
+        with_published: add the paper's figures below ours, for entries that it knows.
+    """
+    collection = collect(records)
+    tables = [
+        _clean(collection, splits, kind, with_published)
+        for splits in collection.kinds
+        for kind in CLEAN
+    ]
+    return [table for table in tables if table.lines]
+
+
+def _clean(
+    collection: Collection, splits: SplitName, kind: CleanTable, with_published: bool
+) -> Table:
+    graphs, footnotes = collection.columns(splits, None), Footnotes()
+    lines = list(_lines(collection, splits, None, graphs, kind.metric, footnotes))
+    if all(cell.value is None for line in lines for cell in line.cells):
+        lines = lines if kind.metric == "strict" else []  # where nothing has this number
+    below: list[Line] = []
+    if with_published and kind.metric != "macro_f1" and splits == "class-balanced":
+        below = _published_lines(collection, graphs, "clean")
+    notes = [*footnotes.notes, *([CORNELL] if below and "cornell_old" in graphs else [])]
+    if kind.metric == "strict":
+        notes += _about_classes(collection, splits, graphs)
+    return Table(
+        table_name(collection, kind.name, splits),
+        f"{kind.caption}; {_counts(collection, splits, None, graphs)}.",
+        tuple(collection.graphs[graph] for graph in graphs),
+        (*marked(lines), *(below if lines else ())),
+        notes=tuple(notes),
+    )
+
+
+def perturbed_tables(
+    records: Sequence[Record] | Collection, *, with_published: bool = False
+) -> list[Table]:
+    """Strict accuracy and average drop, for every perturbation and budget."""
+    collection = collect(records)
+    return [
+        _perturbed(collection, splits, perturbation, with_published)
+        for splits in collection.kinds
+        for perturbation in collection.perturbations(splits)
+    ]
+
+
+def _perturbed(
+    collection: Collection, splits: SplitName, perturbation: Perturbation, with_published: bool
+) -> Table:
+    graphs, footnotes = collection.columns(splits, perturbation), Footnotes()
+    lines = [
+        Line(line.title, line.note, (*line.cells, drop))
+        for line, drop in zip(
+            _lines(collection, splits, perturbation, graphs, "strict", footnotes),
+            _drops(collection, splits, perturbation, graphs, footnotes),
+            strict=True,
+        )
+    ]
+    highest: Direction = "highest"
+    directions: list[Direction] = [*[highest] * len(graphs), "lowest"]
+    below = []
+    if with_published and splits == "class-balanced" and is_papers(perturbation):
+        below = _published_lines(collection, graphs, "perturbed")
+    what = "edges flipped, as large a share of feature entries masked"
+    return Table(
+        table_name(collection, f"perturbed-{perturbation_name(perturbation)}", splits),
+        f"Accuracy on unseen nodes in percent under {perturbation.label} "
+        f"({what if perturbation.features else 'edges flipped'}; {MODES[perturbation.mode]}); "
+        f"{_counts(collection, splits, perturbation, graphs)}. Average drop: (clean - perturbed) / "
+        "clean in percent, averaged over the graphs; lower is better.",
+        (*(collection.graphs[graph] for graph in graphs), DROP),
+        (*marked(lines, directions), *below),
+        notes=(*footnotes.notes, *_about_classes(collection, splits, graphs)),
+    )
+
+
+def _about_classes(collection: Collection, splits: SplitName, graphs: Sequence[str]) -> list[str]:
+    """One note with a sentence for every graph concerned."""
+    sentences = missing_class_notes(collection, splits, graphs)
+    return [" ".join(sentences)] if sentences else []
+
+
+def average_drop(clean: Iterable[Scores | None], perturbed: Iterable[Scores | None]) -> Cell:
+    """Mean over graphs of (clean - perturbed) / clean in percent, over splits that both have."""
+    drops = [
+        drop
+        for before, after in zip(clean, perturbed, strict=True)
+        if (drop := _drop(before, after)) is not None
+    ]
+    return Cell(math.fsum(drops) / len(drops)) if drops else Cell()
+
+
+def _drop(clean: Scores | None, perturbed: Scores | None) -> float | None:
+    before = clean.by_split() if clean else {}
+    after = perturbed.by_split() if perturbed else {}
+    common = sorted(before.keys() & after.keys())
+    whole = math.fsum(before[split] for split in common)
+    if not whole:  # nothing in common, or nothing to lose
+        return None
+    return PERCENT * (1 - math.fsum(after[split] for split in common) / whole)
+
+
+def _drops(
+    collection: Collection,
+    splits: SplitName,
+    perturbation: Perturbation,
+    graphs: Sequence[str],
+    footnotes: Footnotes,
+) -> list[Cell]:
+    """One cell per entry; it is said which graphs an average leaves out."""
+    cells = []
+    for entry in collection.rows(splits, perturbation, graphs):
+        clean = [collection.find(Place(entry, graph, splits)) for graph in graphs]
+        after = [collection.find(Place(entry, graph, splits, perturbation)) for graph in graphs]
+        left_out = [
+            collection.graphs[graph]
+            for graph, pair in zip(graphs, zip(clean, after, strict=True), strict=True)
+            if _drop(*pair) is None
+        ]
+        cell = average_drop(clean, after)
+        sentence = f"Without {', '.join(left_out)}: no clean or no perturbed figure."
+        number = footnotes.number(sentence if left_out else "")
+        cells.append(Cell(cell.value, footnote=number))
+    return cells
+
+
+def _lines(
+    collection: Collection,
+    splits: SplitName,
+    perturbation: Perturbation | None,
+    graphs: Sequence[str],
+    metric: Metric,
+    footnotes: Footnotes,
+) -> list[Line]:
+    """One line per entry that has a record of any of the graphs."""
+    return [
+        Line(
+            collection.title(entry),
+            collection.entries[entry].note,
+            tuple(
+                score_cell(
+                    collection.find(Place(entry, graph, splits, perturbation)), metric, footnotes
+                )
+                for graph in graphs
+            ),
+        )
+        for entry in collection.rows(splits, perturbation, graphs)
+    ]
+
+
+def _published_lines(
+    collection: Collection, graphs: Sequence[str], table: PublishedTable
+) -> list[Line]:
+    """The paper's figures for the entries that it knows by the same name."""
+    lines = []
+    for entry in collection.entries:
+        figures = [published(entry, collection.graphs[graph], table) for graph in graphs]
+        cells = [Cell(each.mean, std=each.std) if each else Cell() for each in figures]
+        if table == "perturbed":
+            drop = published(entry, "", "average-drop")
+            is_whole = sum(each is not None for each in figures) == PAPERS_PERTURBED_GRAPHS
+            cells.append(Cell(drop.mean) if drop and is_whole else Cell())
+        if any(figures):
+            title = f"{collection.title(entry)}, published"
+            lines.append(Line(title, citation(table), tuple(cells), apart=True))
+    return lines
+
+
+def _counts(
+    collection: Collection,
+    splits: SplitName,
+    perturbation: Perturbation | None,
+    graphs: Sequence[str],
+) -> str:
+    """What the means are over: `mean ± standard deviation over 10 class-balanced splits, ...`."""
+    found = [
+        scores
+        for entry in collection.rows(splits, perturbation, graphs)
+        for graph in graphs
+        if (scores := collection.find(Place(entry, graph, splits, perturbation))) and scores.done
+    ]
+    return (
+        f"mean ± standard deviation over {_range(found, lambda each: len(each.splits), splits)}, "
+        f"{_range(found, lambda each: len(each.seeds), 'pre-training')} each"
+    )
+
+
+def _range(found: Sequence[Scores], count: Callable[[Scores], int], kind: str) -> str:
+    noun = "seed" if kind == "pre-training" else "split"
+    counts = sorted({count(each) for each in found}) or [0]
+    if len(counts) == 1:
+        return counted(counts[0], f"{kind} {noun}")
+    return f"{counts[0]} to {counted(counts[-1], f'{kind} {noun}')}"

@@ -1,0 +1,215 @@
+"""Records of one or several plans, gathered entry by graph by perturbation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from aspect.benchmark.perturbation import Perturbation
+from aspect.benchmark.record import Cell, Record, SplitName, Work
+from aspect.errors import SettingsError
+from aspect.graph.source import GraphSource
+from aspect.report.benchmark.scores import Place, Scores
+
+__all__ = ["Collection", "collect", "graph_rank", "perturbation_order"]
+
+# The paper's order: homophilic graphs first, each half by size; others follow by name.
+GRAPH_ORDER = (
+    "cora",
+    "citeseer",
+    "pubmed",
+    "cornell",
+    "cornell_old",
+    "texas",
+    "wisconsin",
+    "actor",
+    "chameleon",
+    "squirrel",
+)
+
+# What the works behind one entry's numbers of one graph share, and those behind one mean.
+ALWAYS_EQUAL = ("method", "settings", "graph_sha256")
+EQUAL_IN_A_PLACE = ("device", "version")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All scores of some records, with the order in which entries and graphs are shown."""
+
+    scores: dict[Place, Scores]
+    entries: dict[str, Cell]  # by name: a cell with the entry's title, note, group; in plan order
+    graphs: dict[str, str]  # graph as the plan names it -> short name, in the order of columns
+
+    @property
+    def kinds(self) -> list[SplitName]:
+        """Kinds of splits, the most usual first."""
+        found = {place.splits for place in self.scores}
+        return [kind for kind in get_args(SplitName) if kind in found]
+
+    def perturbations(self, splits: SplitName) -> list[Perturbation]:
+        """Those of one kind of splits, by kind, solver, mode and budget."""
+        found = {
+            place.perturbation
+            for place in self.scores
+            if place.perturbation is not None and place.splits == splits
+        }
+        return sorted(found, key=perturbation_order)
+
+    def find(self, place: Place) -> Scores | None:
+        """The scores of a place, if any record speaks of it."""
+        return self.scores.get(place)
+
+    def columns(
+        self, splits: SplitName, perturbation: Perturbation | None, entries: Iterable[str] = ()
+    ) -> list[str]:
+        """Graphs of which any of the entries (or of all) has a record."""
+        wanted = list(entries) or list(self.entries)
+        return [
+            graph
+            for graph in self.graphs
+            if any(self.find(Place(each, graph, splits, perturbation)) for each in wanted)
+        ]
+
+    def rows(
+        self, splits: SplitName, perturbation: Perturbation | None, graphs: Iterable[str]
+    ) -> list[str]:
+        """Entries that have a record of any of the graphs."""
+        wanted = list(graphs)
+        return [
+            entry
+            for entry in self.entries
+            if any(self.find(Place(entry, graph, splits, perturbation)) for graph in wanted)
+        ]
+
+    def title(self, entry: str) -> str:
+        """The entry's name for readers."""
+        return self.entries[entry].title
+
+
+def perturbation_order(perturbation: Perturbation) -> tuple[str, str, bool, bool, float]:
+    """Families together, poisoned graphs first, budgets rising."""
+    return (
+        perturbation.kind,
+        perturbation.solver,
+        perturbation.mode != "poison",
+        not perturbation.features,
+        perturbation.budget,
+    )
+
+
+def graph_rank(name: str) -> tuple[int, str]:
+    """The known graphs in the paper's order, then others by name."""
+    return (GRAPH_ORDER.index(name) if name in GRAPH_ORDER else len(GRAPH_ORDER), name)
+
+
+def collect(records: Sequence[Record] | Collection) -> Collection:
+    """Gather records of one or several plans, unless that is done; the same work counts once.
+
+    Records that differ in settings, device or version but claim the same place are refused: one
+    number cannot stand for both.
+    """
+    if isinstance(records, Collection):
+        return records
+    unique = _once(records)
+    _refuse_mixtures(record for record in unique if record.status == "done")
+    gathered: dict[Place, list[Record]] = {}
+    for record in unique:
+        gathered.setdefault(Place.of(record.cell), []).append(record)
+    scores = {place: _scores(place, own) for place, own in gathered.items()}
+    return Collection(
+        _with_expectations(scores),
+        _entries(record.cell for record in records),
+        _short_names(record.cell.graph for record in unique),
+    )
+
+
+def _entries(cells: Iterable[Cell]) -> dict[str, Cell]:
+    """One cell of every entry, in the order of the records, which is that of their plans."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        # An ablation's plan knows the entry's group, others may not.
+        if not found.setdefault(cell.entry, cell).group and cell.group:
+            found[cell.entry] = cell
+    return found
+
+
+def _once(records: Sequence[Record]) -> list[Record]:
+    """One record per entry, graph and work; one that went well replaces one that failed."""
+    kept: dict[tuple[str, str, str], Record] = {}
+    for record in records:
+        key = (record.cell.entry, record.cell.graph, record.key)
+        if key not in kept or (kept[key].status == "failed" and record.status == "done"):
+            kept[key] = record
+    return list(kept.values())
+
+
+def _scores(place: Place, records: Sequence[Record]) -> Scores:
+    done = tuple(record for record in records if record.status == "done")
+    filled = {(each.cell.work.seed, scores.split) for each in done for scores in each.scores}
+    failed = tuple(
+        record
+        for record in records
+        if record.status == "failed" and not _slots(record.cell.work) <= filled
+    )
+    return Scores(place, done, failed)
+
+
+def _with_expectations(scores: Mapping[Place, Scores]) -> dict[Place, Scores]:
+    """Entries of one column share their splits, so that a missing one can be told."""
+    splits: dict[Place, set[int]] = {}
+    for place, own in scores.items():
+        splits.setdefault(replace(place, entry=""), set()).update(own.splits)
+    return {
+        place: replace(own, expected_splits=frozenset(splits[replace(place, entry="")]))
+        for place, own in scores.items()
+    }
+
+
+def _slots(work: Work) -> set[tuple[int, int]]:
+    return {(work.seed, split) for split in work.split_numbers}
+
+
+def _refuse_mixtures(records: Iterable[Record]) -> None:
+    """Refuse one entry's numbers of one graph if different works left them.
+
+    A clean and a perturbed number may come from two devices or versions, as their difference is
+    not paired seed by seed; one mean may not.
+    """
+    first: dict[object, Record] = {}
+    for record in records:
+        place = Place.of(record.cell)
+        line = (place.entry, place.graph)
+        for key, fields in ((line, ALWAYS_EQUAL), (place, EQUAL_IN_A_PLACE)):
+            other = first.setdefault(key, record)
+            differing = [name for name in fields if _field(other, name) != _field(record, name)]
+            if differing:
+                raise SettingsError(_refusal(place, differing[0], other, record))
+
+
+def _field(record: Record, name: str) -> object:
+    return getattr(record.cell.work, name)
+
+
+def _refusal(place: Place, field: str, first: Record, second: Record) -> str:
+    """Name both works by what they differ in."""
+    told = [_field(record, field) for record in (first, second)]
+    name = {"graph_sha256": "the graph's content"}.get(field, field)
+    if isinstance(told[0], dict) and isinstance(told[1], dict):
+        name = min(key for key in {**told[0], **told[1]} if told[0].get(key) != told[1].get(key))
+        told = [values.get(name) for values in told if isinstance(values, dict)]
+    plans = [record.cell.plan for record in (first, second)]
+    return (
+        f"Records of {place.entry!r} on {place.graph} differ in {name}: {told[0]!r} (plan "
+        f"{plans[0]}, {first.key}) and {told[1]!r} (plan {plans[1]}, {second.key}). Report them "
+        "apart, or give the entries different names."
+    )
+
+
+def _short_names(graphs: Iterable[str]) -> dict[str, str]:
+    """Data sets by their names, files by theirs without folders unless two share one."""
+    every = dict.fromkeys(graphs)
+    short = {graph: GraphSource(graph=graph).name for graph in every}
+    names = list(short.values())
+    shown = {graph: name if names.count(name) == 1 else graph for graph, name in short.items()}
+    return dict(sorted(shown.items(), key=lambda item: graph_rank(item[1])))

@@ -1,0 +1,99 @@
+"""Figures of the paper, as it prints them: to stand beside ours, never among them."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal, get_args
+
+from aspect.benchmark.perturbation import Perturbation
+from aspect.errors import DataError
+
+__all__ = [
+    "CITATION",
+    "Figure",
+    "PublishedTable",
+    "citation",
+    "is_papers",
+    "published",
+    "published_figures",
+]
+
+CITATION = "Li, Yang and Chen, 2026"
+
+# `clean` and `perturbed` are the full tables; those of its main text show a part of them.
+PublishedTable = Literal[
+    "clean", "perturbed", "average-drop", "ablation-clean", "ablation-perturbed"
+]
+# table:full-real-world, table:full_robustness_attack, table:ablation
+NUMBERS = {
+    "clean": 4,
+    "perturbed": 5,
+    "average-drop": 5,
+    "ablation-clean": 3,
+    "ablation-perturbed": 3,
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of the paper, in percent.
+
+    Methods and graphs go by our names. The paper's Cornell is `cornell_old` here: its homophily
+    is that of the faulty public copy.
+    """
+
+    method: str
+    graph: str  # empty for an average over graphs
+    table: PublishedTable
+    mean: float
+    std: float | None  # over ten splits; None for an average over graphs
+
+
+def citation(table: PublishedTable) -> str:
+    """Where the figures of a table stand.
+
+    >>> citation("clean")
+    'Li, Yang and Chen, 2026, Table 4'
+    """
+    return f"{CITATION}, Table {NUMBERS[table]}"
+
+
+def is_papers(perturbation: Perturbation | None) -> bool:
+    """Whether it is the one of the paper's tables: Metattack and masked features at 10%."""
+    if perturbation is None:
+        return False
+    kind: str = perturbation.kind
+    is_metattack = kind == "metattack" and perturbation.mode == "poison"
+    return is_metattack and perturbation.features and math.isclose(perturbation.budget, 0.1)
+
+
+def published(method: str, graph: str, table: PublishedTable) -> Figure | None:
+    """The paper's figure, if it prints one."""
+    return _by_place().get((method, graph, table))
+
+
+@cache
+def published_figures() -> tuple[Figure, ...]:
+    """All of them, in the order of the tables."""
+    text = files("aspect.report.benchmark").joinpath("published.csv").read_text(encoding="utf-8")
+    return tuple(_figure(row) for row in csv.DictReader(text.splitlines()))
+
+
+@cache
+def _by_place() -> dict[tuple[str, str, str], Figure]:
+    return {(each.method, each.graph, each.table): each for each in published_figures()}
+
+
+def _figure(row: dict[str, str]) -> Figure:
+    for table in get_args(PublishedTable):
+        if table == row["table"]:
+            std = float(row["std"]) if row["std"] else None
+            return Figure(row["method"], row["graph"], table, float(row["mean"]), std)
+    raise DataError(
+        f"published.csv must name one of {', '.join(get_args(PublishedTable))} in its column "
+        f"'table'. Got {row['table']!r}."
+    )

@@ -1,0 +1,1 @@
+"""The page of the theory: regret and sensitivity, measured against their bounds."""

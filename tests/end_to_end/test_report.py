@@ -1,0 +1,123 @@
+"""`aspect report` as a user meets it: a page, tables and figures, or one line that says why not."""
+
+import csv
+import json
+
+import pytest
+
+from report.benchmark_records import fail, make_records, poison
+
+from .test_startup import answer
+
+
+@pytest.fixture
+def records(tmp_path):
+    """A file of records, two of them failed."""
+    made = make_records(perturbations=(None, poison(0.1), poison(0.2)))
+    made[-2:] = map(fail, made[-2:])
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(f"{record.model_dump_json()}\n" for record in made), "utf-8")
+    return path
+
+
+@pytest.mark.usefixtures("records")
+def test_a_page_is_written_beside_the_records_and_not_replaced_unasked(cli, tmp_path):
+    outcome = cli("report", "records.jsonl")
+    assert outcome.code == 0, outcome.err
+    *_, failed, following = outcome.out.splitlines()
+    assert outcome.out.startswith("Wrote report.html: 108 records, 0 models node by node.")
+    assert failed == "2 cells failed; the page lists why."
+    assert following == "Next: open report.html in a browser."
+    page = tmp_path / "report.html"
+    first = page.read_text("utf-8")
+    assert "<!doctype html>" in first
+    cli("report", "records.jsonl").refused("report.html", "exists", "--overwrite")
+    assert page.read_text("utf-8") == first
+    again = cli("report", "records.jsonl", "--overwrite", "--title", "Mine <b>")
+    assert again.code == 0
+    assert "<h1>Mine &lt;b&gt;</h1>" in page.read_text("utf-8")
+
+
+@pytest.mark.usefixtures("records")
+def test_tables_and_figures_are_written_for_a_paper(cli, tmp_path):
+    wanted = ["--tables", "paper/tables", "--figures", "paper/figures", "--formats", "svg,png"]
+    content = cli("report", "records.jsonl", "--out", "page.html", *wanted, "--json").json
+    assert content["report"] == "page.html"
+    assert (content["records"], content["failed"], content["models"]) == (108, 2, 0)
+    assert all((tmp_path / path).stat().st_size > 0 for path in content["files"])
+    tables = {path.name for path in (tmp_path / "paper" / "tables").iterdir()}
+    assert {"clean.csv", "clean.md", "clean.tex", "cost.csv"} <= tables
+    with (tmp_path / "paper" / "tables" / "clean.csv").open(encoding="utf-8") as file:
+        assert [row["method"] for row in csv.DictReader(file)] == ["aspect", "low", "raw"]
+    figures = {path.suffix for path in (tmp_path / "paper" / "figures").iterdir()}
+    assert figures == {".svg", ".png"}
+
+
+@pytest.mark.usefixtures("records")
+def test_nothing_is_written_if_one_file_is_taken(cli, tmp_path):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "cost.md").write_text("mine")
+    cli("report", "records.jsonl", "--tables", "tables").refused("cost.md", "--overwrite")
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["cost.md"]
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_papers_figures_stand_below_ours_if_wanted(cli, records, tmp_path):
+    assert cli("report", records, "--out", "ours.html").code == 0
+    assert cli("report", records, "--out", "both.html", "--published").code == 0
+    ours, both = ((tmp_path / f"{name}.html").read_text("utf-8") for name in ("ours", "both"))
+    assert "2026, Table" in both
+    assert "2026, Table" not in ours
+
+
+def test_a_run_is_probed_and_shown_node_by_node(cli, trained, tmp_path):
+    content = cli("report", trained, "--out", "run.html", "--device", "cpu", "--json").json
+    assert (content["records"], content["models"]) == (1, 1)
+    text = (tmp_path / "run.html").read_text("utf-8")
+    assert "Node by node" in text
+    assert 'id="table-clean"' in text
+    start = text.index('id="explorer-data">') + len('id="explorer-data">')
+    (model,) = json.loads(text[start : text.index("</script>", start)])
+    assert len(model["gate"]) == model["count"]
+
+
+def test_a_page_may_not_lie_in_a_run(cli, trained):
+    before = {path.name for path in trained.iterdir()}
+    cli("report", trained, "--out", trained / "report.html").refused("run's folder")
+    assert {path.name for path in trained.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["report"], "Missing argument"),
+        (["report", "nothing"], "There is no such file or folder: 'nothing'"),
+        (["report", "."], "It is none of them: '.'"),
+        (["report", "{records}", "--formats", "png"], "--formats belongs to --figures"),
+        (["report", "{records}", "--figures", "f", "--formats", "gif"], "svg, pdf, png"),
+        (["report", "{records}", "--out", "no/such/page.html"], "no such file or folder"),
+        (["report", "{records}", "--tables", "{records}"], "must be a folder"),
+        (["report", "{damaged}"], "line 1 is damaged"),
+        (["report", "{empty}"], "no records yet"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_input_is_one_line_and_needs_nothing_heavy(records, arguments, words):
+    damaged, empty = records.with_name("damaged.jsonl"), records.with_name("empty.jsonl")
+    damaged.write_text("{}\n")
+    empty.write_text("")
+    names = {"records": records, "damaged": damaged, "empty": empty}
+    done = answer(*(each.format(**names) for each in arguments))
+    error, loaded = done.stderr.splitlines()[-2:]
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert error.startswith("Error: ")
+    assert words in error
+    assert loaded == "loaded:"
+
+
+def test_help_needs_nothing_heavy():
+    done = answer("report", "--help")
+    assert done.returncode == 0
+    assert done.stderr == "loaded:\n"
+    assert "--tables" in done.stdout

@@ -1,0 +1,72 @@
+"""Ablations: variants beside their head."""
+
+import pytest
+
+from aspect.benchmark.perturbation import Perturbation
+from aspect.benchmark.plan import Entry
+from aspect.report.benchmark.ablation import ablation_tables
+from report.benchmark_records import ABLATION, make_records, poison
+
+LEVEL = {"aspect": 80.0, "aspect-global": 78.0, "aspect-no-policy": 81.0, "raw": 99.0}
+
+
+def level(entry, perturbation, split, **_):
+    return LEVEL[entry] + split - (10 if perturbation else 0)
+
+
+def test_columns_are_graphs_by_states_and_others_take_no_part():
+    records = make_records([*ABLATION, "raw"], perturbations=[None, poison()], score=level)
+    accuracy, difference = ablation_tables(records)
+    assert accuracy.columns == difference.columns
+    assert accuracy.columns == (
+        "cora, clean",
+        "cora, random 10%",
+        "texas, clean",
+        "texas, random 10%",
+    )
+    titles = ["ASPECT", "Global fusion", "Without policy loss"]
+    assert [line.title for line in accuracy.lines] == titles
+    assert [line.cells[0].value for line in accuracy.lines] == [81.5, 79.5, 82.5]
+    assert [line.cells[0].mark for line in accuracy.lines] == ["second", "", "best"]
+    assert [line.cells[1].value for line in accuracy.lines] == [71.5, 69.5, 72.5]
+    assert [line.title for line in difference.lines] == titles[1:]
+    assert [line.cells[0].value for line in difference.lines] == pytest.approx([-2.0, 1.0])
+    assert (accuracy.name, difference.name) == ("ablation-aspect", "ablation-aspect-difference")
+
+
+def test_clean_graphs_alone_go_by_their_names():
+    assert ablation_tables(make_records(ABLATION))[0].columns == ("cora", "texas")
+
+
+def test_every_group_has_its_tables_and_the_head_comes_first():
+    others = [
+        Entry(name="low-wide", method="low", group="low", set={"width": 9}),
+        Entry(name="low", group="low"),
+    ]
+    tables = ablation_tables(make_records([*ABLATION, *others]))
+    assert [table.name for table in tables][::2] == ["ablation-aspect", "ablation-low"]
+    assert [line.title for line in tables[2].lines] == ["low", "low-wide"]
+
+
+def test_a_failed_variant_is_a_gap():
+    records = make_records(
+        ABLATION, ["cora"], failed=[lambda record: record.cell.entry == "aspect-global"]
+    )
+    accuracy, difference = ablation_tables(records)
+    assert accuracy.lines[1].cells[0].text == "- [1]"
+    assert difference.lines[0].cells[0].text == "-"
+
+
+def test_published_figures_stand_apart():
+    attack = Perturbation.model_construct(kind="metattack")
+    records = make_records(ABLATION, ["cora"], [None, poison(), attack])
+    accuracy, _ = ablation_tables(records, with_published=True)
+    lines = [line for line in accuracy.lines if line.apart]
+    assert [line.title for line in lines] == ["ASPECT, published", "Global fusion, published"]
+    assert accuracy.columns == ("cora, clean", "cora, metattack 10%", "cora, random 10%")
+    assert [cell.value for cell in lines[1].cells] == [87.49, 83.2, None]
+
+
+def test_no_groups_no_tables():
+    assert ablation_tables(make_records()) == []
+    assert ablation_tables(make_records(ABLATION[1:])) == []  # variants of nothing

@@ -1,0 +1,248 @@
+"""The pictures of trained models: their numbers and words, whatever the graph is like."""
+
+import re
+
+import numpy as np
+import pytest
+
+from aspect.evaluation.details import Attacked
+from aspect.report.benchmark.details_figures import (
+    class_kinds,
+    detail_sections,
+    filter_drawings,
+    map_drawings,
+    training_drawings,
+)
+from aspect.report.benchmark.gate_figures import (
+    attacked_drawings,
+    clean_and_attacked,
+    correlations,
+    cost_drawings,
+    density_drawings,
+    homophily_drawings,
+)
+from aspect.report.canvas import SERIES
+from aspect.report.html import inline_svg
+from report.node_details import make_details, plain_details
+
+NODES = 100
+HOSTILE = "</svg><script>alert(1)</script>$\\x_1$\n\x1b[31m" + "y" * 10_000
+
+
+def rising(nodes=NODES, **changes):
+    """Gate, cost gap and homophily rise together; the attacked gate is a half everywhere."""
+    share = np.arange(nodes) / (nodes - 1)
+    homophily = (None, *share[1:].tolist())
+    content = {
+        "gate": tuple(share.tolist()),
+        "cost_gap": tuple((4 * share - 2).tolist()),
+        "homophily": homophily,
+        "attacked": (Attacked(label="random 10%", gate=(0.5,) * nodes, homophily=homophily),),
+    }
+    return make_details(nodes, **{**content, **changes})
+
+
+def everything(details):
+    return [drawing for section in detail_sections(details) for drawing in section.drawings]
+
+
+def test_sections_come_in_reading_order():
+    sections = detail_sections([make_details()])
+    assert [section.title for section in sections] == [
+        "Whom nodes trust",
+        "Gate and evidence",
+        "Gate and local homophily",
+        "What the filters learned",
+        "The gate under attack",
+        "Training",
+    ]
+    for title, text, drawings in sections:  # a page takes them apart like this
+        assert title
+        assert text.endswith(".")
+        assert drawings
+
+
+def test_what_has_nothing_to_show_is_left_out():
+    assert detail_sections([]) == []
+    assert detail_sections([plain_details()]) == []
+    assert map_drawings([plain_details()]) == []
+    one = detail_sections([plain_details(curves={"loss": (3.0, 2.0)})])
+    assert [section.title for section in one] == ["Training"]
+
+
+def test_names_are_unique_and_words_are_there():
+    details = [
+        *(rising(graph=graph) for graph in ("cora", "Cora", "a b", "a-b", "5")),
+        rising(title="Other", graph="cora"),
+    ]
+    drawings = [*everything(details), *map_drawings(details)]
+    names = [drawing.name for drawing in drawings]
+    assert len(set(names)) == len(names)
+    for drawing in drawings:
+        assert drawing.title
+        assert drawing.caption.endswith(".")
+        assert drawing.alt.endswith(".")
+        assert len(drawing.alt) > 30
+
+
+def test_correlations_are_computed_and_told():
+    up = rising()
+    down = rising(graph="down", gate=tuple(reversed(up.gate)))
+    assert [(each.graph, value) for each, value in correlations([up, down], "cost_gap")] == [
+        ("ring", pytest.approx(1)),
+        ("down", pytest.approx(-1)),
+    ]
+    text = {section.title: section.text for section in detail_sections([up, down])}
+    assert text["Gate and evidence"].endswith("gate and cost gap: ring 1.00; down -1.00.")
+    told = text["Gate and local homophily"]
+    assert told.endswith("gate and local homophily: ring 1.00; down -1.00.")
+    other = rising(title="Other")
+    told = detail_sections([up, other])[1].text
+    assert told.endswith("ASPECT on ring 1.00; Other on ring 1.00.")
+
+
+def test_many_models_are_counted_rather_than_listed():
+    text = detail_sections([rising(graph=f"g{k}") for k in range(11)])[1].text
+    assert "g7 1.00; and 3 more." in text
+    assert "g8" not in text
+
+
+def test_a_constant_gate_has_a_picture_and_no_correlation():
+    flat = rising(gate=(0.5,) * NODES)
+    assert correlations([flat], "cost_gap") == []
+    (drawing,) = cost_drawings([flat])
+    assert "from 0.50 to 0.50." in drawing.alt
+    assert drawing.svg
+
+
+def test_densities_tell_mean_and_spread():
+    (drawing,) = density_drawings([rising(), rising(graph="other", gate=(0.25,) * NODES)])
+    assert "ring 0.50 with a spread of 0.29; other 0.25 with a spread of 0.00" in drawing.alt
+
+
+def test_graphs_share_a_panel_up_to_four_and_titles_do_not():
+    details = [rising(graph=f"g{k}") for k in range(5)] + [rising(title="Other")]
+    for draw in (density_drawings, cost_drawings, homophily_drawings):
+        drawn = draw(details)
+        assert [drawing.name.rsplit("-", 1)[-1] for drawing in drawn] == ["1", "g4", "ring"]
+        assert "g3" in drawn[0].alt
+        assert "g4" not in drawn[0].alt
+        assert "Other" in drawn[2].title
+
+
+def test_bins_go_from_the_lowest_to_the_highest():
+    (cost,), (homophily,) = cost_drawings([rising()]), homophily_drawings([rising()])
+    # Ten bins of ten nodes: the means of the first and of the last ten gates.
+    assert "ring from 0.05 to 0.95, Spearman 1.00" in cost.alt
+    assert "ring from 0.05 to 0.95, Spearman 1.00" in homophily.alt
+
+
+def test_clean_and_attacked_are_binned_by_their_own_homophily():
+    details = rising()
+    turned = tuple(reversed(details.gate))
+    attack = Attacked(label="turned", gate=turned, homophily=tuple(reversed(details.homophily)))
+    found = clean_and_attacked(details.model_copy(update={"attacked": (attack,)}))
+    assert list(found) == ["clean", "turned"]
+    clean, attacked = (bins for _, bins in found.values())
+    assert len(clean.means) == 5
+    assert clean.means == pytest.approx(attacked.means)
+    expected = [part.mean() for part in np.array_split(np.asarray(details.gate)[1:], 5)]
+    assert clean.means == pytest.approx(expected)
+
+
+def test_the_attacked_gate_has_two_pictures():
+    density, quantiles = attacked_drawings([rising()])
+    assert "clean 0.50; random 10% 0.50" in density.alt
+    # Of the nodes 1 to 99: the means of the first 20 and of the last 19, over 99.
+    assert "clean from 0.11 to 0.91; random 10% from 0.50 to 0.50" in quantiles.alt
+    assert all(f">Q{k}<" in quantiles.svg for k in range(1, 6))
+
+
+def test_without_labels_only_the_density_is_drawn():
+    bare = rising(labels=(), homophily=(), class_names=())
+    attack = bare.attacked[0].model_copy(update={"homophily": (None,) * NODES})
+    drawn = attacked_drawings([bare.model_copy(update={"attacked": (attack,)})])
+    assert [drawing.name for drawing in drawn] == ["attacked-density-1-ring"]
+    assert homophily_drawings([bare]) == []
+
+
+def test_more_attacks_than_colours_are_cut():
+    details = rising()
+    many = tuple(details.attacked[0].model_copy(update={"label": f"a{k}"}) for k in range(12))
+    density, _ = attacked_drawings([details.model_copy(update={"attacked": many})])
+    assert "a6 0.50" in density.alt
+    assert "a7" not in density.alt
+
+
+def test_filters_tell_their_ends_and_the_spectrum():
+    (drawing,) = filter_drawings([make_details()])
+    assert "low band from 1.00 to 0.00; high band from 0.00 to 1.00" in drawing.alt
+    assert "mean frequency of the graph is 1.00" in drawing.alt
+    assert "estimated" not in drawing.caption
+    spectrum = make_details().spectrum.model_copy(update={"is_exact": False})
+    (drawing,) = filter_drawings([make_details(spectrum=spectrum)])
+    assert "estimated from Chebyshev moments" in drawing.caption
+
+
+def test_training_shows_terms_and_gate():
+    loss, gate = training_drawings([make_details()])
+    assert "over 3 epochs: contrast -1.50." in loss.alt
+    assert "Mean gate from 0.50 to 0.50 over 3 epochs, its spread from 0.00 to 0.20." in gate.alt
+    (only,) = training_drawings([make_details(curves={"loss": (3.0, 2.0), "late": (1.0,)})])
+    assert "over 2 epochs: loss -1.00." in only.alt
+    assert training_drawings([make_details(curves={"loss": (3.0,)})]) == []
+
+
+def test_classes_have_colours_until_there_are_too_many():
+    names, kinds = class_kinds(make_details())
+    assert [label for label, _ in names] == ["Theory", "Practice", "Neither"]
+    assert kinds == [node % 3 for node in range(24)]
+    # Twelve classes, the last five of which are the smallest.
+    labels = tuple(label for label in range(12) for _ in range(3 if label < 7 else 1))
+    many = make_details(len(labels), labels=labels, class_names=tuple("abcdefghijkl"))
+    names, kinds = class_kinds(many)
+    assert [label for label, _ in names] == [*"abcdefg", "other"]
+    assert len({colour for _, colour in names}) == len(SERIES)
+    assert kinds == [min(label, 7) for label in labels]
+
+
+def test_unknown_classes_are_named_so():
+    labels = (-1,) * 4 + (0,) * 20
+    names, kinds = class_kinds(make_details(labels=labels))
+    assert [label for label, _ in names] == ["Theory", "unknown"]
+    assert kinds == [1] * 4 + [0] * 20
+    by_class, by_gate = map_drawings([make_details(labels=labels)])
+    assert by_class.alt == "Map of 24 nodes coloured by class: Theory 20, unknown 4."
+    assert "mean 0.48, from 0.00 to 0.96" in by_gate.alt
+
+
+@pytest.mark.filterwarnings("error")
+def test_hostile_names_stay_text_and_short():
+    details = make_details(
+        title=HOSTILE,
+        graph=HOSTILE,
+        class_names=(HOSTILE, HOSTILE + "2", "节点"),
+        ids=(HOSTILE,) * 24,
+        curves={"loss": (2.0, 1.0), HOSTILE: (2.0, 1.0)},
+        attacked=(Attacked(label=HOSTILE, gate=(0.5,) * 24, homophily=(None,) * 24),),
+    )
+    for drawing in [*everything([details]), *map_drawings([details])]:
+        assert re.fullmatch(r"[a-z0-9-]{1,70}", drawing.name)
+        for text in (drawing.title, drawing.caption, drawing.alt):
+            assert text.isprintable()
+            assert len(text) < 600
+        inline = inline_svg(drawing)
+        assert "<script" not in inline
+        assert inline.count("</svg>") == 1
+    assert map_drawings([details])[0].picture.render("pdf").startswith(b"%PDF")
+    for _, text, _ in detail_sections([details]):
+        assert text.isprintable()
+        assert len(text) < 600
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("nodes", [2, 6])
+def test_tiny_graphs_are_drawn(nodes):
+    details = [make_details(nodes), make_details(nodes, labels=(-1,) * (nodes - 1) + (0,))]
+    for drawing in [*everything(details), *map_drawings(details)]:
+        assert drawing.svg
