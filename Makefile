@@ -9,7 +9,7 @@ WORKERS ?= 2
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all speed tables lint format clean
+.PHONY: help demo browser test test-all smoke speed tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -32,6 +32,7 @@ test test-all: export OMP_NUM_THREADS = 1
 
 test: browser lint ## lint, types and all tests but the marks slow and gpu
 	@$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not gpu"
+	@$(MAKE) --no-print-directory smoke
 	@echo "Checked style, types and tests (all but the marks slow and gpu: make test-all)."
 	@echo "Next: make demo, or: $(BIN)/aspect train --help"
 	@test -n "$$ASPECT_DATA" || echo "The tests on real graphs were skipped: set ASPECT_DATA to a folder with the data sets' files to run them."
@@ -50,6 +51,11 @@ browser: ## make sure that there is a browser for the tests
 	apt install -y --no-install-recommends chromium || \
 	{ apt update && apt install -y --no-install-recommends chromium; }; \
 	command -v chromium >/dev/null || { echo "The tests of the report need a browser, and none could be installed here: put one of these on the PATH: $(BROWSERS) (on Debian: apt-get install chromium)."; exit 1; }
+
+smoke: $(INSTALLED) ## a small benchmark from the plan to the page: runs/smoke/report.html
+	@rm -rf runs/smoke
+	@$(BIN)/aspect bench smoke --out runs/smoke
+	@$(BIN)/aspect report runs/smoke --out runs/smoke/report.html
 
 speed: $(INSTALLED) ## how much faster than the plain form: ratios
 	@$(BIN)/python benchmarks/speed.py

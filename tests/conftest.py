@@ -19,6 +19,7 @@ CHECKED = [
         "policy",
         "objectives",
         "blocks",
+        "attacks",
         "methods",
         "evaluation",
     )

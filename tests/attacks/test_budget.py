@@ -14,13 +14,13 @@ def ring():
     return Graph.build(torch.rand(20, 3), torch.stack([nodes, nodes.roll(1)]))
 
 
-@pytest.mark.parametrize(("share", "count"), [(0.05, 1), (0.1, 2), (0.12, 2), (1, 20)])
+@pytest.mark.parametrize(("share", "count"), [(0.05, 1), (0.1, 2), (0.12, 2), (1.0, 20)])
 def test_a_share_counts_undirected_edges(ring, share, count):
     assert ring.num_edges == 20
     assert flips_within(share, ring) == count
 
 
-@pytest.mark.parametrize("share", [0, -0.1, 1.2, float("nan")])
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.2, float("nan")])
 def test_what_is_no_share_is_refused(ring, share):
     with pytest.raises(SettingsError, match=r"share in \(0, 1\]"):
         flips_within(share, ring)

@@ -58,8 +58,8 @@ def test_stored_zeros_are_no_entries():
 
 def test_nothing_and_everything():
     features = matrix(2)
-    assert torch.equal(mask(features, 0), features)
-    assert not bool(mask(features, 1).any())
+    assert torch.equal(mask(features, 0.0), features)
+    assert not bool(mask(features, 1.0).any())
 
 
 def test_about_the_rate_is_masked():

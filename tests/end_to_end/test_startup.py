@@ -7,7 +7,17 @@ import pytest
 
 from .conftest import environment
 
-HEAVY = ("torch", "numpy", "torch_geometric", "sklearn", "scipy", "pyarrow", "matplotlib")
+HEAVY = (
+    "torch",
+    "numpy",
+    "torch_geometric",
+    "sklearn",
+    "scipy",
+    "pyarrow",
+    "matplotlib",
+    "optuna",
+)
+COMMANDS = ("train", "evaluate", "embed", "bench", "tune", "report", "theory")
 
 PROBE = f"""
 import sys
@@ -31,7 +41,7 @@ def answer(*arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--help"], ["--version"], *([name, "--help"] for name in ("train", "evaluate", "embed"))],
+    [[], ["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)],
     ids=" ".join,
 )
 def test_help_needs_nothing_heavy(arguments):
@@ -50,6 +60,9 @@ def test_no_word_at_all_asks_for_help():
     ("arguments", "words"),
     [
         (["train", "koora"], "Did you mean 'cora'?"),
+        (["bench", "smok"], "Did you mean 'smoke'?"),
+        (["tune", "koora"], "Did you mean 'cora'?"),
+        (["report", "no/where.jsonl"], "no/where.jsonl"),
         (["train", "cora", "--method", "aspekt"], "Did you mean 'aspect'?"),
         (["evaluate", "citeser"], "Did you mean 'citeseer'?"),
         (["train", "--methood", "aspect"], "--method"),
