@@ -298,3 +298,11 @@ def test_warnings_reach_the_record_and_the_screen(cli, tables, monkeypatch):
     record = json.loads((cli.cwd / told.json["run"] / "record.json").read_text())
     assert record["warnings"] == told.json["warnings"]
     assert "All the same." in cli("evaluate", told.json["run"]).err
+
+
+@pytest.mark.parametrize("command", ["demo", "theory"])
+def test_a_device_that_is_not_there_leaves_no_folder_behind(cli, command, tmp_path):
+    outcome = cli(command, "--out", "page", "--device", "cuda:99")
+    assert outcome.code == 2
+    assert "cuda:99" in outcome.err
+    assert not (tmp_path / "page").exists()

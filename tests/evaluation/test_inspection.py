@@ -1,5 +1,6 @@
 """What is said of a trained model, against what the model itself answers."""
 
+import copy
 import json
 
 import numpy as np
@@ -20,6 +21,7 @@ from aspect.graph.labelling import label_graph, unlabelled
 from aspect.methods.registry import find_method, method_names
 from aspect.objectives.policy_target import channel_costs
 from aspect.randomness import generator_for
+from reference.plain_aspect import PlainAspect
 
 NODES = 60
 TINY = {"epochs": 3, "width": 4, "order": 2, "gate_width": 4}
@@ -73,21 +75,22 @@ def test_nodes_and_neighbours_are_those_of_the_graph(labelled, details):
     assert details.homophily == pytest.approx(expected, rel=1e-3)
 
 
-def test_band_losses_are_means_over_augmentations(model, labelled, details):
-    """An independent form: similarities of all pairs, a softmax, its logarithm."""
-    method, graph = model.method, model.as_seen(labelled.graph)
-    total = torch.zeros(2, NODES)
+def test_band_losses_are_means_over_steps_of_training(labelled):
+    """Against the plain form of a step, batch norm by the batch included."""
+    model = fitted(labelled.graph, input_dropout=0.0, dropout=0.0)  # which the forms draw otherwise
+    details, graph = inspected(model, labelled), model.as_seen(labelled.graph)
+    method = copy.deepcopy(model.method).train()
+    assert method.config.batch_norm
+    assert method.config.gate_hops > 0
+    plain, total = PlainAspect(method, graph), torch.zeros(2, NODES)
     with torch.no_grad():
-        for number in range(inspection.AUGMENTATIONS):
-            generator = generator_for(0, "augmentation to look at", number)
-            first = method(method._ready(graph).signal).views
-            second = method(method.augmented(graph, generator)).views
-            for band in range(2):
-                a, b = (torch.nn.functional.normalize(views[band]) for views in (first, second))
-                scores = a @ b.t() / model.config.temperature
-                rows = -scores.log_softmax(1).diagonal()
-                columns = -scores.log_softmax(0).diagonal()
-                total[band] += (rows + columns) / 2 / inspection.AUGMENTATIONS
+        for number in range(inspection.STEPS):
+            generator = generator_for(0, "step to look at", number)
+            first = plain.embed(plain.features, plain.clean, generator)
+            second = plain.embed(*plain.augmented(generator), generator)
+            losses = [plain.contrast(a, b) for a, b in zip(first, second, strict=True)]
+            pooled = plain.mean_of_neighbours(torch.stack(losses, dim=1), plain.clean)
+            total += pooled.t() / inspection.STEPS
     assert list(details.losses) == ["low", "high"]
     found = torch.tensor(list(details.losses.values()))
     torch.testing.assert_close(found, total, rtol=2e-3, atol=1e-4)

@@ -91,7 +91,6 @@ def test_the_bands_blended_by_the_policy_are_the_embedding(labelled, model):
     bands, low = bands_of(model, labelled.graph), model.policy(labelled.graph)
     weights = torch.stack([low, 1 - low], dim=1)
     torch.testing.assert_close(fuse(bands, weights), model.embed(labelled.graph))
-    assert model.config.readout == model.method.config.readout == "fused"
 
 
 def test_only_a_method_with_bands_has_some(labelled):

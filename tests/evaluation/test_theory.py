@@ -1,14 +1,20 @@
 """The study in small: every graph, every choice of keys, and numbers that keep the theorems."""
 
+from statistics import fmean
+
 import pytest
 import torch
 from torch.nn.functional import normalize
 from torch.testing import assert_close
 
+from aspect import Embedder, mixed_graph
 from aspect.errors import SettingsError
+from aspect.evaluation import theory
+from aspect.evaluation.regret import largest_bound, mix_risks, regret
 from aspect.evaluation.theory import QUICK, draw_keys, study_theory
 from aspect.evaluation.theory_record import Scope, TheoryRecord
 from aspect.experiments import Experiment, find_experiment
+from aspect.randomness import generator_for
 
 TINY = Scope(
     shares=(0.0, 0.5),
@@ -21,6 +27,14 @@ TINY = Scope(
     perturbations=2,
 )
 EXPERIMENT = Experiment(settings={"order": 2, "temperature": 0.7}, origin="a test")
+
+
+def grid(count):
+    return torch.linspace(0, 1, count, dtype=torch.float64)
+
+
+def unit(x):
+    return normalize(x.double(), dim=-1)
 
 
 def study(scope=TINY, **options):
@@ -47,6 +61,38 @@ def test_no_regret_is_below_its_bound(record):
         assert case.bound == 0 or 0 < case.gap <= 1
         assert case.prefers_high + case.prefers_low <= 1
     assert any(case.bound > 0 for case in record.cases)
+
+
+def test_a_case_is_what_its_graph_gives(record):
+    """One graph drawn and trained again; its risks as `mix_risks` has them."""
+    labelled, mixes = mixed_graph(TINY.nodes, purity=0.9, share=0.5, seed=1), grid(TINY.mixes)
+    graph = labelled.graph.to(torch.float32)
+    method = Embedder("aspect", seed=1, device="cpu", **record.settings).fit(graph).method.eval()
+    with torch.no_grad():
+        bands = unit(method.see(graph).views)
+        signals = [method.augmented(graph, generator_for(1, "keys", number)) for number in (0, 1)]
+        views = [unit(method(signal).views) for signal in signals]
+    for choice in ("class", "own"):
+        draws = [draw_keys(view, labelled.labels, choice) for view in views]
+        risks = mix_risks(bands, draws, 0.7, mixes)
+        (found,) = [
+            each
+            for each in record.cases
+            if (each.purity, each.share, each.seed, each.keys) == (0.9, 0.5, 1, choice)
+        ]
+        assert found.regret == pytest.approx(regret(risks), abs=1e-9)
+        assert found.bound == pytest.approx(largest_bound(risks, mixes).value, abs=1e-9)
+        assert found.best_mix == mixes[risks.mean(dim=0).argmin()]
+        own = mixes[risks.argmin(dim=1)]
+        halves = dict(zip(("homophilic", "heterophilic"), own.chunk(2), strict=True))
+        assert found.best_mixes == pytest.approx({k: float(v.mean()) for k, v in halves.items()})
+
+
+def test_broken_bounds_are_counted(monkeypatch):
+    monkeypatch.setattr(theory, "TOLERANCE", -1e9)  # which no bound can keep
+    one = {"shares": (0.5,), "purities": (0.9,), "seeds": (0,)}
+    (trade_off,) = study(TINY.model_copy(update=one)).trade_offs
+    assert trade_off.broken == trade_off.pairs > 0
 
 
 def test_a_region_without_nodes_is_left_out(record):
@@ -82,6 +128,8 @@ def test_either_kind_of_perturbation_moves_less_than_both(record):
         moves = {(each.region, each.kind): each for each in trade_off.sensitivities}
         for region in ("homophilic", "heterophilic"):
             whole = moves[region, "all"]
+            assert whole.low == pytest.approx(fmean(trade_off.low[region]), abs=1e-6)
+            assert whole.high == pytest.approx(fmean(trade_off.high[region]), abs=1e-6)
             for kind in ("edges", "features"):
                 assert 0 < moves[region, kind].low <= whole.low
                 assert 0 < moves[region, kind].high <= whole.high

@@ -8,6 +8,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import dense
 from aspect.graph.operators import RescaledLaplacian
 from aspect.graph.synthetic import mixed_graph
+from aspect.methods import aspect
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.methods.base import Step
 from aspect.methods.controls import HighBandOnly, LowBandOnly
@@ -222,6 +223,21 @@ class TestCost:
         other = random_graph(num_features=13, seed=4)
         assert method.eval().embed(other).shape == (20, BASE["width"])
         assert method._prepared.graph is other
+
+
+class TestBandLosses:
+    @pytest.mark.parametrize("views", ["one", "both"])
+    @pytest.mark.parametrize("hops", [0, 2])
+    def test_they_are_the_evidence_of_the_policy_target(self, one_graph, monkeypatch, views, hops):
+        seen = []
+        monkeypatch.setattr(
+            aspect, "channel_costs", lambda evidence: seen.append(evidence) or evidence
+        )
+        method = make(one_graph, views=views, gate_hops=hops, batch_norm=True, **DROPPING)
+        method.loss_terms(one_graph, step())
+        found = method.band_losses(one_graph, step().generator)
+        assert list(found) == ["low", "high"]
+        assert_close(torch.stack(list(found.values())), seen[0], rtol=0, atol=0)
 
 
 class TestGradients:

@@ -32,7 +32,9 @@ def demo(
     An earlier demo is replaced if `overwrite` says so; a folder of anything else is refused.
     """
     with session.screen.activity("Starting"):
+        from aspect.estimator import choose_device
         from aspect.report.folder import ReportFolder
+    choose_device(session.device)  # a wrong one is refused while no folder is touched
     with ReportFolder.open(out, "mixture", overwrite=overwrite) as folder:
         record = _study(session, seeds)
         with session.screen.activity("Drawing"):
@@ -60,6 +62,7 @@ def demo(
 def _study(session: Session, seeds: int) -> MixtureRecord:
     from aspect.evaluation.mixture import study_mixture
     from aspect.graph.synthetic import mixed_graph, mixed_regions
+    from aspect.provenance import versions
 
     experiment, _ = find_experiment("aspect", MIXED, None)
     labelled = mixed_graph()
@@ -74,7 +77,7 @@ def _study(session: Session, seeds: int) -> MixtureRecord:
             advance=advance,
         )
     command = f"aspect demo --seeds {seeds} --seed {first} --device {record.device}"
-    return record.model_copy(update={"command": command})
+    return record.model_copy(update={"command": command, "versions": versions()})
 
 
 def _show(session: Session, record: MixtureRecord, content: dict[str, Any]) -> None:

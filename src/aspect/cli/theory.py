@@ -32,7 +32,9 @@ def theory(
 ) -> None:
     """Measure what one mix for all nodes costs, beside the bounds of the paper's theorems."""
     with session.screen.activity("Starting"):
+        from aspect.estimator import choose_device
         from aspect.report.folder import ReportFolder
+    choose_device(session.device)  # a wrong one is refused while no folder is touched
     with ReportFolder.open(out, "theory", overwrite=overwrite) as folder:
         record = _study(session, quick=quick)
         with session.screen.activity("Drawing"):

@@ -67,7 +67,8 @@ class Details(Config):
     gate: Numbers | None = None
     """Weight of the low band; none without a policy."""
     losses: dict[str, Numbers] = Field(default_factory=dict)
-    """Contrastive loss of every band, lowest first; empty for methods without bands."""
+    """Contrastive loss of every band, lowest first, as training weighs it for the gate: under
+    augmentations and dropout, pooled where neighbours decide together. Empty without bands."""
     cost_gap: Numbers | None = None
     """The high band's normalised cost less the low band's (b_H - b_L)."""
     map_x: Numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ __all__ = ["inspect_model"]
 
 MOST_NODES = 20_000  # kept of a larger graph
 MOST_NEIGHBOURS = 30  # listed of a node
-AUGMENTATIONS = 4  # that a band's loss is averaged over
+STEPS = 8  # of training that a band's loss is averaged over
 DIGITS = 4  # that count; a reader sees two or three
 
 MOST_EXACT_NODES = 3000  # all eigenvalues take seconds up to here
@@ -109,8 +110,9 @@ class _Kept:
     def neighbours(self, graph: Graph) -> tuple[tuple[int, ...], ...]:
         """The first few of every node's neighbours that are kept too."""
         source, target = self.places[graph.edge_index.cpu()]
-        listed = target[(source >= 0) & (target >= 0)].tolist()
-        counts = torch.bincount(source[(source >= 0) & (target >= 0)], minlength=len(self.nodes))
+        both = (source >= 0) & (target >= 0)
+        listed = target[both].tolist()
+        counts = torch.bincount(source[both], minlength=len(self.nodes))
         ends = counts.cumsum(0).tolist()
         starts = [0, *ends[:-1]]
         return tuple(
@@ -121,12 +123,15 @@ class _Kept:
 
 @torch.no_grad()
 def _mean_losses(model: Embedder, seen: Graph) -> Losses:
-    """Each band's loss at every node, over a few augmentations that are the same at every look."""
-    method, total = model.method.eval(), Losses()
-    for number in range(AUGMENTATIONS):
-        generator = generator_for(0, "augmentation to look at", number, device=seen.device)
+    """Each band's loss at every node, over a few steps that are the same at every look.
+
+    A gate follows what training showed it: augmented views, dropout and the batch's statistics.
+    """
+    method, total = copy.deepcopy(model.method).train(), Losses()
+    for number in range(STEPS):
+        generator = generator_for(0, "step to look at", number, device=seen.device)
         for band, values in method.band_losses(seen, generator).items():
-            total[band] = total.get(band, torch.zeros_like(values)) + values / AUGMENTATIONS
+            total[band] = total.get(band, torch.zeros_like(values)) + values / STEPS
     return total
 
 

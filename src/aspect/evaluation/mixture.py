@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aspect import __version__
 from aspect.errors import GraphError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.agreement import neighbour_agreement
@@ -35,11 +31,18 @@ from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.policy.fusion import fuse
 
-__all__ = ["bands_of", "oracle_weights", "regional_scores", "study_mixture"]
+__all__ = [
+    "REGIONS",
+    "Advance",
+    "bands_of",
+    "ignore",
+    "oracle_weights",
+    "regional_scores",
+    "study_mixture",
+]
 
 REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
 
-PACKAGES = ("torch", "torch-geometric", "numpy", "scipy", "matplotlib")
 GATE_EVERY = 4  # epochs between two looks at the gate
 BINS = 40  # of the spectrum
 POINTS = 101  # of a filter's response
@@ -48,7 +51,7 @@ DIGITS = 6  # kept in the record
 Advance = Callable[[int, int, str], object]  # done, of how many, and what comes next
 
 
-def _ignore(done: int, total: int, word: str) -> None:
+def ignore(done: int, total: int, word: str) -> None:
     """Nobody asked how far it is."""
 
 
@@ -60,7 +63,7 @@ def study_mixture(
     seeds: Sequence[int],
     num_splits: int | None = None,
     device: str | None = None,
-    advance: Advance = _ignore,
+    advance: Advance = ignore,
 ) -> MixtureRecord:
     """Train every entrant with every seed, without labels, and probe all on the same splits.
 
@@ -97,7 +100,6 @@ def study_mixture(
         gates={entrant: _table(gates) for entrant, gates in study.gates.items()},
         curves=tuple(study.curves),
         spectrum=study.spectrum(),
-        versions=_versions(),
         device=study.device,
         seconds={"all": time.perf_counter() - started, **study.seconds},
     )
@@ -134,13 +136,10 @@ def _majority(labelled: LabelledGraph, splits: Sequence[Split]) -> ProbeResult:
 
 
 def bands_of(model: Embedder, graph: Graph) -> Float[Tensor, "bands nodes dim"]:
-    """The bands of a trained ASPECT, lowest first: the same weights, read out side by side."""
-    method = _as_aspect(model)
-    twin = copy.deepcopy(method)
-    twin.config = method.config.model_copy(update={"readout": "concatenated"})
+    """The bands of a trained ASPECT, lowest first."""
+    placed = graph.to(torch.float32).to(model.device)
     with torch.no_grad():
-        side_by_side = twin.eval().embed(graph.to(torch.float32).to(model.device)).cpu()
-    return torch.stack(side_by_side.chunk(len(method.bands), dim=1))
+        return _as_aspect(model).eval().see(placed).views.cpu()
 
 
 def oracle_weights(region: Int[Tensor, " nodes"]) -> Float[Tensor, "nodes bands"]:
@@ -293,11 +292,3 @@ def _rounded(values: Sequence[float]) -> tuple[float, ...]:
 
 def _table(rows: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
     return tuple(_rounded(row) for row in rows)
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "aspect": __version__,
-        "python": platform.python_version(),
-        **{package: version(package) for package in PACKAGES},
-    }

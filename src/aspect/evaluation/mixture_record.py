@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["WHOLE", "Curve", "GraphFacts", "MixtureRecord", "Role", "Row", "Spectrum"]
 
@@ -101,7 +101,8 @@ class MixtureRecord(_Part):
     curves: tuple[Curve, ...]
     """Of the method's own trainings, one per seed."""
     spectrum: Spectrum
-    versions: dict[str, str]
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Of the packages; filled in by who writes it."""
     device: str
     seconds: dict[str, float]
     """Time taken: all, and trainings by entrant. The only part that differs when run again."""

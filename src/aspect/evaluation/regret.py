@@ -131,9 +131,8 @@ def largest_bound(
     something >= 0; so for every mu and gap the nodes that grow by mu at least and whose best mixes
     lie wholly on one side of the gap are valid groups. All growths and pairs of mixes are tried.
 
-    The grid costs the bound no validity: it holds for the regret over the same grid, but for
-    rounding. A node whose true best mix lies between two points gets too small a growth, which can
-    only lower the bound.
+    The grid costs the bound no validity: the proof, with every minimum taken over the grid, gives
+    it for the regret over the same grid.
     """
     growth, first, last = _growth(risks, mixes)
     order = growth.argsort(descending=True)

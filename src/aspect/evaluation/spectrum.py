@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 HIGHEST = 2.0  # no eigenvalue of a normalised Laplacian lies above
+DIGITS = 10  # of an eigenvalue that rounding leaves alone
 
 MOST_NODES = 5000  # a dense eigendecomposition takes memory by the square and time by the cube
 
@@ -37,13 +38,17 @@ def eigensystem(
 ) -> tuple[Float[Tensor, " nodes"], Float[Tensor, "nodes nodes"]]:
     """Eigenvalues of the normalised Laplacian in rising order, and its eigenvectors as columns."""
     values, vectors = torch.linalg.eigh(_dense_laplacian(graph, self_loops))
-    return values.clamp(0, HIGHEST), vectors
+    return _cleaned(values), vectors
 
 
 def eigenvalues(graph: Graph, *, self_loops: bool) -> Float[Tensor, " nodes"]:
     """The same without the vectors, in a fraction of the time."""
-    values: Tensor = torch.linalg.eigvalsh(_dense_laplacian(graph, self_loops))
-    return values.clamp(0, HIGHEST)
+    return _cleaned(torch.linalg.eigvalsh(_dense_laplacian(graph, self_loops)))
+
+
+def _cleaned(values: Float[Tensor, " nodes"]) -> Float[Tensor, " nodes"]:
+    """Without rounding errors, which would scatter the many that are 1 over two bins."""
+    return values.round(decimals=DIGITS).clamp(0, HIGHEST)
 
 
 def _shifted(graph: Graph, self_loops: bool) -> Operator:

@@ -8,7 +8,7 @@ risk. Labels and regions serve for looking only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.mixture import REGIONS, bands_of
+from aspect.evaluation.mixture import REGIONS, Advance, bands_of, ignore
 from aspect.evaluation.regret import Draw, attractions, crowding, largest_bound, regret
 from aspect.evaluation.sensitivity import Kind, Moves, perturb, stability
 from aspect.evaluation.theory_record import (
@@ -56,19 +56,13 @@ QUICK = Scope(
     perturbations=4,
 )
 
-Advance = Callable[[int, int, str], object]  # done, of how many, and what comes next
-
-
-def _ignore(done: int, total: int, word: str) -> None:
-    """Nobody asked how far it is."""
-
 
 def study_theory(
     scope: Scope,
     experiment: Experiment,
     *,
     device: str | None = None,
-    advance: Advance = _ignore,
+    advance: Advance = ignore,
 ) -> TheoryRecord:
     """Draw every graph, train on it, and measure.
 

@@ -140,4 +140,4 @@ class TheoryRecord(Config):
     """On the graphs of the examples."""
     device: str
     seconds: float
-    """Time taken: the only part that differs when run again."""
+    """Time taken: the only part that differs when run again with as many threads."""

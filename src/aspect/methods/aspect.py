@@ -152,10 +152,7 @@ class AspectMethod(Method):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, generator = self.config, step.generator
-        both = config.views == "both"
-        first_signal = self.augmented(graph, generator) if both else self._ready(graph).signal
-        first = self(first_signal, generator)
-        second = self(self.augmented(graph, generator), generator)
+        signal, first, second = self._two_views(graph, generator)
         terms = {"contrast": self._contrast(first.fused, second.fused, generator).mean()}
         if len(self.bands) == 1:
             return terms
@@ -164,21 +161,35 @@ class AspectMethod(Method):
         if config.channel_weight == 0 and not wants_policy:
             return terms
         with torch.set_grad_enabled(config.channel_weight > 0):
-            pairs = zip(first.views, second.views, strict=True)
-            channels = torch.stack([self._contrast(*pair, generator) for pair in pairs])
+            channels = self._channel_losses(first, second, generator)
         if config.channel_weight > 0:
             terms["channels"] = config.channel_weight * channels.mean()
         if wants_policy:
-            target = self._policy_target(channels.detach(), first_signal)
+            costs = channel_costs(self._evidence(channels.detach(), signal))
+            target = policy_target(costs, config.gate_temperature)
             terms["policy"] = config.policy_weight * policy_loss(first.log_weights, target)
         return terms
 
-    def _policy_target(
-        self, evidence: Float[Tensor, "bands nodes"], signal: Signal
-    ) -> Float[Tensor, "nodes bands"]:
-        """What the policy should answer; neighbours pool their evidence as they pool answers."""
-        pooled = neighbourhood_mean(evidence.t(), signal.operator, self.config.gate_hops)
-        return policy_target(channel_costs(pooled.t()), self.config.gate_temperature)
+    def _two_views(
+        self, graph: Graph, generator: torch.Generator
+    ) -> tuple[Signal, SpectralEmbedding, SpectralEmbedding]:
+        """The first view's signal, clean or augmented as the settings say, and both views."""
+        both = self.config.views == "both"
+        signal = self.augmented(graph, generator) if both else self._ready(graph).signal
+        first = self(signal, generator)
+        return signal, first, self(self.augmented(graph, generator), generator)
+
+    def _channel_losses(
+        self, first: SpectralEmbedding, second: SpectralEmbedding, generator: torch.Generator
+    ) -> Float[Tensor, "bands nodes"]:
+        pairs = zip(first.views, second.views, strict=True)
+        return torch.stack([self._contrast(*pair, generator) for pair in pairs])
+
+    def _evidence(
+        self, channels: Float[Tensor, "bands nodes"], signal: Signal
+    ) -> Float[Tensor, "bands nodes"]:
+        """What the policy is judged by: neighbours pool their losses as they pool answers."""
+        return neighbourhood_mean(channels.t(), signal.operator, self.config.gate_hops).t()
 
     def _contrast(
         self,
@@ -219,27 +230,27 @@ class AspectMethod(Method):
             Group(rest, config.learning_rate, config.weight_decay),
         ]
 
-    def _embedding(self, graph: Graph) -> SpectralEmbedding:
+    def see(self, graph: Graph) -> SpectralEmbedding:
+        """Bands and policy on the graph as it is: nothing augmented, nothing dropped."""
         embedding: SpectralEmbedding = self(self._ready(graph).signal)
         return embedding
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        embedding = self._embedding(graph)
+        embedding = self.see(graph)
         return read_out(embedding.views, embedding.weights, self.config.readout)
 
     @override
     def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:
-        return None if len(self.bands) == 1 else self._embedding(graph).weights
+        return None if len(self.bands) == 1 else self.see(graph).weights
 
     @override
     def band_losses(
         self, graph: Graph, generator: torch.Generator
     ) -> dict[str, Float[Tensor, " nodes"]]:
-        clean = self._embedding(graph).views
-        augmented = self.encoder(self.augmented(graph, generator))
-        bands = zip(self.bands, clean, augmented, strict=True)
-        return {band: self._contrast(own, other, generator) for band, own, other in bands}
+        signal, first, second = self._two_views(graph, generator)
+        evidence = self._evidence(self._channel_losses(first, second, generator), signal)
+        return dict(zip(self.bands, evidence, strict=True))
 
     @override
     def filter_bank(

@@ -106,9 +106,10 @@ class Method(nn.Module, ABC):
         graph: Graph,  # noqa: ARG002
         generator: torch.Generator,  # noqa: ARG002
     ) -> dict[str, Float[Tensor, " nodes"]]:
-        """Contrastive loss of every band at every node, lowest first, under one augmentation.
+        """Contrastive loss of every band at every node, lowest first, as one step weighs it.
 
-        Called in evaluation mode without gradients; empty for a method without bands.
+        Called without gradients, in training mode and on a copy: looking may move a batch norm's
+        running statistics. Empty for a method without bands.
         """
         return {}
 

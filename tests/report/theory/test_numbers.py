@@ -6,7 +6,9 @@ import re
 from collections import Counter
 
 import pytest
+from matplotlib.figure import Figure
 
+from aspect.report.theory.figures import regret_drawings
 from aspect.report.theory.findings import caveats, regret_findings, stability_findings
 from aspect.report.theory.numbers import (
     find_row,
@@ -62,6 +64,16 @@ def test_the_table_has_what_the_bound_is_made_of(record):
     assert float(rows[4]["regret"]) == pytest.approx(0.2)
 
 
+def test_the_rows_are_what_is_drawn(record):
+    drawing = next(each for each in regret_drawings(record) if each.title.startswith("Separation"))
+    axes = Figure().subplots()
+    drawing.picture.paint(axes)
+    lines = [line.get_ydata() for line in axes.lines]
+    rows = [row for row in regret_rows(record) if row.purity == 0.9]
+    for expected in ([row.regret for row in rows], [row.bound for row in rows]):
+        assert any(list(line) == pytest.approx(expected) for line in lines)
+
+
 def test_a_single_seed_has_no_spread(record):
     scope = record.scope.model_copy(update={"seeds": (0,)})
     one = tuple(each for each in record.cases if each.seed == 0)
@@ -86,7 +98,7 @@ def test_sentences_say_what_the_numbers_say(record):
     valid, share, separation, own = regret_findings(record)
     assert valid == (
         "In all 24 cases the measured regret is at least the bound, which is 25% to 25% of it, "
-        "25% on average."
+        "25% on average, in the 2 whose regret the grid can tell from 0."
     )
     assert "highest, 0.2000, where a share of 0.5" in share
     assert "0.0000 at 0, 0.0000 at 1. Where nearly all nodes are alike" in share
@@ -97,8 +109,8 @@ def test_sentences_say_what_the_numbers_say(record):
     assert "a regret of 0.0500 with equal regions, whose mean best mixes are 0.70 apart" in own
     stable, bands, choice = stability_findings(record)
     assert "with L = 2 / tau = 2, held at all of 16 pairs" in stable
-    assert "at most 30% of what they allow" in stable
-    assert bands.endswith("the band that suits a region is also the steadier one there.")
+    assert "at most 30% of what the second allows" in stable
+    assert bands.endswith("the band that suits a region is on average the steadier one there, too.")
     assert "25% at 0.5, 25% at 0.9" in choice
 
 
@@ -130,8 +142,16 @@ def test_regret_that_stays_at_the_ends_is_not_called_little():
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        ((0.1, 0.1), (0.5, 0.5), "one band is the steadier in both, whichever suits the region"),
-        ((0.5, 0.1), (0.1, 0.5), "the band that suits a region is the less steady one there"),
+        (
+            (0.1, 0.1),
+            (0.5, 0.5),
+            "on average one band is the steadier in both, whichever suits the region",
+        ),
+        (
+            (0.5, 0.1),
+            (0.1, 0.5),
+            "the band that suits a region is on average the less steady one there",
+        ),
     ],
 )
 def test_the_verdict_on_the_bands_follows_their_moves(low, high, verdict):
@@ -209,7 +229,7 @@ def test_a_record_without_any_regret_is_drawn():
         each.model_copy(update={"regret": 0.0, "bound": 0.0}) for each in make_theory_record().cases
     )
     page = Page(theory_page(make_theory_record(cases=cases)))
-    assert "there is no regret in any of them" in page.text
+    assert "there is no regret in any of them that the grid could tell from 0" in page.text
 
 
 def test_the_sentence_on_shares_names_where_the_bound_is_tight():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +13,7 @@ from aspect.report.canvas import PALETTE, SERIES, Axis, Drawing, Picture, name_a
 from aspect.report.figures import Area, Bundle, Cloud, areas, bundles
 from aspect.report.panels import Trend, trends
 from aspect.report.tables import counted
-from aspect.report.theory.numbers import grid_error, holds, regret_rows
+from aspect.report.theory.numbers import holds, regret_rows, told_from_zero
 
 __all__ = ["example_drawings", "regret_drawings", "trade_off_drawings"]
 
@@ -62,8 +62,7 @@ def _overview(record: TheoryRecord) -> Drawing:
 
 
 def _against(record: TheoryRecord) -> Drawing:
-    least = grid_error(record)
-    cases = [case for case in record.cases if case.regret > least and case.bound > 0]
+    cases = [case for case in told_from_zero(record) if case.bound > 0]
     groups = [
         Cloud(
             label,
@@ -111,17 +110,15 @@ def _beside_equality(
     return picture(paint, x, y)
 
 
-def _over_shares(record: TheoryRecord, purity: float, what: str) -> list[list[float]]:
+def _over_shares(
+    record: TheoryRecord, purity: float, value: Callable[[Case], float]
+) -> list[list[float]]:
     """One curve per seed over the shares."""
     found = {
         (case.seed, case.share): case
         for case in record.cases
         if case.purity == purity and case.keys == "class"
     }
-
-    def value(case: Case) -> float:
-        return case.regret if what == "regret" else case.bound
-
     return [
         [value(found[seed, share]) for share in record.scope.shares] for seed in record.scope.seeds
     ]
@@ -129,8 +126,8 @@ def _over_shares(record: TheoryRecord, purity: float, what: str) -> list[list[fl
 
 def _with_bound(record: TheoryRecord, purity: float, number: int) -> Drawing:
     groups = [
-        Bundle("regret", "blue", _over_shares(record, purity, "regret")),
-        Bundle("bound", "orange", _over_shares(record, purity, "bound")),
+        Bundle("regret", "blue", _over_shares(record, purity, lambda case: case.regret)),
+        Bundle("bound", "orange", _over_shares(record, purity, lambda case: case.bound)),
     ]
     rows = [row for row in regret_rows(record) if row.purity == purity]
     described = "; ".join(

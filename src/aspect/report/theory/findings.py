@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from aspect.evaluation.theory_record import TheoryRecord, TradeOff
 from aspect.report.tables import counted
-from aspect.report.theory.numbers import RegretRow, find_row, grid_error, holds, regret_rows
+from aspect.report.theory.numbers import (
+    RegretRow,
+    find_row,
+    grid_error,
+    holds,
+    regret_rows,
+    told_from_zero,
+)
 
 __all__ = ["caveats", "regret_findings", "stability_findings"]
 
@@ -75,17 +82,18 @@ def caveats(record: TheoryRecord) -> Iterator[str]:
 def _about_validity(record: TheoryRecord) -> str:
     wrong = sum(not holds(case) for case in record.cases)
     total = len(record.cases)
-    ratios = [case.bound / case.regret for case in record.cases if case.regret > 0]
+    ratios = [case.bound / case.regret for case in told_from_zero(record)]
     verdict = (
         f"In {wrong} of {total} cases the measured regret lies below the bound"
         if wrong
         else f"In all {total} cases the measured regret is at least the bound"
     )
     if not ratios:
-        return f"{verdict}; there is no regret in any of them."
+        return f"{verdict}; there is no regret in any of them that the grid could tell from 0."
     return (
         f"{verdict}, which is {100 * min(ratios):.0f}% to {100 * max(ratios):.0f}% of it, "
-        f"{100 * statistics.fmean(ratios):.0f}% on average."
+        f"{100 * statistics.fmean(ratios):.0f}% on average, in the {len(ratios)} whose regret the "
+        "grid can tell from 0."
     )
 
 
@@ -168,8 +176,8 @@ def _about_stability(record: TheoryRecord) -> str:
     return (
         "Under perturbations both bounds, L S(m) and L (m d_L + (1 - m) d_H) with L = 2 / tau = "
         f"{2 / record.temperature:g}, held at {held} of {pairs:,} pairs of node and mix; the risk "
-        f"rose by at most {100 * tightest:.0f}% of what they allow. They take the worst direction "
-        "of every move, so they order the bands rather than foretell the risk."
+        f"rose by at most {100 * tightest:.0f}% of what the second allows, which takes the worst "
+        "direction of every move."
     )
 
 
@@ -185,11 +193,11 @@ def _about_bands(trade_off: TradeOff) -> str:
         for region, each in moves.items()
     }
     if all(suits.values()):
-        verdict = "the band that suits a region is also the steadier one there"
+        verdict = "the band that suits a region is on average the steadier one there, too"
     elif any(suits.values()):
-        verdict = "one band is the steadier in both, whichever suits the region"
+        verdict = "on average one band is the steadier in both, whichever suits the region"
     else:
-        verdict = "the band that suits a region is the less steady one there"
+        verdict = "the band that suits a region is on average the less steady one there"
     return f"At a separation of {trade_off.purity:g}, {'; '.join(parts)}: {verdict}."
 
 
@@ -197,8 +205,8 @@ def _about_choice(record: TheoryRecord) -> str:
     parts = [f"{100 * each.moved:.0f}% at {each.purity:g}" for each in record.trade_offs]
     return (
         "The mix of lowest clean risk is not the one of the lowest bound on the worst risk for "
-        f"this share of the nodes, by separation: {', '.join(parts)}. Where the bands serve a node "
-        "equally well, how steady they are decides."
+        f"this share of the nodes, by separation: {', '.join(parts)}. There, how steady the bands "
+        "are decides with how useful they are."
     )
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "regret_rows",
     "regret_table",
     "summary",
+    "told_from_zero",
     "trade_off_table",
 ]
 
@@ -52,6 +53,12 @@ def grid_error(record: TheoryRecord) -> float:
     """
     step = 1 / (record.scope.mixes - 1)
     return step**2 / (2 * record.temperature**2)
+
+
+def told_from_zero(record: TheoryRecord) -> list[Case]:
+    """The cases whose regret is more than the grid may have moved it by."""
+    least = grid_error(record)
+    return [case for case in record.cases if case.regret > least]
 
 
 def holds(case: Case) -> bool:
