@@ -17,6 +17,7 @@ __all__ = [
     "TrainingError",
     "UnknownNameError",
     "reason",
+    "sentence_of",
     "shown",
 ]
 
@@ -91,6 +92,14 @@ def reason(error: Exception) -> str:
     if "requested and" in str(error):  # numpy counts what it could not write, and gives no number
         return "the disk is full or the file larger than allowed here"
     return f"the system says {str(error) or type(error).__name__!r}"
+
+
+def sentence_of(error: BaseException) -> str:
+    """What went wrong, in a line for a record; our own errors say it themselves."""
+    if isinstance(error, AspectError):
+        return str(error)
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}".rstrip(":. ") + "."
 
 
 def shown(items: Iterable[object]) -> str:

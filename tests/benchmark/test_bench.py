@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aspect.benchmark.bench import Bench
-from aspect.benchmark.executor import Finished, Lost, Started
+from aspect.benchmark.executor import Finished, Lost, Quiet, Started
 from aspect.benchmark.run import Outcome
 from aspect.benchmark.schedule import Clock, cost
 from aspect.benchmark.store import BenchFolder, read_details, read_records
@@ -141,19 +141,47 @@ def test_progress_counts_what_runs(plan, folder):
     news = run(bench)
     assert {each.running for each in news[:-1]} == {1}
     assert news[0].seconds_left is None
-    assert news[1].seconds_left > news[-2].seconds_left > news[-1].seconds_left == 0
+    assert news[-1].seconds_left == 0
+
+
+def test_silence_is_an_occasion_to_tell_how_it_stands(plan, folder):
+    class Slow(Inline):
+        def run(self, work, tasks):  # noqa: ARG002 - nothing comes to its end
+            yield from (Started(next(iter(tasks))), Quiet(), Quiet())
+
+    assert [each.running for each in run(open_bench(plan, folder), Slow())] == [1, 1, 1]
+
+
+def clock_of(*cells):
+    return Clock({cell.key: 10.0 for cell in cells})
 
 
 def test_time_left_is_that_of_like_cells():
     plan = make_plan(seeds=3, entries=["aspect", {"name": "raw", "seeds": 1}])
     first, second, third, raw = cells_of(plan)
-    clock = Clock({cell.key: 10.0 for cell in (first, second, third, raw)})
-    assert clock.left([second], 1) is None
-    clock.note(done(first, seconds={"train": 6.0}))
-    assert clock.left([second, third], 2) == pytest.approx(6.0)
-    assert clock.left([raw], 1) == pytest.approx(6.0), "for want of anything nearer"
-    clock.note(done(raw, seconds={"train": 1.0}))
-    assert clock.left([second, raw], 1) == pytest.approx(7.0)
+    clock = clock_of(first, second, third, raw)
+    assert clock.left([second], [], 1) is None
+    clock.note(first, 6.0)
+    assert clock.left([second, third], [], 2) == pytest.approx(6.0)
+    assert clock.left([raw], [], 1) == pytest.approx(6.0), "for want of anything nearer"
+    clock.note(raw, 1.0)
+    assert clock.left([second, raw], [], 1) == pytest.approx(7.0)
+
+
+def test_more_workers_than_cells_save_no_time():
+    first, second = cells_of(make_plan(seeds=2, entries=["aspect"]))
+    clock = clock_of(first, second)
+    clock.note(first, 60.0)
+    assert clock.left([second], [], 14) == pytest.approx(60.0)
+    assert clock.left([], [(second, 20.0)], 14) == pytest.approx(40.0)
+
+
+def test_a_cell_that_is_late_counts_for_itself_and_for_those_like_it():
+    first, second, third = cells_of(make_plan(seeds=3, entries=["aspect"]))
+    clock = clock_of(first, second, third)
+    clock.note(first, 10.0)
+    assert clock.left([], [(second, 70.0)], 1) == pytest.approx(60.0)
+    assert clock.left([third], [(second, 70.0)], 1) == pytest.approx(60.0 + 70.0)
 
 
 def test_cost_rises_with_the_graph_and_the_epochs():
@@ -165,8 +193,21 @@ def test_cost_rises_with_the_graph_and_the_epochs():
 def test_the_summary_averages_over_seeds_and_splits(plan):
     records = [done(cell, strict=40 + 10 * cell.work.seed) for cell in cells_of(plan)]
     table = strict_scores([*records[:-1], failed(records[-1].cell)])
-    clean = table["aspect"]["mixed"]  # splits 40, 41 of one seed and 50, 51 of the other
+    named = {str(line): scores["mixed"] for line, scores in table.items()}
+    clean = named["aspect"]  # splits 40, 41 of one seed and 50, 51 of the other
     assert clean.mean == pytest.approx(45.5)
     assert clean.std == pytest.approx(0.5**0.5)
     assert str(clean) == "45.5 ± 0.7"
-    assert table["raw, random 30% poison"]["mixed"].std is None
+    assert named["raw, random 30% poison"].std is None
+
+
+def test_the_summary_mixes_nothing_that_only_looks_alike():
+    alike = [{"name": "one", "method": "aspect", "title": "T"}, {"name": "raw", "title": "T"}]
+    planned = [{"kind": "random"}, {"kind": "random", "features": False}]
+    plan = make_plan(entries=alike, graphs=["a/g.npz", "b/g.npz"], perturbations=planned)
+    facts = {graph: replace(FACTS, sha256=graph) for graph in plan.graphs}
+    table = strict_scores(done(cell) for cell in plan.cells(facts, "cpu"))
+    assert sorted(map(str, table)) == sorted(
+        2 * ["T, random 10% poison", "T, random 10% poison, edges alone"]
+    )
+    assert all(list(scores) == ["a/g.npz", "b/g.npz"] for scores in table.values())

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import aspect
-from aspect.benchmark.executor import Finished, LocalProcesses, Lost, Started
+from aspect.benchmark.executor import Finished, LocalProcesses, Lost, Quiet, Started
 from aspect.errors import SettingsError
 from benchmark.tasks import (
     double,
@@ -35,7 +36,14 @@ def results(news):
 def test_every_task_is_started_and_finished_once():
     news = list(LocalProcesses(2).run(double, range(7)))
     assert results(news) == {number: 2 * number for number in range(7)}
-    assert Counter(type(each) for each in news) == {Started: 7, Finished: 7}
+    told = [type(each) for each in news if not isinstance(each, Quiet)]
+    assert Counter(told) == {Started: 7, Finished: 7}
+
+
+def test_silence_is_told_so_that_one_can_say_how_it_stands(tmp_path, monkeypatch):
+    monkeypatch.setattr("aspect.benchmark.executor.QUIET_SECONDS", 0.01)
+    with closing(LocalProcesses(1).run(note_and_hold, [str(tmp_path / "pid")])) as news:
+        assert [type(next(news)) for _ in range(3)] == [Started, Quiet, Quiet]
 
 
 def test_no_tasks_need_no_worker():

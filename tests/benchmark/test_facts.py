@@ -37,8 +37,16 @@ def test_published_splits_are_counted(tmp_path, small_graph):
     }
     path = tmp_path / "small.npz"
     write_npz(path, replace(small_graph, masks=masks))
-    ((_, facts),) = read_facts(make_plan(graphs=[str(path)], splits="published"), None)
+    plan = make_plan(graphs=[str(path)], splits="published")
+    ((_, facts),) = read_facts(plan, None)
     assert facts.num_splits == 4
+    masks["train"][3, 0], masks["test"][3, 0] = False, True
+    write_npz(path, replace(small_graph, masks=masks), overwrite=True)
+    ((_, moved),) = read_facts(plan, None)
+    assert moved.sha256 == facts.sha256
+    assert moved.splits_sha256 != facts.splits_sha256
+    ((_, drawn),) = read_facts(make_plan(graphs=[str(path)]), None)
+    assert drawn.splits_sha256 is None
 
 
 def test_homophily_counts_edges_between_labelled_nodes(small_graph):

@@ -1,5 +1,7 @@
 """Plans: what they ask for becomes cells; what cannot be meant is refused before any work."""
 
+from dataclasses import replace
+
 import pytest
 
 from aspect.benchmark.plan import ReadFacts, load_plan, plan_names
@@ -118,7 +120,12 @@ def test_the_same_work_twice_is_refused(changes, words):
         ({"seeds": 0}, "seeds"),
         ({"splits": "balanced"}, "splits"),
         ({"sede": 1}, "Did you mean 'seeds'"),
-        ({"perturbations": [{"kind": "metattack"}]}, "perturbations"),
+        ({"perturbations": ["nothing"]}, r"perturbations.0\S+ .* must be 'none'"),
+        ({"perturbations": [{"kind": "rndom"}]}, r"perturbations.0.*kind' .* must be .*'random'"),
+        ({"perturbations": [{"kind": "random", "budgets": [1.5]}]}, "budgets.0' .* equal to 1"),
+        ({"perturbations": [{"kind": "random", "solver": "none"}]}, "solver"),
+        ({"name": "../elsewhere"}, "fit for a folder"),
+        ({"name": ".."}, "fit for a folder"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(changes, words):
@@ -126,15 +133,37 @@ def test_what_cannot_be_meant_is_refused(changes, words):
         make_plan(**changes)
 
 
-def test_a_budget_outside_its_bounds_is_refused():
-    plan = make_plan(perturbations=[{"kind": "random", "budgets": [1.5]}])
-    with pytest.raises(SettingsError, match="budget"):
-        cells_of(plan)
+def test_a_change_for_all_that_no_entry_knows_is_refused():
+    make_plan(entries=["aspect", "raw"], set={"width": 8}).check_changes()
+    with pytest.raises(UnknownNameError, match=r"Unknown setting.*'widht'.*Did you mean 'width'"):
+        make_plan(entries=["aspect", "raw"], set={"widht": 8}).check_changes()
+    with pytest.raises(UnknownNameError, match="'width'"):
+        make_plan(entries=["raw"], set={"width": 8}).check_changes()
+
+
+def test_published_splits_are_a_part_of_the_work():
+    plan = make_plan(entries=["raw"], splits="published")
+    first, second = (
+        plan.cells({"mixed": replace(FACTS, splits_sha256=each * 64)}, "cpu")[0] for each in "ab"
+    )
+    assert first.key != second.key
+
+
+def test_options_for_files_need_a_file(tmp_path):
+    text = "entries: [raw]\ngraphs: [mixed{more}]\nreading: {{nodes: nodes.csv}}\n"
+    with pytest.raises(SettingsError, match="nodes belongs to a graph in files"):
+        load_plan(write(tmp_path, text.format(more="")))
+    load_plan(write(tmp_path, text.format(more=", edges.csv")))
+
+
+def test_graphs_that_share_a_short_name_keep_their_folders():
+    plan = make_plan(graphs=["mixed", "a/g.npz", "b/g.npz", "b/h.npz"])
+    assert list(plan.short_names().values()) == ["mixed", "a/g.npz", "b/g.npz", "h"]
 
 
 def test_a_part_of_a_plan_has_the_same_cells():
     plan = make_plan(entries=["aspect", "low", "raw"], details=["aspect", "low"])
-    part = plan.only(entries=("raw", "low"))
+    part = plan.only(entries=("raw", "low"), graphs=("mixed", "mixed"))
     assert [entry.name for entry in part.entries] == ["low", "raw"]
     assert part.details == ("low",)
     assert {cell.key for cell in cells_of(part)} == {

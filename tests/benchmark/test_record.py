@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import Cell, Record
+from aspect.benchmark.record import Cell, Record, Work
 from benchmark.grids import cells_of, done, failed, make_plan
 
 
@@ -24,6 +24,7 @@ def changed(cell, **work):
         {"settings": {"epochs": 1}},
         {"graph_sha256": "1" * 64},
         {"splits": "random"},
+        {"splits_sha256": "1" * 64},
         {"split_numbers": (0,)},
         {"perturbation": Perturbation(kind="random")},
         {"perturbation": Perturbation(kind="random", mode="evade")},
@@ -45,6 +46,20 @@ def test_labels_do_not(cell, label):
 def test_the_key_does_not_depend_on_the_order_of_settings(cell):
     backward = dict(reversed(cell.work.settings.items()))
     assert changed(cell, settings=backward).key == cell.key
+
+
+def test_the_shipped_records_keep_their_keys():
+    """As they were written down: what is added to the work must not orphan older records."""
+    work = Work(
+        method="raw",
+        settings={"epochs": 1},
+        graph_sha256="0" * 64,
+        splits="random",
+        split_numbers=(0, 1),
+        seed=0,
+        version="0.1.0",
+    )
+    assert work.key == "0a9f44d6109625215369"
 
 
 def test_the_key_is_a_files_name(cell):

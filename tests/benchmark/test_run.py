@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -146,6 +147,25 @@ def test_a_training_that_diverges_is_a_record(path):
     assert "finite" in outcome.record.error
     assert "TrainingError" in outcome.trace
     assert outcome.record.scores == ()
+
+
+def test_splits_that_changed_are_refused(path, small_graph):
+    parts = torch.arange(30).remainder(3)
+    names = ("train", "validation", "test")
+
+    def published(order):
+        masks = {name: parts.eq(place)[None] for name, place in zip(names, order, strict=True)}
+        write_npz(path, replace(small_graph, masks=masks), overwrite=True)
+        run._read.cache_clear()
+
+    published((0, 1, 2))
+    (cell,) = cells_on(path, splits="published", num_splits=1)
+    assert run_cell(Task(cell)).record.status == "done"
+    published((0, 2, 1))
+    record = run_cell(Task(cell)).record
+    assert record.status == "failed"
+    assert "splits" in record.error
+    assert "changed since the bench began" in record.error
 
 
 def test_a_graph_that_changed_is_refused(path, small_graph):

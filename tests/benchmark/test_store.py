@@ -180,6 +180,24 @@ def test_a_damaged_record_is_named(folder, cells, content):
         read_records(folder.path)
 
 
+def test_a_record_of_other_work_is_not_taken_for_a_cells_own(folder, cells):
+    folder.write(done(cells[0]))
+    (file,) = (folder.path / "cells").iterdir()
+    file.rename(file.with_name(f"{cells[1].key}.json"))
+    with pytest.raises(RunError, match=rf"holds the record of other work, {cells[0].key}"):
+        read_records(folder.path)
+
+
+def test_a_damaged_index_says_what_to_do(folder, plan, cells):
+    index = folder.path / "index.jsonl"
+    index.write_text(index.read_text() + "garbage\n")
+    with pytest.raises(RunError, match=r"line \d+ is damaged .* Remove the file and run the bench"):
+        folder.expect(plan, cells)
+    index.unlink()
+    folder.expect(plan, cells)
+    assert folder.expected() == cells
+
+
 def test_a_damaged_line_is_named(folder, cells):
     for cell in cells[:2]:
         folder.write(done(cell))

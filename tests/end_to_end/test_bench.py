@@ -249,7 +249,7 @@ def test_an_interrupt_says_how_to_go_on(here):
         running.process.kill()
     assert running.process.returncode == 130
     assert err.splitlines()[-1].startswith("Interrupted. ")
-    assert err.splitlines()[-1].endswith("Go on with: aspect bench tiny.yaml --out runs/tiny")
+    assert err.splitlines()[-1].endswith(f"of {CELLS} cells are done. The same command goes on.")
     assert "Traceback" not in err
     wait_until_gone(running.workers)
 
@@ -265,6 +265,8 @@ def test_an_interrupt_says_how_to_go_on(here):
         (["tiny.yaml", "--workers", "0"], ["--workers"]),
         (["tiny.yaml", "--out", "taken"], ["not a bench's folder"]),
         (["lost.yaml"], ["lost.npz", "no such file"]),
+        (["tiny.yaml", "--list", "--out", "taken"], ["not a bench's folder"]),
+        (["typo.yaml"], ["Unknown setting", "'widht'", "Did you mean 'width'?"]),
         (["odd.yaml"], ["Unknown setting 'entires'", "Did you mean 'entries'?"]),
         (["broken.yaml"], ["not valid YAML"]),
     ],
@@ -276,6 +278,7 @@ def test_wrong_calls_are_answered_in_one_line(cli, arguments, words):
     (folder / "taken" / "photo.jpg").write_text("")
     (folder / "lost.yaml").write_text("entries: [raw]\ngraphs: [lost.npz]\n")
     (folder / "odd.yaml").write_text("entires: [raw]\ngraphs: [mixed]\n")
+    (folder / "typo.yaml").write_text("entries: [low]\ngraphs: [mixed]\nset: {widht: 8}\n")
     (folder / "broken.yaml").write_text("entries: [raw\n")
     cli("bench", *arguments, "--device", "cpu").refused(*words)
     assert not (folder / "runs").exists()

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -45,6 +46,19 @@ def test_a_method_with_a_schedule_keeps_its_epochs(path, monkeypatch):
     monkeypatch.setattr(AspectMethod, "anytime", False)
     search = small_search(path, max_epochs=None)
     assert (search.searches_epochs, search.max_epochs) == (False, 3)
+
+
+def test_published_splits_are_a_part_of_what_is_asked(tmp_path):
+    labelled = mixed_graph(num_nodes=60, num_features=8, degree=6.0, seed=0)
+    parts, names = torch.arange(60).remainder(3), ("train", "validation", "test")
+    searches = []
+    for order in ((0, 1, 2), (0, 2, 1)):
+        masks = {name: parts.eq(place)[None] for name, place in zip(names, order, strict=True)}
+        path = write_graph(tmp_path, f"{order[1]}.npz", replace(labelled, masks=masks))
+        searches.append(small_search(path, splits="published"))
+    first, second = searches
+    assert first.graph_sha256 == second.graph_sha256
+    assert first.splits_sha256 != second.splits_sha256
 
 
 def test_it_survives_the_way_through_yaml(path):

@@ -153,4 +153,4 @@ def test_the_probe_is_handed_no_test_label(problem, search, monkeypatch):
 def test_a_graph_that_changed_since_is_refused(tmp_path):
     search = small_search(write_graph(tmp_path))
     with pytest.raises(GraphError, match=r"changed during the search.*Got"):
-        _problem(search.source, None, "0" * 64, search.splits, "cpu")
+        _problem(search.source, None, "0" * 64, search.splits, None, "cpu")

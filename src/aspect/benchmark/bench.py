@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from aspect.benchmark.executor import Executor, Finished, Lost, Started
+from aspect.benchmark.executor import Executor, Finished, Lost, Quiet, Started
 from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.plan import Plan, PlannedPerturbation, ReadFacts
 from aspect.benchmark.record import Cell, Record
@@ -42,7 +43,7 @@ class Bench:
     folder: BenchFolder
     workers: int = 1
     states: dict[str, State] = field(default_factory=dict)  # by the cell's key
-    running: set[str] = field(default_factory=set)  # keys
+    running: dict[str, float] = field(default_factory=dict)  # key: when it was started
 
     def __post_init__(self) -> None:
         costs = {cell.key: cost(cell, self.facts[cell.graph]) for cell in self.cells}
@@ -50,7 +51,7 @@ class Bench:
         for cell in self.cells:
             record = self.folder.done(cell)
             if record is not None:
-                self.clock.note(record)
+                self.clock.note(cell, sum(record.seconds.values()))
             self.states[cell.key] = self._state(cell, record)
 
     def _state(self, cell: Cell, record: Record | None) -> State:
@@ -69,59 +70,64 @@ class Bench:
     def run(
         self, executor: Executor, work: Callable[[Task], Outcome]
     ) -> Generator[Progress, None, None]:
-        """Carry out what is left, expensive cells first; tell of every change."""
-        left = [cell for cell in self.cells if self.states[cell.key] == "left"]
-        # The largest first, so that the end is not one long cell that all others wait for.
-        left.sort(key=lambda cell: -self.clock.costs[cell.key])
+        """Carry out what is left, expensive cells first; tell how it stands."""
         self.folder.expect(self.plan, self.cells)
         try:
-            with closing(executor.run(work, [self._task(cell) for cell in left])) as events:
+            with closing(executor.run(work, map(self._task, self._left()))) as events:
                 for news in events:
-                    self._note(news)
+                    if not isinstance(news, Quiet):
+                        self._note(news)
                     # A worker that is free is not worth telling while it is about to begin again.
-                    if isinstance(news, Started) or not self._has_waiting():
+                    if isinstance(news, Started | Quiet) or not self._has_waiting():
                         yield self.progress()
         finally:
             self.folder.conclude()
 
     def _has_waiting(self) -> bool:
         left = {key for key, state in self.states.items() if state == "left"}
-        return bool(left - self.running)
+        return bool(left - self.running.keys())
 
     def progress(self) -> Progress:
-        """Where it stands now; a running cell counts as half done."""
-        states = list(self.states.values())
-        waiting = [cell for cell in self.cells if self.states[cell.key] == "left"]
-        whole = self.clock.left(waiting, self.workers)
-        begun = self.clock.left([c for c in waiting if c.key in self.running], self.workers)
+        """Where it stands now."""
+        states, now = list(self.states.values()), time.monotonic()
+        left = self._left()
+        waiting = [cell for cell in left if cell.key not in self.running]
+        running = [
+            (cell, now - self.running[cell.key]) for cell in left if cell.key in self.running
+        ]
         return Progress(
             cells=len(self.cells),
             done=states.count("done"),
             failed=states.count("failed"),
             running=len(self.running),
-            seconds_left=None if whole is None or begun is None else whole - begun / 2,
+            seconds_left=self.clock.left(waiting, running, self.workers),
         )
+
+    def _left(self) -> list[Cell]:
+        """What is not over, the largest first: the end is not one long cell that all wait for."""
+        left = [cell for cell in self.cells if self.states[cell.key] == "left"]
+        return sorted(left, key=lambda cell: -self.clock.costs[cell.key])
 
     def _note(self, news: Started[Task] | Finished[Task, Outcome] | Lost[Task]) -> None:
         cell = news.task.cell
         if isinstance(news, Started):
-            self.running.add(cell.key)
+            self.running[cell.key] = time.monotonic()
             self.folder.log("started", cell)
             return
-        self.running.discard(cell.key)
+        seconds = time.monotonic() - self.running.pop(cell.key)
         if isinstance(news, Finished):
             outcome = news.result
         else:
             outcome = Outcome(_lost(cell, news.reason), trace=news.trace)
-        self._keep(outcome)
+        self._keep(outcome, seconds)
 
-    def _keep(self, outcome: Outcome) -> None:
+    def _keep(self, outcome: Outcome, seconds: float) -> None:
         record = outcome.record
         self.folder.write(record, outcome.details)
         self.states[record.key] = record.status
         if record.status == "done":
             self.folder.log("done", record.cell)
-            self.clock.note(record)
+            self.clock.note(record.cell, seconds)
         else:
             self.folder.log("failed", record.cell, f"{record.error}\n{outcome.trace}")
 

@@ -19,12 +19,23 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from typing import Any, Generic, Protocol, TypeVar
 
-from aspect.errors import AspectError, SettingsError
+from aspect.errors import SettingsError, sentence_of
 
-__all__ = ["Executor", "Finished", "LocalProcesses", "Lost", "Started", "available_cores"]
+__all__ = [
+    "Executor",
+    "Finished",
+    "LocalProcesses",
+    "Lost",
+    "News",
+    "Quiet",
+    "Started",
+    "available_cores",
+]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+QUIET_SECONDS = 5.0  # without an event, before that is told
 
 ATTEMPTS = 2  # a worker may be killed for reasons of its own; twice on one task is the task's fault
 
@@ -58,12 +69,20 @@ class Lost(Generic[Task]):
     trace: str = ""  # where it raised, for a log
 
 
+@dataclass(frozen=True)
+class Quiet:
+    """Nothing happened for a while: an occasion to say how it stands."""
+
+
+News = Started[Task] | Finished[Task, Result] | Lost[Task] | Quiet
+
+
 class Executor(Protocol):
     """Carries out tasks side by side."""
 
     def run(
         self, work: Callable[[Task], Result], tasks: Iterable[Task]
-    ) -> Generator[Started[Task] | Finished[Task, Result] | Lost[Task], None, None]:
+    ) -> Generator[News[Task, Result], None, None]:
         """Apply `work` to every task and tell what becomes of it, in the order of the events.
 
         A task is drawn when a worker is free for it, so later tasks may depend on earlier results.
@@ -118,7 +137,7 @@ class LocalProcesses:
 
     def run(
         self, work: Callable[[Task], Result], tasks: Iterable[Task]
-    ) -> Generator[Started[Task] | Finished[Task, Result] | Lost[Task], None, None]:
+    ) -> Generator[News[Task, Result], None, None]:
         """Apply `work` to every task; see `Executor.run`."""
         remaining = iter(tasks)
         crew = [_Worker(environment) for environment in self.environments]
@@ -127,7 +146,9 @@ class LocalProcesses:
             for worker in crew:
                 yield from _begin(worker, work, remaining, busy)
             while busy:
-                done, _ = wait(busy, return_when=FIRST_COMPLETED)
+                done, _ = wait(busy, QUIET_SECONDS, return_when=FIRST_COMPLETED)
+                if not done:
+                    yield Quiet()
                 for future in done:
                     yield from _end(future, work, remaining, busy)
         finally:
@@ -173,16 +194,10 @@ def _end(
             return
         yield Lost(given.task, KILLED)
     elif error is not None:
-        yield Lost(given.task, _sentence(error), "".join(traceback.format_exception(error)))
+        yield Lost(given.task, sentence_of(error), "".join(traceback.format_exception(error)))
     else:
         yield Finished(given.task, future.result())
     yield from _begin(given.worker, work, remaining, busy)
-
-
-def _sentence(error: BaseException) -> str:
-    if isinstance(error, AspectError):
-        return str(error)
-    return f"{type(error).__name__}: {error}".rstrip(": ") + "."
 
 
 class _Worker:

@@ -10,7 +10,7 @@ from aspect.errors import GraphError
 from aspect.graph.data import UNLABELLED, LabelledGraph
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource
-from aspect.graph.splits import make_splits
+from aspect.graph.splits import make_splits, published_sha256
 
 __all__ = ["graph_facts", "read_facts"]
 
@@ -24,6 +24,7 @@ def read_facts(plan: Plan, data_dir: str | None) -> Iterator[tuple[str, ReadFact
             ReadFacts(
                 sha256=content_sha256(labelled),
                 num_splits=_num_splits(graph, labelled, plan.splits),
+                splits_sha256=published_sha256(plan.splits, labelled.masks),
                 nodes=labelled.graph.num_nodes,
                 edges=labelled.graph.num_edges,
             ),

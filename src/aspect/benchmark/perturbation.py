@@ -8,12 +8,14 @@ from pydantic import Field
 
 from aspect.config import Config
 
-__all__ = ["Kind", "Mode", "Perturbation"]
+__all__ = ["Budget", "Kind", "Mode", "Perturbation"]
 
 Kind = Literal["random"]
 
 # Poisoned graphs are trained and probed on; evasion perturbs what a trained model then embeds.
 Mode = Literal["poison", "evade"]
+
+Budget = Annotated[float, Field(gt=0, le=1)]  # a share of the edges
 
 
 class Perturbation(Config):
@@ -25,7 +27,7 @@ class Perturbation(Config):
     """Which variant of the kind, where there are several."""
     mode: Mode = "poison"
     """Whether the model is trained on the perturbed graph, or only embeds it."""
-    budget: Annotated[float, Field(gt=0, le=1)] = 0.1
+    budget: Budget = 0.1
     """Flips as a share of the edges, and masked entries as a share of the features."""
     features: bool = True
     """Mask features as well; off: edges alone."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from aspect import __version__
-from aspect.benchmark.perturbation import Kind, Mode, Perturbation
+from aspect.benchmark.perturbation import Budget, Kind, Mode, Perturbation
 from aspect.benchmark.record import Cell, SplitName, Work
 from aspect.config import Config, load_yaml, make_config
 from aspect.errors import SettingsError, UnknownNameError
@@ -59,9 +59,10 @@ class PlannedPerturbation(Config):
     """One kind of perturbation at one or several budgets."""
 
     kind: Kind
-    solver: str = ""
+    solver: Literal[""] = ""
+    """No kind has several yet."""
     mode: Mode = "poison"
-    budgets: Annotated[tuple[float, ...], Field(min_length=1)] = (0.1,)
+    budgets: Annotated[tuple[Budget, ...], Field(min_length=1)] = (0.1,)
     features: bool = True
     seeds: Annotated[int, Field(ge=1)] = 1
     """At most so many pre-training seeds; a perturbation of its own for every split is one run."""
@@ -70,7 +71,18 @@ class PlannedPerturbation(Config):
         """One for every budget."""
         shared = self.model_dump(exclude={"budgets", "seeds"})
         for budget in self.budgets:
-            yield make_config(Perturbation, {**shared, "budget": budget}, owner="the plan")
+            yield Perturbation(**shared, budget=budget)
+
+
+def _form(given: object) -> str:
+    """Which of the two is meant, so that only its own rules are told where it breaks them."""
+    return "word" if isinstance(given, str) else "described"
+
+
+AnyPerturbation = Annotated[
+    Annotated[Literal["none"], Tag("word")] | Annotated[PlannedPerturbation, Tag("described")],
+    Discriminator(_form),
+]
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,7 @@ class ReadFacts:
 
     sha256: str
     num_splits: int  # that the kind of splits offers
+    splits_sha256: str | None = None  # of published ones
     nodes: int = 0
     edges: int = 0
 
@@ -93,7 +106,7 @@ class Plan(Config):
     entries: Annotated[tuple[Entry, ...], Field(min_length=1)]
     """Methods and variants."""
     graphs: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Names of data sets, or paths of files."""
+    """Names of data sets, or paths of files, from the folder that the bench is started in."""
     reading: Reading = Reading()
     """How files are read."""
     settings: Literal["shipped", "defaults", "published", "paper"] = "shipped"
@@ -103,17 +116,22 @@ class Plan(Config):
     splits: SplitName = "class-balanced"
     """Kind of splits."""
     num_splits: Annotated[int, Field(ge=1)] | None = None
-    """The first so many; none: all that there are."""
+    """The first so many, if there are; none: all that there are."""
     seeds: Annotated[int, Field(ge=1)] = 1
     """Pre-training seeds from 0 on."""
     seeds_of: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """Other numbers of seeds for some graphs."""
-    perturbations: Annotated[
-        tuple[Literal["none"] | PlannedPerturbation, ...], Field(min_length=1)
-    ] = (NONE,)
+    perturbations: Annotated[tuple[AnyPerturbation, ...], Field(min_length=1)] = (NONE,)
     """What is done to the graphs."""
     details: tuple[str, ...] = ()
     """Entries whose first clean seed is shown node by node in the report."""
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_folders(cls, name: str) -> str:
+        if name in ("", "..") or Path(name).name != name:
+            raise ValueError("a plan's name must be fit for a folder")
+        return name
 
     @field_validator("entries")
     @classmethod
@@ -144,6 +162,16 @@ class Plan(Config):
                 require_method_name(entry.settings_of)
         for graph in self.graphs:
             check_graph_name(graph)
+        if all(self.source(graph).is_named for graph in self.graphs):
+            GraphSource.named(self.graphs[0], self.reading)  # options for files, but no file
+
+    def check_changes(self) -> None:
+        """Refuse changes for all entries that none of them knows; imports every method."""
+        fields = [find_method(entry.registered).config.model_fields for entry in self.entries]
+        for name in self.set:
+            if not any(name in own for own in fields):
+                known = {each for own in fields for each in own}
+                raise UnknownNameError("setting in `set` of the plan", name, known)
 
     def only(self, entries: tuple[str, ...] = (), graphs: tuple[str, ...] = ()) -> Plan:
         """The part of the plan with these entries and graphs; all where none are named."""
@@ -157,7 +185,7 @@ class Plan(Config):
         return self.model_copy(
             update={
                 "entries": kept,
-                "graphs": graphs or self.graphs,
+                "graphs": tuple(each for each in self.graphs if not graphs or each in graphs),
                 "details": tuple(name for name in self.details if name in left),
             }
         )
@@ -165,6 +193,12 @@ class Plan(Config):
     def source(self, graph: str) -> GraphSource:
         """Where a graph of the plan comes from."""
         return GraphSource(graph=graph, reading=self.reading)
+
+    def short_names(self) -> dict[str, str]:
+        """Graphs as tables call them: files without their folders, unless two share a name."""
+        short = {graph: self.source(graph).name for graph in self.graphs}
+        names = list(short.values())
+        return {graph: name if names.count(name) == 1 else graph for graph, name in short.items()}
 
     def cells(self, facts: Mapping[str, ReadFacts], device: Literal["cpu", "cuda"]) -> list[Cell]:
         """All cells, graph by graph; a plan that asks for the same work twice is refused."""
@@ -221,6 +255,7 @@ class Plan(Config):
                             settings=settings,
                             graph_sha256=facts.sha256,
                             splits=self.splits,
+                            splits_sha256=facts.splits_sha256,
                             split_numbers=splits,
                             perturbation=perturbation,
                             seed=seed,

@@ -20,7 +20,11 @@ SplitName = Literal["class-balanced", "random", "published"]
 
 
 class Work(Config):
-    """Everything that decides the numbers of a cell, and nothing that does not."""
+    """Everything that decides the numbers of a cell, and nothing that does not.
+
+    Its key names the work, not its last digits: the number of threads, the model of the processor,
+    and on a GPU every repetition round otherwise.
+    """
 
     method: str
     """Name in the registry."""
@@ -30,6 +34,8 @@ class Work(Config):
     """Content of the graph, labels included."""
     splits: SplitName
     """Kind of splits."""
+    splits_sha256: str | None = None
+    """Content of published splits; none: they are drawn, the same from the same labels."""
     split_numbers: tuple[int, ...]
     """Which of them; a poisoned graph is trained on for exactly one."""
     perturbation: Perturbation | None = None
@@ -44,7 +50,10 @@ class Work(Config):
     @property
     def key(self) -> str:
         """Twenty letters that no other work shares."""
-        plain = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+        # Left out where it says nothing: older records, which lack it, keep their keys.
+        silent = {"splits_sha256"} if self.splits_sha256 is None else None
+        content = self.model_dump(mode="json", exclude=silent)
+        plain = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(plain.encode()).hexdigest()[:20]
 
 

@@ -19,7 +19,7 @@ from aspect.benchmark.facts import graph_facts
 from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.perturbed import perturb
 from aspect.benchmark.record import Cell, Record, SplitScores
-from aspect.errors import AspectError, GraphError
+from aspect.errors import GraphError, sentence_of
 from aspect.estimator import Embedder
 from aspect.evaluation.curves import ValueRecorder
 from aspect.evaluation.details import Details
@@ -30,7 +30,7 @@ from aspect.evaluation.result import ProbeResult
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource, Reading
-from aspect.graph.splits import Split, make_splits
+from aspect.graph.splits import Split, make_splits, published_sha256
 from aspect.provenance import check_finite, device_name, faults_of, gate_summary, versions
 
 __all__ = ["Outcome", "Task", "run_cell"]
@@ -76,11 +76,11 @@ def run_cell(task: Task, *, data_dir: str | None = None, device: str | None = No
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, AspectError):
-        return str(error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
-        return "Out of memory. Lower width, set negatives to sample, or use fewer workers."
-    return f"{type(error).__name__}: {error}".rstrip(": ") + "."
+        return (
+            "Out of memory. Lower width, sample negatives (negatives: 1000), or use fewer workers."
+        )
+    return sentence_of(error)
 
 
 @contextmanager
@@ -135,12 +135,16 @@ class _Run:
         return Embedder(work.method, seed=work.seed, device=self.device, **work.settings)
 
     def _labelled(self) -> LabelledGraph:
-        cell = self.cell
+        cell, work = self.cell, self.cell.work
         labelled, checksum = _read(cell.graph, cell.reading, self.data_dir)
-        if checksum != cell.work.graph_sha256:
+        if checksum != work.graph_sha256:
             raise GraphError(
                 f"The graph {cell.graph!r} changed since the bench began: its sha256 must be "
-                f"{cell.work.graph_sha256}. Got {checksum}. Run the bench again."
+                f"{work.graph_sha256}. Got {checksum}. Run the bench again."
+            )
+        if published_sha256(work.splits, labelled.masks) != work.splits_sha256:
+            raise GraphError(
+                f"The splits of {cell.graph!r} changed since the bench began. Run the bench again."
             )
         return labelled
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Sequence
 
 from aspect.benchmark.plan import ReadFacts
-from aspect.benchmark.record import Cell, Record
+from aspect.benchmark.record import Cell
 from aspect.methods.registry import find_method
 
 __all__ = ["Clock", "cost"]
@@ -30,23 +31,46 @@ class Clock:
         self.costs = costs  # by the cell's key
         self.taken: dict[tuple[str, ...], tuple[float, float]] = {}  # seconds and cost, by likeness
 
-    def note(self, record: Record) -> None:
+    def note(self, cell: Cell, seconds: float) -> None:
         """Learn from a cell that is done."""
-        seconds, units = sum(record.seconds.values()), self.costs[record.key]
-        for likeness in _likenesses(record.cell):
+        for likeness in _likenesses(cell):
             before = self.taken.get(likeness, (0.0, 0.0))
-            self.taken[likeness] = (before[0] + seconds, before[1] + units)
+            self.taken[likeness] = (before[0] + seconds, before[1] + self.costs[cell.key])
 
-    def left(self, cells: Iterable[Cell], workers: int) -> float | None:
-        """Seconds for these cells; None as long as nothing is known."""
+    def left(
+        self, waiting: Iterable[Cell], running: Sequence[tuple[Cell, float]], workers: int
+    ) -> float | None:
+        """Seconds until the last cell ends; None as long as nothing is known.
+
+        Args:
+            waiting: In the order in which they will be taken.
+            running: Each with the seconds that it has taken so far.
+            workers: Cells at a time.
+        """
         if not self.taken:
             return None
-        return sum(self._expected(cell) for cell in cells) / workers
+        # One that takes longer than expected may be late by as much again.
+        ends = [abs(self._expected(cell) - seconds) for cell, seconds in running]
+        ends += [0.0] * (workers - len(ends))
+        heapq.heapify(ends)
+        for cell in waiting:
+            heapq.heapreplace(ends, ends[0] + max(self._expected(cell), self._least(cell, running)))
+        return max(ends)
 
     def _expected(self, cell: Cell) -> float:
         near = next(each for each in _likenesses(cell) if each in self.taken)
         seconds, units = self.taken[near]
         return self.costs[cell.key] * seconds / units
+
+    def _least(self, cell: Cell, running: Sequence[tuple[Cell, float]]) -> float:
+        """What cells of the same method and graph take at least, judged by those under way."""
+        closest = _likenesses(cell)[0]
+        rates = (
+            seconds / self.costs[other.key]
+            for other, seconds in running
+            if _likenesses(other)[0] == closest
+        )
+        return self.costs[cell.key] * max(rates, default=0.0)
 
 
 def _likenesses(cell: Cell) -> tuple[tuple[str, ...], ...]:

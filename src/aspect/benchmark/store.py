@@ -20,19 +20,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-import filelock
 from pydantic import ValidationError
 
 from aspect.benchmark.plan import Plan, load_plan
 from aspect.benchmark.record import FORMAT, Cell, Record
 from aspect.config import Config, to_yaml
-from aspect.errors import FileError, RunError, SettingsError
+from aspect.errors import AspectError, FileError, RunError
 from aspect.evaluation.details import DETAILS_FORMAT, Details
 from aspect.graph.files import LEFT_BEHIND, is_file, is_folder, reason, replacing
+from aspect.graph.folders import LOCK, locked, naming
 
 __all__ = ["BenchFolder", "read_details", "read_plan", "read_records"]
 
-PLAN, INDEX, LOG, RECORDS, LOCK = "plan.yaml", "index.jsonl", "log.txt", "records.jsonl", ".lock"
+PLAN, INDEX, LOG, RECORDS = "plan.yaml", "index.jsonl", "log.txt", "records.jsonl"
+REMOVE = "Remove the file and run the bench again."
 CELLS, FAILED, DETAILS = "cells", "failed", "details"
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
@@ -54,17 +55,21 @@ class BenchFolder:
         """
         folder = cls(path)
         with ExitStack() as cleanup:
-            with _naming(path):
-                if path.exists() and not path.is_dir():
-                    raise FileError(f"{path} must be a folder. Got a file.")
+            with naming(path):
+                folder.check(plan)
                 path.mkdir(parents=True, exist_ok=True)
-                folder._refuse_foreign(plan)
-                cleanup.enter_context(_locked(path))
+                cleanup.enter_context(locked(path))
                 folder._claim(plan)
             yield folder
 
-    def _refuse_foreign(self, plan: Plan) -> None:
-        present = {item.name for item in self.path.iterdir()}
+    def check(self, plan: Plan) -> None:
+        """Refuse beforehand, and write nothing, what opening would refuse."""
+        with naming(self.path):
+            if not self.path.exists():
+                return
+            if not self.path.is_dir():
+                raise FileError(f"{self.path} must be a folder. Got a file.")
+            present = {item.name for item in self.path.iterdir()}
         others = {name for name in present - {LOCK} if not LEFT_BEHIND.fullmatch(name)}
         if not others:
             return
@@ -123,6 +128,11 @@ class BenchFolder:
         if not is_file(path):
             return None
         record = _read(path, Record, FORMAT)
+        if record.key != cell.key:
+            raise RunError(
+                f"{path} holds the record of other work, {record.key}. "
+                "Remove it to run its cell again."
+            )
         # The same work may go by another name by now.
         return record.model_copy(update={"cell": cell})
 
@@ -180,7 +190,7 @@ def read_plan(folder: Path) -> Plan:
     """The plan whose records a folder holds."""
     try:
         return load_plan(str(folder / PLAN))
-    except SettingsError as error:
+    except AspectError as error:
         raise RunError(f"{folder} is not a bench's folder. {error}") from error
 
 
@@ -226,7 +236,7 @@ def _read_lines(path: Path, kind: type[AnyConfig], newest: int = FORMAT) -> list
     except (OSError, ValueError) as error:
         raise FileError(f"Cannot read {path}: {reason(error)}.") from error
     return [
-        _parse(line, kind, newest, f"{path}, line {number}", "Run the bench again.")
+        _parse(line, kind, newest, f"{path}, line {number}", REMOVE)
         for number, line in enumerate(lines, start=1)
     ]
 
@@ -270,28 +280,3 @@ def _printable(line: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in line
     )
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the folder; the system lets go of it when the process ends, however it ends."""
-    lock = filelock.FileLock(path / LOCK, blocking=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise RunError(
-            f"Another process is using {path}. Wait for it, or choose another --out."
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into a sentence about the folder."""
-    try:
-        yield
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise FileError(f"Cannot write to {path}: {reason(error)}.") from error

@@ -6,9 +6,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.record import Record
 
-__all__ = ["Score", "strict_scores"]
+__all__ = ["Line", "Score", "strict_scores"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table; entries may share a title, but no line."""
+
+    entry: str
+    title: str
+    perturbation: Perturbation | None
+
+    def __str__(self) -> str:
+        if self.perturbation is None:
+            return self.title
+        alone = "" if self.perturbation.features else ", edges alone"
+        return f"{self.title}, {self.perturbation.label} {self.perturbation.mode}{alone}"
 
 
 @dataclass(frozen=True)
@@ -22,25 +38,19 @@ class Score:
         return f"{self.mean:.1f}" if self.std is None else f"{self.mean:.1f} ± {self.std:.1f}"
 
 
-def strict_scores(records: Iterable[Record]) -> dict[str, dict[str, Score]]:
-    """Strict scores of done records by line, such as `ASPECT, random 10%`, and by graph."""
-    values: dict[tuple[str, str], dict[int, list[float]]] = {}
+def strict_scores(records: Iterable[Record]) -> dict[Line, dict[str, Score]]:
+    """Strict scores of done records by line, such as `ASPECT, random 10% poison`, and by graph."""
+    values: dict[tuple[Line, str], dict[int, list[float]]] = {}
     for record in records:
-        if record.graph is not None and record.status == "done":
-            seeds = values.setdefault((_line(record), record.graph.name), {})
-            own = seeds.setdefault(record.cell.work.seed, [])
+        if record.status == "done":
+            cell = record.cell
+            line = Line(cell.entry, cell.title, cell.work.perturbation)
+            own = values.setdefault((line, cell.graph), {}).setdefault(cell.work.seed, [])
             own += [score.strict for score in record.scores]
-    table: dict[str, dict[str, Score]] = {}
+    table: dict[Line, dict[str, Score]] = {}
     for (line, graph), seeds in values.items():
         table.setdefault(line, {})[graph] = _score(list(seeds.values()))
     return table
-
-
-def _line(record: Record) -> str:
-    perturbation = record.cell.work.perturbation
-    if perturbation is None:
-        return record.cell.title
-    return f"{record.cell.title}, {perturbation.label} {perturbation.mode}"
 
 
 def _score(seeds: list[list[float]]) -> Score:

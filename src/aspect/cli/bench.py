@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from aspect.cli.console import duration
 from aspect.cli.session import OUR_ERROR, Session, command
 from aspect.errors import SettingsError
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from aspect.benchmark.plan import Plan, ReadFacts
 
 __all__ = ["bench"]
-
-MINUTE, HOUR = 60, 3600
 
 
 class PartOptions(NamedTuple):
@@ -79,15 +78,18 @@ def bench(
         from aspect.benchmark.placement import Placement
         from aspect.benchmark.store import BenchFolder
 
+        whole.check_changes()
         placement = Placement.choose(session.device, workers)
     facts = _read_facts(session, wanted)
     cells = wanted.cells(facts, placement.kind)
     if show_list:
-        _list(session, Bench(whole, cells, facts, BenchFolder(folder)))
+        unopened = BenchFolder(folder)
+        unopened.check(whole)
+        _list(session, Bench(whole, cells, facts, unopened))
         return
     with BenchFolder.open(folder, whole) as opened:
         running = Bench(whole, cells, facts, opened, placement.workers)
-        content = _run(session, running, placement, retry_failed, plan)
+        content = _run(session, running, placement, retry_failed)
     session.screen.answer(content, lambda: _show(session, running, content))
     if content["failed"]:
         raise typer.Exit(OUR_ERROR)
@@ -101,7 +103,7 @@ def _read_facts(session: Session, plan: Plan) -> dict[str, ReadFacts]:
 
 
 def _run(
-    session: Session, bench: Bench, placement: Placement, retry_failed: bool, plan: str
+    session: Session, bench: Bench, placement: Placement, retry_failed: bool
 ) -> dict[str, Any]:
     """Carry out what is left, and say before what is not."""
     from aspect.benchmark.run import run_cell
@@ -111,10 +113,9 @@ def _run(
     before, started = bench.progress(), time.monotonic()
     _say_kept(session, before)
     work = partial(run_cell, data_dir=session.data_dir, device=placement.kind)
-    path = bench.folder.path
     try:
         with (
-            session.screen.progress("Cells") as advance,
+            session.screen.progress("Cells", guesses_time=False) as advance,
             closing(bench.run(placement.processes(), work)) as news,
         ):
             for now in news:
@@ -122,13 +123,12 @@ def _run(
     except KeyboardInterrupt as interrupt:
         now = bench.progress()
         raise KeyboardInterrupt(
-            f"Interrupted. {now.done} of {now.cells} cells are done. "
-            f"Go on with: aspect bench {plan} --out {path}"
+            f"Interrupted. {now.done} of {now.cells} cells are done. The same command goes on."
         ) from interrupt
     end = bench.progress()
     return {
         "plan": bench.plan.name,
-        "out": str(path),
+        "out": str(bench.folder.path),
         "cells": end.cells,
         "done": end.done,
         "kept": before.done,
@@ -149,30 +149,23 @@ def _say_kept(session: Session, before: Progress) -> None:
 
 def _word(now: Progress) -> str:
     failed = f", {now.failed} failed" if now.failed else ""
-    left = "" if now.seconds_left is None else f", about {_duration(now.seconds_left)} left"
+    left = "" if now.seconds_left is None else f", about {duration(now.seconds_left)} left"
     return f"{now.running} running{failed}{left}"
 
 
-def _duration(seconds: float) -> str:
-    if seconds < MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < HOUR:
-        return f"{seconds / MINUTE:.0f} min"
-    return f"{seconds / HOUR:.1f} h"
-
-
 def _first_error(bench: Bench) -> str | None:
-    found = (bench.folder.failed(cell) for cell in bench.cells)
+    failed = (cell for cell in bench.cells if bench.states[cell.key] == "failed")
+    found = (bench.folder.failed(cell) for cell in failed)
     return next((record.error for record in found if record is not None), None)
 
 
 def _list(session: Session, bench: Bench) -> None:
     """What became of the cells so far, by entry and graph."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
+    names = bench.plan.short_names()
     for cell in bench.cells:
-        own = counts.setdefault(
-            (cell.entry, bench.plan.source(cell.graph).name), {"done": 0, "failed": 0, "left": 0}
-        )
+        place = (cell.entry, names[cell.graph])
+        own = counts.setdefault(place, {"done": 0, "failed": 0, "left": 0})
         own[bench.states[cell.key]] += 1
     rows = [{"entry": entry, "graph": graph, **own} for (entry, graph), own in counts.items()]
     now = bench.progress()
@@ -199,15 +192,15 @@ def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
     say, folder = session.screen.say, content["out"]
     keys = {cell.key for cell in bench.cells}
     table = strict_scores(record for record in bench.folder.records() if record.key in keys)
-    graphs = [bench.plan.source(graph).name for graph in bench.plan.graphs]
-    shown = [graph for graph in graphs if any(graph in line for line in table.values())]
-    rows = [[name, *(line.get(graph, "-") for graph in shown)] for name, line in table.items()]
+    names = bench.plan.short_names()
+    shown = [graph for graph in names if any(graph in scores for scores in table.values())]
+    rows = [[line, *(own.get(graph, "-") for graph in shown)] for line, own in table.items()]
     if rows:
         say("Test accuracy (strict) in percent, mean ± standard deviation over splits:")
-        session.screen.table(["entry", *shown], rows)
+        session.screen.table(["entry", *(names[graph] for graph in shown)], rows)
     say(
         f"{content['done']} of {content['cells']} cells are done, {content['kept']} before; "
-        f"{_duration(content['seconds'])}. Records are in {folder}."
+        f"{duration(content['seconds'])}. Records are in {folder}."
     )
     if content["failed"]:
         say(f"{content['failed']} cells failed. The first: {content['first_error']}")

@@ -19,7 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Screen", "harmless"]
+__all__ = ["Screen", "duration", "harmless"]
+
+MINUTE, HOUR = 60, 3600
 
 WIDTH_OF_FILES = 160  # letters in a line of a table that no terminal limits
 SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw a bar on
@@ -39,6 +41,19 @@ def harmless(text: object) -> str:
         else letter.encode("unicode_escape", "surrogatepass").decode()
         for letter in str(text)
     )
+
+
+def duration(seconds: float) -> str:
+    """Time for a reader, in its largest unit.
+
+    >>> duration(59), duration(150), duration(5400)
+    ('59 s', '2 min', '1.5 h')
+    """
+    if seconds < MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < HOUR:
+        return f"{seconds / MINUTE:.0f} min"
+    return f"{seconds / HOUR:.1f} h"
 
 
 class Screen:
@@ -95,8 +110,11 @@ class Screen:
             yield
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Advance]:
-        """A bar on a terminal; elsewhere a line now and then."""
+    def progress(self, what: str, *, guesses_time: bool = True) -> Iterator[Advance]:
+        """A bar on a terminal; elsewhere a line now and then.
+
+        The bar guesses the time left from how far it is, unless the caller knows better.
+        """
         if not self.side.is_terminal:
             yield self._lines(what)
             return
@@ -104,7 +122,7 @@ class Screen:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            *([TimeRemainingColumn()] if guesses_time else []),
             TextColumn("{task.fields[word]}", markup=False),
         )
         with Progress(*columns, console=self.side, transient=True) as bar:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from aspect.cli.console import duration
 from aspect.cli.options import Overwrite, ReadingOptions, SettingsOptions
 from aspect.cli.plan import Plan, plan_run
 from aspect.cli.session import Session, command
@@ -24,7 +25,6 @@ __all__ = ["tune"]
 
 FOLDER = Path("runs/tune")
 MOST_WORKERS = 8  # unless asked for: the more at a time, the less each trial knows of the others
-MINUTE = 60
 
 
 class StartOptions(NamedTuple):
@@ -82,7 +82,8 @@ class SearchOptions(NamedTuple):
     max_epochs: Annotated[
         int | None,
         typer.Option(
-            help="Epochs of a trial at most.  [default: 200, or those of the start if more]",
+            help="Epochs of a trial at most, but for the start, which keeps its own.  "
+            "[default: 200, or those of the start if more]",
             metavar="N",
             min=1,
         ),
@@ -230,7 +231,7 @@ def _watch(
         new = progress.done - progress.before
         if with_time and new:
             seconds = (time.monotonic() - started) / new * (progress.total - progress.done)
-            words.append(f"about {_duration(seconds)} left")
+            words.append(f"about {duration(seconds)} left")
         advance(progress.done, progress.total, ", ".join(words))
 
     return show
@@ -244,10 +245,6 @@ def _words(progress: Progress) -> Iterator[str]:
         if count:
             yield f"{count} {state}"
     yield f"{progress.running} running"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < MINUTE else f"{seconds / MINUTE:.0f} min"
 
 
 def _tell(session: Session, result: SearchResult, trials: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
@@ -14,7 +15,14 @@ from torch import Tensor
 from aspect.errors import GraphError, SettingsError, UnknownNameError, shown
 from aspect.graph.data import UNLABELLED
 
-__all__ = ["SPLIT_SEEDS", "Split", "SplitKind", "check_splits", "make_splits"]
+__all__ = [
+    "SPLIT_SEEDS",
+    "Split",
+    "SplitKind",
+    "check_splits",
+    "make_splits",
+    "published_sha256",
+]
 
 SplitKind = Literal["class-balanced", "random", "published"]
 
@@ -98,6 +106,19 @@ def make_splits(
         return [_from_masks(masks, labels, number) for number in range(wanted)]
     draw = _class_balanced if kind == "class-balanced" else _random
     return [draw(labels.numpy(), num_classes, seed) for seed in SPLIT_SEEDS[:wanted]]
+
+
+def published_sha256(
+    kind: SplitKind | str, masks: Mapping[str, Bool[Tensor, "splits nodes"]]
+) -> str | None:
+    """Checksum of the published splits, which the graph's leaves out; None for drawn ones."""
+    if kind != "published":
+        return None
+    digest = hashlib.sha256()
+    for name, mask in sorted(masks.items()):
+        digest.update(f"{name} {list(mask.shape)}\n".encode())
+        digest.update(mask.cpu().numpy().astype(np.uint8).tobytes())
+    return digest.hexdigest()
 
 
 def check_splits(splits: Sequence[Split], labels: Int[Tensor, " nodes"]) -> None:

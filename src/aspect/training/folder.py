@@ -23,13 +23,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import filelock
 from pydantic import ValidationError
 
 from aspect import __version__
 from aspect.config import Config
 from aspect.errors import CheckpointError, FileError, RunError, SettingsError
-from aspect.graph.files import LEFT_BEHIND, is_file, reason, replacing
+from aspect.graph.files import LEFT_BEHIND, is_file, replacing
+from aspect.graph.folders import LOCK, locked, naming
 from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard
 from aspect.training.trainer import EpochReport, Snapshot
@@ -38,13 +38,12 @@ __all__ = ["RunFolder", "Start", "read_start", "write_json", "write_text"]
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT, RECORD, CONFIG, START, METRICS, LOCK, TENSORBOARD = (
+CHECKPOINT, RECORD, CONFIG, START, METRICS, TENSORBOARD = (
     "checkpoint.safetensors",
     "record.json",
     "config.yaml",
     "start.json",
     "metrics.jsonl",
-    ".lock",
     "tensorboard",
 )
 OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt")
@@ -141,12 +140,12 @@ class RunFolder:
             require_tensorboard()
         folder = cls(path, config, start, checkpoint_every, tensorboard)
         with ExitStack() as cleanup:
-            with _naming(path):
+            with naming(path):
                 if path.exists() and not path.is_dir():
                     raise FileError(f"{path} must be a folder. Got a file.")
                 path.mkdir(parents=True, exist_ok=True)
                 folder._refuse_foreign()
-                cleanup.enter_context(_locked(path))
+                cleanup.enter_context(locked(path))
                 folder._claim(resume=resume, overwrite=overwrite)
             cleanup.callback(folder._close_logs)
             cleanup.enter_context(folder._graceful_signals())
@@ -311,28 +310,3 @@ class RunFolder:
         finally:
             for number, handler in heeded.items():
                 signal.signal(number, handler or signal.SIG_DFL)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the folder; the system lets go of it when the process ends, however it ends."""
-    lock = filelock.FileLock(path / LOCK, blocking=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise RunError(
-            f"Another process is using {path}. Wait for it, or choose another --out."
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into a sentence about the folder."""
-    try:
-        yield
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise FileError(f"Cannot write to {path}: {reason(error)}.") from error

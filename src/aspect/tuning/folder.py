@@ -12,17 +12,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-
-import filelock
 
 from aspect.config import load_yaml, make_config, to_yaml
 from aspect.errors import AspectError, FileError, RunError
 from aspect.experiments import Experiment
 from aspect.graph.embeddings import FORMULA_STARTS
 from aspect.graph.files import LEFT_BEHIND, is_file, is_folder, reason
+from aspect.graph.folders import LOCK, locked, naming
 from aspect.training.folder import write_text
 from aspect.tuning.journal import JOURNAL_LOCK, mend
 from aspect.tuning.ledger import TrialResult, best_of
@@ -30,12 +29,11 @@ from aspect.tuning.request import Search
 
 __all__ = ["SETTINGS", "SearchFolder", "origin_of"]
 
-SEARCH, JOURNAL, TRIALS, SETTINGS, LOCK = (
+SEARCH, JOURNAL, TRIALS, SETTINGS = (
     "search.yaml",
     "study.journal",
     "trials.csv",
     "settings.yaml",
-    ".lock",
 )
 
 
@@ -64,26 +62,18 @@ class SearchFolder:
         refused without `overwrite`; anything else is refused and left untouched.
         """
         folder = cls(path, search)
-        try:
-            if path.exists() and not path.is_dir():
-                raise FileError(f"{path} must be a folder. Got a file.")
-            path.mkdir(parents=True, exist_ok=True)
-            folder._refuse_foreign()
-            lock = filelock.FileLock(path / LOCK, blocking=False)
-            lock.acquire()
-        except filelock.Timeout as error:
-            raise RunError(
-                f"Another process is using {path}. Wait for it, or choose another --out."
-            ) from error
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-            raise FileError(f"Cannot write to {path}: {reason(error)}.") from error
-        try:
-            folder._claim(overwrite=overwrite)
-            yield folder
-        except OSError as error:  # of the journal, which Optuna writes
-            raise FileError(f"Cannot write to {path}: {reason(error)}.") from error
-        finally:
-            lock.release()
+        with ExitStack() as cleanup:
+            with naming(path):
+                if path.exists() and not path.is_dir():
+                    raise FileError(f"{path} must be a folder. Got a file.")
+                path.mkdir(parents=True, exist_ok=True)
+                folder._refuse_foreign()
+                cleanup.enter_context(locked(path))
+            try:
+                folder._claim(overwrite=overwrite)
+                yield folder
+            except OSError as error:  # of the journal, which Optuna writes
+                raise FileError(f"Cannot write to {path}: {reason(error)}.") from error
 
     def check(self, *, overwrite: bool = False) -> None:
         """Refuse beforehand, and write nothing, what opening would refuse."""

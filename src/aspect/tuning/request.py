@@ -14,7 +14,7 @@ from aspect.estimator import choose_device
 from aspect.experiments import Experiment
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource, Reading
-from aspect.graph.splits import make_splits
+from aspect.graph.splits import make_splits, published_sha256
 from aspect.methods.registry import find_method
 from aspect.runs import source_of
 from aspect.tuning.space import Space
@@ -41,6 +41,8 @@ class Search(Config):
     """Content of the graph, labels included."""
     splits: SplitName
     """Kind of splits."""
+    splits_sha256: str | None = None
+    """Content of published splits; none: they are drawn, the same from the same labels."""
     num_splits: int
     """All that there are of that kind."""
     seeds: tuple[int, ...]
@@ -52,7 +54,7 @@ class Search(Config):
     fixed: tuple[str, ...] = ()
     """Settings that no trial changes, although they have a range."""
     max_epochs: int
-    """Epochs that a trial trains for at most."""
+    """Epochs that a trial trains for at most; the start keeps its own."""
     searches_epochs: bool
     """Whether the best epoch of a trial, of those it is scored at, becomes its setting."""
     device: Literal["cpu", "cuda"]
@@ -109,7 +111,7 @@ def plan_search(
         fixed: Names of settings that no trial may change.
         splits: Kind of splits; validation accuracy is averaged over all of them.
         seeds: Pre-trainings of a trial, from the experiment's seed on.
-        max_epochs: Epochs that a trial trains for at most.
+        max_epochs: Epochs that a trial trains for at most; the start keeps its own.
         device: As of `aspect train`.
         data_dir: Folder with the files of named data sets.
     """
@@ -131,6 +133,7 @@ def plan_search(
         reading=source.reading,
         graph_sha256=content_sha256(labelled),
         splits=splits,
+        splits_sha256=published_sha256(splits, labelled.masks),
         num_splits=len(found),
         seeds=tuple(range(experiment.seed, experiment.seed + seeds)),
         settings=base.model_dump(mode="json"),

@@ -20,7 +20,7 @@ from aspect.evaluation.validation import validation_accuracy
 from aspect.graph.data import Graph
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource
-from aspect.graph.splits import Split, make_splits
+from aspect.graph.splits import Split, make_splits, published_sha256
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.randomness import isolated_seed, seed_for
@@ -104,7 +104,12 @@ def run_trial(task: TrialTask) -> TrialScore:
     started = time.perf_counter()
     search = task.search
     problem = _problem(
-        search.source, task.data_dir, search.graph_sha256, search.splits, search.device
+        search.source,
+        task.data_dir,
+        search.graph_sha256,
+        search.splits,
+        search.splits_sha256,
+        search.device,
     )
     study = open_study(task.journal)
     trial = Trial(study, task.trial_id)
@@ -178,7 +183,12 @@ def _curve(
 
 @lru_cache(maxsize=1)  # a worker carries out many trials on one graph
 def _problem(
-    source: GraphSource, data_dir: str | None, sha256: str, splits: SplitName, device: str
+    source: GraphSource,
+    data_dir: str | None,
+    sha256: str,
+    splits: SplitName,
+    splits_sha256: str | None,
+    device: str,
 ) -> Problem:
     labelled = source.read(data_dir)
     found = content_sha256(labelled)
@@ -187,6 +197,8 @@ def _problem(
             f"The graph {source.name} changed during the search: its sha256 must be {sha256}. "
             f"Got {found}."
         )
+    if published_sha256(splits, labelled.masks) != splits_sha256:
+        raise GraphError(f"The splits of {source.name} changed during the search.")
     return Problem(
         labelled.graph.to(DTYPE).to(device),
         labelled.labels,
