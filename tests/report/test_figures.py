@@ -10,8 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from PIL import Image
 
-from aspect.errors import FileError, UnknownNameError
-from aspect.report.canvas import FORMATS, SERIES, Drawing, Picture, check_formats, shown
+from aspect.report.canvas import SERIES, Picture, shown
 from aspect.report.figures import (
     PALETTE,
     Area,
@@ -164,25 +163,6 @@ def test_a_map_is_as_high_as_it_is_wide():
         width, height = measured(picture)
         assert width == pytest.approx(height, rel=1e-3)
     assert all(isinstance(axes, Axes) for axes in places)
-
-
-def test_a_drawing_is_written_in_the_formats_asked_for(tmp_path):
-    drawing = Drawing("curves", "t", "c", "a", panels()["bars"])
-    paths = drawing.write(tmp_path, ("png", "svg"))
-    assert [path.name for path in paths] == ["curves.svg", "curves.png"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "curves.svg"]
-    assert paths[0].read_text() == drawing.svg
-    with pytest.raises(FileError, match="exists"):
-        drawing.write(tmp_path, ["svg"])
-    drawing.write(tmp_path, ["svg"], overwrite=True)
-
-
-def test_unknown_formats_are_refused_before_anything_is_written(tmp_path):
-    drawing = Drawing("curves", "t", "c", "a", panels()["bars"])
-    with pytest.raises(UnknownNameError, match=r"format of a figure 'pgn'\. Did you mean 'png'"):
-        drawing.write(tmp_path, ("svg", "pgn"))
-    assert list(tmp_path.iterdir()) == []
-    assert check_formats(FORMATS) == ["svg", "pdf", "png"]
 
 
 def test_nothing_is_drawn_before_it_is_asked_for():

@@ -8,7 +8,7 @@ import pytest
 
 from aspect.report.canvas import Picture
 from aspect.report.figures import PALETTE, Area, Axis, Drawing, areas
-from aspect.report.html import inline_svg
+from aspect.report.html import grids, inline_svg
 from aspect.report.mixture.page import mixture_page
 from report.records import gates, make_record
 
@@ -173,3 +173,25 @@ def test_a_picture_on_a_page_has_its_words():
     assert 'aria-label="alt &#34;quoted&#34;"' in inline
     assert "xlink" not in inline.split(">", 1)[0]
     assert "&lt;y&gt;" in inline
+
+
+def drawings_with(*captions):
+    return [
+        Drawing(f"d{number}", "t", caption, "a", Picture(str))
+        for number, caption in enumerate(captions)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("captions", "expected"),
+    [
+        ("", []),
+        ("a", [("", "a")]),
+        ("abc", [("", "abc")]),
+        ("aaa", [("a", "aaa")]),
+        ("aabbc", [("a", "aa"), ("b", "bb"), ("", "c")]),
+    ],
+)
+def test_a_caption_of_several_pictures_is_said_once(captions, expected):
+    found = grids(drawings_with(*captions))
+    assert [(caption, "".join(each.caption for each in own)) for caption, own in found] == expected

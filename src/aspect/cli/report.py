@@ -15,7 +15,7 @@ from aspect.errors import FileError, SettingsError
 from aspect.graph.files import is_folder, is_present, reason, replacing, target_of
 
 if TYPE_CHECKING:
-    from aspect.report.benchmark.page import Chapter
+    from aspect.report.benchmark.chapters import Chapter
     from aspect.report.benchmark.sources import Material, Source
 
 __all__ = ["report"]
@@ -94,7 +94,8 @@ def report(
     check_target(out, overwrite=wanted.overwrite)
     material = _read(session, sources)
     with session.screen.activity("Drawing"):
-        from aspect.report.benchmark.page import benchmark_page, chapters
+        from aspect.report.benchmark.chapters import chapters
+        from aspect.report.benchmark.page import benchmark_page
 
         parts = chapters(material, with_published=wanted.published)
         page = benchmark_page(material, parts, title=wanted.title or "")
@@ -136,7 +137,7 @@ def _tables(parts: Sequence[Chapter], folder: Path | None) -> dict[Path, bytes]:
     return {
         folder / f"{table.name}.{suffix}": text.encode()
         for part in parts
-        for table in (*part.tables, *part.more)
+        for table in part.all_tables
         for suffix, text in (
             ("csv", table.to_csv()),
             ("md", table.to_markdown_with_caption()),
@@ -154,7 +155,7 @@ def _figures(
         return {}
     from aspect.report.benchmark.details_figures import map_drawings
 
-    drawings = [drawing for part in parts for drawing in part.drawings]
+    drawings = [drawing for part in parts for drawing in part.all_drawings]
     return {
         folder / f"{drawing.name}.{each}": drawing.picture.render(each)
         for drawing in (*drawings, *map_drawings(material.details))

@@ -13,8 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -22,18 +21,13 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from aspect.errors import UnknownNameError
-from aspect.graph.files import replacing
-
 __all__ = [
-    "FORMATS",
     "PALETTE",
     "SERIES",
     "Axis",
     "Drawing",
     "Format",
     "Picture",
-    "check_formats",
     "legend",
     "legend_rows",
     "limit",
@@ -60,7 +54,6 @@ PALETTE: Mapping[str, str] = {
 SERIES = ("blue", "orange", "green", "purple", "amber", "sky", "ink", "soft")
 
 Format = Literal["svg", "pdf", "png"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 WIDTH, HEIGHT = 4.3, 2.9  # inches
 LEGEND_ROW = 0.17  # inches
@@ -164,26 +157,6 @@ class Drawing:
     def svg(self) -> str:
         """The picture as text, for a page."""
         return self.picture.svg
-
-    def write(
-        self, folder: Path, formats: Sequence[str] = FORMATS, *, overwrite: bool = False
-    ) -> list[Path]:
-        """Write the picture for a paper, one file per format, named after the drawing."""
-        paths = []
-        for kind in check_formats(formats):
-            path = folder / f"{self.name}.{kind}"
-            with replacing(path, overwrite=overwrite) as file:
-                file.write(self.picture.render(kind))
-            paths.append(path)
-        return paths
-
-
-def check_formats(formats: Sequence[str]) -> list[Format]:
-    """The formats themselves, or an error that names those that there are."""
-    for name in formats:
-        if name not in FORMATS:
-            raise UnknownNameError("format of a figure", name, FORMATS)
-    return [kind for kind in FORMATS if kind in formats]
 
 
 def picture(

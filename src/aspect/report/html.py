@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
@@ -16,7 +18,7 @@ from markupsafe import Markup, escape
 from aspect.report.figures import PALETTE, Drawing
 from aspect.report.tables import Table, counted
 
-__all__ = ["Download", "downloads", "headline", "inline_svg", "render"]
+__all__ = ["Download", "downloads", "grids", "headline", "inline_svg", "render"]
 
 
 def render(template: str, content: Mapping[str, Any], scripts: Sequence[str] = ("sort.js",)) -> str:
@@ -32,6 +34,7 @@ def render(template: str, content: Mapping[str, Any], scripts: Sequence[str] = (
         "inline": inline_svg,
         "counted": counted,
         "downloads": downloads,
+        "grids": grids,
         "headline": headline,
     }
     assert environment.loader is not None  # given above
@@ -65,6 +68,16 @@ def downloads(table: Table) -> list[Download]:
         )
         for title, (suffix, text) in files.items()
     ]
+
+
+def grids(drawings: Sequence[Drawing]) -> list[tuple[str, list[Drawing]]]:
+    """Neighbours of one caption together, which is then said once; no caption: each has its own."""
+    counts = Counter(each.caption for each in drawings)
+
+    def shared(drawing: Drawing) -> str:
+        return drawing.caption if counts[drawing.caption] > 1 else ""
+
+    return [(caption, list(group)) for caption, group in groupby(drawings, shared)]
 
 
 def headline(caption: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ def test_columns_are_graphs_by_states_and_others_take_no_part():
         "texas, clean",
         "texas, random 10%",
     )
+    assert accuracy.caption.endswith("over 4 class-balanced splits, 2 pre-training seeds each.")
     titles = ["ASPECT", "Global fusion", "Without policy loss"]
     assert [line.title for line in accuracy.lines] == titles
     assert [line.cells[0].value for line in accuracy.lines] == [81.5, 79.5, 82.5]
@@ -65,6 +66,16 @@ def test_published_figures_stand_apart():
     assert [line.title for line in lines] == ["ASPECT, published", "Global fusion, published"]
     assert accuracy.columns == ("cora, clean", "cora, metattack 10%", "cora, random 10%")
     assert [cell.value for cell in lines[1].cells] == [87.49, 83.2, None]
+
+
+def test_the_papers_figures_of_the_method_stand_below_a_head_of_any_name():
+    entries = [
+        Entry(name="aspect-fused", method="aspect", title="Ours", group="aspect-fused"),
+        Entry(name="aspect-half", method="aspect", group="aspect-fused"),
+    ]
+    accuracy, _ = ablation_tables(make_records(entries, ["cora"]), with_published=True)
+    (line,) = [line for line in accuracy.lines if line.apart]
+    assert (line.title, line.cells[0].value) == ("Ours, published", 88.94)
 
 
 def test_no_groups_no_tables():

@@ -1,17 +1,18 @@
 """What a reader must know beside the numbers."""
 
-from aspect.report.benchmark.caveats import missing_class_notes, notices
+from aspect.report.benchmark.caveats import missing_class_notes, notices, repeated_works
 from aspect.report.benchmark.collection import collect
 from report.benchmark_records import evade, make_records, poison
 
 
-def test_one_sentence_per_graph_names_the_classes_that_test_sets_lack():
+def test_one_sentence_names_the_classes_that_test_sets_lack():
     records = [
         *make_records(["aspect"], ["cora"]),
         *make_records(["aspect"], ["texas"], [None, poison(), evade()], missing_in_test=(1, 3)),
+        *make_records(["aspect"], ["actor"], missing_in_test=(0,)),
     ]
     assert missing_class_notes(records, "class-balanced") == [
-        "Class-balanced test sets of texas lack classes 1, 3 (of 5)."
+        "Class-balanced test sets lack classes: texas 1, 3; actor 0."
     ]
     assert missing_class_notes(records, "random") == []
 
@@ -28,8 +29,8 @@ def test_classes_that_some_splits_lack_are_told_apart():
         }
     )
     assert missing_class_notes([record], "class-balanced", ["texas"]) == [
-        "Class-balanced test sets of texas lack class 1 and class 3 in some splits (of 5).",
-        "Class-balanced training sets of texas lack class 0 in some splits (of 5).",
+        "Class-balanced test sets lack classes: texas 1 and in some splits 3.",
+        "Class-balanced training sets lack classes: texas in some splits 0.",
     ]
 
 
@@ -46,4 +47,18 @@ def test_notices_are_said_once_with_their_number():
     assert notices(collect(records)) == [
         "cora: 15 guessed labels. (2 times)",
         "low on cora: the gate has collapsed.",
+    ]
+
+
+def test_works_that_came_out_differently_are_counted():
+    first = make_records(["aspect", "low"], ["cora"], seeds=1, score=lambda **_: 70.0)
+    again = make_records(["aspect", "low"], ["cora"], seeds=1, score=lambda **_: 70.0)
+    assert repeated_works([*first, *again]) == []
+    luck = {"aspect": 1.5, "low": 0.0}
+    other = make_records(
+        ["aspect", "low"], ["cora"], seeds=1, score=lambda entry, **_: 70.0 - luck[entry]
+    )
+    assert repeated_works([*first, *other, *again]) == [
+        "1 cell came more than once and not the same each time, by up to 1.50 points of accuracy "
+        "on a split; the first one counts."
     ]

@@ -115,3 +115,31 @@ def test_a_group_is_known_if_any_plan_knows_it():
 def test_what_is_collected_stays_so():
     found = collect(make_records())
     assert collect(found) is found
+
+
+@pytest.mark.parametrize(
+    ("entries", "methods"),
+    [
+        ([*ABLATION, "raw"], ["aspect", "raw"]),
+        (["raw", Entry(name="fused", method="aspect", group="fused"), "low"], ["raw", "low"]),
+        (ABLATION[1:], ["aspect-global", "aspect-no-policy"]),  # variants of nothing
+        (
+            [Entry(name=name, method="aspect", group="fused") for name in ("fused", "half")],
+            ["fused", "half"],  # nothing else is there
+        ),
+    ],
+)
+def test_methods_are_all_entries_but_variants(entries, methods):
+    found = collect(make_records(entries, ["cora"]))
+    assert found.methods == methods
+    assert found.rows("class-balanced", None, ["cora"]) == methods
+
+
+def test_budgets_of_one_perturbation_are_a_family():
+    attacks = [poison(0.2), evade(0.1), poison(0.1), poison(0.1, features=False)]
+    found = collect(make_records(["aspect"], ["cora"], attacks))
+    assert found.families("class-balanced") == [
+        [poison(0.1), poison(0.2)],
+        [poison(0.1, features=False)],
+        [evade(0.1)],
+    ]

@@ -6,7 +6,7 @@ import pytest
 from aspect.benchmark.plan import Entry
 from aspect.evaluation.significance import holm, paired_test
 from aspect.report.benchmark.collection import collect
-from aspect.report.benchmark.comparisons import find_head, significance_tables
+from aspect.report.benchmark.comparisons import find_head, significance_tables, undecidable
 from aspect.report.benchmark.scores import Place
 from report.benchmark_records import ABLATION, evade, make_records, poison
 
@@ -61,16 +61,32 @@ def test_equals_are_ties():
     assert line.cells[7].p_value == 1.0
 
 
-def test_over_graphs_signs_are_flipped_where_there_are_five():
+def test_over_graphs_signs_are_flipped_where_there_are_six():
     def score(entry, split, graph, **_):
         return 70 + split + (len(graph) if entry == "aspect" else 0)
 
-    (table,) = significance_tables(make_records(["aspect", "low"], GRAPHS, score=score))
+    (table,) = significance_tables(make_records(["aspect", "low"], GRAPHS, splits=6, score=score))
     overall = table.lines[0].cells[7]
     assert overall.value == pytest.approx(np.mean([len(graph) for graph in GRAPHS]))
     assert overall.p_value == pytest.approx(2 / 2**6)
-    (few,) = significance_tables(make_records(["aspect", "low"], GRAPHS[:4], score=score))
-    assert few.lines[0].cells[5].p_value is None
+    (few,) = significance_tables(make_records(["aspect", "low"], GRAPHS[:5], splits=6, score=score))
+    assert few.lines[0].cells[6].p_value is None
+
+
+def test_over_graphs_claims_are_corrected_for_the_rivals_and_can_be_decided():
+    """Six graphs won are one chance in 32 by their signs: no rival may multiply that."""
+
+    def score(entry, split, graph, **_):
+        return 70 + split + (5 + 0.1 * len(graph) if entry == "aspect" else 0)
+
+    (table,) = significance_tables(
+        make_records(["aspect", "low", "raw", "high"], GRAPHS, splits=6, score=score)
+    )
+    assert all(line.cells[-1].decided for line in table.lines)
+    leads = [5 + 0.1 * len(graph) for graph in GRAPHS]
+    test = paired_test(leads, [0.0] * 6, test_to_train=0.0)
+    expected = max(3 * test.corrected_p_value, test.p_value)
+    assert [line.cells[-1].p_value for line in table.lines] == pytest.approx([expected] * 3)
 
 
 def test_the_mean_over_graphs_counts_the_nodes_of_texas_once():
@@ -78,7 +94,7 @@ def test_the_mean_over_graphs_counts_the_nodes_of_texas_once():
         return 70 + split + ((10 if graph == "cornell_old" else 1) if entry == "aspect" else 0)
 
     for other, mean in (("texas", 1.0), ("cora", 5.5)):
-        records = make_records(["aspect", "low"], [other, "cornell_old"], score=score)
+        records = make_records(["aspect", "low"], [other, "cornell_old"], splits=6, score=score)
         (table,) = significance_tables(records)
         assert table.lines[0].cells[-1].value == pytest.approx(mean)
         assert len(table.notes) == (other == "texas")
@@ -100,7 +116,7 @@ def test_pairs_are_formed_over_common_splits_and_fewer_are_told():
         ["aspect", "low", "raw"],
         ["cora"],
         [poison()],
-        splits=6,
+        splits=7,
         missing=[lambda each: (each.cell.entry, each.scores[0].split) == ("low", 2)],
     )
     (table,) = significance_tables(records)
@@ -108,14 +124,40 @@ def test_pairs_are_formed_over_common_splits_and_fewer_are_told():
     del ours[2]
     assert table.lines[0].cells[0].value == pytest.approx(np.mean(ours) - np.mean(theirs))
     assert table.lines[0].cells[0].footnote == 1
-    assert table.notes == ("[1] Over the 5 splits that both have.",)
+    assert table.notes == ("[1] Over the 6 splits that both have.",)
     assert table.lines[1].cells[0].footnote == 0
 
 
-def test_too_few_splits_give_no_test():
-    (table,) = significance_tables(make_records(["aspect", "low"], ["cora"], splits=1))
-    assert table.lines[0].cells[0].text == "- [1]"
-    assert table.notes == ("[1] No test: fewer than 2 splits in common.",)
+def test_too_few_splits_give_no_test_and_count_nowhere():
+    def missing(record):
+        return record.cell.graph == "texas" and record.scores[0].split > 4
+
+    records = make_records(
+        ["aspect", "low"], ["cora", "texas"], [poison()], splits=6, missing=[missing]
+    )
+    (table,) = significance_tables(records)
+    assert table.lines[0].cells[1].text == "- [1]"
+    assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
+    assert "over 1 comparison." in table.caption
+
+
+@pytest.mark.parametrize(("splits", "tables"), [(1, 0), (5, 0), (6, 1)])
+def test_a_table_that_could_decide_nothing_is_left_out_by_name(splits, tables):
+    """The signs of five pairs have no chance below 1/16, those of six one of 1/32."""
+    records = make_records(
+        ["aspect", "low"], ["cora"], splits=splits, score=lambda entry, **_: 60 + len(entry)
+    )
+    found = significance_tables(records)
+    assert len(found) == tables
+    assert all(table.lines[0].cells[0].decided for table in found)
+    assert undecidable(records) == (["clean graphs"] if not tables else [])
+    assert undecidable(make_records(["aspect"], splits=2)) == []  # nobody to compare with
+
+
+def test_variants_are_no_rivals():
+    """They would weaken what Holm's rule leaves of the others."""
+    (table,) = significance_tables(make_records([*ABLATION, "raw"], splits=6))
+    assert [line.title for line in table.lines] == ["raw"]
 
 
 def with_ratio(records, ratio):
@@ -155,7 +197,8 @@ def test_the_interval_is_widened_by_the_ratio_of_test_to_training_nodes(ratio, t
 
 
 def test_every_perturbation_has_its_table():
-    tables = significance_tables(make_records(perturbations=[None, poison(), evade(0.2)]))
+    attacks = [None, poison(), evade(0.2)]
+    tables = significance_tables(make_records(perturbations=attacks, splits=6))
     assert [table.name for table in tables] == [
         "significance",
         "significance-random-poison-10",

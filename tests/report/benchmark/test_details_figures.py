@@ -8,10 +8,10 @@ import pytest
 from aspect.evaluation.details import Attacked
 from aspect.report.benchmark.details_figures import (
     class_kinds,
-    detail_sections,
     filter_drawings,
+    loss_drawings,
     map_drawings,
-    training_drawings,
+    training_gate_drawings,
 )
 from aspect.report.benchmark.gate_figures import (
     attacked_drawings,
@@ -43,31 +43,22 @@ def rising(nodes=NODES, **changes):
 
 
 def everything(details):
-    return [drawing for section in detail_sections(details) for drawing in section.drawings]
-
-
-def test_sections_come_in_reading_order():
-    sections = detail_sections([make_details()])
-    assert [section.title for section in sections] == [
-        "Whom nodes trust",
-        "Gate and evidence",
-        "Gate and local homophily",
-        "What the filters learned",
-        "The gate under attack",
-        "Training",
-    ]
-    for title, text, drawings in sections:  # a page takes them apart like this
-        assert title
-        assert text.endswith(".")
-        assert drawings
+    makers = (
+        density_drawings,
+        cost_drawings,
+        homophily_drawings,
+        filter_drawings,
+        attacked_drawings,
+        loss_drawings,
+        training_gate_drawings,
+        map_drawings,
+    )
+    return [drawing for make in makers for drawing in make(details)]
 
 
 def test_what_has_nothing_to_show_is_left_out():
-    assert detail_sections([]) == []
-    assert detail_sections([plain_details()]) == []
-    assert map_drawings([plain_details()]) == []
-    one = detail_sections([plain_details(curves={"loss": (3.0, 2.0)})])
-    assert [section.title for section in one] == ["Training"]
+    assert everything([]) == []
+    assert everything([plain_details()]) == []
 
 
 def test_names_are_unique_and_words_are_there():
@@ -75,7 +66,7 @@ def test_names_are_unique_and_words_are_there():
         *(rising(graph=graph) for graph in ("cora", "Cora", "a b", "a-b", "5")),
         rising(title="Other", graph="cora"),
     ]
-    drawings = [*everything(details), *map_drawings(details)]
+    drawings = everything(details)
     names = [drawing.name for drawing in drawings]
     assert len(set(names)) == len(names)
     for drawing in drawings:
@@ -85,26 +76,15 @@ def test_names_are_unique_and_words_are_there():
         assert len(drawing.alt) > 30
 
 
-def test_correlations_are_computed_and_told():
+def test_correlations_are_those_of_the_ranks():
     up = rising()
     down = rising(graph="down", gate=tuple(reversed(up.gate)))
     assert [(each.graph, value) for each, value in correlations([up, down], "cost_gap")] == [
         ("ring", pytest.approx(1)),
         ("down", pytest.approx(-1)),
     ]
-    text = {section.title: section.text for section in detail_sections([up, down])}
-    assert text["Gate and evidence"].endswith("gate and cost gap: ring 1.00; down -1.00.")
-    told = text["Gate and local homophily"]
-    assert told.endswith("gate and local homophily: ring 1.00; down -1.00.")
-    other = rising(title="Other")
-    told = detail_sections([up, other])[1].text
-    assert told.endswith("ASPECT on ring 1.00; Other on ring 1.00.")
-
-
-def test_many_models_are_counted_rather_than_listed():
-    text = detail_sections([rising(graph=f"g{k}") for k in range(11)])[1].text
-    assert "g7 1.00; and 3 more." in text
-    assert "g8" not in text
+    found = correlations([up, down], "homophily")
+    assert [value for _, value in found] == pytest.approx([1, -1])
 
 
 def test_a_constant_gate_has_a_picture_and_no_correlation():
@@ -120,14 +100,24 @@ def test_densities_tell_mean_and_spread():
     assert "ring 0.50 with a spread of 0.29; other 0.25 with a spread of 0.00" in drawing.alt
 
 
-def test_graphs_share_a_panel_up_to_four_and_titles_do_not():
-    details = [rising(graph=f"g{k}") for k in range(5)] + [rising(title="Other")]
+@pytest.mark.parametrize(
+    ("graphs", "sizes"), [(1, [1]), (4, [4]), (5, [2, 3]), (9, [3, 3, 3]), (10, [3, 3, 4])]
+)
+def test_graphs_share_panels_of_even_size(graphs, sizes):
+    details = [rising(graph=f"g{k}") for k in range(graphs)]
     for draw in (density_drawings, cost_drawings, homophily_drawings):
         drawn = draw(details)
-        assert [drawing.name.rsplit("-", 1)[-1] for drawing in drawn] == ["1", "g4", "ring"]
-        assert "g3" in drawn[0].alt
-        assert "g4" not in drawn[0].alt
-        assert "Other" in drawn[2].title
+        assert [
+            drawing.alt.count(";") - drawing.alt.count("means:") + 1 for drawing in drawn
+        ] == sizes
+        titles = " ".join(drawing.title.removeprefix("ASPECT on ") for drawing in drawn)
+        assert titles.replace(",", "").split() == [each.graph for each in details]
+
+
+def test_models_share_no_panel():
+    drawn = density_drawings([rising(graph="a"), rising(graph="b"), rising(title="Other")])
+    assert [drawing.title for drawing in drawn] == ["ASPECT on a, b", "Other on ring"]
+    assert [drawing.name for drawing in drawn] == ["gate-density-1", "gate-density-2-ring"]
 
 
 def test_bins_go_from_the_lowest_to_the_highest():
@@ -152,6 +142,8 @@ def test_clean_and_attacked_are_binned_by_their_own_homophily():
 
 def test_the_attacked_gate_has_two_pictures():
     density, quantiles = attacked_drawings([rising()])
+    names = [drawing.name for drawing in attacked_drawings([rising(), rising(graph="other")])]
+    assert [name.split("-")[1] for name in names] == ["density"] * 2 + ["quantiles"] * 2
     assert "clean 0.50; random 10% 0.50" in density.alt
     # Of the nodes 1 to 99: the means of the first 20 and of the last 19, over 99.
     assert "clean from 0.11 to 0.91; random 10% from 0.50 to 0.50" in quantiles.alt
@@ -178,19 +170,22 @@ def test_filters_tell_their_ends_and_the_spectrum():
     (drawing,) = filter_drawings([make_details()])
     assert "low band from 1.00 to 0.00; high band from 0.00 to 1.00" in drawing.alt
     assert "mean frequency of the graph is 1.00" in drawing.alt
-    assert "estimated" not in drawing.caption
+    assert drawing.title == "ASPECT on ring"
     spectrum = make_details().spectrum.model_copy(update={"is_exact": False})
     (drawing,) = filter_drawings([make_details(spectrum=spectrum)])
+    assert drawing.title == "ASPECT on ring (estimated)"
     assert "estimated from Chebyshev moments" in drawing.caption
 
 
 def test_training_shows_terms_and_gate():
-    loss, gate = training_drawings([make_details()])
+    (loss,), (gate,) = loss_drawings([make_details()]), training_gate_drawings([make_details()])
     assert "over 3 epochs: contrast -1.50." in loss.alt
     assert "Mean gate from 0.50 to 0.50 over 3 epochs, its spread from 0.00 to 0.20." in gate.alt
-    (only,) = training_drawings([make_details(curves={"loss": (3.0, 2.0), "late": (1.0,)})])
+    bare = make_details(curves={"loss": (3.0, 2.0), "late": (1.0,)})
+    (only,) = loss_drawings([bare])
     assert "over 2 epochs: loss -1.00." in only.alt
-    assert training_drawings([make_details(curves={"loss": (3.0,)})]) == []
+    assert training_gate_drawings([bare]) == []
+    assert loss_drawings([make_details(curves={"loss": (3.0,)})]) == []
 
 
 def test_classes_have_colours_until_there_are_too_many():
@@ -226,7 +221,7 @@ def test_hostile_names_stay_text_and_short():
         curves={"loss": (2.0, 1.0), HOSTILE: (2.0, 1.0)},
         attacked=(Attacked(label=HOSTILE, gate=(0.5,) * 24, homophily=(None,) * 24),),
     )
-    for drawing in [*everything([details]), *map_drawings([details])]:
+    for drawing in everything([details]):
         assert re.fullmatch(r"[a-z0-9-]{1,70}", drawing.name)
         for text in (drawing.title, drawing.caption, drawing.alt):
             assert text.isprintable()
@@ -235,14 +230,11 @@ def test_hostile_names_stay_text_and_short():
         assert "<script" not in inline
         assert inline.count("</svg>") == 1
     assert map_drawings([details])[0].picture.render("pdf").startswith(b"%PDF")
-    for _, text, _ in detail_sections([details]):
-        assert text.isprintable()
-        assert len(text) < 600
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("nodes", [2, 6])
 def test_tiny_graphs_are_drawn(nodes):
     details = [make_details(nodes), make_details(nodes, labels=(-1,) * (nodes - 1) + (0,))]
-    for drawing in [*everything(details), *map_drawings(details)]:
+    for drawing in everything(details):
         assert drawing.svg

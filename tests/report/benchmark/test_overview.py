@@ -2,7 +2,7 @@
 
 from aspect.benchmark.plan import Entry
 from aspect.report.benchmark.overview import Overview, Surroundings, graph_table, settings_of
-from report.benchmark_records import evade, make_records, poison
+from report.benchmark_records import ABLATION, evade, make_records, poison
 
 
 def test_counts_are_those_of_the_records():
@@ -62,3 +62,9 @@ def test_a_graph_is_one_line():
     table = graph_table(make_records())
     assert [line.title for line in table.lines] == ["cora", "texas"]
     assert [cell.text for cell in table.lines[0].cells] == ["1000", "3000", "50", "5", "0.50"]
+
+
+def test_variants_are_counted_apart():
+    overview = Overview.of(make_records([*ABLATION, "raw"]))
+    assert (overview.counts["methods"], overview.counts["variants"]) == (2, 2)
+    assert overview.sentences[0].startswith("2 methods and 2 variants on 2 graphs, clean, with")

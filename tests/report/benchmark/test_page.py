@@ -10,7 +10,8 @@ from urllib.parse import unquote
 import pytest
 
 from aspect.benchmark.plan import Entry
-from aspect.report.benchmark.page import benchmark_page, chapters
+from aspect.report.benchmark.chapters import Chapter, chapters
+from aspect.report.benchmark.page import benchmark_page
 from aspect.report.benchmark.sources import Material
 from aspect.report.html import downloads, headline
 from aspect.report.tables import Cell, Line, Table
@@ -49,29 +50,9 @@ def page(page_text):
     return Page(page_text)
 
 
-def test_chapters_follow_the_paper(parts):
-    names = [part.name for part in parts if not part.name.startswith("seen-")]
-    assert names == [
-        "clean",
-        "perturbed",
-        "ablation",
-        "sweep",
-        "significance",
-        "nodes",
-        "cost",
-        "failed",
-        "again",
-    ]
-    seen = [part.title for part in parts if part.name.startswith("seen-")]
-    assert len(seen) >= 5
-    by_name = {part.name: part for part in parts}
-    assert len(by_name["sweep"].drawings) == 2  # a graph each
-    assert all(part.drawings for part in parts if part.name.startswith("seen-"))
-
-
 def test_all_that_is_found_is_on_the_page(parts, page, page_text):
-    tables = [table for part in parts for table in (*part.tables, *part.more)]
-    drawings = [drawing for part in parts for drawing in part.drawings]
+    tables = [table for part in parts for table in part.all_tables]
+    drawings = [drawing for part in parts for drawing in part.all_drawings]
     ids = {attributes.get("id") for _, attributes in page.tags}
     assert len(tables) >= 8
     assert {f"table-{table.name}" for table in tables} <= ids
@@ -92,15 +73,41 @@ def test_the_head_counts_the_cells_and_the_foot_lists_the_failed(page, material)
     assert "a processor" in page.text
 
 
-def test_the_head_says_who_is_best_where(page, parts):
-    clean = next(part.tables[0] for part in parts if part.name == "clean")
-    best = {
-        line.title: sum(cell.mark == "best" for cell in line.cells)
-        for line in clean.lines
-        if any(cell.mark == "best" for cell in line.cells)
-    }
-    told = page.text.partition("Highest accuracy on 2 clean graphs: ")[2].partition(";")[0]
-    assert sorted(told.split(", ")) == sorted(f"{name} on {count}" for name, count in best.items())
+LEVELS = {
+    ("aspect", "cora"): 80.0,
+    ("aspect", "texas"): 70.0,
+    ("low", "cora"): 70.0,
+    ("low", "texas"): 75.0,
+    ("raw", "cora"): 60.0,
+    ("raw", "texas"): 60.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "splits", "told"),
+    [
+        ({}, 6, "2 clean graphs: aspect on 1, low on 1; whether by more than luck, the"),
+        ({}, 4, "2 clean graphs: aspect on 1, low on 1. cells"),  # nothing is tested
+        ({("aspect", "texas"): 75.0}, 4, "2 clean graphs: aspect on 2, low on 1 (ties count for"),
+        ({("aspect", "texas"): 75.001}, 4, "2 clean graphs: aspect on 2, low on 1 (ties count"),
+        ({("aspect", "texas"): 76.0}, 4, "2 clean graphs: aspect on 2. cells"),
+    ],
+)
+def test_the_head_says_who_is_best_where(changed, splits, told):
+    levels = {**LEVELS, **changed}
+    records = make_records(score=lambda entry, graph, **_: levels[entry, graph], splits=splits)
+    page = Page(benchmark_page(Material(tuple(records), (), COMMANDS)))
+    assert f"Highest accuracy on {told}" in page.text
+
+
+def test_variants_are_not_ranked_in_the_head():
+    def score(entry, **_):
+        return 90.0 if entry == "aspect-global" else 70.0 - len(entry)
+
+    records = make_records([*ABLATION, "low"], score=score)
+    page = Page(benchmark_page(Material(tuple(records), (), COMMANDS)))
+    assert page.text.count("2 methods and 2 variants on 2 graphs") == 1
+    assert "Highest accuracy on 2 clean graphs: low on 2." in page.text
 
 
 def test_a_cell_carries_what_stands_behind_it(page):
@@ -185,6 +192,34 @@ def test_a_table_can_be_saved_as_it_is():
     assert files["t.tex"] == table.to_latex()
     rows = list(csv.reader(io.StringIO(files["t.csv"])))
     assert rows[1][0] == "'=cmd()"
+
+
+@pytest.mark.parametrize(
+    ("cell", "markup"),
+    [
+        (Cell(1.5, std=0.25), "1.50 ± 0.25"),
+        (Cell(1.5, footnote=1), "1.50 [1]"),
+        (
+            Cell(1.5, low=-1.0, high=2.0),
+            '1.50<span class="interval"> (-1.00 to 2.00)</span>',
+        ),
+        (
+            Cell(1.5, low=1.0, high=2.0, p_value=0.01, decided=True),
+            '1.50<span class="interval"> (1.00 to 2.00)</span><span class="hidden">,</span>'
+            '<span class="interval"> p = 0.010 †</span>',
+        ),
+        (
+            Cell(1.5, p_value=0.5),
+            '1.50<span class="hidden">,</span><span class="interval"> p = 0.500</span>',
+        ),
+        (Cell(word="a, p (b)"), "a, p (b)"),
+    ],
+)
+def test_intervals_and_chances_have_lines_of_their_own(cell, markup):
+    table = Table("t", "A caption.", ("x",), (Line("m", "", (cell,)),))
+    part = Chapter("t", "T", tables=(table,))
+    text = benchmark_page(Material((), (), COMMANDS), [part])
+    assert re.sub(r"\s+(?=<)", "", text).partition("<td")[2].partition(">")[2].startswith(markup)
 
 
 @pytest.mark.parametrize(

@@ -85,3 +85,12 @@ def test_splits_that_other_entries_have_are_missed():
         "3 of 4 scores are there"
     )
     assert found.find(Place("aspect", "cora", "class-balanced", poison())).complaint == ""
+
+
+@pytest.mark.parametrize("perturbation", [None, poison()], ids=["clean", "poison"])
+def test_some_splits_alone_are_summarised_as_if_others_had_not_been(perturbation):
+    scores = one(perturbation).over(frozenset({1, 3}))
+    expected = Spread.of(torch.tensor(TABLE[:, [1, 3]]))
+    assert scores.spread().to_dict() == pytest.approx(expected.to_dict())
+    assert scores.complaint == ""
+    assert one(perturbation).over(frozenset()).spread() is None

@@ -188,3 +188,21 @@ def test_damaged_curves_are_named(run, tmp_path):
         "".join(json.dumps({"epoch": 1, "loss": 1.0, "odd": odd}) + "\n" for odd in (None, 1.0))
     )
     assert list(read(out).details[0].curves) == ["loss"]
+
+
+def test_what_two_benches_hold_counts_once(records, bench, tmp_path):
+    """A model that both show is shown as the one saw it that attacked it."""
+    plan = Plan(name="plan", entries=("aspect", "raw"), graphs=("cora",))
+    plain = make_details(attacked=())
+    with BenchFolder.open(tmp_path / "other", plan) as folder:
+        folder.expect(plan, [record.cell for record in records])
+        for record, details in zip(records, [plain, make_details(seed=1)], strict=False):
+            folder.write(record, details)
+        for record in records[2:]:
+            folder.write(record, None)
+        folder.conclude()
+    for paths in ((bench, tmp_path / "other"), (tmp_path / "other", bench)):
+        found = read(*paths)
+        assert found.records == tuple(records)
+        assert sorted(each.seed for each in found.details) == [0, 1]
+        assert all(each.attacked for each in found.details)

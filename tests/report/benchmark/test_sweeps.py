@@ -59,3 +59,38 @@ def test_edges_alone_are_another_family():
     (sweep,) = sweeps(make_records(["aspect"], ["cora"], [*attacks, poison(0.1)]))
     assert sweep.label == "random (poison, edges alone)"
     assert sweep.curves[0].budgets == BUDGETS
+
+
+def test_all_points_of_a_curve_are_over_the_same_splits():
+    """Split k scores k points more: over other splits a curve would rise or fall by itself."""
+
+    def level(split, **_):
+        return 70.0 + split
+
+    few = make_records(
+        ["aspect"], ["cora"], [None, poison(0.1), poison(0.2)], splits=2, score=level
+    )
+    more = make_records(["aspect", "low"], ["cora"], [None, poison(0.1)], splits=5, score=level)
+    ((aspect, low),) = [sweep.curves for sweep in sweeps([*few, *more])]
+    assert aspect.means == (70.5, 70.5, 70.5)
+    assert low.means == (70.5, 70.5)
+    (table,) = sweep_tables([*few, *more])
+    assert table.caption.endswith("over 2 class-balanced splits, 2 pre-training seeds each.")
+    assert not table.notes
+
+
+def test_budgets_without_a_common_split_keep_their_own():
+    def only(number):
+        return lambda record: record.cell.work.split_numbers != (number,)
+
+    first = make_records(["aspect"], ["cora"], [poison(0.1)], splits=2, missing=[only(0)])
+    second = make_records(["aspect"], ["cora"], [poison(0.2)], splits=2, missing=[only(1)])
+    (sweep,) = sweeps([*first, *second])
+    assert sweep.curves[0].budgets == (0.1, 0.2)
+
+
+def test_nothing_but_failures_has_no_curve():
+    assert sweeps(records(failed=[lambda _: True]))[0].curves == ()
+    assert {
+        cell.value for cell in sweep_tables(records(failed=[lambda _: True]))[0].lines[0].cells
+    } == {None}

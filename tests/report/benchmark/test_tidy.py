@@ -114,3 +114,10 @@ def test_formulas_are_disarmed():
 def test_an_unknown_kind_is_refused(records):
     with pytest.raises(UnknownNameError, match="Unknown kind of table 'cleen'"):
         tidy_csv(records, "cleen")
+
+
+@pytest.mark.parametrize("kind", ["clean", "perturbed", "sweep", "ablation"])
+def test_variants_are_rows_of_the_ablation_alone(records, kind):
+    names = {row["method"] for row in rows(records, kind)}
+    variants = {"aspect-global", "aspect-no-policy"}
+    assert names == ({"aspect"} | variants if kind == "ablation" else {"aspect", "raw"})

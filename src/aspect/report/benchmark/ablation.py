@@ -9,9 +9,9 @@ from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.comparisons import Question, compare
-from aspect.report.benchmark.footnotes import Footnotes, score_cell
 from aspect.report.benchmark.names import table_name
 from aspect.report.benchmark.published import Figure, citation, is_papers, published
+from aspect.report.benchmark.score_cells import Footnotes, means_over, score_cell
 from aspect.report.benchmark.scores import Place, Scores
 from aspect.report.tables import Cell, Line, Table, marked, slug
 
@@ -110,10 +110,11 @@ def _accuracy(group: Group, with_published: bool) -> Table:
         )
         for entry in group.members
     ]
+    found = [group.find(entry, column) for entry in group.members for column in group.columns]
     return Table(
         table_name(group.collection, f"ablation-{slug(group.head)}", group.splits),
         f"{group.collection.title(group.head)} and its variants: accuracy on unseen nodes in "
-        f"percent, mean ± standard deviation over {group.splits} splits.",
+        f"percent, {means_over(group.splits, found)}.",
         group.titles,
         (*marked(lines), *(_published_lines(group) if with_published else ())),
         head="variant",
@@ -125,8 +126,10 @@ def _published_lines(group: Group) -> list[Line]:
     """The paper's figures for the members that it knows by the same name, on its own splits."""
     lines = []
     for entry in group.members if group.splits == "class-balanced" else ():
+        # The head is the method itself, whatever the plan calls it.
+        name = group.collection.entries[entry].work.method if entry == group.head else entry
         figures = [
-            _published(entry, group.collection.graphs[graph], state)
+            _published(name, group.collection.graphs[graph], state)
             for graph, state in group.columns
         ]
         if any(figures):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aspect.benchmark.perturbation import Perturbation
@@ -11,13 +11,19 @@ from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.metrics import PERCENT
 from aspect.report.benchmark.caveats import missing_class_notes
 from aspect.report.benchmark.collection import Collection, collect
-from aspect.report.benchmark.footnotes import Footnotes, score_cell
 from aspect.report.benchmark.names import perturbation_name, table_name
-from aspect.report.benchmark.published import PublishedTable, citation, is_papers, published
+from aspect.report.benchmark.published import (
+    PAPERS_BUDGET,
+    PublishedTable,
+    citation,
+    is_papers,
+    published,
+)
+from aspect.report.benchmark.score_cells import Footnotes, means_over, score_cell
 from aspect.report.benchmark.scores import Metric, Place, Scores
-from aspect.report.tables import Cell, Direction, Line, Table, counted, marked
+from aspect.report.tables import Cell, Direction, Line, Table, marked
 
-__all__ = ["average_drop", "clean_tables", "perturbed_tables"]
+__all__ = ["average_drop", "clean_tables", "main_budget", "perturbed_table", "perturbed_tables"]
 
 MODES = {
     "poison": "the model is trained and probed on the perturbed graph, one for every split",
@@ -52,19 +58,24 @@ CLEAN = (
 
 
 def clean_tables(
-    records: Sequence[Record] | Collection, *, with_published: bool = False
+    records: Sequence[Record] | Collection,
+    *,
+    with_published: bool = False,
+    metrics: Sequence[Metric] = ("strict", "optimistic", "macro_f1"),
 ) -> list[Table]:
     """Strict accuracy, the optimistic one, and macro-F1, for every kind of splits.
 
     Args:
         records: of any plans; those of perturbed graphs are left out.
         with_published: add the paper's figures below ours, for entries that it knows.
+        metrics: those to show.
     """
     collection = collect(records)
     tables = [
         _clean(collection, splits, kind, with_published)
         for splits in collection.kinds
         for kind in CLEAN
+        if kind.metric in metrics
     ]
     return [table for table in tables if table.lines]
 
@@ -81,10 +92,10 @@ def _clean(
         below = _published_lines(collection, graphs, "clean")
     notes = [*footnotes.notes, *([CORNELL] if below and "cornell_old" in graphs else [])]
     if kind.metric == "strict":
-        notes += _about_classes(collection, splits, graphs)
+        notes += missing_class_notes(collection, splits, graphs)
     return Table(
         table_name(collection, kind.name, splits),
-        f"{kind.caption}; {_counts(collection, splits, None, graphs)}.",
+        f"{kind.caption}; {_means(collection, splits, None, graphs)}.",
         tuple(collection.graphs[graph] for graph in graphs),
         (*marked(lines), *(below if lines else ())),
         notes=tuple(notes),
@@ -97,15 +108,38 @@ def perturbed_tables(
     """Strict accuracy and average drop, for every perturbation and budget."""
     collection = collect(records)
     return [
-        _perturbed(collection, splits, perturbation, with_published)
+        perturbed_table(collection, splits, perturbation, with_published=with_published)
         for splits in collection.kinds
         for perturbation in collection.perturbations(splits)
+        if collection.columns(splits, perturbation)
     ]
 
 
-def _perturbed(
-    collection: Collection, splits: SplitName, perturbation: Perturbation, with_published: bool
+def main_budget(
+    collection: Collection, splits: SplitName, family: Sequence[Perturbation]
+) -> Perturbation:
+    """The one with the most splits; of several the paper's, else the lowest."""
+
+    def rank(perturbation: Perturbation) -> tuple[int, bool]:
+        counts = [
+            len(scores.splits)
+            for place, scores in collection.scores.items()
+            if (place.splits, place.perturbation) == (splits, perturbation)
+            and place.entry in collection.methods
+        ]
+        return max(counts, default=0), math.isclose(perturbation.budget, PAPERS_BUDGET)
+
+    return max(family, key=rank)
+
+
+def perturbed_table(
+    collection: Collection,
+    splits: SplitName,
+    perturbation: Perturbation,
+    *,
+    with_published: bool = False,
 ) -> Table:
+    """Strict accuracy and average drop under one perturbation at one budget."""
     graphs, footnotes = collection.columns(splits, perturbation), Footnotes()
     lines = [
         Line(line.title, line.note, (*line.cells, drop))
@@ -125,18 +159,12 @@ def _perturbed(
         table_name(collection, f"perturbed-{perturbation_name(perturbation)}", splits),
         f"Accuracy on unseen nodes in percent under {perturbation.label} "
         f"({what if perturbation.features else 'edges flipped'}; {MODES[perturbation.mode]}); "
-        f"{_counts(collection, splits, perturbation, graphs)}. Average drop: (clean - perturbed) / "
+        f"{_means(collection, splits, perturbation, graphs)}. Average drop: (clean - perturbed) / "
         "clean in percent, averaged over the graphs; lower is better.",
         (*(collection.graphs[graph] for graph in graphs), DROP),
         (*marked(lines, directions), *below),
-        notes=(*footnotes.notes, *_about_classes(collection, splits, graphs)),
+        notes=(*footnotes.notes, *missing_class_notes(collection, splits, graphs)),
     )
-
-
-def _about_classes(collection: Collection, splits: SplitName, graphs: Sequence[str]) -> list[str]:
-    """One note with a sentence for every graph concerned."""
-    sentences = missing_class_notes(collection, splits, graphs)
-    return [" ".join(sentences)] if sentences else []
 
 
 def average_drop(clean: Iterable[Scores | None], perturbed: Iterable[Scores | None]) -> Cell:
@@ -212,7 +240,7 @@ def _published_lines(
 ) -> list[Line]:
     """The paper's figures for the entries that it knows by the same name."""
     lines = []
-    for entry in collection.entries:
+    for entry in collection.methods:
         figures = [published(entry, collection.graphs[graph], table) for graph in graphs]
         cells = [Cell(each.mean, std=each.std) if each else Cell() for each in figures]
         if table == "perturbed":
@@ -225,28 +253,17 @@ def _published_lines(
     return lines
 
 
-def _counts(
+def _means(
     collection: Collection,
     splits: SplitName,
     perturbation: Perturbation | None,
     graphs: Sequence[str],
 ) -> str:
-    """What the means are over: `mean ± standard deviation over 10 class-balanced splits, ...`."""
-    found = [
-        scores
-        for entry in collection.rows(splits, perturbation, graphs)
-        for graph in graphs
-        if (scores := collection.find(Place(entry, graph, splits, perturbation))) and scores.done
-    ]
-    return (
-        f"mean ± standard deviation over {_range(found, lambda each: len(each.splits), splits)}, "
-        f"{_range(found, lambda each: len(each.seeds), 'pre-training')} each"
+    return means_over(
+        splits,
+        (
+            collection.find(Place(entry, graph, splits, perturbation))
+            for entry in collection.rows(splits, perturbation, graphs)
+            for graph in graphs
+        ),
     )
-
-
-def _range(found: Sequence[Scores], count: Callable[[Scores], int], kind: str) -> str:
-    noun = "seed" if kind == "pre-training" else "split"
-    counts = sorted({count(each) for each in found}) or [0]
-    if len(counts) == 1:
-        return counted(counts[0], f"{kind} {noun}")
-    return f"{counts[0]} to {counted(counts[-1], f'{kind} {noun}')}"

@@ -8,31 +8,38 @@ from collections.abc import Iterator, Sequence
 from aspect.benchmark.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.scores import Scores
+from aspect.report.tables import counted
 
-__all__ = ["missing_class_notes", "notices"]
+__all__ = ["missing_class_notes", "notices", "repeated_works"]
 
-# Said once per graph by `missing_class_notes`; records repeat it for their own splits.
+# Said by `missing_class_notes`; records repeat it for their own splits.
 LACKS_A_CLASS = re.compile(r"\d+ of \d+ (test|train) sets lack a class ")
 
 
 def missing_class_notes(
     records: Sequence[Record] | Collection, splits: SplitName, graphs: Sequence[str] = ()
 ) -> list[str]:
-    """One sentence for every graph (or of those named) whose splits lack classes."""
+    """A sentence on test sets and one on training sets, if any of the graphs' lack classes."""
     collection = collect(records)
     sentences = []
-    for graph in graphs or collection.graphs:
-        own = [
-            scores
-            for place, scores in collection.scores.items()
-            if (place.graph, place.splits) == (graph, splits)
+    for part, name in (("test", "missing_in_test"), ("training", "missing_in_train")):
+        lacks = [
+            f"{collection.graphs[graph]} {lack}"
+            for graph in graphs or collection.graphs
+            if (lack := _lack(_scores_of(collection, graph, splits), name))
         ]
-        for part, name in (("test", "missing_in_test"), ("training", "missing_in_train")):
-            lack = _lack(own, name)
-            if lack:
-                sets = f"{splits} {part} sets of {collection.graphs[graph]}"
-                sentences.append(f"{sets[0].upper()}{sets[1:]} lack {lack}.")
+        if lacks:
+            sets = f"{splits} {part} sets"
+            sentences.append(f"{sets[0].upper()}{sets[1:]} lack classes: {'; '.join(lacks)}.")
     return sentences
+
+
+def _scores_of(collection: Collection, graph: str, splits: SplitName) -> list[Scores]:
+    return [
+        scores
+        for place, scores in collection.scores.items()
+        if (place.graph, place.splits) == (graph, splits)
+    ]
 
 
 def _lack(scores: Sequence[Scores], field: str) -> str:
@@ -45,14 +52,30 @@ def _lack(scores: Sequence[Scores], field: str) -> str:
         return ""
     always = set.intersection(*by_split.values())
     sometimes = set.union(*by_split.values()) - always
-    count = max((r.graph.classes for each in scores for r in each.done if r.graph), default=0)
-    of = f" (of {count})" if count else ""
     parts = [
-        f"{'classes' if len(found) > 1 else 'class'} {', '.join(map(str, sorted(found)))}{where}"
-        for found, where in ((always, ""), (sometimes, " in some splits"))
+        f"{where}{', '.join(map(str, sorted(found)))}"
+        for found, where in ((always, ""), (sometimes, "in some splits "))
         if found
     ]
-    return " and ".join(parts) + of
+    return " and ".join(parts)
+
+
+def repeated_works(records: Sequence[Record]) -> list[str]:
+    """A sentence, if the same work was done more than once and did not come out the same."""
+    first: dict[tuple[str, int], float] = {}
+    differing: dict[str, float] = {}
+    for record in records:
+        for scores in record.scores:
+            gap = abs(first.setdefault((record.key, scores.split), scores.strict) - scores.strict)
+            if gap:
+                differing[record.key] = max(gap, differing.get(record.key, 0.0))
+    if not differing:
+        return []
+    cells = counted(len(differing), "cell")
+    return [
+        f"{cells} came more than once and not the same each time, by up to "
+        f"{max(differing.values()):.2f} points of accuracy on a split; the first one counts."
+    ]
 
 
 def notices(records: Sequence[Record] | Collection) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
 from typing import get_args
 
 from aspect.benchmark.perturbation import Perturbation
@@ -12,7 +14,7 @@ from aspect.errors import SettingsError
 from aspect.graph.source import GraphSource
 from aspect.report.benchmark.scores import Place, Scores
 
-__all__ = ["Collection", "collect", "graph_rank", "perturbation_order"]
+__all__ = ["Collection", "collect", "distinct", "graph_rank", "perturbation_order"]
 
 # The paper's order: homophilic graphs first, each half by size; others follow by name.
 GRAPH_ORDER = (
@@ -30,7 +32,7 @@ GRAPH_ORDER = (
 
 # What the works behind one entry's numbers of one graph share, and those behind one mean.
 ALWAYS_EQUAL = ("method", "settings", "graph_sha256")
-EQUAL_IN_A_PLACE = ("device", "version")
+EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ class Collection:
     scores: dict[Place, Scores]
     entries: dict[str, Cell]  # by name: a cell with the entry's title, note, group; in plan order
     graphs: dict[str, str]  # graph as the plan names it -> short name, in the order of columns
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """Entries to compare: all but variants, which belong to ablations, unless all are some."""
+        own = [
+            name
+            for name, cell in self.entries.items()
+            if cell.group not in self.entries or name == cell.work.method
+        ]
+        return own or list(self.entries)
 
     @property
     def kinds(self) -> list[SplitName]:
@@ -56,6 +68,11 @@ class Collection:
         }
         return sorted(found, key=perturbation_order)
 
+    def families(self, splits: SplitName) -> list[list[Perturbation]]:
+        """The same, those together that differ in their budget alone."""
+        grouped = groupby(self.perturbations(splits), lambda each: perturbation_order(each)[:-1])
+        return [list(family) for _, family in grouped]
+
     def find(self, place: Place) -> Scores | None:
         """The scores of a place, if any record speaks of it."""
         return self.scores.get(place)
@@ -63,8 +80,8 @@ class Collection:
     def columns(
         self, splits: SplitName, perturbation: Perturbation | None, entries: Iterable[str] = ()
     ) -> list[str]:
-        """Graphs of which any of the entries (or of all) has a record."""
-        wanted = list(entries) or list(self.entries)
+        """Graphs of which any of the entries (or of the methods) has a record."""
+        wanted = list(entries) or self.methods
         return [
             graph
             for graph in self.graphs
@@ -74,11 +91,11 @@ class Collection:
     def rows(
         self, splits: SplitName, perturbation: Perturbation | None, graphs: Iterable[str]
     ) -> list[str]:
-        """Entries that have a record of any of the graphs."""
+        """Methods that have a record of any of the graphs."""
         wanted = list(graphs)
         return [
             entry
-            for entry in self.entries
+            for entry in self.methods
             if any(self.find(Place(entry, graph, splits, perturbation)) for graph in wanted)
         ]
 
@@ -111,7 +128,7 @@ def collect(records: Sequence[Record] | Collection) -> Collection:
     """
     if isinstance(records, Collection):
         return records
-    unique = _once(records)
+    unique = distinct(records)
     _refuse_mixtures(record for record in unique if record.status == "done")
     gathered: dict[Place, list[Record]] = {}
     for record in unique:
@@ -134,7 +151,7 @@ def _entries(cells: Iterable[Cell]) -> dict[str, Cell]:
     return found
 
 
-def _once(records: Sequence[Record]) -> list[Record]:
+def distinct(records: Sequence[Record]) -> list[Record]:
     """One record per entry, graph and work; one that went well replaces one that failed."""
     kept: dict[tuple[str, str, str], Record] = {}
     for record in records:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.significance import PairedTest, holm, paired_test
 from aspect.report.benchmark.collection import Collection, collect
-from aspect.report.benchmark.footnotes import Footnotes
 from aspect.report.benchmark.names import perturbation_name, table_name
+from aspect.report.benchmark.score_cells import Footnotes
 from aspect.report.benchmark.scores import Place, Scores
-from aspect.report.tables import Cell, Line, Table
+from aspect.report.tables import Cell, Line, Table, counted
 
-__all__ = ["Comparison", "Question", "compare", "find_head", "significance_tables"]
+__all__ = [
+    "FEWEST_TO_DECIDE",
+    "Comparison",
+    "Question",
+    "compare",
+    "find_head",
+    "significance_tables",
+    "undecidable",
+]
 
 HIGHEST_CHANCE = 0.05
 FEWEST_SPLITS = 2  # one pair has no spread
-FEWEST_GRAPHS = 5  # with fewer, no pattern of signs is rare
+FEWEST_TO_DECIDE = 6  # splits or graphs; n signs give no chance below 2 ** (1 - n)
 OVERALL = ("won / tied / lost", "mean over graphs")
 TEXAS_AGAIN = {"texas", "cornell_old"}  # the same nodes and labels under other edges
+TOO_FEW = f"No test: fewer than {FEWEST_TO_DECIDE} splits in common."
 REPEATED = "cornell_old has the nodes of texas, so that the mean over graphs leaves it out."
 
 # Of test to training nodes, where records do not tell. geom-gcn's published splits are 48/32/20
@@ -41,13 +51,13 @@ class Question:
     first: Scores | None
     second: Scores | None
 
-    def ask(self) -> PairedTest | None:
+    def ask(self, fewest_splits: int = FEWEST_SPLITS) -> PairedTest | None:
         """The paired test over the splits that both have; None where there are too few."""
         if self.first is None or self.second is None:
             return None
         ours, theirs = self.first.by_split(), self.second.by_split()
         common = sorted(ours.keys() & theirs.keys())
-        if len(common) < FEWEST_SPLITS:
+        if len(common) < fewest_splits:
             return None
         return paired_test(
             [ours[split] for split in common],
@@ -92,14 +102,16 @@ class Comparison:
         )
 
 
-def compare(questions: Sequence[Question]) -> list[Comparison | None]:
+def compare(
+    questions: Sequence[Question], fewest_splits: int = FEWEST_SPLITS
+) -> list[Comparison | None]:
     """All answers of one table, corrected together; None where too few splits are shared.
 
     Holm's correction is applied to the t test, which is already widened for overlapping splits.
     The sign-flip test must agree, as it is: ten splits give it nothing below 0.002, so that
     no lead of any size could stand a correction for a table of thirty comparisons.
     """
-    tests = [question.ask() for question in questions]
+    tests = [question.ask(fewest_splits) for question in questions]
     corrected = iter(holm([test.corrected_p_value for test in tests if test is not None]))
     return [
         None if test is None else Comparison(test, max(next(corrected), test.p_value))
@@ -108,45 +120,90 @@ def compare(questions: Sequence[Question]) -> list[Comparison | None]:
 
 
 def find_head(collection: Collection) -> str:
-    """The entry that others are held against: `aspect`, else a group's head, else the first."""
+    """The method that others are held against: `aspect`, else a group's head, else the first."""
     groups = [cell.group for cell in collection.entries.values() if cell.group]
-    wanted = ["aspect", *groups, *collection.entries]
-    return next(name for name in wanted if name in collection.entries)
+    wanted = ["aspect", *groups, *collection.methods]
+    return next(name for name in wanted if name in collection.methods)
 
 
-def significance_tables(records: Sequence[Record] | Collection) -> list[Table]:
-    """The head against every other entry, on clean and on perturbed graphs."""
-    collection = collect(records)
-    tables = [
-        _table(collection, splits, perturbation)
+@dataclass(frozen=True)
+class Contest:
+    """The head against every other method, on clean graphs or under one perturbation."""
+
+    collection: Collection
+    splits: SplitName
+    perturbation: Perturbation | None
+
+    @property
+    def graphs(self) -> list[str]:
+        """Those that the head has a record of."""
+        return self.collection.columns(self.splits, self.perturbation, [find_head(self.collection)])
+
+    @property
+    def rivals(self) -> list[str]:
+        """All others there."""
+        rows = self.collection.rows(self.splits, self.perturbation, self.graphs)
+        return [each for each in rows if each != find_head(self.collection)]
+
+    @cached_property
+    def answers(self) -> list[list[Comparison | None]]:
+        """By rival and graph; none of them where so few splits are there that luck always may."""
+        head, graphs = find_head(self.collection), self.graphs
+        questions = [
+            Question(self._find(head, graph), self._find(rival, graph))
+            for rival in self.rivals
+            for graph in graphs
+        ]
+        found = compare(questions, FEWEST_TO_DECIDE)
+        return [found[i * len(graphs) : (i + 1) * len(graphs)] for i in range(len(self.rivals))]
+
+    @property
+    def count(self) -> int:
+        """Comparisons that were made."""
+        return sum(answer is not None for own in self.answers for answer in own)
+
+    def _find(self, entry: str, graph: str) -> Scores | None:
+        return self.collection.find(Place(entry, graph, self.splits, self.perturbation))
+
+
+def _contests(collection: Collection) -> list[Contest]:
+    found = [
+        Contest(collection, splits, perturbation)
         for splits in collection.kinds
         for perturbation in (None, *collection.perturbations(splits))
     ]
-    return [table for table in tables if table.lines]
+    return [contest for contest in found if contest.rivals]
 
 
-def _table(collection: Collection, splits: SplitName, perturbation: Perturbation | None) -> Table:
-    head = find_head(collection)
-    graphs = collection.columns(splits, perturbation, [head])
-    rivals = [each for each in collection.rows(splits, perturbation, graphs) if each != head]
+def significance_tables(records: Sequence[Record] | Collection) -> list[Table]:
+    """The head against every other method, wherever there are splits enough to decide anything."""
+    return [_table(contest) for contest in _contests(collect(records)) if contest.count]
 
-    def place(entry: str, graph: str) -> Scores | None:
-        return collection.find(Place(entry, graph, splits, perturbation))
 
-    answers = compare(
-        [Question(place(head, graph), place(each, graph)) for each in rivals for graph in graphs]
-    )
-    by_rival = [answers[i * len(graphs) : (i + 1) * len(graphs)] for i in range(len(rivals))]
-    columns, footnotes = tuple(collection.graphs[graph] for graph in graphs), Footnotes()
-    cells = _cells(by_rival, columns, footnotes)
+def undecidable(records: Sequence[Record] | Collection) -> list[str]:
+    """Where methods could be compared, but on too few splits: `clean graphs`, `random 5%`."""
+    return [
+        contest.perturbation.label if contest.perturbation else "clean graphs"
+        for contest in _contests(collect(records))
+        if not contest.count
+    ]
+
+
+def _table(contest: Contest) -> Table:
+    collection, perturbation = contest.collection, contest.perturbation
+    columns, footnotes = tuple(collection.graphs[each] for each in contest.graphs), Footnotes()
+    cells = _cells(contest.answers, columns, footnotes)
     lines = [
         Line(collection.title(rival), collection.entries[rival].note, own)
-        for rival, own in zip(rivals, cells, strict=True)
+        for rival, own in zip(contest.rivals, cells, strict=True)
     ]
     attack = f"-{perturbation_name(perturbation)}" if perturbation else ""
+    where = f"under {perturbation.label} ({perturbation.mode})" if perturbation else ""
     return Table(
-        table_name(collection, f"significance{attack}", splits),
-        _caption(collection.title(head), perturbation, sum(each is not None for each in answers)),
+        table_name(collection, f"significance{attack}", contest.splits),
+        f"How far {collection.title(find_head(collection))} is ahead {where or 'on clean graphs'}, "
+        "in points of strict accuracy; with a 95% interval, and p after Holm over "
+        f"{counted(contest.count, 'comparison')}. † decided at 5%.",
         (*columns, *OVERALL),
         tuple(lines),
         head="against",
@@ -166,21 +223,10 @@ def _cells(
     ]
 
 
-def _caption(title: str, perturbation: Perturbation | None, count: int) -> str:
-    attack = f"under {perturbation.label} ({perturbation.mode})" if perturbation else ""
-    return (
-        f"How far {title} is ahead {attack or 'on clean graphs'}, in points of strict accuracy: "
-        "difference with its 95% interval, paired over splits (seeds averaged) and widened for "
-        f"their overlap; p of a t test widened likewise, after Holm over all {count} comparisons, "
-        "or of a sign-flip test where that is larger. † decided at 5%; ties are differences that "
-        f"luck may explain. The chance over graphs flips their signs and needs {FEWEST_GRAPHS}."
-    )
-
-
 def _cell(answer: Comparison | None, most: int, footnotes: Footnotes) -> Cell:
     """It is said where fewer splits could be paired than elsewhere in the table."""
     if answer is None:
-        return Cell(footnote=footnotes.number("No test: fewer than 2 splits in common."))
+        return Cell(footnote=footnotes.number(TOO_FEW))
     count = answer.test.count
     sentence = f"Over the {count} splits that both have." if count < most else ""
     return replace(answer.cell, footnote=footnotes.number(sentence))
@@ -195,7 +241,7 @@ def _tally(answers: Sequence[Comparison | None]) -> Cell:
 
 
 def _overall(by_rival: Sequence[Sequence[Comparison | None]], graphs: Sequence[str]) -> list[Cell]:
-    """The mean difference over graphs; with enough of them also its chance, Holm's over rivals."""
+    """The mean difference over graphs; with enough of them also its chance, as in `compare`."""
     left_out = "cornell_old" if set(graphs) >= TEXAS_AGAIN else None
     means = [
         [
@@ -209,13 +255,14 @@ def _overall(by_rival: Sequence[Sequence[Comparison | None]], graphs: Sequence[s
     tests = [
         paired_test(own, [0.0] * len(own), test_to_train=0.0)
         for own in means
-        if len(own) >= FEWEST_GRAPHS
+        if len(own) >= FEWEST_TO_DECIDE
     ]
-    p_values = iter(holm([test.p_value for test in tests]))
+    corrected = holm([test.corrected_p_value for test in tests])
+    p_values = iter([max(p, test.p_value) for p, test in zip(corrected, tests, strict=True)])
     cells = []
     for own in means:
         mean = sum(own) / len(own) if own else None
-        if len(own) < FEWEST_GRAPHS:
+        if len(own) < FEWEST_TO_DECIDE:
             cells.append(Cell(mean))
             continue
         p_value = next(p_values)

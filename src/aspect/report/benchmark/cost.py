@@ -20,7 +20,7 @@ def cost_table(records: Sequence[Record] | Collection) -> Table:
     lines = [
         _line(collection, entry, graph, own)
         for graph in collection.graphs
-        for entry in collection.entries
+        for entry in collection.methods
         if (own := _trainings(collection, entry, graph))
     ]
     return Table(

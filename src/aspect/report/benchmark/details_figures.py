@@ -1,37 +1,28 @@
-"""What trained models show, as pictures in reading order: gate, filters, attacks, training, map."""
+"""Pictures of trained models beside those of the gate: filters, training, map."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from aspect.evaluation.details import Details, SpectrumShares
 from aspect.report.benchmark.gate_figures import (
     GATE,
-    attacked_drawings,
-    correlations,
-    cost_drawings,
-    density_drawings,
     drawing_name,
     full_title,
-    homophily_drawings,
 )
-from aspect.report.benchmark.sweep_figures import sweep_drawings
 from aspect.report.canvas import SERIES, Axis, Drawing, shown
 from aspect.report.figures import Area, Bundle, bundles
 from aspect.report.panels import Trend, marked_dots, shaded_dots, trends
 
 __all__ = [
-    "DetailSection",
     "class_kinds",
-    "detail_sections",
     "filter_drawings",
+    "loss_drawings",
     "map_drawings",
-    "sweep_drawings",
-    "training_drawings",
+    "training_gate_drawings",
 ]
 
 BAND_COLOURS = ("blue", "orange", "green", "purple")  # lowest first, as everywhere
@@ -39,69 +30,7 @@ TERM_COLOURS = ("green", "purple", "amber", "sky", "ink", "soft")
 NOT_TERMS = ("loss", "gate_mean", "gate_std")  # the terms' sum, and what is drawn beside them
 REST_COLOUR = SERIES[-1]
 MOST_CLASSES = len(SERIES) - 1  # with a colour of their own
-MOST_NAMED = 8  # models whose correlations are told one by one
 OTHERS, UNKNOWN = "other", "unknown"
-
-
-class DetailSection(NamedTuple):
-    """A part of a page: what it is about, what is to be said, and its pictures."""
-
-    title: str
-    text: str
-    drawings: list[Drawing]
-
-
-def detail_sections(details: Sequence[Details]) -> list[DetailSection]:
-    """All that is to be shown of the models, but for their maps; parts without a picture go."""
-    found = [
-        DetailSection(
-            "Whom nodes trust",
-            "How much weight the nodes give to their low band. A policy that collapsed into one "
-            "answer for all would be a single peak.",
-            density_drawings(details),
-        ),
-        DetailSection(
-            "Gate and evidence",
-            "The gate should trust the low band where that band costs less. "
-            + _told(correlations(details, "cost_gap"), "cost gap"),
-            cost_drawings(details),
-        ),
-        DetailSection(
-            "Gate and local homophily",
-            "Smooth neighbourhoods should lean to the low band; no label was seen in training. "
-            + _told(correlations(details, "homophily"), "local homophily"),
-            homophily_drawings(details),
-        ),
-        DetailSection(
-            "What the filters learned",
-            "Response of each band to the graph's frequencies, over the spectrum of the graph.",
-            filter_drawings(details),
-        ),
-        DetailSection(
-            "The gate under attack",
-            "One model, trained on the clean graph, asked about the clean and the attacked one.",
-            attacked_drawings(details),
-        ),
-        DetailSection(
-            "Training",
-            "How the loss terms moved, and the gate with them.",
-            training_drawings(details),
-        ),
-    ]
-    return [section for section in found if section.drawings]
-
-
-def _told(found: Sequence[tuple[Details, float]], what: str) -> str:
-    if not found:
-        return ""
-    several = len({each.title for each, _ in found}) > 1
-    values = "; ".join(
-        f"{full_title(each) if several else shown(each.graph)} {value:.2f}"
-        for each, value in found[:MOST_NAMED]
-    )
-    more = len(found) - MOST_NAMED
-    rest = f"; and {more} more" if more > 0 else ""
-    return f"Spearman's rank correlation of gate and {what}: {values}{rest}."
 
 
 def filter_drawings(details: Sequence[Details]) -> list[Drawing]:
@@ -122,12 +51,13 @@ def _responses(details: Details, number: int, spectrum: SpectrumShares) -> Drawi
         f"{shown(group.label)} from {group.curves[0][0]:.2f} to {group.curves[0][-1]:.2f}"
         for group in groups
     )
-    how = "" if spectrum.is_exact else ", estimated from Chebyshev moments"
+    how = "" if spectrum.is_exact else " (estimated)"
     centres = np.convolve(spectrum.edges, [0.5, 0.5], mode="valid")
     return Drawing(
         drawing_name("filters", number, details),
-        f"Filters: {full_title(details)}",
-        f"Response of each band. Grey: how many of the graph's frequencies lie there{how}.",
+        f"{full_title(details)}{how}",
+        "Response of each band. Grey: how many of the graph's frequencies lie there, estimated "
+        "from Chebyshev moments where the title says so.",
         f"Learned filter responses from the lowest to the highest frequency: {ends}. "
         f"The mean frequency of the graph is {float(centres @ spectrum.shares):.2f}.",
         bundles(
@@ -140,15 +70,24 @@ def _responses(details: Details, number: int, spectrum: SpectrumShares) -> Drawi
     )
 
 
-def training_drawings(details: Sequence[Details]) -> list[Drawing]:
-    """Loss terms, and the gate's mean and spread where the method monitors them."""
-    drawings = []
-    for number, each in enumerate(details, start=1):
-        if len(each.curves.get("loss", ())) > 1:
-            drawings.append(_loss(each, number))
-            if {"gate_mean", "gate_std"} <= each.curves.keys():
-                drawings.append(_gate(each, number))
-    return drawings
+def loss_drawings(details: Sequence[Details]) -> list[Drawing]:
+    """How the terms of the loss moved in training."""
+    return [_loss(each, number) for number, each in _trained(details)]
+
+
+def training_gate_drawings(details: Sequence[Details]) -> list[Drawing]:
+    """The gate's mean and spread in training, where the method monitors them."""
+    return [
+        _gate(each, number)
+        for number, each in _trained(details)
+        if {"gate_mean", "gate_std"} <= each.curves.keys()
+    ]
+
+
+def _trained(details: Sequence[Details]) -> list[tuple[int, Details]]:
+    """Those with a curve, numbered among all."""
+    numbered = enumerate(details, start=1)
+    return [(number, each) for number, each in numbered if len(each.curves.get("loss", ())) > 1]
 
 
 def _loss(details: Details, number: int) -> Drawing:
@@ -164,7 +103,7 @@ def _loss(details: Details, number: int) -> Drawing:
     ends = "; ".join(f"{shown(name)} {values[-1]:+.2f}" for name, values in shifted.items())
     return Drawing(
         drawing_name("training-loss", number, details),
-        f"Loss terms: {full_title(details)}",
+        full_title(details),
         "How far each term of the loss moved since the first epoch, weights included.",
         f"Change of the loss terms over {epochs[-1]} epochs: {ends}.",
         bundles(epochs, groups, Axis("epoch", 1, epochs[-1]), Axis("change since the first epoch")),
@@ -180,7 +119,7 @@ def _gate(details: Details, number: int) -> Drawing:
     epochs = range(1, len(means) + 1)
     return Drawing(
         drawing_name("training-gate", number, details),
-        f"The gate in training: {full_title(details)}",
+        f"{full_title(details)}: the gate",
         "Mean of the gate over the nodes; shaded: its standard deviation over the nodes.",
         f"Mean gate from {means[0]:.2f} to {means[-1]:.2f} over {epochs[-1]} epochs, its spread "
         f"from {stds[0]:.2f} to {stds[-1]:.2f}.",

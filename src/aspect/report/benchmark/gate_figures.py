@@ -49,9 +49,9 @@ def drawing_name(kind: str, number: int, details: Details) -> str:
     return f"{kind}-{number}-{slug(details.graph[:LONGEST_NAME])}"
 
 
-def full_title(details: Details) -> str:
-    """A model and its graph."""
-    return f"{shown(details.title)} on {shown(details.graph)}"
+def full_title(*details: Details) -> str:
+    """A model and its graphs."""
+    return f"{shown(details[0].title)} on {', '.join(shown(each.graph) for each in details)}"
 
 
 def _together(details: Sequence[Details]) -> Iterator[list[Details]]:
@@ -59,8 +59,9 @@ def _together(details: Sequence[Details]) -> Iterator[list[Details]]:
     gated = [each for each in details if each.gate is not None]
     for title in dict.fromkeys(each.title for each in gated):
         own = [each for each in gated if each.title == title]
-        for start in range(0, len(own), MOST_TOGETHER):
-            yield own[start : start + MOST_TOGETHER]
+        panels = -(-len(own) // MOST_TOGETHER)
+        for panel in range(panels):  # as even as can be: a last one with a single line says little
+            yield own[panel * len(own) // panels : (panel + 1) * len(own) // panels]
 
 
 def _gate(details: Details) -> Values:
@@ -70,10 +71,6 @@ def _gate(details: Details) -> Values:
 
 def _name(kind: str, number: int, group: Sequence[Details]) -> str:
     return drawing_name(kind, number, group[0]) if len(group) == 1 else f"{kind}-{number}"
-
-
-def _graphs(group: Sequence[Details]) -> str:
-    return f"{shown(group[0].title)}{'' if len(group) > 1 else f' on {shown(group[0].graph)}'}"
 
 
 def density_drawings(details: Sequence[Details]) -> list[Drawing]:
@@ -92,7 +89,7 @@ def density_drawings(details: Sequence[Details]) -> list[Drawing]:
         drawings.append(
             Drawing(
                 _name("gate-density", number, group),
-                f"Whom nodes trust: {_graphs(group)}",
+                full_title(*group),
                 "Density of the gate over the nodes. Right: the low band alone; left: the high "
                 "band alone. Ticks below: the means.",
                 f"Density of the gate; means: {facts}.",
@@ -160,10 +157,11 @@ def cost_drawings(details: Sequence[Details]) -> list[Drawing]:
     return [
         Drawing(
             _name("gate-cost", number, group),
-            f"Gate and cost gap: {_graphs(group)}",
+            full_title(*(each.details for each in binned)),
             "Mean gate in bins of equally many nodes; bars: standard deviation within the bin. "
-            "Right of zero the low band is the cheaper one: its contrastive loss under the "
-            "training's augmentations, without dropout, is the lower one.",
+            "Right of zero the low band is the cheaper one: its contrastive loss is the lower one, "
+            "measured as in training (augmented views, dropout, pooled where neighbours decide "
+            "together) and averaged over a few draws.",
             "Mean gate from the lowest to the highest cost gap: "
             f"{'; '.join(each.words for each in binned)}.",
             trends(
@@ -182,7 +180,7 @@ def homophily_drawings(details: Sequence[Details]) -> list[Drawing]:
     return [
         Drawing(
             _name("gate-homophily", number, group),
-            f"Gate and neighbours: {_graphs(group)}",
+            full_title(*(each.details for each in binned)),
             "Mean gate of nodes by the share of their neighbours that are of their class; bars: "
             "standard deviation within the bin. Labels are used for this picture only.",
             "Mean gate from the lowest to the highest local homophily: "
@@ -220,14 +218,15 @@ def clean_and_attacked(details: Details) -> dict[str, tuple[Values, Bins | None]
 
 
 def attacked_drawings(details: Sequence[Details]) -> list[Drawing]:
-    """The gate of one model on the clean and on attacked graphs, two pictures each."""
-    drawings = []
+    """The gate of each model on the clean and on attacked graphs: densities, then quantiles."""
+    densities: list[Drawing] = []
+    quantiles: list[Drawing] = []
     for number, each in enumerate(details, start=1):
         if each.attacked and each.gate is not None:
             sides = dict(list(clean_and_attacked(each).items())[: len(SERIES)])
-            drawings.append(_attacked_density(each, number, sides))
-            drawings += _attacked_quantiles(each, number, sides)
-    return drawings
+            densities.append(_attacked_density(each, number, sides))
+            quantiles += _attacked_quantiles(each, number, sides)
+    return [*densities, *quantiles]
 
 
 def _attacked_density(
@@ -240,7 +239,7 @@ def _attacked_density(
     means = "; ".join(f"{shown(label)} {gate.mean():.2f}" for label, (gate, _) in sides.items())
     return Drawing(
         drawing_name("attacked-density", number, details),
-        f"Clean against attacked: {full_title(details)}",
+        full_title(details),
         "Density of the gate of one model, trained on the clean graph, over the nodes of the clean "
         "and of attacked graphs. Ticks below: the means.",
         f"Density of the gate on clean and attacked graphs; means: {means}.",
@@ -264,7 +263,7 @@ def _attacked_quantiles(
     )
     yield Drawing(
         drawing_name("attacked-quantiles", number, details),
-        f"By local homophily: {full_title(details)}",
+        f"{full_title(details)}, by homophily",
         "Mean gate in five equal groups of nodes, from the fewest neighbours of their own class "
         "(Q1) to the most (Q5), as the edges of each graph have it; shaded: standard deviation. "
         "Nodes of equal homophily are spread by lot.",

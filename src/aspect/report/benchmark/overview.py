@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from aspect.benchmark.record import Record
 from aspect.graph.source import GraphSource
+from aspect.report.benchmark.collection import collect
 from aspect.report.tables import Cell, Line, Table, counted
 
 __all__ = ["EntrySettings", "Overview", "Surroundings", "graph_table", "settings_of"]
@@ -30,16 +31,18 @@ class Overview:
         works = [record.cell.work for record in records]
         attacks = {work.perturbation for work in works if work.perturbation}
         splits = {(work.splits, number) for work in works for number in work.split_numbers}
+        collection = collect(records)
         counts = {
             "cells": len(records),
             "failed": failed,
-            "methods": len({record.cell.entry for record in records}),
+            "methods": len(collection.methods),
+            "variants": len(collection.entries) - len(collection.methods),
             "graphs": len({record.cell.graph for record in records}),
             "perturbations": len(attacks),
             "seeds": len({work.seed for work in works}),
             "splits": len(splits),
         }
-        rare = ("failed", "perturbations")
+        rare = ("failed", "variants", "perturbations")
         shown = {name: count for name, count in counts.items() if count or name not in rare}
         return cls(tuple(_sentences(counts, records)), shown)
 
@@ -52,8 +55,10 @@ def _sentences(counts: dict[str, int], records: Sequence[Record]) -> Iterable[st
     clean = any(record.cell.work.perturbation is None for record in records)
     attacked = [counted(counts["perturbations"], "perturbation")] * (counts["perturbations"] > 0)
     states = " and under ".join([*(["clean"] if clean else []), *attacked])
+    variants = f" and {counted(counts['variants'], 'variant')}" if counts["variants"] else ""
     yield (
-        f"{counted(counts['methods'], 'method')} on {counted(counts['graphs'], 'graph')}, "
+        f"{counted(counts['methods'], 'method')}{variants} on "
+        f"{counted(counts['graphs'], 'graph')}, "
         f"{states if clean else f'under {states}'}, with "
         f"{counted(counts['seeds'], 'pre-training seed')} and "
         f"{counted(counts['splits'], f'{kinds} split')}: "

@@ -14,6 +14,7 @@ from aspect.errors import DataError
 
 __all__ = [
     "CITATION",
+    "PAPERS_BUDGET",
     "Figure",
     "PublishedTable",
     "citation",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 CITATION = "Li, Yang and Chen, 2026"
+PAPERS_BUDGET = 0.1
 
 # `clean` and `perturbed` are the full tables; those of its main text show a part of them.
 PublishedTable = Literal[
@@ -68,7 +70,9 @@ def is_papers(perturbation: Perturbation | None) -> bool:
         return False
     kind: str = perturbation.kind
     is_metattack = kind == "metattack" and perturbation.mode == "poison"
-    return is_metattack and perturbation.features and math.isclose(perturbation.budget, 0.1)
+    return (
+        is_metattack and perturbation.features and math.isclose(perturbation.budget, PAPERS_BUDGET)
+    )
 
 
 def published(method: str, graph: str, table: PublishedTable) -> Figure | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -86,6 +86,17 @@ class Scores:
             seeds=len(within),
             splits=len(self.splits),
         )
+
+    def over(self, splits: frozenset[int]) -> Scores:
+        """The same of these splits alone."""
+        done = [
+            record.model_copy(
+                update={"scores": tuple(each for each in record.scores if each.split in splits)}
+            )
+            for record in self.done
+        ]
+        kept = tuple(record for record in done if record.scores)
+        return replace(self, done=kept, expected_splits=self.expected_splits & splits)
 
     def by_split(self, metric: Metric = "strict") -> dict[int, float]:
         """One number per split, averaged over its seeds: what pairs are formed of."""

@@ -47,6 +47,7 @@ class Material:
     records: tuple[Record, ...]
     details: tuple[Details, ...]
     commands: tuple[str, ...]  # that make it again
+    remarks: tuple[str, ...] = ()  # sentences on the sources as a whole
 
 
 def find_sources(paths: Sequence[Path]) -> list[Source]:
@@ -84,7 +85,7 @@ def read_sources(
     data_dir: str | None = None,
     on_run: Callable[[Path], object] = str,
 ) -> Material:
-    """Read them all; trainings are probed and looked into here and now.
+    """Read them all, what comes twice once; trainings are probed and looked into here and now.
 
     Args:
         sources: What `find_sources` found.
@@ -109,7 +110,25 @@ def read_sources(
         trained = read_runs(runs, device=device, data_dir=data_dir, on_run=on_run)
         records += trained.records
         details += trained.details
-    return Material(tuple(records), tuple(details), tuple(_commands(sources, records)))
+    from aspect.report.benchmark.caveats import repeated_works
+    from aspect.report.benchmark.collection import distinct
+
+    return Material(
+        tuple(distinct(records)),
+        tuple(_one_per_model(details)),
+        tuple(_commands(sources, records)),
+        tuple(repeated_works(records)),
+    )
+
+
+def _one_per_model(details: Sequence[Details]) -> list[Details]:
+    """What several folders show of one model, once: as the folder that attacked it most saw it."""
+    kept: dict[tuple[str, str, str, int], Details] = {}
+    for each in details:
+        key = (each.method, each.title, each.graph, each.seed)
+        if len(each.attacked) > len(kept.setdefault(key, each).attacked):
+            kept[key] = each
+    return list(kept.values())
 
 
 def _commands(sources: Sequence[Source], records: Sequence[Record]) -> list[str]:

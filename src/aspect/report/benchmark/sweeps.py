@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from aspect.benchmark.perturbation import Mode, Perturbation
 from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.metrics import PERCENT
 from aspect.report.benchmark.collection import Collection, collect
-from aspect.report.benchmark.footnotes import Footnotes, score_cell
 from aspect.report.benchmark.names import family_name, table_name
+from aspect.report.benchmark.score_cells import Footnotes, means_over, score_cell
 from aspect.report.benchmark.scores import Place, Scores
 from aspect.report.tables import Line, Table, marked, slug
 
@@ -75,13 +76,26 @@ class Sweeping:
         """Those with a record under any of the budgets."""
         return [
             entry
-            for entry in self.collection.entries
+            for entry in self.collection.methods
             if any(self.find(entry, perturbation) for perturbation in self.family)
         ]
 
     def find(self, entry: str, perturbation: Perturbation | None) -> Scores | None:
-        """The scores of an entry at one budget."""
-        return self.collection.find(Place(entry, self.graph, self.splits, perturbation))
+        """The scores of an entry at one budget, over the splits that all budgets have."""
+        scores = self.collection.find(Place(entry, self.graph, self.splits, perturbation))
+        return scores.over(self.common_splits) if scores else None
+
+    @cached_property
+    def common_splits(self) -> frozenset[int]:
+        """Else a curve would bend where its splits change; all of them, if none is common."""
+        known = {
+            scores.expected_splits
+            for place, scores in self.collection.scores.items()
+            if (place.graph, place.splits) == (self.graph, self.splits)
+            and place.perturbation in (None, *self.family)
+            and scores.expected_splits
+        } or {frozenset()}
+        return frozenset.intersection(*known) or frozenset.union(*known)
 
 
 def sweeps(records: Sequence[Record] | Collection) -> list[Sweep]:
@@ -92,10 +106,7 @@ def sweeps(records: Sequence[Record] | Collection) -> list[Sweep]:
 def _sweepings(collection: Collection) -> list[Sweeping]:
     found = []
     for splits in collection.kinds:
-        families: dict[str, list[Perturbation]] = {}
-        for perturbation in collection.perturbations(splits):
-            families.setdefault(family_name(perturbation), []).append(perturbation)
-        for every in families.values():
+        for every in collection.families(splits):
             for graph in collection.graphs:
                 own = tuple(p for p in every if graph in collection.columns(splits, p))
                 if len(own) >= FEWEST_BUDGETS:
@@ -152,10 +163,11 @@ def _table(sweeping: Sweeping) -> Table:
         for entry in sweeping.entries
     ]
     sweep = _sweep(sweeping)
+    found = [sweeping.find(entry, each) for entry in sweeping.entries for each in budgets]
     return Table(
         sweeping.name,
         f"Accuracy on unseen nodes of {sweep.graph} in percent as the budget of {sweep.label} "
-        f"grows; mean ± standard deviation over {sweep.splits} splits.",
+        f"grows; {means_over(sweep.splits, found)}.",
         tuple(f"{PERCENT * each.budget:g}%" if each else "clean" for each in budgets),
         marked(lines),
         notes=footnotes.notes,

@@ -49,9 +49,9 @@ def tidy_csv(records: Sequence[Record] | Collection, kind: TidyKind) -> str:
 
     Args:
         records: of one or several plans.
-        kind: `clean`: unperturbed graphs; `perturbed`: all perturbations, with the clean figures
-            that they are held against; `sweep`: the same for perturbations with several budgets;
-            `ablation`: entries that belong to a group.
+        kind: `clean`: methods on unperturbed graphs; `perturbed`: under all perturbations, with the
+            clean figures that they are held against; `sweep`: the same for perturbations with
+            several budgets; `ablation`: entries that belong to a group.
     """
     if kind not in get_args(TidyKind):
         raise UnknownNameError("kind of table", kind, get_args(TidyKind))
@@ -70,15 +70,20 @@ def tidy_csv(records: Sequence[Record] | Collection, kind: TidyKind) -> str:
 
 def _wanted(collection: Collection, kind: TidyKind) -> list[Scores]:
     """The scores that belong into a table of this kind."""
-    if kind == "clean":
-        return [each for place, each in collection.scores.items() if place.perturbation is None]
     if kind == "ablation":
         entries = collection.entries
         return [each for place, each in collection.scores.items() if entries[place.entry].group]
+    methods = {
+        place: each
+        for place, each in collection.scores.items()
+        if place.entry in collection.methods
+    }
+    if kind == "clean":
+        return [each for place, each in methods.items() if place.perturbation is None]
     families = _families(collection, fewest=FEWEST_BUDGETS if kind == "sweep" else 1)
     return [
         each
-        for place, each in collection.scores.items()
+        for place, each in methods.items()
         if (kept := families.get(replace(place, perturbation=None)))
         and (place.perturbation is None or family_name(place.perturbation) in kept)
     ]

@@ -3,7 +3,7 @@
 import statistics
 
 from aspect.report.benchmark.collection import collect
-from aspect.report.benchmark.tips import score_tip
+from aspect.report.benchmark.score_cells import Footnotes, score_cell
 from report.benchmark_records import make_records
 
 STRICT = {(0, 0): 60.0, (0, 1): 70.0, (1, 0): 64.0, (1, 1): 74.0}
@@ -14,7 +14,7 @@ def tip(metric="strict", **options):
         ("aspect",), ("cora",), score=lambda seed, split, **_: STRICT[seed, split], **options
     )
     (scores,) = collect(records).scores.values()
-    return score_tip(scores, metric, scores.spread(metric)).splitlines()
+    return score_cell(scores, metric, Footnotes()).tip.splitlines()
 
 
 def test_a_tip_counts_and_measures_the_scores():
