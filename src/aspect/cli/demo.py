@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["SEEDS", "demo"]
 
 SEEDS = 5
-PAGE = "report.html"
 
 
 def demo(
@@ -33,7 +32,7 @@ def demo(
     """
     with session.screen.activity("Starting"):
         from aspect.estimator import choose_device
-        from aspect.report.folder import ReportFolder
+        from aspect.report.folder import PAGE, ReportFolder
     choose_device(session.device)  # a wrong one is refused while no folder is touched
     with ReportFolder.open(out, "mixture", overwrite=overwrite) as folder:
         record = _study(session, seeds)
@@ -43,13 +42,8 @@ def demo(
             from aspect.report.mixture.page import mixture_page
 
             tables = [score_table(record), gate_table(record)]
-            files = {PAGE: mixture_page(record)}
-            for table in tables:
-                files |= {
-                    f"{table.name}.csv": table.to_csv(),
-                    f"{table.name}.md": table.to_markdown(),
-                }
-            folder.write(record.model_dump_json() + "\n", files)
+            text = record.model_dump_json() + "\n"
+            folder.write_report(text, mixture_page(record), tables)
     content = {
         "out": str(out),
         "report": str(out / PAGE),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["theory"]
 
-PAGE = "report.html"
-
 
 @command
 def theory(
@@ -33,7 +31,7 @@ def theory(
     """Measure what one mix for all nodes costs, beside the bounds of the paper's theorems."""
     with session.screen.activity("Starting"):
         from aspect.estimator import choose_device
-        from aspect.report.folder import ReportFolder
+        from aspect.report.folder import PAGE, ReportFolder
     choose_device(session.device)  # a wrong one is refused while no folder is touched
     with ReportFolder.open(out, "theory", overwrite=overwrite) as folder:
         record = _study(session, quick=quick)
@@ -42,13 +40,9 @@ def theory(
             from aspect.report.theory.numbers import regret_table, summary, trade_off_table
             from aspect.report.theory.page import theory_page
 
-            files = {PAGE: theory_page(record)}
-            for table in (regret_table(record), trade_off_table(record)):
-                files |= {
-                    f"{table.name}.csv": table.to_csv(),
-                    f"{table.name}.md": table.to_markdown(),
-                }
-            folder.write(record.model_dump_json() + "\n", files)
+            tables = [regret_table(record), trade_off_table(record)]
+            text = record.model_dump_json() + "\n"
+            folder.write_report(text, theory_page(record), tables)
     content = {
         "out": str(out),
         "report": str(out / PAGE),

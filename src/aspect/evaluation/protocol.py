@@ -40,7 +40,12 @@ class Spread:
     @classmethod
     def of(cls, values: Float[Tensor, "seeds splits"]) -> Spread:
         """Summarise a table with one row per pre-training seed."""
-        within = [Summary.of(row) for row in values.tolist()]
+        return cls.of_rows(values.tolist(), values.shape[1])
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Sequence[float]], splits: int) -> Spread:
+        """The same from one row per seed, some of which may lack splits."""
+        within = [Summary.of(row) for row in rows]
         between = Summary.of([summary.mean for summary in within])
         stds = [summary.std for summary in within if summary.std is not None]
         interval = within[0] if len(within) == 1 else between
@@ -51,7 +56,7 @@ class Spread:
             low=interval.low,
             high=interval.high,
             seeds=len(within),
-            splits=values.shape[1],
+            splits=splits,
         )
 
     def to_dict(self) -> dict[str, float | int | None]:

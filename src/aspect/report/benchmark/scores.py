@@ -10,7 +10,6 @@ from typing import Literal
 
 from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.record import Cell, Record, SplitName, SplitScores
-from aspect.evaluation.metrics import Summary
 from aspect.evaluation.protocol import Spread
 from aspect.report.tables import counted
 
@@ -73,19 +72,8 @@ class Scores:
         values = self.values(metric)
         if not values:
             return None
-        within = [Summary.of(list(_of_seed(values, seed).values())) for seed in self.seeds]
-        between = Summary.of([summary.mean for summary in within])
-        stds = [summary.std for summary in within if summary.std is not None]
-        interval = within[0] if len(within) == 1 else between
-        return Spread(
-            mean=between.mean,
-            std_splits=math.fsum(stds) / len(stds) if stds else None,
-            std_seeds=between.std,
-            low=interval.low,
-            high=interval.high,
-            seeds=len(within),
-            splits=len(self.splits),
-        )
+        rows = [list(_of_seed(values, seed).values()) for seed in self.seeds]
+        return Spread.of_rows(rows, len(self.splits))
 
     def over(self, splits: frozenset[int]) -> Scores:
         """The same of these splits alone."""
