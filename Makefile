@@ -9,7 +9,7 @@ WORKERS ?= 2
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-attack tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -59,6 +59,9 @@ smoke: $(INSTALLED) ## a small benchmark from the plan to the page: runs/smoke/r
 
 speed: $(INSTALLED) ## how much faster than the plain form: ratios
 	@$(BIN)/python benchmarks/speed.py
+
+speed-attack: $(INSTALLED) ## the attack's time and memory, and how they grow with the graph
+	@$(BIN)/python benchmarks/speed_attack.py
 
 tables: $(INSTALLED) ## make the tables of results/ and of the README from the records
 	@$(BIN)/python benchmarks/tables.py

@@ -17,7 +17,7 @@ HEAVY = (
     "matplotlib",
     "optuna",
 )
-COMMANDS = ("train", "evaluate", "embed", "bench", "tune", "report", "theory")
+COMMANDS = ("train", "evaluate", "embed", "attack", "bench", "tune", "report", "theory")
 
 PROBE = f"""
 import sys

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from aspect import __version__
+from aspect.cli.attack import attack
 from aspect.cli.bench import bench
 from aspect.cli.console import harmless
 from aspect.cli.datasets import datasets
@@ -69,7 +70,7 @@ def demo(
     show(session, out=out, overwrite=overwrite, seeds=seeds)
 
 
-commands = (train, embed, evaluate, bench, tune, report, theory, datasets, methods, demo)
+commands = (train, embed, evaluate, attack, bench, tune, report, theory, datasets, methods, demo)
 for function in commands:
     app.command()(function)
 

@@ -1,0 +1,302 @@
+"""Metattack: flips that make a surrogate's training go wrong, found by its meta-gradient.
+
+Zügner & Günnemann, "Adversarial Attacks on Graph Neural Networks via Meta Learning", ICLR 2019.
+Where we differ: the gradient is factorised, all pairs are scored without a matrix of all pairs,
+several flips may be taken per gradient, and the default inner solver, `implicit`, trains a convex
+surrogate with a ridge, which makes it another and usually stronger attack than the original, whose
+training is kept as `unrolled`. The features are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Int
+from pydantic import Field
+from torch import Tensor
+
+from aspect.attacks.adjacency import AttackedEdges
+from aspect.attacks.budget import check_flips
+from aspect.attacks.choice import choose
+from aspect.attacks.knowledge import read_known
+from aspect.attacks.meta_gradient import (
+    AttackLoss,
+    LowRank,
+    adjoint_weights,
+    implicit_gradient,
+    pair_scores,
+)
+from aspect.attacks.scoring import best_flips
+from aspect.attacks.surrogate import ConstantFeatures, Effort, Surrogate, fit_ridge, row_softmax
+from aspect.attacks.unnoticeable import DegreeTest
+from aspect.attacks.unrolled import Descent, compressed, unrolled_gradient
+from aspect.config import Config
+from aspect.errors import GraphError, SettingsError, TrainingError
+from aspect.graph.data import Graph
+from aspect.randomness import generator_for
+
+__all__ = ["Metattack", "MetattackConfig", "Solver", "metattack"]
+
+Solver = Literal["implicit", "unrolled"]
+
+FIRST_FIT = Effort(steps=30, products=100, tolerance=1e-2, gradient=1e-4)
+REFIT = Effort(steps=2, products=10, tolerance=1e-2, gradient=0.0)
+
+# Candidates ranked per flip wanted; the test of degrees refuses many.
+RANKED_PER_FLIP, RANKED_PER_FLIP_TESTED = 4, 64
+LARGER = 8  # times as many, where all were refused
+
+SMALL, LARGE = 10_000, 100_000  # edges
+MANY_NODES = 5_000
+
+
+class MetattackConfig(Config):
+    """Settings of Metattack; the same for all graphs."""
+
+    solver: Solver = "implicit"
+    """`implicit`: convex training with a ridge; `unrolled`: the original's gradient descent."""
+    train_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Weight of the training nodes in the attack loss (lambda): 0 Meta-Self, 1 Meta-Train."""
+    ridge: Annotated[float, Field(gt=0)] = 5e-3
+    """Ridge of the implicit training, in units of the mean squared row of S."""
+    pseudo_ridge: Annotated[float, Field(gt=0)] = 2e-4
+    """Ridge of the fit that guesses the classes of unlabelled nodes, in the same units."""
+    flips_per_gradient: Annotated[int, Field(ge=1)] | None = None
+    """Flips at most before the gradient is taken anew; none: a number by the graph's size."""
+    keep_last_edges: bool = True
+    """No node loses its last edge."""
+    unnoticeable: bool = False
+    """Take only flips that leave the degrees' power law as it was, by a likelihood-ratio test."""
+    inner_steps: Annotated[int, Field(ge=1)] = 100
+    """Steps of the unrolled training."""
+    inner_rate: Annotated[float, Field(gt=0)] = 0.1
+    """Learning rate of the unrolled training."""
+    inner_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Momentum of the unrolled training."""
+    hidden: Annotated[int, Field(ge=1)] = 16
+    """Width between the two weight matrices of the unrolled training."""
+    rank: Annotated[int, Field(ge=1)] = 64
+    """Rank to which the unrolled gradient is compressed."""
+
+    def flips_at_once(self, graph: Graph) -> int:
+        """Flips per gradient, which depend on the graph alone, so that budgets nest.
+
+        More for a graph on which a gradient costs more; never above a hundredth of the edges.
+        """
+        if self.flips_per_gradient is not None:
+            return self.flips_per_gradient
+        small, many = graph.num_edges < SMALL, graph.num_nodes >= MANY_NODES
+        if graph.num_edges >= LARGE:
+            most = 100
+        elif self.solver == "implicit":
+            most = 20 if small else 50
+        else:
+            most = 10 if small else 50 if many else 30
+        return max(1, min(most, graph.num_edges // 100))
+
+
+def metattack(
+    graph: Graph,
+    labels: Int[Tensor, " nodes"],
+    train: Int[Tensor, " train"],
+    num_classes: int,
+    count: int,
+    config: MetattackConfig,
+    seed: int,
+    on_flips: Callable[[Int[Tensor, "flips 2"]], object] | None = None,
+) -> Int[Tensor, "flips 2"]:
+    """The first `count` flips in their order, smaller node first; the graph stays as it is.
+
+    Args:
+        graph: The graph before; its features' type and device are those of the computation.
+        labels: Classes; only those of `train` are read.
+        train: The nodes whose classes the attacker knows.
+        num_classes: Classes are 0 to num_classes - 1.
+        count: How many; the flips of a smaller number are the first of a larger one's.
+        config: Solver and settings.
+        seed: Of the unrolled training's first weights; the implicit solver draws nothing.
+        on_flips: Told of each few flips, as soon as they are found.
+    """
+    check_flips(count, graph)
+    attack = Metattack(graph, labels, train, num_classes, config, seed=seed)
+    while attack.made < count:
+        flips = attack.advance(count - attack.made)
+        if on_flips is not None:
+            on_flips(flips)
+    return attack.flips
+
+
+class Metattack:
+    """An attack under way: ask it for the next flips, store its state, go on with it later.
+
+    With a `state`, stored earlier, it goes on to the very flips that it would have found without
+    the interruption; graph, labels, settings and seed must be as they were then.
+    """
+
+    made: int
+    """Flips handed out so far."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        labels: Int[Tensor, " nodes"],
+        train: Int[Tensor, " train"],
+        num_classes: int,
+        config: MetattackConfig,
+        *,
+        seed: int,
+        state: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        check_flips(1, graph)
+        self.config, self.seed = config, seed
+        self._known = read_known(labels, train, graph, num_classes)
+        if len(self._known.nodes) == graph.num_nodes and config.train_weight < 1:
+            raise GraphError(
+                "Metattack with a train_weight below 1 needs nodes outside of the training set, "
+                "and there are none."
+            )
+        self._features = ConstantFeatures(graph.features)
+        self._edges = AttackedEdges(graph)
+        self._clean_degrees = graph.degrees()
+        self._at_once = config.flips_at_once(graph)
+        self._keys, self.made = graph.edge_index.new_empty(0), 0
+        if state is None:
+            self._start()
+        else:
+            self._take_up({name: tensor.to(graph.device) for name, tensor in state.items()})
+
+    @property
+    def flips(self) -> Int[Tensor, "flips 2"]:
+        """All that were handed out, in order, smaller node first."""
+        return self._as_pairs(self._keys[: self.made])
+
+    def state(self) -> dict[str, Tensor]:
+        """All that is needed to go on later: tensors of the size of the flips and the weights."""
+        return {
+            "flips": self.flips,
+            "pending": self._as_pairs(self._keys[self.made :]),
+            "classes": self._classes,
+            "mean_square": torch.tensor(self._mean_square, dtype=torch.float64),
+            "weights": self._weights,
+            "adjoint": self._adjoint,
+        }
+
+    def advance(self, most: int) -> Int[Tensor, "flips 2"]:
+        """The next flips: at least one, at most as many, and never more than one gradient gives."""
+        if most < 1:
+            raise SettingsError(f"Number of further flips must be 1 or more. Got {most}.")
+        if self.made == len(self._keys):
+            self._find_more()
+        before, self.made = self.made, min(self.made + most, len(self._keys))
+        return self._as_pairs(self._keys[before : self.made])
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        """Guess the classes of all other nodes on the clean graph, then fit for the attack."""
+        surrogate = self._surrogate()
+        self._mean_square = surrogate.mean_square()
+        shape = self._features.shape[1], self._known.targets.shape[1]
+        zero = torch.zeros(shape, dtype=self._features.dtype, device=self._features.device)
+        ridge = self.config.pseudo_ridge * self._unit
+        guess = fit_ridge(surrogate, self._known, ridge, zero, FIRST_FIT)
+        self._classes = surrogate.logits(guess).argmax(dim=1)
+        self._classes[self._known.nodes] = self._known.classes
+        self._weights = self._adjoint = zero
+        if self.config.solver == "implicit":
+            ridge = self.config.ridge * self._unit
+            self._weights = fit_ridge(surrogate, self._known, ridge, guess, FIRST_FIT)
+
+    def _take_up(self, state: Mapping[str, Tensor]) -> None:
+        self._keys = self._as_keys(torch.cat([state["flips"], state["pending"]]))
+        self.made = len(state["flips"])
+        self._classes, self._mean_square = state["classes"], float(state["mean_square"])
+        self._weights, self._adjoint = state["weights"], state["adjoint"]
+        if len(self._keys):
+            self._edges.flip(self._keys)
+
+    @property
+    def _unit(self) -> float:
+        """Of a ridge; one where all features are zero, and any ridge will do."""
+        return self._mean_square or 1.0
+
+    def _surrogate(self) -> Surrogate:
+        return Surrogate(self._features, self._edges.normalised(), self._known.nodes)
+
+    @torch.no_grad()
+    def _find_more(self) -> None:
+        """One gradient, and as many flips as may be taken by it."""
+        surrogate = self._surrogate()
+        loss = AttackLoss.build(
+            self._classes, self._known.nodes, self.config.train_weight, self._features.dtype
+        )
+        inner = self._implicit if self.config.solver == "implicit" else self._unrolled
+        scores = pair_scores(surrogate, self._edges.degrees, inner(surrogate, loss))
+        if not bool(scores.left.isfinite().all()):
+            raise TrainingError(
+                f"Metattack's surrogate cannot be trained by the solver {self.config.solver!r}: "
+                "the gradient is not finite. Scale the features down."
+            )
+        # From the degrees as they are, not from a running sum: an attack taken up again starts so.
+        test = None
+        if self.config.unnoticeable:
+            test = DegreeTest(self._clean_degrees, self._edges.degrees)
+        ranked = self._at_once * (RANKED_PER_FLIP_TESTED if test else RANKED_PER_FLIP)
+        while True:
+            best = best_flips(scores, self._edges, ranked, self._classes)
+            keys = choose(best, self._edges, self._at_once, self.config.keep_last_edges, test)
+            if len(keys):
+                break
+            if len(best.keys) < ranked:
+                raise SettingsError(
+                    f"Number of flips must be at most {len(self._keys)} here: every further one "
+                    "would take the last edge of a node, flip a pair twice or be noticed."
+                )
+            ranked *= LARGER
+        self._edges.flip(keys)
+        self._keys = torch.cat([self._keys, keys])
+
+    def _implicit(self, surrogate: Surrogate, loss: AttackLoss) -> LowRank:
+        """Fit anew and solve for the adjoint, both from where the last gradient left them."""
+        ridge = self.config.ridge * self._unit
+        self._weights = fit_ridge(surrogate, self._known, ridge, self._weights, REFIT)
+        logits = surrogate.logits(self._weights)
+        outer = loss.gradient(logits)
+        self._adjoint = adjoint_weights(
+            surrogate,
+            row_softmax(logits[self._known.nodes]),
+            surrogate.pull_back(outer),
+            ridge,
+            self._adjoint,
+            products=REFIT.products,
+            tolerance=REFIT.tolerance,
+        )
+        return implicit_gradient(surrogate, self._known, outer, self._weights, self._adjoint)
+
+    def _unrolled(self, surrogate: Surrogate, loss: AttackLoss) -> LowRank:
+        """Train from fresh weights, drawn on the CPU whatever the device."""
+        generator = generator_for(self.seed, "metattack", len(self._keys))
+        num_features, num_classes = self._weights.shape
+
+        def uniform(rows: int, columns: int) -> Tensor:
+            drawn = torch.rand(rows, columns, generator=generator, dtype=torch.float64)
+            spread: Tensor = (2 * drawn - 1) / columns**0.5
+            return spread.to(self._weights)
+
+        descent = Descent(
+            first=uniform(num_features, self.config.hidden),
+            second=uniform(self.config.hidden, num_classes),
+            steps=self.config.inner_steps,
+            rate=self.config.inner_rate,
+            momentum=self.config.inner_momentum,
+        )
+        gradient = unrolled_gradient(surrogate, self._known, loss, descent)
+        rank = min(self.config.rank, *self._features.shape)
+        return compressed(gradient, uniform(num_features, rank))
+
+    def _as_pairs(self, keys: Int[Tensor, " flips"]) -> Int[Tensor, "flips 2"]:
+        return torch.stack(self._edges.ends(keys), dim=1)
+
+    def _as_keys(self, pairs: Int[Tensor, "flips 2"]) -> Int[Tensor, " flips"]:
+        return pairs[:, 0] * self._edges.num_nodes + pairs[:, 1]

@@ -1,0 +1,123 @@
+"""PR-BCD (Geisler et al., NeurIPS 2021) as PyTorch Geometric has it: a check from outside.
+
+It shares Metattack's surrogate, guesses and knowledge, and nothing of its search: flips are weights
+of random blocks of pairs, moved by projected gradient ascent.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated, Any
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.attacks.budget import check_flips
+from aspect.attacks.metattack import Metattack, MetattackConfig
+from aspect.config import Config
+from aspect.errors import SettingsError
+from aspect.graph.data import Graph
+from aspect.randomness import isolated_seed, seed_for
+
+__all__ = ["PRBCDConfig", "pr_bcd"]
+
+
+class PRBCDConfig(Config):
+    """Settings of PR-BCD."""
+
+    block_size: Annotated[int, Field(ge=1)] = 100_000
+    """Pairs that are looked at together; at least four times the flips are."""
+    epochs: Annotated[int, Field(ge=1)] = 125
+    """Steps of the ascent."""
+    resampled_epochs: Annotated[int, Field(ge=1)] = 100
+    """The first of them, after each of which idle pairs are drawn anew."""
+    rate: Annotated[float, Field(gt=0)] = 1000.0
+    """Learning rate, before the corrections for the sizes of graph and budget."""
+
+
+def pr_bcd(
+    graph: Graph,
+    labels: Int[Tensor, " nodes"],
+    train: Int[Tensor, " train"],
+    num_classes: int,
+    count: int,
+    config: PRBCDConfig,
+    seed: int,
+) -> Int[Tensor, "flips 2"]:
+    """At most `count` flips, those with the largest weight first, smaller node first.
+
+    The surrogate is trained once, on the clean graph, and its mistakes on nodes outside of `train`
+    are driven up, measured by the classes guessed there. Unlike the other attacks, a smaller budget
+    is not a prefix of a larger one, flips may be fewer than asked for, and a node may lose its last
+    edge. Everything happens on the CPU.
+    """
+    check_flips(count, graph)
+    graph = graph.to("cpu").to(torch.float32)
+    start = Metattack(graph, labels.cpu(), train.cpu(), num_classes, MetattackConfig(), seed=0)
+    state = start.state()
+    others = torch.ones(graph.num_nodes, dtype=torch.bool)
+    others[train.cpu()] = False
+    projected = graph.features @ state["weights"]
+    attack = _attack(config, count)
+    with isolated_seed(seed_for(seed, "pr-bcd")):
+        try:
+            attack.attack(projected, graph.edge_index, state["classes"], count, idx_attack=others)
+        except RuntimeError as error:
+            if "Sampling random block" not in str(error):
+                raise
+            raise SettingsError(
+                f"PR-BCD finds no block of pairs for so many flips: {count} of "
+                f"{graph.num_nodes} nodes."
+            ) from error
+    whole, weights = attack.block_edge_weight, attack.best_pert_edge_weight
+    return _ordered(attack.block_edge_index, whole, weights, graph.num_nodes)
+
+
+def _attack(config: PRBCDConfig, count: int) -> Any:  # noqa: ANN401 - of another library
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*contains experimental code")
+        from torch_geometric.contrib.nn import PRBCDAttack
+    return PRBCDAttack(
+        _Propagation(),
+        block_size=max(config.block_size, 4 * count),
+        epochs=config.epochs,
+        epochs_resampling=config.resampled_epochs,
+        lr=config.rate,
+        log=False,
+    )
+
+
+class _Propagation(torch.nn.Module):
+    """`Â² x` with a weight per edge, through which the gradient flows; x is already projected."""
+
+    @override
+    def forward(
+        self,
+        x: Float[Tensor, "nodes classes"],
+        edge_index: Int[Tensor, "2 entries"],
+        edge_weight: Float[Tensor, " entries"],
+    ) -> Float[Tensor, "nodes classes"]:
+        source, target = edge_index
+        degrees = torch.ones(len(x)).index_add(0, target, edge_weight)  # with the self-loop
+        scale = degrees.rsqrt()
+        weights = (scale[source] * edge_weight * scale[target]).unsqueeze(1)
+        for _ in range(2):
+            x = (x / degrees.unsqueeze(1)).index_add(0, target, weights * x[source])
+        return x
+
+
+def _ordered(
+    block: Int[Tensor, "2 pairs"],
+    whole: Float[Tensor, " pairs"],
+    weights: Float[Tensor, " pairs"],
+    num_nodes: int,
+) -> Int[Tensor, "flips 2"]:
+    """The flips of a block, by the weights that they had before they were made whole."""
+    pairs: Tensor = block[:, whole > 0].t().sort(dim=1).values
+    weight = weights[whole > 0]
+    by_key = torch.argsort(pairs[:, 0] * num_nodes + pairs[:, 1])
+    order = by_key[torch.argsort(weight[by_key], descending=True, stable=True)]
+    return pairs[order]

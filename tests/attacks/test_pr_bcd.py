@@ -1,0 +1,69 @@
+"""PR-BCD of another library: it agrees with our surrogate, and both harm it."""
+
+import pytest
+import torch
+
+from aspect.attacks.adjacency import AttackedEdges
+from aspect.attacks.flips import apply_flips
+from aspect.attacks.metattack import Metattack, MetattackConfig, metattack
+from aspect.attacks.pr_bcd import PRBCDConfig, _Propagation, pr_bcd
+from aspect.attacks.random_flips import random_flips
+from aspect.errors import SettingsError
+from attacks.tasks import class_task
+from reference.metattack import attack_loss, dense_adjacency, propagated
+
+TASK = class_task(dtype=torch.float32)
+SHORT = PRBCDConfig(block_size=2000, epochs=20, resampled_epochs=15)
+
+
+def attacked(count, seed=0, task=TASK, labels=None):
+    labels = task.labels if labels is None else labels
+    return pr_bcd(task.graph, labels, task.train, 3, count, SHORT, seed)
+
+
+def test_its_model_is_our_surrogate():
+    ones = torch.ones(TASK.graph.edge_index.shape[1])
+    x = TASK.graph.features[:, :3]
+    adjacency = AttackedEdges(TASK.graph).normalised()
+    found = _Propagation()(x, TASK.graph.edge_index, ones)
+    torch.testing.assert_close(found, adjacency @ (adjacency @ x))
+
+
+def test_flips_are_pairs_within_the_budget():
+    flips = attacked(25)
+    assert 0 < len(flips) <= 25
+    assert bool((flips[:, 0] < flips[:, 1]).all())
+    after = apply_flips(TASK.graph, flips)
+    assert not bool(dense_adjacency(after).diagonal().any())
+
+
+def test_the_seed_decides_and_nothing_else_is_touched():
+    before = torch.get_rng_state()
+    assert torch.equal(attacked(10), attacked(10))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert attacked(10).tolist() != attacked(10, seed=1).tolist()
+
+
+def test_labels_outside_of_the_training_set_change_nothing():
+    poisoned = torch.full_like(TASK.labels, -99)
+    poisoned[TASK.train] = TASK.labels[TASK.train]
+    assert torch.equal(attacked(10, labels=poisoned), attacked(10))
+
+
+def test_both_attacks_harm_the_trained_surrogate_more_than_chance():
+    count = 40
+    state = Metattack(TASK.graph, TASK.labels, TASK.train, 3, MetattackConfig(), seed=0).state()
+
+    def loss(flips):
+        s = propagated(dense_adjacency(apply_flips(TASK.graph, flips)), TASK.graph.features)
+        return float(attack_loss(s @ state["weights"], state["classes"], TASK.train))
+
+    chance = loss(random_flips(TASK.graph, count, torch.Generator().manual_seed(0)))
+    ours = metattack(TASK.graph, TASK.labels, TASK.train, 3, count, MetattackConfig(), 0)
+    assert loss(attacked(count)) > chance
+    assert loss(ours) > chance
+
+
+def test_impossible_numbers_are_refused():
+    with pytest.raises(SettingsError, match="Got 0"):
+        attacked(0)

@@ -1,0 +1,268 @@
+"""`aspect attack` as a user meets it: files, an interrupt, several splits, and wrong words."""
+
+import json
+import os
+import signal
+import subprocess
+import typing
+from pathlib import Path
+
+import pytest
+import torch
+
+from aspect.attacks.kinds import STRATEGIES
+from aspect.attacks.metattack import Solver
+from aspect.attacks.run import run_attack
+from aspect.attacks.trace import AttackKind, Trace
+from aspect.cli import attack as command_module
+from aspect.cli.attack_options import DRAWN_SPLITS, AttackOptions
+from aspect.graph.reading import read_graph
+from aspect.graph.splits import SPLIT_SEEDS
+
+from .conftest import command, environment, write_tables
+
+FILE = "attack.safetensors"
+
+
+@pytest.fixture
+def graph(tables):
+    return [tables / "edges.csv", "--nodes", tables / "nodes.csv", "--device", "cpu"]
+
+
+def test_a_file_and_what_is_said_of_it(cli, graph):
+    found = cli("attack", *graph, "--flips", 12, "--split", 1, "--out", FILE, "--json").json
+    assert found["out"] == FILE
+    assert found["flips"] == 12
+    assert found["seconds"] > 0
+    assert found["peak_memory_bytes"] > 2**20
+    (own,) = found["files"]
+    assert (own["kind"], own["solver"], own["split"]) == ("metattack", "implicit", 1)
+    assert own["complete"]
+    trace = Trace.read(FILE)
+    assert len(trace.keys) == 12
+    assert own["reached"] == trace.reached == 12 / trace.facts.graph.edges
+    assert trace.state == {}
+    labelled = read_graph(graph[0], nodes=graph[2])
+    assert trace.apply(labelled, 0.1).num_nodes == 30
+
+
+def test_before_it_starts_it_tells_time_and_memory(cli, graph):
+    done = cli("attack", *graph, "--budget", 0.5, "--split", 0, "--out", FILE)
+    assert done.code == 0, done.err
+    first, second = (line for line in done.err.splitlines() if line.startswith("metattack"))
+    assert "metattack (implicit) on edges, class-balanced split 0: " in first
+    assert "MiB of memory" in first
+    assert "s left, by the pace of the first flips" in second
+    assert FILE in done.out
+
+
+def test_the_memory_foretold_is_about_that_taken(process):
+    settings = ["--solver", "unrolled", "--set", "inner_steps=40", "--set", "flips_per_gradient=9"]
+    done = process(
+        "attack", "mixed", "--flips", 9, "--split", 0, *settings, "--out", FILE, "--json"
+    )
+    foretold = float(done.err.split("with about ")[1].split()[0]) * 2**20
+    taken = done.json["peak_memory_bytes"]
+    assert 0.7 < foretold / taken < 1.4
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_several_splits_have_a_folder(cli, graph, kind):
+    several = ["--split", 0, "--split", 2, "--split", 0, "--kind", kind]
+    found = cli("attack", *graph, "--flips", 4, *several, "--out", "new/folder", "--json").json
+    assert found["flips"] == 8
+    name = f"edges-{kind}{'-implicit' if kind == 'metattack' else ''}-class-balanced"
+    files = [f"new/folder/{name}-{split}.safetensors" for split in (0, 2)]
+    assert [each["out"] for each in found["files"]] == files
+    assert sorted(map(str, Path("new/folder").iterdir())) == files
+    assert [Trace.read(file).facts.split for file in files] == [0, 2]
+
+
+def test_all_splits_and_again(cli, graph):
+    arguments = ["attack", *graph, "--kind", "random", "--budget", 0.1, "--all-splits"]
+    arguments += ["--out", "all", "--json"]
+    assert len(cli(*arguments).json["files"]) == 10
+    before = {path: path.read_bytes() for path in Path("all").iterdir()}
+    cli(*arguments).refused("exists", "--resume", "--overwrite")
+    again = cli(*arguments, "--resume")
+    assert all(each["kept"] == each["flips"] for each in again.json["files"])
+    assert "flips are in all/edges-random-class-balanced-0.safetensors already" in again.err
+    assert {path: path.read_bytes() for path in Path("all").iterdir()} == before
+    assert cli(*arguments, "--overwrite").code == 0
+
+
+def test_an_interrupt_keeps_what_was_written(cli, graph, monkeypatch):
+    def interrupted(planned, file, on_progress):
+        def listen(progress):
+            if progress.made >= 6:
+                os.kill(os.getpid(), signal.SIGINT)
+            on_progress(progress)
+
+        return run_attack(planned, file, listen, seconds_between_writes=0.0)
+
+    arguments = ["attack", *graph, "--flips", 12, "--split", 0, "--out", FILE]
+    with monkeypatch.context() as patch:
+        patch.setattr("aspect.attacks.run.run_attack", interrupted)
+        done = cli(*arguments)
+    assert done.code == 130
+    kept = len(Trace.read(FILE).keys)
+    assert f"Interrupted. {kept} of 12 flips are in {FILE}. Go on with --resume." in done.err
+    cli(*arguments).refused("exists", "--resume")
+    found = cli(*arguments, "--resume", "--json").json["files"][0]
+    assert (found["kept"], found["flips"]) == (kept, 12)
+    assert cli(*arguments[:-1], "whole.safetensors").code == 0
+    assert torch.equal(Trace.read(FILE).keys, Trace.read("whole.safetensors").keys)
+
+
+def test_labels_outside_of_the_training_nodes_change_no_flip(cli, tables, tmp_path):
+    """The same tables with other classes for all nodes that the split does not teach."""
+    from aspect.graph.splits import make_splits
+
+    labelled = read_graph(tables / "edges.csv", nodes=tables / "nodes.csv")
+    train = set(make_splits("random", labelled.labels, 2)[0].train.tolist())
+    lines = (tables / "nodes.csv").read_text(encoding="utf-8").splitlines()
+    swap = {"group 0": "group 1", "group 1": "group 0"}
+    for node, line in enumerate(lines[1:]):
+        row, _, label = line.rpartition(",")
+        lines[node + 1] = f"{row},{label if node in train else swap[label]}"
+    other = tmp_path / "other.csv"
+    other.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for kind in STRATEGIES:
+        for place, nodes in enumerate((tables / "nodes.csv", other)):
+            arguments = [tables / "edges.csv", "--nodes", nodes, "--kind", kind, "--flips", 10]
+            arguments += ["--splits", "random", "--split", 0, "--out", f"{kind}{place}"]
+            assert cli("attack", *arguments, "--device", "cpu").code == 0
+        first, second = (Trace.read(f"{kind}{place}") for place in (0, 1))
+        assert first.facts.graph.sha256 != second.facts.graph.sha256
+        assert torch.equal(first.keys, second.keys)
+
+
+# Bad input
+
+GOOD = ["--budget", "0.1", "--split", "0", "--out", "x"]
+NEEDS_NOTHING_HEAVY = [
+    (["koora", *GOOD], "Did you mean 'cora'?"),
+    (["cora", *GOOD, "--kind", "magic"], "--kind"),
+    (["cora", *GOOD, "--solver", "magic"], "--solver"),
+    (["cora", *GOOD, "--solver", "implicit", "--kind", "dice"], "--solver belongs to metattack"),
+    (["cora", *GOOD, "--solver", "implicit", "--set", "solver=unrolled"], "given twice"),
+    (["cora", *GOOD, "--set", "ridge"], "A setting is given as key=value"),
+    (["cora", *GOOD, "--nodes", "n.csv"], "--nodes belongs to a graph in files of yours"),
+    (["cora", *GOOD, "--flips", "3"], "Pass --budget SHARE or --flips N, one of them. Got both"),
+    (["cora", "--split", "0", "--out", "x"], "one of them. Got neither"),
+    (["cora", "--budget", "0", "--split", "0", "--out", "x"], "share in (0, 1]. Got 0.0"),
+    (["cora", "--budget", "1.2", "--split", "0", "--out", "x"], "share in (0, 1]. Got 1.2"),
+    (["cora", "--budget", "nan", "--split", "0", "--out", "x"], "share in (0, 1]. Got nan"),
+    (["cora", "--budget", "lots", "--split", "0", "--out", "x"], "--budget"),
+    (["cora", "--flips", "0", "--split", "0", "--out", "x"], "must be 1 or more. Got 0"),
+    (["cora", "--flips", "-3", "--split", "0", "--out", "x"], "must be 1 or more. Got -3"),
+    (["cora", "--flips", "3", "--out", "x"], "Pass --split K or --all-splits"),
+    (["cora", *GOOD, "--all-splits"], "Pass --split K or --all-splits"),
+    (["cora", "--flips", "3", "--split", "-1", "--out", "x"], "--split"),
+    (["cora", "--flips", "3", "--split", "10", "--out", "x"], "from 0 to 9"),
+    (["cora", *GOOD, "--splits", "fair"], "--splits"),
+    (["cora", "--budget", "0.1", "--split", "0"], "--out"),
+    (["cora", *GOOD, "--resume", "--overwrite"], "--resume or --overwrite, one of them"),
+    (["cora", "--flips", "3", "--split", "0", "--out", "no/such/x"], "no such file or folder"),
+    (["cora", "--flips", "3", "--split", "0", "--out", "."], "it is a folder"),
+    ([*GOOD], "Missing argument"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), NEEDS_NOTHING_HEAVY)
+def test_wrong_words_are_answered_at_once(cli, arguments, words, monkeypatch):
+    def unreachable(*_):
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(command_module, "_plan", unreachable)
+    cli("attack", *arguments).refused(words)
+    assert list(cli.cwd.iterdir()) == []
+
+
+def test_wrong_words_need_nothing_heavy():
+    """All of them in one process, for each start takes its time."""
+    code = (
+        "import json, sys; from aspect.cli.main import run\n"
+        "codes = {run(['attack', *each]) for each in json.loads(sys.argv[1])}\n"
+        "sys.exit(not (codes == {2} and run(['attack', '--help']) == 0\n"
+        "         and not {'torch', 'numpy', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [command()[0], "-c", code, json.dumps([each for each, _ in NEEDS_NOTHING_HEAVY])],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--budget", 1e-5, "--split", 0], "allows no flip of"),
+        (["--flips", 436, "--split", 0], "from 1 to 435, the pairs of nodes. Got 436"),
+        (["--flips", 300, "--split", 0, "--kind", "dice"], "Number of flips must be at most"),
+        (["--flips", 3, "--split", 0, "--set", "rigde=1"], "Did you mean 'ridge'?"),
+        (["--flips", 3, "--split", 0, "--set", "ridge=-1"], "'ridge'"),
+        (["--flips", 3, "--split", 0, "--kind", "random", "--set", "ridge=1"], "of random"),
+        (["--flips", 3, "--split", 0, "--splits", "published"], "No masks were given"),
+        (["--flips", 3, "--split", 0, "--device", "tpu"], "Unknown device 'tpu'"),
+    ],
+)
+def test_what_the_graph_does_not_allow_is_refused(cli, graph, options, words):
+    cli("attack", *graph, *options, "--out", FILE).refused(words)
+    assert list(cli.cwd.iterdir()) == []
+
+
+def test_graphs_that_cannot_be_attacked(cli, tmp_path):
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    write_tables(folder, count=30, label=False)
+    wanted = ["--flips", 3, "--split", 0, "--out", FILE, "--device", "cpu"]
+    bare = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
+    cli("attack", *bare, *wanted).refused("no node has one")
+    write_tables(folder, count=30)
+    loop = "person 00/ä,person 00/ä"
+    (folder / "edges.csv").write_text(f"source,target\n{loop}\n", encoding="utf-8")
+    cli("attack", *bare, *wanted).refused("An attack needs edges to flip")
+    assert not Path(FILE).exists()
+
+
+def test_files_that_are_not_to_be_touched(cli, graph, tables, trained):
+    wanted = [*graph, "--flips", 3, "--split", 0]
+    Path("taken").write_text("mine")
+    cli("attack", *wanted, "--out", "taken").refused("exists", "--resume", "--overwrite")
+    cli("attack", *wanted, "--out", "taken", "--resume").refused("--overwrite to begin anew")
+    cli("attack", *wanted, "--split", 1, "--out", "taken").refused("must be a folder")
+    assert Path("taken").read_text() == "mine"
+    nodes = tables / "nodes.csv"
+    before = nodes.read_bytes()
+    cli("attack", *wanted, "--out", nodes, "--overwrite").refused("is one of the inputs")
+    assert nodes.read_bytes() == before
+    cli("attack", *wanted, "--out", trained / "x").refused("would lie in a run's folder")
+    cli("attack", *wanted, "--split", 1, "--out", trained).refused("is a run's folder")
+
+
+def test_a_file_of_another_graph_is_not_gone_on_with(cli, graph, tmp_path):
+    wanted = ["--flips", 3, "--split", 0, "--out", FILE]
+    assert cli("attack", *graph, *wanted).code == 0
+    before = Path(FILE).read_bytes()
+    folder = tmp_path / "other"
+    folder.mkdir()
+    write_tables(folder, count=31)
+    other = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--device", "cpu"]
+    cli("attack", *other, *wanted, "--resume").refused("belongs to another graph, 'edges'")
+    cli("attack", *graph, "--flips", 4, *wanted[2:], "--resume").refused("cannot go on to 4")
+    cli("attack", *graph, *wanted, "--solver", "unrolled", "--resume").refused("'implicit'")
+    assert Path(FILE).read_bytes() == before
+
+
+def test_the_words_of_the_command_are_those_of_the_library():
+    hints = typing.get_type_hints(AttackOptions, include_extras=False)
+    assert typing.get_args(hints["kind"]) == typing.get_args(AttackKind)
+    assert set(typing.get_args(AttackKind)) == set(STRATEGIES)
+    solvers = [each for each in typing.get_args(hints["solver"]) if each is not type(None)]
+    assert typing.get_args(solvers[0]) == typing.get_args(Solver)
+    assert len(SPLIT_SEEDS) == DRAWN_SPLITS
