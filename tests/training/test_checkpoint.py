@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import threading
 
 import pytest
 import torch
@@ -268,3 +269,26 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(server, saved)
 def test_a_folder_that_is_not_there_is_said_so(tmp_path):
     with pytest.raises(FileError, match="no such file or folder"):
         write_tensors(tmp_path / "nowhere" / "a.safetensors", {}, {})
+
+
+def test_a_file_that_is_replaced_again_and_again_is_read_whole(tmp_path):
+    path = tmp_path / "busy.safetensors"
+    versions = [{"x": torch.full((10,), float(number))} for number in range(2)]
+    write_tensors(path, versions[0], {"number": 0})
+    over = threading.Event()
+
+    def replace() -> None:
+        number = 0
+        while not over.is_set():
+            number = 1 - number
+            write_tensors(path, versions[number], {"number": number})
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        for _ in range(1500):
+            tensors, manifest = read_tensors(path)
+            assert torch.equal(tensors["x"], versions[manifest["number"]]["x"])
+    finally:
+        over.set()
+        writer.join()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from aspect.errors import CheckpointError
@@ -26,6 +26,7 @@ FORMAT_VERSION = 1  # raised when an older library could misread what this one w
 
 # safetensors writes several entries in an order that changes from call to call; one has no order.
 ENTRY = "aspect"
+LENGTH = 8  # bytes at the beginning of a safetensors file that say how long its header is
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> None:
@@ -57,15 +58,17 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise CheckpointError(
             f"{path} is damaged: its SHA-256 should be {expected[:16]}... Got {actual[:16]}..."
         )
-    # Copies: what safetensors hands out are views of the mapped file, aligned as it is.
+    # Copies: what safetensors hands out are views of the file's bytes, aligned as they are.
     return {name: tensor.clone() for name, tensor in tensors.items()}, manifest
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-            return tensors, file.metadata() or {}
+        # At once: safetensors opens a file's name twice, between which it may have been replaced.
+        content = path.read_bytes()
+        tensors = load(content)
+        header = json.loads(content[LENGTH : LENGTH + int.from_bytes(content[:LENGTH], "little")])
+        return tensors, header.get("__metadata__", {})
     except OSError as error:
         raise CheckpointError(f"Cannot read {path}: {reason(error)}.") from error
     except (SafetensorError, ValueError, OverflowError, RuntimeError) as error:
