@@ -22,7 +22,7 @@ ORDER = [
     {"experiments"},
     {"training"},
     {"estimator"},
-    {"provenance"},
+    {"memory", "provenance"},
     {"attacks"},
     {"evaluation"},
     {"runs"},

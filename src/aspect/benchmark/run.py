@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import platform
-import resource
 import time
 import traceback
 from collections.abc import Iterator
@@ -31,6 +29,7 @@ from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource, Reading
 from aspect.graph.splits import Split, make_splits, published_sha256
+from aspect.memory import forget_peak, peak_bytes
 from aspect.provenance import check_finite, device_name, faults_of, gate_summary, versions
 
 __all__ = ["Outcome", "Task", "run_cell"]
@@ -122,7 +121,7 @@ class _Run:
         labelled, splits = self._labelled(), self._splits()
         curves = ValueRecorder()
         model = self._model()
-        _forget_peak(model.device)
+        forget_peak(model.device)
         graph = self._trained_on(labelled.graph)
         with self._timed("train", model.device):
             model.fit(graph, recorder=curves)
@@ -189,7 +188,7 @@ class _Run:
             parameters=_trained_numbers(model),
             gate=gate_summary(policy),
             seconds=self.seconds,
-            peak_memory_bytes=_peak_bytes(model.device),
+            peak_memory_bytes=peak_bytes(model.device),
             notices=found.notices_naming(labelled.class_names),
             warnings=(*self.heard, *faults_of(model, graph, embeddings)),
             device=device_name(model.device),
@@ -253,15 +252,3 @@ def _trained_numbers(model: Embedder) -> int:
     if not model.method.trainable:
         return 0
     return sum(each.numel() for each in model.method.parameters() if each.requires_grad)
-
-
-def _forget_peak(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def _peak_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    unit = 1 if platform.system() == "Darwin" else 1024  # Linux counts in KiB
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -133,7 +133,7 @@ def _file_name(planned: PlannedAttack) -> str:
 
 
 def _run_all(session: Session, tasks: Sequence[_Task], out: Path) -> dict[str, Any]:
-    from aspect.attacks.memory import forget_peak, peak_bytes
+    from aspect.memory import forget_peak, peak_bytes
 
     device = tasks[0].planned.device
     forget_peak(device)
@@ -153,8 +153,8 @@ def _run_all(session: Session, tasks: Sequence[_Task], out: Path) -> dict[str, A
 
 def _run(session: Session, task: _Task) -> Trace:
     """Attack with progress on the screen; the first flips tell how long the rest will take."""
-    from aspect.attacks.memory import peak_bytes
     from aspect.attacks.run import run_attack
+    from aspect.memory import peak_bytes
 
     screen, planned = session.screen, task.planned
     if task.file.begun is not None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aspect.attacks.memory import STATUS, peak_bytes
+from aspect.memory import STATUS, peak_bytes
 
 CPU = torch.device("cpu")
 COUNTED_LATE = 2**20  # bytes: the system's counters run a little behind
