@@ -10,6 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 from torch.nn.functional import normalize
 from torch.testing import assert_close
 
+from aspect.evaluation.regret import Draw, mix_risks
 from aspect.objectives.info_nce import info_nce
 from aspect.objectives.policy_target import policy_target
 from aspect.policy.fusion import fuse
@@ -26,9 +27,9 @@ def normal(*shape, seed):
 
 
 def loss(query, keys, temperature):
-    """InfoNCE as the paper writes it: the query as it is, the first key positive."""
-    scores = keys @ query / temperature
-    return scores.logsumexp(0) - scores[0]
+    """The risk that `aspect theory` measures, of one node: the first key is its positive."""
+    bands, mix = torch.stack([query, query])[:, None], torch.ones(1, dtype=torch.float64)
+    return mix_risks(bands, [Draw(keys, keys[:1])], temperature, mix)[0, 0]
 
 
 def gradient(query, keys, temperature):
@@ -107,11 +108,11 @@ def test_the_loss_is_lipschitz_and_convex_in_the_query(seed, temperature):
 # --- thm:robust_upper_bound and prop:dro_surrogate_appendix ---------------------------------------
 
 
-def risks_under(perturbed, draws, temperature):
-    """Expected loss of every perturbed query over the draws of T."""
-    return torch.stack(
-        [torch.stack([loss(z, keys, temperature) for keys in draws]).mean() for z in perturbed]
-    )
+def risks_under(bands, draws, temperature, mix):
+    """Expected loss over the draws of T, of every perturbation's bands at one mix."""
+    given = [Draw(keys, keys[:1].expand(bands.shape[1], -1)) for keys in draws]
+    mixes = torch.tensor([mix], dtype=torch.float64)
+    return mix_risks(bands, given, temperature, mixes)[:, 0]
 
 
 @few
@@ -123,8 +124,10 @@ def test_the_worst_risk_is_at_most_clean_risk_plus_sensitivity(seed, temperature
     clean = mix * low + (1 - mix) * high
     perturbed = mix * (low + moves[:, 0]) + (1 - mix) * (high + moves[:, 1])
     draws = [unit_keys(7, seed + 2 + number) for number in range(3)]
-    every = risks_under(perturbed, draws, temperature)
-    worst, (base,) = every.max(), risks_under([clean], draws, temperature)
+    bands = torch.stack([low + moves[:, 0], high + moves[:, 1]])
+    every = risks_under(bands, draws, temperature, mix)
+    worst = every.max()
+    (base,) = risks_under(torch.stack([low, high])[:, None], draws, temperature, mix)
     shift = (perturbed - clean).norm(dim=1).max()
     low_move, high_move = moves.norm(dim=2).amax(dim=0)
     limit = 2 / temperature
