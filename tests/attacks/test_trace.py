@@ -255,3 +255,27 @@ def test_a_manifest_that_says_something_else_is_refused(path, changes, words):
 def test_the_forger_can_also_be_honest(path):
     forged(path, torch.tensor([1]))
     assert Trace.read(path).first(1).tolist() == [[0, 1]]
+
+
+def test_the_digest_of_a_budget_stays_when_the_attack_goes_on():
+    short, long = a_trace(count=EDGES // 4), a_trace(count=EDGES // 2)
+    assert short.digest(0.2) == long.digest(0.2)
+    assert long.digest(0.2) != long.digest(0.3)
+
+
+@pytest.mark.parametrize("change", ["flips", "mask", "graph"])
+def test_the_digest_knows_all_that_changes_the_perturbed_graph(change):
+    trace = a_trace()
+    graph = FACTS.graph.model_copy(update={"sha256": "0" * 64})
+    others = {
+        "flips": Trace(trace.facts, trace.keys.flip(0)),
+        "mask": Trace(FACTS.model_copy(update={"mask_seed": FACTS.mask_seed + 1}), trace.keys),
+        "graph": Trace(FACTS.model_copy(update={"graph": graph}), trace.keys),
+    }
+    assert others[change].digest(0.2) != trace.digest(0.2)
+
+
+def test_files_of_other_attacks_and_splits_have_other_names():
+    other = FACTS.model_copy(update={"kind": "metattack", "solver": "implicit", "split": 3})
+    assert FACTS.file_name == f"{FACTS.graph.name}-random-class-balanced-0.safetensors"
+    assert other.file_name == f"{FACTS.graph.name}-metattack-implicit-class-balanced-3.safetensors"

@@ -8,6 +8,7 @@ was interrupted keeps what it needs to go on in the same file, until it is compl
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = ["TRACE_FORMAT", "AttackFacts", "AttackKind", "AttackedGraph", "Trace"
 AttackKind = Literal["metattack", "random", "dice"]
 
 TRACE_FORMAT = 1  # raised when an older library could misread what this one writes
+SUFFIX = ".safetensors"
 FILE_KIND, FLIPS, STATE = "perturbation", "flips", "state/"
 
 
@@ -86,6 +88,12 @@ class AttackFacts(Config):
     versions: dict[str, str]
     """Of this package, of Python and of the packages that numbers depend on."""
 
+    @property
+    def file_name(self) -> str:
+        """What the file is called among those of other graphs, attacks and splits."""
+        words = [self.graph.name, self.kind, self.solver, self.splits, str(self.split)]
+        return "-".join(word for word in words if word) + SUFFIX
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:
@@ -135,6 +143,14 @@ class Trace:
         """The features without a share `rate` of their entries, about; masks nest over rates."""
         generator = torch.Generator().manual_seed(self.facts.mask_seed)
         return mask_features(features, rate, generator)
+
+    def digest(self, budget: float) -> str:
+        """Checksum of all that a budget does to a graph: it stays when the attack goes on."""
+        content = hashlib.sha256()
+        content.update(self.facts.graph.sha256.encode())
+        content.update(self.flips(budget).numpy().astype("<i8").tobytes())
+        content.update(self.facts.mask_seed.to_bytes(8, "little"))
+        return content.hexdigest()
 
     def check_graph(self, labelled: LabelledGraph) -> None:
         """Refuse a graph that is not the one attacked, be it by a single label."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.cli.attack_options import (
-    SUFFIX,
     AttackOptions,
     BudgetOptions,
     FileOptions,
@@ -119,17 +118,11 @@ def _tasks(
         _Task(
             each,
             TraceFile.open(
-                out / _file_name(each) if several else out, each.facts, **files._asdict()
+                out / each.facts.file_name if several else out, each.facts, **files._asdict()
             ),
         )
         for each in planned
     ]
-
-
-def _file_name(planned: PlannedAttack) -> str:
-    facts = planned.facts
-    words = [facts.graph.name, facts.kind, facts.solver, facts.splits, str(facts.split)]
-    return "-".join(word for word in words if word) + SUFFIX
 
 
 def _run_all(session: Session, tasks: Sequence[_Task], out: Path) -> dict[str, Any]:
