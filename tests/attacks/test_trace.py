@@ -277,5 +277,5 @@ def test_the_digest_knows_all_that_changes_the_perturbed_graph(change):
 
 def test_files_of_other_attacks_and_splits_have_other_names():
     other = FACTS.model_copy(update={"kind": "metattack", "solver": "implicit", "split": 3})
-    assert FACTS.file_name == f"{FACTS.graph.name}-random-class-balanced-0.safetensors"
-    assert other.file_name == f"{FACTS.graph.name}-metattack-implicit-class-balanced-3.safetensors"
+    assert FACTS.file_name == f"{FACTS.graph.name}-random-{FACTS.splits}-{FACTS.split}.safetensors"
+    assert other.file_name == f"{FACTS.graph.name}-metattack-implicit-{FACTS.splits}-3.safetensors"
