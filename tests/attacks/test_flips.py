@@ -5,9 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aspect.attacks.flips import apply_flips, edge_keys
+from aspect.attacks.flips import apply_flips
 from aspect.errors import GraphError
 from aspect.graph.data import Graph
+from aspect.graph.pairs import edge_keys
 from attacks.graphs import build, edge_set, shapes
 
 

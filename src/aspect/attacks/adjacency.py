@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from aspect.attacks.flips import edge_keys
 from aspect.graph.data import Graph
+from aspect.graph.pairs import edge_keys
 from aspect.graph.sparse import LARGEST_INT32, Pattern, SparseMatrix
 
 __all__ = ["AttackedEdges"]

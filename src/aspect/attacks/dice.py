@@ -10,9 +10,9 @@ from torch import Tensor
 
 from aspect.attacks.budget import check_flips
 from aspect.attacks.drawing import Choices, draw_flips
-from aspect.attacks.flips import edge_keys
 from aspect.attacks.knowledge import read_known
 from aspect.graph.data import UNLABELLED, Graph
+from aspect.graph.pairs import edge_keys
 
 __all__ = ["dice"]
 

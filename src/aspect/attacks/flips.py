@@ -10,15 +10,9 @@ from torch import Tensor
 
 from aspect.errors import GraphError, shown
 from aspect.graph.data import Graph
+from aspect.graph.pairs import edge_index_of, edge_keys
 
-__all__ = ["apply_flips", "edge_keys"]
-
-
-def edge_keys(graph: Graph) -> Int[Tensor, " edges"]:
-    """One number per undirected edge, smaller end * nodes + larger end, ascending."""
-    source, target = graph.edge_index
-    keys: Tensor = source * graph.num_nodes + target
-    return keys[source < target]
+__all__ = ["apply_flips"]
 
 
 def apply_flips(graph: Graph, flips: Int[Tensor, "flips 2"]) -> Graph:
@@ -30,10 +24,7 @@ def apply_flips(graph: Graph, flips: Int[Tensor, "flips 2"]) -> Graph:
     keys = _flip_keys(flips.to(graph.device), graph.num_nodes)
     every, times = torch.unique(torch.cat([edge_keys(graph), keys]), return_counts=True)
     left = every[times == 1]
-    low, high = left // graph.num_nodes, left % graph.num_nodes
-    both = torch.cat([left, high * graph.num_nodes + low]).sort().values
-    edge_index = torch.stack([both // graph.num_nodes, both % graph.num_nodes])
-    return replace(graph, edge_index=edge_index)
+    return replace(graph, edge_index=edge_index_of(left, graph.num_nodes))
 
 
 def _flip_keys(flips: Int[Tensor, "flips 2"], num_nodes: int) -> Int[Tensor, " flips"]:
