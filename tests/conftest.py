@@ -19,6 +19,7 @@ CHECKED = [
         "policy",
         "objectives",
         "blocks",
+        "adversarial",
         "attacks",
         "methods",
         "evaluation",

@@ -562,9 +562,12 @@ def test_presets_are_the_settings_shipped(name):
     assert settings == {**Aspect(device="cpu", **shipped).config.model_dump(), "width": 7}
 
 
-def test_the_stable_variant_is_not_there_yet():
-    with pytest.raises(SettingsError, match="ASPECT-S is not part of this version yet"):
-        Aspect(stable=True)
+def test_the_stable_variant_is_saved_and_read_as_such(small_graph, tmp_path):
+    model = Aspect(stable=True, epochs=2, width=8, warm_up=0, interval=1, device="cpu")
+    model.fit(small_graph).save(tmp_path / "stable.safetensors")
+    again = Aspect.load(tmp_path / "stable.safetensors", device="cpu")
+    assert again.name == "aspect-s"
+    torch.testing.assert_close(again.embed(small_graph), model.embed(small_graph))
 
 
 def test_the_names_of_settings_are_those_of_the_design():

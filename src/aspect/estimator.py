@@ -261,7 +261,7 @@ def _presets() -> set[str]:
 
 
 class Aspect(Embedder):
-    """ASPECT with its settings as keywords; `stable=True`, for ASPECT-S, is refused as yet.
+    """ASPECT with its settings as keywords; with `stable=True` it is ASPECT-S.
 
     Example:
         >>> from aspect import Aspect, mixed_graph
@@ -279,9 +279,7 @@ class Aspect(Embedder):
         device: str | None = None,
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
-        if stable:
-            raise SettingsError("ASPECT-S is not part of this version yet: leave stable=False.")
-        super().__init__("aspect", seed=seed, device=device, **settings)
+        super().__init__("aspect-s" if stable else "aspect", seed=seed, device=device, **settings)
 
     @classmethod
     @override

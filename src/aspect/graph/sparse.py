@@ -52,7 +52,7 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A pattern with one value per entry. Nothing is trained here: values carry no gradient."""
+    """A pattern with one value per entry; a product has gradients for values and dense factor."""
 
     pattern: Pattern
     values: Float[Tensor, " entries"]
@@ -130,20 +130,29 @@ class SparseMatrix:
         )
 
     def __matmul__(self, dense: Float[Tensor, "columns dim"]) -> Float[Tensor, "rows dim"]:
-        product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]  # torch
+        product: Tensor = _Product.apply(self.values, dense, self.pattern)  # type: ignore[no-untyped-call]  # torch
         return product
 
 
 class _Product(torch.autograd.Function):
-    """Sparse times dense, with the gradient of the dense factor alone."""
+    """Sparse times dense; a value's gradient is found at its entry alone, never for all pairs."""
 
     @staticmethod
     @override
-    def forward(ctx: Any, matrix: SparseMatrix, dense: Tensor) -> Tensor:
-        ctx.matrix = matrix
-        return matrix.as_csr() @ dense
+    def forward(ctx: Any, values: Tensor, dense: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(values, dense if ctx.needs_input_grad[0] else None)
+        return SparseMatrix(pattern, values).as_csr() @ dense
 
     @staticmethod
     @override
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.matrix.transposed.as_csr() @ gradient.contiguous()
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        values, dense = ctx.saved_tensors
+        matrix, gradient = SparseMatrix(ctx.pattern, values), gradient.contiguous()
+        to_values, to_dense = None, None
+        if ctx.needs_input_grad[0]:
+            sampled = torch.sparse.sampled_addmm(matrix.as_csr(), gradient, dense.t(), beta=0.0)
+            to_values = sampled.values()
+        if ctx.needs_input_grad[1]:
+            to_dense = matrix.transposed.as_csr() @ gradient
+        return to_values, to_dense, None

@@ -165,7 +165,7 @@ class AspectMethod(Method):
         if config.channel_weight > 0:
             terms["channels"] = config.channel_weight * channels.mean()
         if wants_policy:
-            costs = channel_costs(self._evidence(channels.detach(), signal))
+            costs = self._costs(channels.detach(), signal)
             target = policy_target(costs, config.gate_temperature)
             terms["policy"] = config.policy_weight * policy_loss(first.log_weights, target)
         return terms
@@ -185,6 +185,12 @@ class AspectMethod(Method):
         pairs = zip(first.views, second.views, strict=True)
         return torch.stack([self._contrast(*pair, generator) for pair in pairs])
 
+    def _costs(
+        self, channels: Float[Tensor, "bands nodes"], signal: Signal
+    ) -> Float[Tensor, "bands nodes"]:
+        """What speaks against each band at each node (`eq:channel_cost`)."""
+        return channel_costs(self._evidence(channels, signal))
+
     def _evidence(
         self, channels: Float[Tensor, "bands nodes"], signal: Signal
     ) -> Float[Tensor, "bands nodes"]:
@@ -197,16 +203,21 @@ class AspectMethod(Method):
         keys: Float[Tensor, "nodes dim"],
         generator: torch.Generator,
     ) -> Float[Tensor, " nodes"]:
-        config = self.config
-        negatives = config.negatives
+        losses = self._node_losses(queries, keys, generator)
+        return losses.symmetric if self.config.symmetric else losses.rows
+
+    def _node_losses(
+        self,
+        queries: Float[Tensor, "nodes dim"],
+        keys: Float[Tensor, "nodes dim"],
+        generator: torch.Generator,
+    ) -> NodeLosses:
+        negatives, temperature = self.config.negatives, self.config.temperature
         if negatives is None and len(queries) > EXACT_UP_TO:
             negatives = DRAWN_BEYOND
-        losses: NodeLosses
         if negatives is None or negatives >= len(queries):
-            losses = info_nce(queries, keys, config.temperature)
-        else:
-            losses = sampled_info_nce(queries, keys, config.temperature, negatives, generator)
-        return losses.symmetric if config.symmetric else losses.rows
+            return info_nce(queries, keys, temperature)
+        return sampled_info_nce(queries, keys, temperature, negatives, generator)
 
     @override
     def watched(self, terms: Mapping[str, Tensor]) -> Tensor:

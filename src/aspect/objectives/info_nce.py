@@ -153,29 +153,28 @@ class _BlockedContrast(torch.autograd.Function):
     @override
     def backward(
         ctx: Any, row_gradient: Tensor, column_gradient: Tensor
-    ) -> tuple[Tensor, Tensor, None, None, None]:
+    ) -> tuple[Tensor, Tensor | None, None, None, None]:
         if torch.is_grad_enabled():  # which is so where create_graph asks for a second derivative
             raise RuntimeError("InfoNCE in blocks has no second derivative. Got create_graph=True.")
         queries, keys, query_scales, key_scales, row_sums, column_sums = ctx.saved_tensors
         by_row, by_column = row_gradient / row_sums, column_gradient / column_sums
         kept, ctx.kept = ctx.kept, None
 
-        def gradients(size: int) -> tuple[Tensor, Tensor]:
+        def gradients(size: int) -> tuple[Tensor, Tensor | None]:
             blocks = kept if size == ctx.block else None
-            return _gradients(queries, keys, ctx.sharpness, by_row, by_column, size, blocks)
+            factors = (by_row, by_column, ctx.needs_input_grad[1])
+            return _gradients(queries, keys, ctx.sharpness, *factors, size, blocks)
 
         bytes_per_row = len(keys) * keys.element_size()
         query_gradient, key_gradient = _with_smaller_blocks(gradients, ctx.block, bytes_per_row)
         positive = (row_gradient + column_gradient).unsqueeze(1)
         query_gradient.addcmul_(positive, keys, value=-1)
+        to_queries = _through_unit_rows(query_gradient, queries, query_scales * ctx.sharpness)
+        if key_gradient is None:
+            return to_queries, None, None, None, None
         key_gradient.addcmul_(positive, queries, value=-1)
-        return (
-            _through_unit_rows(query_gradient, queries, query_scales * ctx.sharpness),
-            _through_unit_rows(key_gradient, keys, key_scales * ctx.sharpness),
-            None,
-            None,
-            None,
-        )
+        to_keys = _through_unit_rows(key_gradient, keys, key_scales * ctx.sharpness)
+        return to_queries, to_keys, None, None, None
 
 
 def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -221,17 +220,19 @@ def _gradients(
     sharpness: float,
     by_row: Tensor,
     by_column: Tensor,
+    wants_keys: bool,
     block: int,
     kept: list[Tensor] | None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """W @ keys and W.T @ queries for W_ij = exp(s_ij) (by_row_i + by_column_j)."""
     query_gradient = torch.empty_like(queries)
-    key_gradient = torch.zeros_like(keys)
+    key_gradient = torch.zeros_like(keys) if wants_keys else None
     for number, rows in enumerate(_ranges(len(queries), block)):
         terms = _exponentials(queries[rows], keys, sharpness) if kept is None else kept[number]
         weights = torch.add(by_row[rows, None], by_column).mul_(terms)
         torch.mm(weights, keys, out=query_gradient[rows])
-        key_gradient.addmm_(weights.t(), queries[rows])
+        if key_gradient is not None:
+            key_gradient.addmm_(weights.t(), queries[rows])
     return query_gradient, key_gradient
 
 

@@ -1,0 +1,80 @@
+"""The inner problem of ASPECT-S: how far a change of edges and features moves a frozen model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aspect.adversarial.candidates import EdgeCandidates, FeatureCandidates
+from aspect.objectives.rayleigh import rayleigh_energy
+from aspect.spectral.folded import FoldedEncoder
+
+__all__ = ["Change", "InnerProblem", "Seen"]
+
+Contrast = Callable[[Float[Tensor, "nodes dim"], Float[Tensor, "nodes dim"]], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A point of the perturbation set."""
+
+    flips: Float[Tensor, " pairs"]  # how far each pair is flipped, from 0 to 1
+    moves: Float[Tensor, " entries"]  # by how much each feature entry is moved
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A changed graph, as the frozen model sees it."""
+
+    views: Float[Tensor, "bands nodes dim"]
+    energies: Float[Tensor, " bands"]  # Rayleigh energy of each band on the changed graph
+    objective: Float[Tensor, ""]
+
+
+@dataclass(frozen=True, eq=False)
+class InnerProblem:
+    """Maximise L_gen + lambda_ray * Phi_ray over changes (`eq:pert_objective`).
+
+    Encoder, keys and the gate's weights are those of the clean graph and stay as they are: only a
+    change has gradients.
+    """
+
+    edges: EdgeCandidates
+    entries: FeatureCandidates
+    encoder: FoldedEncoder
+    projected: Float[Tensor, "nodes dim"]  # the clean features, through the encoder's linear map
+    keys: Float[Tensor, "bands nodes dim"]  # what each band of a node should still be known by
+    weights: Float[Tensor, "nodes bands"]  # whom each node trusts on the clean graph
+    contrast: Contrast  # loss of every node, queries first
+    rayleigh_weight: float  # lambda_ray
+
+    def nothing(self) -> Change:
+        """The clean graph."""
+        return Change(
+            torch.zeros_like(self.edges.present), torch.zeros_like(self.entries.places.values)
+        )
+
+    def see(self, change: Change) -> Seen:
+        """Embed the changed graph and judge it."""
+        operator = self.edges.operator(change.flips)
+        projected = self.projected + self.entries.moved(change.moves) @ self.encoder.weight
+        views = self.encoder.embed(projected, operator)
+        energies = torch.stack([rayleigh_energy(operator, band) for band in views])
+        pairs = zip(views, self.keys, strict=True)
+        losses = torch.stack([self.contrast(*pair) for pair in pairs])
+        objective = stability(losses, self.weights)
+        if self.rayleigh_weight > 0:
+            # Lowest against highest: the profile that the bands' names promise, turned around.
+            objective = objective + self.rayleigh_weight * (energies[0] - energies[-1])
+        return Seen(views, energies, objective)
+
+
+def stability(
+    losses: Float[Tensor, "bands nodes"], weights: Float[Tensor, "nodes bands"]
+) -> Float[Tensor, ""]:
+    """Every band's loss, weighed by the trust in it; a mean over nodes (`eq:stab_loss`)."""
+    return (weights.t() * losses).sum(0).mean()

@@ -1,0 +1,176 @@
+"""ASPECT-S: when it searches, what it minimises, and that it is ASPECT wherever it does not."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from adversarial.searches import BASE, generator, make, small_graph
+from aspect import Aspect, mixed_graph
+from aspect.adversarial.problem import stability
+from aspect.methods.aspect import AspectMethod
+from aspect.methods.aspect_config import AspectConfig
+from aspect.methods.base import Step
+from aspect.objectives.policy_target import channel_costs
+from aspect.training.trainer import train
+from reference import inner_problem as reference
+
+OWN = {name: value for name, value in BASE.items() if name in AspectConfig.model_fields}
+
+
+def step(epoch=1, seed=5):
+    return Step(epoch, torch.Generator().manual_seed(seed))
+
+
+def state_after(stable, epochs, **settings):
+    graph = mixed_graph(num_nodes=40, degree=4.0, num_features=6, seed=0)
+    quick = {"width": 8, "epochs": epochs, "device": "cpu", **settings}
+    model = Aspect(stable=stable, **quick).fit(graph)
+    return model.method.state_dict()
+
+
+def test_where_no_search_is_due_training_is_byte_for_byte_that_of_aspect():
+    plain = state_after(False, 6)
+    stable = state_after(True, 6, warm_up=6)
+    assert plain.keys() == stable.keys()
+    assert all(torch.equal(plain[name], stable[name]) for name in plain)
+
+
+def test_the_first_search_changes_the_training():
+    plain = state_after(False, 6)
+    stable = state_after(True, 6, warm_up=4, interval=2)
+    assert not torch.equal(plain["encoder.linear.weight"], stable["encoder.linear.weight"])
+
+
+def test_the_schedule_is_the_papers():
+    method = make(small_graph(), warm_up=5, interval=3)
+    assert [epoch for epoch in range(1, 16) if method.is_due(epoch)] == [8, 11, 14]
+    always = make(small_graph(), warm_up=0, interval=1)
+    assert all(always.is_due(epoch) for epoch in range(1, 5))
+
+
+def test_the_plain_terms_of_an_epoch_with_a_search_are_those_of_aspect():
+    graph = small_graph()
+    method = make(graph, sensitivity_weight=0.0, dropout=0.3).train()
+    plain = AspectMethod(AspectConfig(**OWN | {"dropout": 0.3}), graph.num_features)
+    plain = plain.to(graph.dtype).train()
+    plain.load_state_dict(method.state_dict())
+    expected = plain.loss_terms(graph, step())
+    found = method.loss_terms(graph, step())
+    assert set(found) == {*expected, "stability"}
+    for name, term in expected.items():
+        assert torch.equal(found[name], term), name
+
+
+@pytest.mark.parametrize("target", ["fused", "band"])
+def test_the_stability_loss_is_the_formula(target):
+    graph = small_graph()
+    method = make(graph, batch_norm=False, stability_target=target, stability_weight=1.7)
+    terms = method.train().loss_terms(graph, step())
+    probe = method._probe
+    clean = method.see(graph)
+    changed = method.encoder(probe.signal)
+    total = 0.0
+    for band, own, weights in zip(changed, clean.views, clean.weights.t(), strict=True):
+        keys = clean.fused if target == "fused" else own
+        total = total + (weights * reference.losses(band, keys, method.config.temperature)).mean()
+    assert_close(terms["stability"], 1.7 * total)
+
+
+def test_the_stability_loss_trains_encoder_and_gate():
+    graph = small_graph()
+    method = make(graph).train()
+    method.loss_terms(graph, step())["stability"].backward()
+    for part in (method.encoder.linear.weight, *method.gate.network.parameters()):
+        assert float(part.grad.abs().max()) > 0
+
+
+def test_the_target_hears_of_the_sensitivity_and_is_detached():
+    graph = small_graph()
+    method = make(graph, sensitivity_weight=0.6, policy_weight=1.0).train()
+    terms = method.loss_terms(graph, step())
+    moved = method._probe.sensitivity
+    assert not moved.requires_grad
+    losses = torch.rand(2, graph.num_nodes, dtype=torch.float64, generator=generator())
+    signal = method._ready(graph).signal
+    expected = channel_costs(losses) + 0.6 * channel_costs(moved)
+    assert_close(method._costs(losses, signal), expected)
+    method.zero_grad()
+    terms["policy"].backward()
+    assert method.encoder.filters[0].increments.grad is not None  # through what the gate reads
+
+
+def test_without_sensitivity_the_target_is_that_of_aspect():
+    graph = small_graph()
+    method = make(graph, sensitivity_weight=0.0).train()
+    method.loss_terms(graph, step())
+    losses = torch.rand(2, graph.num_nodes, dtype=torch.float64, generator=generator())
+    assert torch.equal(method._costs(losses, method._ready(graph).signal), channel_costs(losses))
+
+
+def test_sensitivity_is_how_far_the_bands_move_when_nothing_is_dropped():
+    graph = small_graph()
+    method = make(graph, dropout=0.5, input_dropout=0.5).train()
+    probe = method.search(graph, generator())
+    method.eval()
+    with torch.no_grad():
+        changed, clean = method.encoder(probe.signal), method.see(graph).views
+    assert_close(probe.sensitivity, (changed - clean).norm(dim=2))
+    assert float(probe.sensitivity.min()) >= 0
+
+
+def test_a_search_leaves_the_model_as_it_was():
+    graph = small_graph()
+    method = make(graph).train()
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    method.search(graph, generator())
+    assert method.training
+    assert_close(dict(method.state_dict()), before, rtol=0, atol=0)
+    assert all(parameter.grad is None for parameter in method.parameters())
+
+
+def test_a_changed_graph_is_within_the_budgets():
+    graph = small_graph()
+    method = make(graph, perturbation_budget=0.1, feature_budget=0.1)
+    change = method.search(graph, generator()).found.change
+    assert int(change.flips.sum()) <= round(0.1 * graph.num_edges)
+    assert len(change.moves) == round(0.1 * int((graph.features != 0).sum()))
+
+
+def test_the_log_tells_of_searches_where_there_were_any():
+    graph = small_graph()
+    method = make(graph, warm_up=1, interval=1).train()
+    method.loss_terms(graph, step(1))
+    assert "search_after" not in method.monitors()
+    method.loss_terms(graph, step(2))
+    values = method.monitors()
+    assert float(values["search_after"]) > float(values["search_before"])
+    told = {"gate_mean", "gate_std", "search_flips", "search_moves", "sensitivity_low"}
+    assert told | {"sensitivity_high", "rayleigh_low", "rayleigh_high_changed"} <= set(values)
+
+
+def test_early_stopping_watches_what_aspect_watches():
+    graph = small_graph()
+    method = make(graph).train()
+    terms = method.loss_terms(graph, step())
+    assert_close(method.watched(terms), terms["contrast"] + terms["policy"])
+
+
+def test_the_ablations_are_settings():
+    graph = small_graph()
+    without_rayleigh = make(graph, rayleigh_weight=0.0)
+    problem = without_rayleigh.inner_problem(graph, generator())
+    seen = problem.see(problem.nothing())
+    losses = torch.stack(
+        [problem.contrast(a, b) for a, b in zip(seen.views, problem.keys, strict=True)]
+    )
+    assert_close(seen.objective, stability(losses, problem.weights))
+    only_target = make(graph, stability_weight=0.0).train()
+    assert "stability" not in only_target.loss_terms(graph, step())
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    graph = small_graph()
+    first, again = make(graph, epochs=3), make(graph, epochs=3)
+    for method in (first, again):
+        train(method, graph, seed=4)
+    assert_close(dict(first.state_dict()), dict(again.state_dict()), rtol=0, atol=0)
