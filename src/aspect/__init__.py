@@ -12,8 +12,10 @@ Data flows through the package from top to bottom:
     training/     6  the one loop, and what it leaves on disk
     estimator        fit, embed, policy, save, load
     evaluation/   7  probes, splits' scores, significance
+    perturbation     a perturbation file at a budget: what a graph suffers first
     runs             a run from start to end, and back from its folder
     comparison       runs beside what no training gives
+    robustness/      runs on perturbed graphs, beside the clean one
     report/       8  pages that show what was found
     cli/             one file per command
 

@@ -18,9 +18,20 @@ from aspect.experiments import Experiment
 from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
 from aspect.graph.splits import Split, SplitKind, make_splits
 from aspect.methods.registry import find_method
-from aspect.runs import LoadedRun, load_run
+from aspect.runs import LoadedRun, StoredRun, load_run
 
-__all__ = ["Comparison", "Row", "evaluate_runs", "probe_settings"]
+__all__ = [
+    "MAJORITY",
+    "Comparison",
+    "Row",
+    "check_labels",
+    "check_same_method",
+    "check_seeds",
+    "controls",
+    "evaluate_runs",
+    "plain_spread",
+    "probe_settings",
+]
 
 MAJORITY = "majority class"
 
@@ -38,12 +49,12 @@ class Row:
         linear = self.linear
         return {
             "name": self.name,
-            "strict": _plain(linear.strict),
-            "optimistic": _plain(linear.optimistic),
-            "macro_f1": _plain(linear.macro_f1),
-            "roc_auc": _plain(linear.roc_auc),
-            "validation": _plain(linear.validation),
-            "knn": _plain(self.neighbours.strict if self.neighbours else None),
+            "strict": plain_spread(linear.strict),
+            "optimistic": plain_spread(linear.optimistic),
+            "macro_f1": plain_spread(linear.macro_f1),
+            "roc_auc": plain_spread(linear.roc_auc),
+            "validation": plain_spread(linear.validation),
+            "knn": plain_spread(self.neighbours.strict if self.neighbours else None),
         }
 
 
@@ -75,7 +86,8 @@ class Comparison:
         }
 
 
-def _plain(spread: Spread | None) -> dict[str, Any] | None:
+def plain_spread(spread: Spread | None) -> dict[str, Any] | None:
+    """A mean and its spread as tables and JSON have them; None stays None."""
     if spread is None:
         return None
     values = spread.to_dict()
@@ -104,7 +116,7 @@ def evaluate_runs(
     runs = [load_run(path, device=device) for path in paths]
     _check_comparable(runs)
     labelled = runs[0].read_graph(data_dir)
-    _check_labels(labelled, runs[0])
+    check_labels(labelled, runs[0])
     settings = probe_settings(runs[0].experiment, probe)
     drawn = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
     judge = _Judge(labelled, drawn, settings)
@@ -150,19 +162,28 @@ def probe_settings(experiment: Experiment, probe: str) -> ProbeSettings:
 
 def _entrants(runs: Sequence[LoadedRun], graph: Graph) -> dict[str, list[Embedder]]:
     """The method first, then the rivals that learn nothing, with the same seeds and settings."""
-    entrants = {runs[0].model.name: [run.model for run in runs]}
-    entrants.setdefault("random", [_untrained("random", run, graph) for run in runs])
-    entrants.setdefault("raw", [_untrained("raw", runs[0], graph)])
-    return entrants
+    name, device = runs[0].model.name, str(runs[0].model.device)
+    return {name: [run.model for run in runs], **controls(runs, graph, device)}
 
 
-def _untrained(rival: str, run: LoadedRun, graph: Graph) -> Embedder:
+def controls(
+    runs: Sequence[StoredRun], graph: Graph, device: str | None = None
+) -> dict[str, list[Embedder]]:
+    """Random weights for every run's seed, and raw features; but not what the runs are of."""
+    rivals = {"random": runs, "raw": runs[:1]}
+    return {
+        rival: [_untrained(rival, run, graph, device) for run in some]
+        for rival, some in rivals.items()
+        if rival != runs[0].record["method"]
+    }
+
+
+def _untrained(rival: str, run: StoredRun, graph: Graph, device: str | None) -> Embedder:
     """A method that learns nothing, in the run's settings if the run's method has all of them."""
     known = set(find_method(rival).config.model_fields)
     given = run.record["settings"]
     settings = {name: given[name] for name in known} if known <= set(given) else {}
-    model = Embedder(rival, seed=run.model.seed, device=str(run.model.device), **settings)
-    return model.fit(graph)
+    return Embedder(rival, seed=run.record["seed"], device=device, **settings).fit(graph)
 
 
 class _Judge:
@@ -195,6 +216,18 @@ class _Judge:
 
 def _check_comparable(runs: Sequence[LoadedRun]) -> None:
     """Several runs are seeds of one method: same settings and graph, different seeds."""
+    check_same_method(runs)
+    for run in runs:
+        if run.is_poisoned:
+            raise RunError(
+                f"{run.path} was trained on a graph that was perturbed for one split, and must not "
+                "be judged on others. Evaluate it with evaluate_poisoned."
+            )
+    check_seeds(runs)
+
+
+def check_same_method(runs: Sequence[StoredRun]) -> None:
+    """Refuse runs that differ in method, settings or graph."""
     if not runs:
         raise RunError("Evaluation needs one or more runs. Got none.")
     first = _identity(runs[0])
@@ -205,13 +238,17 @@ def _check_comparable(runs: Sequence[LoadedRun]) -> None:
                 "Runs that are evaluated together must differ in the seed alone. "
                 f"{run.path} has another {' and another '.join(other)} than {runs[0].path}."
             )
+
+
+def check_seeds(runs: Sequence[StoredRun]) -> None:
+    """Refuse runs on one graph that share a seed."""
     seeds = [run.record["seed"] for run in runs]
     if len(set(seeds)) < len(seeds):
         listed = ", ".join(map(str, seeds))
         raise RunError(f"Runs that are evaluated together must differ in the seed. Got {listed}.")
 
 
-def _identity(run: LoadedRun) -> dict[str, object]:
+def _identity(run: StoredRun) -> dict[str, object]:
     record = run.record
     return {
         "method": record["method"],
@@ -220,7 +257,8 @@ def _identity(run: LoadedRun) -> dict[str, object]:
     }
 
 
-def _check_labels(labelled: LabelledGraph, run: LoadedRun) -> None:
+def check_labels(labelled: LabelledGraph, run: StoredRun) -> None:
+    """Refuse a graph on which no probe could be trained."""
     if not bool((labelled.labels != UNLABELLED).any()):
         raise GraphError(
             f"The graph of {run.path} has no labels, and a probe needs some. Name their column "

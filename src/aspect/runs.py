@@ -16,16 +16,26 @@ from aspect.config import to_yaml
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.experiments import Experiment, load_experiment
-from aspect.graph.data import LabelledGraph
+from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.embeddings import write_embeddings
 from aspect.graph.files import replacing
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource
+from aspect.perturbation import FilePerturbation
 from aspect.provenance import check_finite, faults_of, gate_summary, versions
 from aspect.training.folder import CONFIG, RECORD, RunFolder, Start, read_start, write_text
 from aspect.training.trainer import EpochReport
 
-__all__ = ["MODEL", "LoadedRun", "RunOptions", "load_run", "source_of", "train_run"]
+__all__ = [
+    "MODEL",
+    "LoadedRun",
+    "RunOptions",
+    "StoredRun",
+    "load_run",
+    "open_run",
+    "source_of",
+    "train_run",
+]
 
 MODEL = "model.safetensors"
 RECORD_FORMAT = 1
@@ -47,7 +57,8 @@ class RunOptions:
     checkpoint_every: int = 20  # epochs
     tensorboard: bool = False
     settings_from: str = ""  # a word on where the settings come from, for the record
-    on_graph: Callable[[LabelledGraph], None] = _ignore  # told the graph before training
+    on_graph: Callable[[LabelledGraph], None] = _ignore  # told the clean graph before training
+    on_outlook: Callable[[str], None] = _ignore  # told what to know before training, sentence wise
     on_epoch: Callable[[EpochReport], None] = _ignore  # told of every epoch
 
 
@@ -74,7 +85,9 @@ def train_run(
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
     checksum = content_sha256(labelled)
-    text = _config_text(experiment, model, source, checksum)
+    perturbation = _perturbation_of(experiment)
+    graph = labelled.graph if perturbation is None else perturbation.apply(labelled)
+    text = _config_text(experiment, model, source, checksum, perturbation)
     with RunFolder.open(
         Path(out),
         text,
@@ -90,10 +103,14 @@ def train_run(
     ) as folder:
         if folder.is_complete:
             return _read_record(folder.path)
+        for sentence in model.outlook(graph):
+            options.on_outlook(sentence)
         folder.on_epoch = options.on_epoch
-        record = _train_into(folder, model, labelled)
+        record = _train_into(folder, model, graph)
         record["settings_from"] = options.settings_from
         record["graph"] = _graph_facts(source, labelled, checksum, options.data_dir)
+        if perturbation is not None:
+            record["perturbation"] = {**perturbation.to_dict("poison"), "edges": graph.num_edges}
         folder.complete(record)
         return record
 
@@ -121,28 +138,42 @@ def _as_begun(options: RunOptions, out: Path) -> RunOptions:
     )
 
 
+def _perturbation_of(experiment: Experiment) -> FilePerturbation | None:
+    wanted = experiment.perturbation
+    return None if wanted is None else FilePerturbation.read(wanted)
+
+
 def _absolute(path: str | None) -> str | None:
     return None if path is None else str(Path(path).absolute())
 
 
-def _train_into(folder: RunFolder, model: Embedder, labelled: LabelledGraph) -> dict[str, Any]:
+def _train_into(folder: RunFolder, model: Embedder, graph: Graph) -> dict[str, Any]:
     started = time.perf_counter()
-    model.fit(labelled.graph, recorder=folder)
+    model.fit(graph, recorder=folder)
     seconds = time.perf_counter() - started
     return {
         "run": str(folder.path),
         **_record_of(model, seconds),
-        **_write_outputs(folder.path, model, labelled),
-        "notices": list(labelled.graph.notices),
+        **_write_outputs(folder.path, model, graph),
+        "notices": list(graph.notices),
     }
 
 
 def _config_text(
-    experiment: Experiment, model: Embedder, source: GraphSource, checksum: str
+    experiment: Experiment,
+    model: Embedder,
+    source: GraphSource,
+    checksum: str,
+    perturbation: FilePerturbation | None,
 ) -> str:
     """The settings in full; `aspect train --config` takes the file as it is."""
     own = experiment.model_copy(
-        update={"graph": source.graph, "reading": source.reading, "graph_sha256": checksum}
+        update={
+            "graph": source.graph,
+            "reading": source.reading,
+            "graph_sha256": checksum,
+            "perturbation": None if perturbation is None else perturbation.described,
+        }
     )
     values = {
         **own.model_dump(mode="json", exclude_defaults=True),
@@ -186,9 +217,8 @@ def _graph_facts(
     }
 
 
-def _write_outputs(path: Path, model: Embedder, labelled: LabelledGraph) -> dict[str, Any]:
+def _write_outputs(path: Path, model: Embedder, graph: Graph) -> dict[str, Any]:
     """Model, embeddings, policy and ids; and what the record says of them."""
-    graph = labelled.graph
     embeddings, policy = model.embed(graph), model.policy(graph)
     check_finite(embeddings)
     model.save(path / MODEL)
@@ -207,16 +237,33 @@ def _write_outputs(path: Path, model: Embedder, labelled: LabelledGraph) -> dict
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedRun:
-    """A complete run, read back."""
+class StoredRun:
+    """A complete run as its folder tells of it; the model stays on disk."""
 
     path: Path
     experiment: Experiment
     record: Mapping[str, Any]
-    model: Embedder
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether it was trained on a perturbed graph."""
+        return self.experiment.perturbation is not None
+
+    def load_model(self, device: str | None = None) -> Embedder:
+        """The trained method."""
+        return Embedder.load(self.path / MODEL, device=device)
+
+    def read_perturbation(self) -> FilePerturbation | None:
+        """What its graph suffered before the training, refused if the file changed since."""
+        return _perturbation_of(self.experiment)
+
+    def read_trained_graph(self, data_dir: str | None = None) -> Graph:
+        """The graph as it was trained on: perturbed, if the run is a poisoned one."""
+        labelled, perturbation = self.read_graph(data_dir), self.read_perturbation()
+        return labelled.graph if perturbation is None else perturbation.apply(labelled)
 
     def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
-        """The graph that the run was trained on, refused if it changed since."""
+        """The clean graph with its labels, refused if it changed since the training."""
         facts = self.record["graph"]
         labelled = source_of(self.experiment).read(data_dir or facts["data_dir"])
         checksum = content_sha256(labelled)
@@ -228,8 +275,21 @@ class LoadedRun:
         return labelled
 
 
+@dataclass(frozen=True, eq=False)
+class LoadedRun(StoredRun):
+    """A complete run, read back with its model."""
+
+    model: Embedder
+
+
 def load_run(path: str | Path, *, device: str | None = None) -> LoadedRun:
     """Read a complete run; one that is missing or unfinished is refused."""
+    stored = open_run(path)
+    return LoadedRun(stored.path, stored.experiment, stored.record, model=stored.load_model(device))
+
+
+def open_run(path: str | Path) -> StoredRun:
+    """The same without its model."""
     path = Path(path)
     if not (path / CONFIG).is_file():
         raise RunError(f"{path} is not a run's folder. Train one with: aspect train --out {path}.")
@@ -237,9 +297,7 @@ def load_run(path: str | Path, *, device: str | None = None) -> LoadedRun:
         raise RunError(
             f"The run in {path} is not complete. Go on with: aspect train --out {path} --resume."
         )
-    record = _read_record(path)
-    model = Embedder.load(path / MODEL, device=device)
-    return LoadedRun(path, load_experiment(path / CONFIG), record, model)
+    return StoredRun(path, load_experiment(path / CONFIG), _read_record(path))
 
 
 def _read_record(path: Path) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def embed(
     graph: Annotated[
         str | None,
         typer.Argument(
-            help="A graph with the same features.  [default: the run's own]", metavar="GRAPH"
+            help="A graph with the same features.  [default: the one trained on]", metavar="GRAPH"
         ),
     ] = None,
     overwrite: Overwrite = False,
@@ -93,8 +93,14 @@ def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Emb
 
     if Path(model).is_dir():
         run = load_run(model, device=session.device)
-        labelled = source.read(session.data_dir) if source else run.read_graph(session.data_dir)
-        return run.model, labelled.graph
+        if source is not None:
+            return run.model, source.read(session.data_dir).graph
+        if run.is_poisoned:
+            session.screen.note(
+                f"Note: {model} was trained on a perturbed graph, and that one is embedded. "
+                "Name the graph after the run to embed it unperturbed."
+            )
+        return run.model, run.read_trained_graph(session.data_dir)
     embedder = Embedder.load(model, device=session.device)
     if source is None:
         raise SettingsError(f"{model} has no graph of its own. Name the graph to embed.")

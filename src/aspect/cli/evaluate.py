@@ -1,11 +1,11 @@
 """`aspect evaluate`: how well the classes can be read off the embeddings.
 
-Beside them stands what no training gives.
+Beside them stands what no training gives, and what perturbed graphs leave of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,11 +18,16 @@ from aspect.cli.options import (
     SeedOptions,
     SettingsOptions,
 )
-from aspect.cli.paths import is_run
+from aspect.cli.paths import CONFIG, is_run
+from aspect.cli.perturbation_options import SweepOptions
+from aspect.cli.perturbed import PerturbedEvaluation
 from aspect.cli.plan import Plan, plan_run
+from aspect.cli.scores import interval_text, score_text
 from aspect.cli.session import Session, command
-from aspect.cli.train import run_plan
-from aspect.errors import CheckpointError, RunError, SettingsError
+from aspect.cli.train import run_all
+from aspect.errors import RunError, SettingsError
+from aspect.experiments import load_experiment
+from aspect.graph.files import is_file
 from aspect.graph.source import GraphSource
 
 if TYPE_CHECKING:
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 ROWS = 4  # the method, random weights, raw features, majority class
+
+Answer = tuple[Mapping[str, Any], Callable[[], None]]  # for a program, and for people
 
 
 @command
@@ -47,13 +54,16 @@ def evaluate(
     reading: ReadingOptions,
     how: ProbeOptions,
     trained: SeedOptions,
+    sweep: SweepOptions,
     scores: ScoreOptions,
 ) -> None:
     """Probe runs, or train on a graph with several seeds and probe those.
 
-    Runs of the graph that are there already are taken, or gone on with if they were stopped.
+    Runs of the graph that are there already are taken, or gone on with if they were stopped. With
+    --perturbation the same is done on perturbed graphs, and what they cost is shown.
     """
     scores.check()
+    sweep.check(targets)
     paths = _folders(targets)
     given = [*wanted, *trained, session.seed is not None, reading != ReadingOptions()]
     if paths and any(given):
@@ -61,21 +71,70 @@ def evaluate(
             "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
             f"to a graph. {targets[0]} is a run."
         )
-    if not paths:
-        first = session.seed or 0
-        plans = [
-            plan_run(targets[0], wanted, reading.reading(), seed)
-            for seed in range(first, first + (trained.seeds or 1))
-        ]
-        paths = _train_all(session, plans, retrain=trained.retrain)
-    comparison = _compare(session, paths, how)
-    content = comparison.to_dict()
+    perturbed = PerturbedEvaluation(session, sweep, how)
+    if paths:
+        content, show = _answer_of_runs(perturbed, paths)
+    else:
+        sweep.check_clean(paths)
+        plans = _plans(session, targets[0], wanted, reading, trained, sweep)
+        content, show = _answer_of_graph(perturbed, plans, retrain=trained.retrain)
     # Said before it is written: a disk that is full by now does not cost the scores.
-    session.screen.answer(content, lambda: _show(session, comparison))
+    session.screen.answer(content, show)
     if scores.out is not None:
         from aspect.training.folder import write_json
 
         write_json(scores.out, content)
+
+
+def _answer_of_runs(perturbed: PerturbedEvaluation, paths: Sequence[Path]) -> Answer:
+    """Probe what is trained already, on the graphs that it was trained on or on perturbed ones."""
+    poisoned = [path for path in paths if _is_poisoned(path)]
+    if poisoned:
+        perturbed.sweep.check_poisoned(poisoned[0])
+        return perturbed.answer(perturbed.of_poisoned_runs(paths, poisoned[0]))
+    perturbed.sweep.check_clean(paths)
+    if perturbed.sweep.perturbation:
+        return perturbed.answer(perturbed.of_runs(paths))
+    return _compare(perturbed.session, paths, perturbed.how)
+
+
+def _answer_of_graph(
+    perturbed: PerturbedEvaluation, plans: Sequence[Plan], *, retrain: bool
+) -> Answer:
+    """Train what is not trained yet, and probe it."""
+    if perturbed.sweep.perturbation:
+        return perturbed.answer(perturbed.of_graph(plans, retrain=retrain))
+    paths = run_all(perturbed.session, plans, retrain=retrain)
+    return _compare(perturbed.session, paths, perturbed.how)
+
+
+def _plans(
+    session: Session,
+    graph: str,
+    wanted: SettingsOptions,
+    reading: ReadingOptions,
+    trained: SeedOptions,
+    sweep: SweepOptions,
+) -> list[Plan]:
+    """One training on the clean graph for every seed."""
+    first = session.seed or 0
+    plans = [
+        plan_run(graph, wanted, reading.reading(), seed)
+        for seed in range(first, first + (trained.seeds or 1))
+    ]
+    named = plans[0].experiment.perturbation
+    if named is not None and not sweep.perturbation:
+        raise SettingsError(
+            f"The settings in {wanted.config} are of a training on a perturbed graph. "
+            f"Pass --perturbation {named.file} to evaluate that, or take other settings."
+        )
+    return [plan.on_clean_graph() for plan in plans]
+
+
+def _is_poisoned(folder: Path) -> bool:
+    """Whether a run's settings name a perturbation; what is no run is found out later."""
+    config = folder / CONFIG
+    return is_file(config) and load_experiment(config).perturbation is not None
 
 
 def _folders(targets: Sequence[str]) -> list[Path]:
@@ -95,29 +154,18 @@ def _folders(targets: Sequence[str]) -> list[Path]:
     return folders
 
 
-def _train_all(session: Session, plans: Sequence[Plan], *, retrain: bool) -> list[Path]:
-    """One run per plan under runs/; those that are complete are taken as they are."""
-    try:
-        for plan in plans:
-            run_plan(session, plan, plan.default_out, resume=not retrain, overwrite=retrain)
-    except (RunError, CheckpointError) as error:
-        # What `train` calls --overwrite would here replace the file of scores.
-        raise type(error)(str(error).replace("--overwrite", "--retrain")) from error
-    return [plan.default_out for plan in plans]
-
-
 def _compare(
     session: Session,
     paths: Sequence[Path],
     how: ProbeOptions,
-) -> Comparison:
+) -> Answer:
     with session.screen.activity("Starting"):
         from aspect.comparison import evaluate_runs
     with session.screen.progress("Evaluating") as advance:
         done = iter(range(ROWS))
         comparison = evaluate_runs(
             paths,
-            splits=how.splits,
+            splits=how.splits or "class-balanced",
             probe=how.probe,
             device=session.device,
             data_dir=session.data_dir,
@@ -125,7 +173,7 @@ def _compare(
         )
     for warning in comparison.warnings:
         session.screen.warn(warning)
-    return comparison
+    return comparison.to_dict(), lambda: _show(session, comparison)
 
 
 def _show(session: Session, comparison: Comparison) -> None:
@@ -137,9 +185,9 @@ def _show(session: Session, comparison: Comparison) -> None:
     cells = [
         [
             row["name"],
-            _score(row["strict"]),
-            _interval(row["strict"]),
-            *(_score(row[key]) for key in columns),
+            score_text(row["strict"]),
+            interval_text(row["strict"]),
+            *(score_text(row[key]) for key in columns),
         ]
         for row in rows
     ]
@@ -153,14 +201,3 @@ def _show(session: Session, comparison: Comparison) -> None:
     screen.say("* chooses the step on the test set: only for comparison with published tables.")
     for notice in comparison.notices:
         screen.say(notice)
-
-
-def _score(values: Mapping[str, Any] | None) -> str:
-    if values is None:
-        return "-"
-    spread = "" if values["std"] is None else f" ± {values['std']:.2f}"
-    return f"{values['mean']:.2f}{spread}"
-
-
-def _interval(values: Mapping[str, Any]) -> str:
-    return "-" if values["low"] is None else f"{values['low']:.2f} to {values['high']:.2f}"

@@ -92,8 +92,11 @@ class ProbeOptions(NamedTuple):
     """On which nodes the probe is trained and judged, and how."""
 
     splits: Annotated[
-        Literal["class-balanced", "random", "published"], typer.Option(help="Kind of splits.")
-    ] = "class-balanced"
+        Literal["class-balanced", "random", "published"] | None,
+        typer.Option(
+            help="Kind of splits.  [default: class-balanced, or that of the perturbation files]"
+        ),
+    ] = None
     probe: Annotated[
         Literal["ours", "published"],
         typer.Option(help="Our probe, or the one that published settings came with."),

@@ -5,15 +5,19 @@ Wrong names are answered here, before anything heavy is imported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aspect.cli.options import SettingsOptions
 from aspect.config import parse_overrides
 from aspect.errors import SettingsError
-from aspect.experiments import Experiment, find_experiment
+from aspect.experiments import Experiment, PerturbedBy, find_experiment
 from aspect.graph.source import MIXED, NO_READING, GraphSource, Reading
 from aspect.methods.registry import require_method_name
+
+if TYPE_CHECKING:
+    from aspect.perturbation import FilePerturbation
 
 __all__ = ["Plan", "plan_run"]
 
@@ -27,17 +31,43 @@ class Plan:
     experiment: Experiment
     source: GraphSource
     settings_from: str
+    perturbed_by: FilePerturbation | None = None  # as read; what the experiment names is a path
 
     @property
     def default_out(self) -> Path:
         """Where the run goes if the user does not say."""
-        return Path("runs") / f"{self.source.name}-{self.experiment.method}-{self.experiment.seed}"
+        words = [self.source.name, self.experiment.method, str(self.experiment.seed)]
+        if self.perturbed_by is not None:
+            words.append(self.perturbed_by.name)
+        return Path("runs") / "-".join(words)
+
+    @property
+    def title(self) -> str:
+        """What is trained on what, for a line on the screen."""
+        perturbed = "" if self.perturbed_by is None else f", perturbed by {self.perturbed_by.title}"
+        seed = f"with seed {self.experiment.seed}"
+        return f"{self.experiment.method} {seed} on {self.source.name}{perturbed}"
+
+    def on_clean_graph(self) -> Plan:
+        """The same without a perturbation."""
+        experiment = self.experiment.model_copy(update={"perturbation": None})
+        return replace(self, experiment=experiment, perturbed_by=None)
+
+    def on_perturbed_graph(self, perturbation: FilePerturbation) -> Plan:
+        """The same on a perturbed graph."""
+        update = {"perturbation": perturbation.described}
+        experiment = self.experiment.model_copy(update=update)
+        return replace(self, experiment=experiment, perturbed_by=perturbation)
 
 
 def plan_run(
-    graph: str | None, wanted: SettingsOptions, reading: Reading, seed: int | None
+    graph: str | None,
+    wanted: SettingsOptions,
+    reading: Reading,
+    seed: int | None,
+    perturbation: PerturbedBy | None = None,
 ) -> Plan:
-    """Join graph, method, settings and seed.
+    """Join graph, method, settings, seed and perturbation.
 
     What the command line says wins over a settings file, and that over what is shipped.
     """
@@ -55,6 +85,7 @@ def plan_run(
             "method": require_method_name(wanted.method or found.method),
             "graph": source.graph,
             "reading": source.reading,
+            "perturbation": perturbation or found.perturbation,
             "seed": found.seed if seed is None else seed,
             "settings": {**found.settings, **overrides},
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,16 +11,17 @@ import typer
 
 from aspect.cli.options import FolderOptions, ReadingOptions, SettingsOptions
 from aspect.cli.paths import CONFIG
+from aspect.cli.perturbation_options import PoisonOptions
 from aspect.cli.plan import Plan, plan_run
 from aspect.cli.session import Session, command
-from aspect.errors import RunError
+from aspect.errors import CheckpointError, RunError
 
 if TYPE_CHECKING:
     from aspect.graph.data import LabelledGraph
     from aspect.runs import RunOptions
     from aspect.training.trainer import EpochReport
 
-__all__ = ["run_plan", "train"]
+__all__ = ["run_all", "run_plan", "train"]
 
 
 @command
@@ -28,6 +30,7 @@ def train(
     wanted: SettingsOptions,
     reading: ReadingOptions,
     folder: FolderOptions,
+    poison: PoisonOptions,
     graph: Annotated[
         str | None,
         typer.Argument(
@@ -37,13 +40,18 @@ def train(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The run's folder.  [default: runs/GRAPH-METHOD-SEED]", metavar="DIR"),
+        typer.Option(
+            help="The run's folder.  [default: runs/GRAPH-METHOD-SEED, with the perturbation]",
+            metavar="DIR",
+        ),
     ] = None,
 ) -> None:
     """Learn embeddings of a graph; no labels are looked at."""
+    perturbation = poison.described()
     if folder.resume and graph is None and wanted.config is None and out is not None:
         wanted = _settings_of_run(out, wanted)
-    plan = plan_run(graph, wanted, reading.reading(), session.seed)
+    plan = plan_run(graph, wanted, reading.reading(), session.seed, perturbation)
+    plan = _with_perturbation(session, plan)
     record = run_plan(session, plan, out or plan.default_out, **folder._asdict())
     session.screen.answer(record, lambda: _show(session, record))
 
@@ -56,16 +64,59 @@ def _settings_of_run(out: Path, wanted: SettingsOptions) -> SettingsOptions:
     return wanted._replace(config=str(config))
 
 
-def run_plan(session: Session, plan: Plan, out: Path, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+def _with_perturbation(session: Session, plan: Plan) -> Plan:
+    """Read the perturbation file, if there is one: a budget that it cannot serve is refused."""
+    wanted = plan.experiment.perturbation
+    if wanted is None:
+        return plan
+    with session.screen.activity("Reading the perturbation"):
+        from aspect.perturbation import FilePerturbation
+
+        return plan.on_perturbed_graph(FilePerturbation.read(wanted))
+
+
+def run_all(session: Session, plans: Sequence[Plan], *, retrain: bool) -> list[Path]:
+    """One run per plan under runs/; those that are complete are taken as they are."""
+    try:
+        for number, plan in enumerate(plans, start=1):
+            # It is the same graph, and seldom another method.
+            silent = dict.fromkeys(("on_graph", "on_outlook"), _say_nothing) if number > 1 else {}
+            run_plan(
+                session,
+                plan,
+                plan.default_out,
+                turn=f"{number} of {len(plans)}: " if len(plans) > 1 else "",
+                resume=not retrain,
+                overwrite=retrain,
+                **silent,
+            )
+    except (RunError, CheckpointError) as error:
+        # What `train` calls --overwrite would here replace the file of scores.
+        raise type(error)(str(error).replace("--overwrite", "--retrain")) from error
+    except KeyboardInterrupt as interrupt:
+        again = "the same command without --retrain" if retrain else "the same command"
+        raise KeyboardInterrupt(f"Interrupted. Go on with {again}.") from interrupt
+    return [plan.default_out for plan in plans]
+
+
+def _say_nothing(news: object) -> None:
+    """What there is to say has been said."""
+
+
+def run_plan(
+    session: Session,
+    plan: Plan,
+    out: Path,
+    *,
+    turn: str = "",
+    **changes: Any,  # noqa: ANN401 - fields of `RunOptions`
+) -> dict[str, Any]:
     """Train with progress on the screen; what the record warns of is said as well.
 
-    `changes` are fields of `RunOptions`.
+    `turn` says which of several it is, and `changes` are fields of `RunOptions`.
     """
     screen, experiment = session.screen, plan.experiment
-    screen.note(
-        f"Training {experiment.method} on {plan.source.name} with seed {experiment.seed}; "
-        f"settings: {plan.settings_from}."
-    )
+    screen.note(f"{turn}Training {plan.title}; settings: {plan.settings_from}.")
     with screen.activity("Starting"):
         from aspect.runs import RunOptions, train_run
     options = RunOptions(
@@ -89,13 +140,16 @@ def run_plan(session: Session, plan: Plan, out: Path, **changes: Any) -> dict[st
 
 
 def _telling(session: Session, options: RunOptions) -> RunOptions:
-    """The same options, with what was found and mended in the graph said on the screen."""
+    """The same options; what was mended in the graph, and what lies ahead, is said on the screen."""
+
+    def note(sentence: str) -> None:
+        session.screen.note(f"Note: {sentence}")
 
     def note_graph(labelled: LabelledGraph) -> None:
         for notice in labelled.graph.notices:
-            session.screen.note(f"Note: {notice}")
+            note(notice)
 
-    return replace(options, on_graph=note_graph)
+    return replace(options, on_graph=note_graph, on_outlook=note)
 
 
 def _show(session: Session, record: dict[str, Any]) -> None:
@@ -111,6 +165,19 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"Nodes trust the low band with {gate['mean']:.2f} on average "
             f"(standard deviation {gate['std']:.2f})."
         )
+    if "perturbation" in record:
+        _show_perturbation(session, record["perturbation"])
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")
+
+
+def _show_perturbation(session: Session, told: dict[str, Any]) -> None:
+    """What stood before the training, and what follows for judging it."""
+    solver = f" ({told['solver']})" if told["solver"] else ""
+    masked = f", {100 * told['budget']:.4g}% of the feature entries masked"
+    session.screen.say(
+        f"The graph was perturbed first by {told['kind']}{solver}: {told['flips']} flips leave "
+        f"{told['edges']} edges{masked if told['features'] else ''}. It is judged on "
+        f"{told['splits']} split {told['split']} alone."
+    )

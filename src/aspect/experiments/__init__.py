@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,14 @@ from aspect.config import Config, load_yaml, make_config
 from aspect.errors import SettingsError
 from aspect.graph.source import Reading
 
-__all__ = ["Experiment", "PublishedProbe", "find_experiment", "load_experiment", "shipped"]
+__all__ = [
+    "Experiment",
+    "PerturbedBy",
+    "PublishedProbe",
+    "find_experiment",
+    "load_experiment",
+    "shipped",
+]
 
 FOLDER = Path(__file__).parent
 
@@ -26,6 +33,19 @@ class PublishedProbe(Config):
     steps: int
 
 
+class PerturbedBy(Config):
+    """What is done to a graph before it is trained on: a file of flips, and how much of it."""
+
+    file: str
+    """The perturbation file; an absolute path in the settings that a run leaves behind."""
+    budget: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Flips as a share of the edges, and the rate of the feature mask; none: all that it holds."""
+    features: bool = True
+    """Mask features as well; off: edges alone."""
+    sha256: str | None = None
+    """Checksum of the flips and of the mask's seed, in the settings that a run leaves behind."""
+
+
 class Experiment(Config):
     """A method with its settings, for one graph or for any."""
 
@@ -37,6 +57,8 @@ class Experiment(Config):
     """How the graph's files are read."""
     graph_sha256: str | None = None
     """Checksum of the graph that was trained on, in the settings that a run leaves behind."""
+    perturbation: PerturbedBy | None = None
+    """What the graph suffers before it is trained on; none: it is trained on as it is."""
     seed: int = 0
     """Seed of first weights and of every draw in training."""
     settings: dict[str, Any] = Field(default_factory=dict)

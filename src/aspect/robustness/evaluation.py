@@ -1,0 +1,177 @@
+"""Runs on perturbed graphs, probed as the protocol says: poisoned before training, or evaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from aspect.comparison import check_same_method, check_seeds, controls
+from aspect.errors import RunError, SettingsError
+from aspect.estimator import Embedder
+from aspect.graph.data import Graph
+from aspect.methods.registry import find_method
+from aspect.perturbation import FilePerturbation, Mode
+from aspect.robustness.files import check_one_attack
+from aspect.robustness.grouping import PoisonedRuns, group_poisoned
+from aspect.robustness.result import PerturbedRow, Robustness
+from aspect.robustness.study import Study
+from aspect.runs import StoredRun, open_run
+
+__all__ = ["check_inductive", "evaluate_evaded", "evaluate_poisoned"]
+
+OnStep = Callable[[int, int, str], object]  # steps done, of how many, and what comes now
+
+CLEAN_STEP = "clean graph"
+
+
+def _ignore(done: int, total: int, word: str) -> None:
+    """Nobody asked to be told."""
+
+
+def evaluate_poisoned(
+    paths: Sequence[str | Path],
+    *,
+    probe: str = "ours",
+    device: str | None = None,
+    data_dir: str | None = None,
+    on_step: OnStep = _ignore,
+) -> Robustness:
+    """Probe every run that was trained on a poisoned graph, on the split of its file alone.
+
+    Args:
+        paths: Folders of runs of one method and graph: poisoned ones, of one attack at any budgets,
+            splits and seeds; and clean ones, which tell what the perturbation took.
+        probe: As of `evaluate_runs`.
+        device: Where embeddings are computed and probed.
+        data_dir: Where files of named data sets lie, if not where they lay in training.
+        on_step: Told how far it is.
+    """
+    runs = [open_run(path) for path in paths]
+    check_same_method(runs)
+    clean = [run for run in runs if not run.is_poisoned]
+    check_seeds(clean)
+    groups = group_poisoned([run for run in runs if run.is_poisoned])
+    study = Study.begin(runs, [each.perturbation for each in groups], probe, data_dir)
+    on_step(0, 1 + len(groups), CLEAN_STEP)
+    seeds = {run.record["seed"]: run for group in groups for run in group.runs}
+    graph = study.labelled.graph
+    for name, model in _entrants(study.method, clean, list(seeds.values()), graph, device):
+        study.enter_clean(name, model.seed, _embedded(model, graph))
+    for done, group in enumerate(groups, start=1):
+        on_step(done, 1 + len(groups), group.perturbation.title)
+        _enter_poisoned(study, group, device)
+    return _result(study, "poison", runs, probe)
+
+
+def _enter_poisoned(study: Study, group: PoisonedRuns, device: str | None) -> None:
+    """The rows of one perturbed graph; the controls meet the same one as the method."""
+    graph = group.perturbation.apply(study.labelled)
+    for name, model in _entrants(study.method, group.runs, group.runs, graph, device):
+        study.enter_poisoned(name, model.seed, group.perturbation, _embedded(model, graph))
+
+
+def evaluate_evaded(
+    paths: Sequence[str | Path],
+    perturbations: Sequence[FilePerturbation],
+    *,
+    probe: str = "ours",
+    device: str | None = None,
+    data_dir: str | None = None,
+    on_step: OnStep = _ignore,
+) -> Robustness:
+    """Fit the probe on the clean graph, and test it on what the runs make of perturbed ones.
+
+    Args:
+        paths: Folders of runs of one method on the clean graph; several are its seeds.
+        perturbations: One for every budget and split, as `read_perturbations` gives them.
+        probe: As of `evaluate_runs`.
+        device: Where embeddings are computed and probed.
+        data_dir: Where files of named data sets lie, if not where they lay in training.
+        on_step: Told how far it is.
+    """
+    runs = [open_run(path) for path in paths]
+    check_same_method(runs)
+    _check_clean(runs)
+    check_seeds(runs)
+    check_inductive(runs[0].record["method"])
+    check_one_attack({each.path: each.facts for each in perturbations})
+    study = Study.begin(runs, perturbations, probe, data_dir)
+    on_step(0, 1 + len(perturbations), CLEAN_STEP)
+    graph = study.labelled.graph
+    entrants = list(_entrants(study.method, runs, runs, graph, device))
+    clean = [_embedded(model, graph) for _, model in entrants]
+    for (name, model), own in zip(entrants, clean, strict=True):
+        study.enter_clean(name, model.seed, own)
+    for done, each in enumerate(study.perturbations, start=1):
+        on_step(done, 1 + len(perturbations), each.title)
+        perturbed = each.apply(study.labelled)
+        for (name, model), own in zip(entrants, clean, strict=True):
+            study.enter_evaded(name, model.seed, each, own, _embedded(model, perturbed))
+    return _result(study, "evade", runs, probe)
+
+
+def check_inductive(method: str) -> None:
+    """Refuse a method that embeds nothing but the graph it was trained on."""
+    if not find_method(method).method.inductive:
+        raise SettingsError(
+            f"{method} cannot embed a graph that it was not trained on, so that --mode evade "
+            "cannot test it. Use --mode poison."
+        )
+
+
+def _check_clean(runs: Sequence[StoredRun]) -> None:
+    for run in runs:
+        if run.is_poisoned:
+            raise RunError(
+                f"{run.path} was trained on a perturbed graph. Evasion tests runs on the clean one."
+            )
+
+
+def _entrants(
+    method: str,
+    trained: Sequence[StoredRun],
+    seeds: Sequence[StoredRun],
+    graph: Graph,
+    device: str | None,
+) -> Iterator[tuple[str, Embedder]]:
+    """The method's runs one by one, then what learns nothing, with the seeds of others if need be.
+
+    Models are read when it is their turn: a sweep has more of them than memory has room for.
+    """
+    for run in trained:
+        yield method, run.load_model(device)
+    rivals: Mapping[str, Sequence[Embedder]] = controls(seeds, graph, device)
+    for name, models in rivals.items():
+        yield from ((name, model) for model in models)
+
+
+def _embedded(model: Embedder, graph: Graph) -> Tensor:
+    return model.embed(graph).to(model.device)
+
+
+def _result(study: Study, mode: Mode, runs: Sequence[StoredRun], probe: str) -> Robustness:
+    rows = study.rows()
+    most = max(rows, key=lambda row: len(row.splits))
+    found = next(iter(most.perturbed.values()))
+    return Robustness(
+        graph=runs[0].record["graph"]["name"],
+        method=study.method,
+        mode=mode,
+        probe=probe,
+        runs=tuple(str(run.path) for run in runs),
+        perturbations=tuple(study.perturbations),
+        rows=tuple(rows),
+        notices=(*found.notices_naming(study.labelled.class_names), *_unpaired(rows[0])),
+        warnings=tuple(f"{run.path}: {text}" for run in runs for text in run.record["warnings"]),
+    )
+
+
+def _unpaired(row: PerturbedRow) -> Iterator[str]:
+    """A word where the clean and the perturbed scores are not of the same pre-trainings."""
+    clean, perturbed = (", ".join(map(str, found)) for found in (row.clean, row.perturbed))
+    if not row.clean:
+        yield f"For the drop of {row.name}, give its run on the clean graph as well."
+    elif clean != perturbed:
+        yield f"Clean scores are of the seeds {clean}, perturbed ones of the seeds {perturbed}."

@@ -1,0 +1,138 @@
+"""The scores of one evaluation as they come in, and the table that they make up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from aspect.comparison import MAJORITY, check_labels, probe_settings
+from aspect.evaluation.evasion import evasion_probe
+from aspect.evaluation.neighbours import majority_probe
+from aspect.evaluation.probe import ProbeSettings, linear_probe
+from aspect.evaluation.result import ProbeResult, SplitScore
+from aspect.graph.data import LabelledGraph
+from aspect.perturbation import FilePerturbation
+from aspect.robustness.result import PerturbedRow
+from aspect.runs import StoredRun
+
+__all__ = ["CLEAN", "Study"]
+
+CLEAN = 0.0  # the budget of the graph as it is
+
+
+class Study:
+    """Rows by name, on the clean graph and at every budget; each perturbation has one split."""
+
+    def __init__(
+        self,
+        method: str,
+        labelled: LabelledGraph,
+        perturbations: Sequence[FilePerturbation],
+        settings: ProbeSettings,
+    ) -> None:
+        self.method, self.labelled, self.settings = method, labelled, settings
+        self.perturbations = sorted(perturbations, key=lambda each: (each.budget, each.facts.split))
+        by_split = {each.facts.split: each for each in self.perturbations}
+        self.splits = {number: by_split[number].split_of(labelled) for number in sorted(by_split)}
+        self._scores: dict[tuple[str, float], dict[int, dict[int, SplitScore]]] = {}
+
+    @classmethod
+    def begin(
+        cls,
+        runs: Sequence[StoredRun],
+        perturbations: Sequence[FilePerturbation],
+        probe: str,
+        data_dir: str | None,
+    ) -> Study:
+        """Read the runs' graph, and refuse what speaks against judging them on it."""
+        labelled = runs[0].read_graph(data_dir)
+        check_labels(labelled, runs[0])
+        for each in perturbations:
+            each.check(labelled)
+        settings = probe_settings(runs[0].experiment, probe)
+        return cls(runs[0].record["method"], labelled, perturbations, settings)
+
+    def enter_clean(self, name: str, seed: int, embeddings: Tensor) -> None:
+        """Probe embeddings of the clean graph on all splits."""
+        self._enter(name, CLEAN, seed, self._probe(embeddings, list(self.splits)))
+
+    def enter_poisoned(
+        self, name: str, seed: int, perturbation: FilePerturbation, embeddings: Tensor
+    ) -> None:
+        """Probe embeddings of a perturbed graph, on the split that it was perturbed for alone."""
+        scores = self._probe(embeddings, [perturbation.facts.split])
+        self._enter(name, perturbation.budget, seed, scores)
+
+    def enter_evaded(
+        self,
+        name: str,
+        seed: int,
+        perturbation: FilePerturbation,
+        clean: Tensor,
+        perturbed: Tensor,
+    ) -> None:
+        """Let the probe learn on clean embeddings, and test it on perturbed ones."""
+        number = perturbation.facts.split
+        found = evasion_probe(
+            clean,
+            [perturbed],
+            self.labelled.labels,
+            [self.splits[number]],
+            num_classes=self.labelled.num_classes,
+            settings=self.settings,
+        )
+        self._enter(name, perturbation.budget, seed, {number: found.splits[0]})
+
+    def _probe(self, embeddings: Tensor, numbers: Sequence[int]) -> dict[int, SplitScore]:
+        found = linear_probe(
+            embeddings,
+            self.labelled.labels,
+            [self.splits[number] for number in numbers],
+            num_classes=self.labelled.num_classes,
+            settings=self.settings,
+        )
+        return dict(zip(numbers, found.splits, strict=True))
+
+    def _enter(self, name: str, budget: float, seed: int, scores: Mapping[int, SplitScore]) -> None:
+        self._scores.setdefault((name, budget), {}).setdefault(seed, {}).update(scores)
+
+    def rows(self) -> list[PerturbedRow]:
+        """The table: name by name in the order they were entered, the method first."""
+        self._enter_majority()
+        names = dict.fromkeys([self.method, *(name for name, _ in self._scores)])
+        return [
+            PerturbedRow(
+                name,
+                budget,
+                tuple(numbers),
+                clean=self._results(name, CLEAN, numbers),
+                perturbed=self._results(name, budget, numbers),
+            )
+            for name in names
+            for budget, numbers in self._splits_by_budget().items()
+        ]
+
+    def _enter_majority(self) -> None:
+        """One class for all nodes: no flip and no mask changes that."""
+        labels, classes = self.labelled.labels, self.labelled.num_classes
+        found = majority_probe(labels, list(self.splits.values()), num_classes=classes)
+        scores = dict(zip(self.splits, found.splits, strict=True))
+        for budget in (CLEAN, *self._splits_by_budget()):
+            self._enter(MAJORITY, budget, 0, scores)
+
+    def _splits_by_budget(self) -> dict[float, list[int]]:
+        found: dict[float, list[int]] = {}
+        for each in self.perturbations:
+            found.setdefault(each.budget, []).append(each.facts.split)
+        return found
+
+    def _results(self, name: str, budget: float, numbers: Sequence[int]) -> dict[int, ProbeResult]:
+        """The scores of a row by seed, on these splits; nothing where there are none."""
+        classes = self.labelled.num_classes
+        return {
+            seed: ProbeResult(
+                "linear", "weight_decay", classes, tuple(scores[number] for number in numbers)
+            )
+            for seed, scores in sorted(self._scores.get((name, budget), {}).items())
+        }
