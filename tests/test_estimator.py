@@ -570,6 +570,14 @@ def test_the_stable_variant_is_saved_and_read_as_such(small_graph, tmp_path):
     torch.testing.assert_close(again.embed(small_graph), model.embed(small_graph))
 
 
+def test_a_preset_of_the_stable_variant_has_the_settings_of_both():
+    plain, stable = Aspect.preset("cora").config, Aspect.preset("cora", stable=True, interval=3)
+    own = stable.config.model_dump()
+    assert stable.name == "aspect-s"
+    assert own | plain.model_dump() == own
+    assert own["interval"] == 3
+
+
 def test_the_names_of_settings_are_those_of_the_design():
     promised = """order width epochs temperature gate_temperature input_dropout dropout batch_norm
         edge_drop column_mask views row_normalise self_loops channel_weight policy_weight readout"""

@@ -109,6 +109,11 @@ class Embedder:
         self._trained_on = None if method.inductive else own
         return self
 
+    def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
+        """What to know of a training on a graph before it starts, one sentence each."""
+        own = self._placed(as_graph(graph))
+        return tuple(self._build(own.num_features).outlook(own))
+
     def _build(self, num_features: int) -> Method:
         with isolated_seed(seed_for(self.seed, "weights")):
             method = self.registration.method(self.config, num_features)
@@ -260,6 +265,10 @@ def _presets() -> set[str]:
     return {name for name in names if not name.endswith(".published")}
 
 
+def _method_name(*, stable: bool) -> str:
+    return "aspect-s" if stable else "aspect"
+
+
 class Aspect(Embedder):
     """ASPECT with its settings as keywords; with `stable=True` it is ASPECT-S.
 
@@ -279,7 +288,7 @@ class Aspect(Embedder):
         device: str | None = None,
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
-        super().__init__("aspect-s" if stable else "aspect", seed=seed, device=device, **settings)
+        super().__init__(_method_name(stable=stable), seed=seed, device=device, **settings)
 
     @classmethod
     @override
@@ -296,6 +305,7 @@ class Aspect(Embedder):
         cls,
         name: str,
         *,
+        stable: bool = False,
         seed: int = 0,
         device: str | None = None,
         **changes: Any,  # noqa: ANN401 - settings
@@ -303,5 +313,7 @@ class Aspect(Embedder):
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
         if name not in (known := _presets()):
             raise UnknownNameError("preset", str(name), known)
-        experiment, _ = find_experiment("aspect", name, "paper" if name == "paper" else None)
-        return cls(seed=seed, device=device, **{**experiment.settings, **changes})
+        method, choice = _method_name(stable=stable), "paper" if name == "paper" else None
+        experiment, _ = find_experiment(method, name, choice)
+        settings = {**experiment.settings, **changes}
+        return cls(stable=stable, seed=seed, device=device, **settings)

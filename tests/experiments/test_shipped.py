@@ -54,6 +54,28 @@ def test_which_settings_are_taken():
     assert find_experiment("aspect", "cora", "paper")[0].settings["gate_input"] == "raw"
 
 
+def test_settings_told_as_changes_are_taken_over_and_changed():
+    plain, _ = find_experiment("aspect", "cora", "published")
+    stable, word = find_experiment("aspect-s", "cora", "published")
+    assert word == "published settings of aspect-s on cora"
+    assert stable.settings | plain.settings == stable.settings
+    assert set(stable.settings) - set(plain.settings) >= {"perturbation_steps", "rayleigh_weight"}
+    assert stable.probe == plain.probe
+    assert stable.settings_of == ""
+
+
+def test_every_graph_that_aspect_has_settings_for_has_some_for_the_stable_variant():
+    names = {path.name for path in (FOLDER / "aspect").glob("*.yaml")}
+    assert names == {path.name for path in (FOLDER / "aspect-s").glob("*.yaml")}
+
+
+def test_changes_of_settings_that_are_not_shipped_are_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("method: aspect-s\nsettings_of: aspect\nsettings: {interval: 3}\n")
+    with pytest.raises(SettingsError, match=r"No settings of 'aspect' are shipped as mine.yaml"):
+        load_experiment(path)
+
+
 @pytest.mark.parametrize(("graph", "choice"), [(None, "published"), ("tolokers", "published")])
 def test_no_published_settings_for_what_was_not_published(graph, choice):
     with pytest.raises(SettingsError, match="No published settings are shipped for 'aspect'"):

@@ -61,6 +61,8 @@ class Experiment(Config):
     """What the graph suffers before it is trained on; none: it is trained on as it is."""
     seed: int = 0
     """Seed of first weights and of every draw in training."""
+    settings_of: str = ""
+    """In a shipped file: the method whose settings for the same graph these are changes of."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """The method's settings; those left out keep their defaults."""
     probe: PublishedProbe | None = None
@@ -83,7 +85,23 @@ def load_experiment(path: Path) -> Experiment:
     values = load_yaml(path)
     if "settings" not in values and not set(values) <= set(Experiment.model_fields):
         values = {"settings": values}
-    return make_config(Experiment, values, owner=str(path))
+    own = make_config(Experiment, values, owner=str(path))
+    return _with_base(own, path.name) if own.settings_of else own
+
+
+def _with_base(own: Experiment, file_name: str) -> Experiment:
+    """The settings in full, where they are told as changes of another method's."""
+    path = FOLDER / own.settings_of / file_name
+    if not path.is_file():
+        raise SettingsError(f"No settings of {own.settings_of!r} are shipped as {file_name}.")
+    base = load_experiment(path)
+    return own.model_copy(
+        update={
+            "settings_of": "",
+            "settings": {**base.settings, **own.settings},
+            "probe": own.probe or base.probe,
+        }
+    )
 
 
 def find_experiment(method: str, graph: str | None, choice: str | None) -> tuple[Experiment, str]:
