@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from aspect.benchmark.plan import Plan, ReadFacts
+from aspect.benchmark.facts import ReadFacts
+from aspect.benchmark.layout import lay_out
+from aspect.benchmark.plan import Plan
 from aspect.benchmark.record import GraphFacts, Record, SplitScores
 from aspect.config import make_config
 from aspect.evaluation.details import Details
@@ -17,7 +19,7 @@ def make_plan(**values):
 
 
 def cells_of(plan, device="cpu"):
-    return plan.cells(dict.fromkeys(plan.graphs, FACTS), device)
+    return lay_out(plan, dict.fromkeys(plan.graphs, FACTS), device)
 
 
 def done(cell, strict=50.0, **changes):

@@ -1,11 +1,15 @@
 """A plan carried out: what is left, in which order, and what is kept; no processes needed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from aspect.benchmark.bench import Bench
 from aspect.benchmark.executor import Finished, Lost, Quiet, Started
+from aspect.benchmark.flips import Flips, FlipsFile, Slot
+from aspect.benchmark.layout import lay_out
+from aspect.benchmark.plan import Entry
 from aspect.benchmark.run import Outcome
 from aspect.benchmark.schedule import Clock, cost
 from aspect.benchmark.store import BenchFolder, read_details, read_records
@@ -131,9 +135,81 @@ def test_details_are_made_once_of_the_first_clean_seed(plan, folder):
     (task,) = shown
     assert executor.order == [task.cell], "only the details were missing"
     assert (task.cell.work.seed, task.cell.work.perturbation) == (0, None)
-    assert [each.budget for each in task.shown] == [0.3]
+    assert [(each.perturbation.budget, each.split) for each in task.shown] == [(0.3, 0)]
     assert len(read_details(folder.path)) == 1
     assert run(open_bench(wanted, folder)) == []
+
+
+ATTACK = {"kind": "metattack", "solver": "implicit", "budgets": [0.1, 0.2]}
+
+
+@pytest.fixture
+def attacked():
+    """A plan whose files are there for the first split, and failed for the second."""
+    plan = make_plan(perturbations=["none", ATTACK, {**ATTACK, "mode": "evade"}])
+    slots = [Slot("mixed", "metattack", "implicit", split) for split in (0, 1)]
+    file = FlipsFile(Path("flips"), {0.1: "a", 0.2: "b"})
+    return plan, Flips({slots[0]: file}, {slots[1]: "No memory."})
+
+
+def open_attacked(attacked, folder, flips=None):
+    plan, known = attacked
+    facts = dict.fromkeys(plan.graphs, FACTS)
+    flips = flips or known
+    return Bench(plan, lay_out(plan, facts, "cpu", flips), facts, folder, flips=flips)
+
+
+def test_cells_whose_attack_failed_are_records_and_the_others_go_on(attacked, folder):
+    bench = open_attacked(attacked, folder)
+    executor = Inline()
+    last = run(bench, executor)[-1]
+    # Of both entries: two poisoned ones with the second split, and both that evade on all splits.
+    assert (last.done, last.failed) == (2 * (1 + 2), 2 * (2 + 2))
+    assert all(cell.work.split_numbers != (1,) for cell in executor.order)
+    records = [each for each in read_records(folder.path) if each.status == "failed"]
+    assert {each.error for each in records} == {"The attack for split 1 failed. No memory."}
+    assert {each.cell.work.split_numbers for each in records} == {(1,), (0, 1)}
+
+
+def test_an_attack_is_given_up_when_all_its_cells_failed(attacked, folder):
+    plan, flips = attacked
+    slot = next(iter(flips.errors))
+    assert not open_attacked(attacked, folder, Flips()).is_given_up(slot)
+    run(open_attacked(attacked, folder))
+    later = open_attacked(attacked, folder, Flips(flips.files))
+    assert later.is_given_up(slot)
+    assert run(later) == []
+    later.retry_failed()
+    assert not later.is_given_up(slot)
+    more = (plan.model_copy(update={"entries": (*plan.entries, Entry(name="low"))}), flips)
+    assert not open_attacked(more, folder, Flips(flips.files)).is_given_up(slot)
+
+
+def test_tasks_know_their_files(attacked, folder):
+    seen = []
+
+    def work(task):
+        seen.append(task)
+        return succeed(task)
+
+    plan, flips = attacked
+    wanted = plan.model_copy(update={"details": ("aspect",)})
+    run(open_attacked((wanted, flips), folder), work=work)
+    for task in seen:
+        count = 0 if task.cell.work.perturbation is None else 1
+        assert task.files == (Path("flips"),) * count
+    (change,) = next(task for task in seen if task.has_details).shown
+    assert (change.path, change.sha256, change.split) == (Path("flips"), "b", 0)
+    assert change.perturbation.budget == 0.2
+
+
+def test_no_details_of_attacks_that_failed(attacked, folder):
+    plan, flips = attacked
+    wanted = plan.model_copy(update={"details": ("aspect",)})
+    bench = open_attacked((wanted, flips), folder, Flips())
+    task = next(bench._task(cell) for cell in bench.cells if bench._wants_details(cell))
+    assert task.has_details
+    assert task.shown == ()
 
 
 def test_progress_counts_what_runs(plan, folder):
@@ -206,7 +282,7 @@ def test_the_summary_mixes_nothing_that_only_looks_alike():
     planned = [{"kind": "random"}, {"kind": "random", "features": False}]
     plan = make_plan(entries=alike, graphs=["a/g.npz", "b/g.npz"], perturbations=planned)
     facts = {graph: replace(FACTS, sha256=graph) for graph in plan.graphs}
-    table = strict_scores(done(cell) for cell in plan.cells(facts, "cpu"))
+    table = strict_scores(done(cell) for cell in lay_out(plan, facts, "cpu"))
     assert sorted(map(str, table)) == sorted(
         2 * ["T, random 10% poison", "T, random 10% poison, edges alone"]
     )

@@ -1,5 +1,8 @@
 """Records: what decides the numbers is in the key, and nothing else is."""
 
+import hashlib
+import json
+
 import pytest
 from pydantic import ValidationError
 
@@ -28,6 +31,7 @@ def changed(cell, **work):
         {"split_numbers": (0,)},
         {"perturbation": Perturbation(kind="random")},
         {"perturbation": Perturbation(kind="random", mode="evade")},
+        {"perturbation_sha256": ("1" * 64,)},
         {"seed": 1},
         {"device": "cuda"},
         {"version": "9.9.9"},
@@ -60,6 +64,16 @@ def test_the_shipped_records_keep_their_keys():
         version="0.1.0",
     )
     assert work.key == "0a9f44d6109625215369"
+
+
+def test_a_key_is_the_hash_of_what_is_written(cell):
+    digest = {"perturbation_sha256": ("1" * 64, "2" * 64), "splits_sha256": "3" * 64}
+    for each in (cell, changed(cell, **digest)):
+        written = json.loads(done(each).model_dump_json())["cell"]["work"]
+        plain = json.dumps(written, sort_keys=True, ensure_ascii=False)
+        assert hashlib.sha256(plain.encode()).hexdigest()[:20] == each.key
+        assert ("perturbation_sha256" in written) == (each is not cell)
+        assert Work.model_validate(written) == each.work
 
 
 def test_the_key_is_a_files_name(cell):

@@ -8,14 +8,17 @@ import pytest
 import torch
 
 from aspect import Embedder, linear_probe
-from aspect.benchmark import run
+from aspect.attacks.trace import Trace
 from aspect.benchmark.facts import read_facts
+from aspect.benchmark.graphs import forget_graphs
+from aspect.benchmark.layout import lay_out
 from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.perturbed import perturb
+from aspect.benchmark.perturbed import Change, perturb
 from aspect.benchmark.run import Task, run_cell
 from aspect.evaluation.evasion import evasion_probe
 from aspect.graph.npz import read_npz, write_npz
 from aspect.graph.splits import make_splits
+from benchmark.attacked import Prepared, attacked_plan
 from benchmark.grids import make_plan
 
 TINY = {"epochs": 3, "width": 8, "gate_width": 4, "order": 2}
@@ -32,7 +35,7 @@ def cells_on(path, **values):
     plan = make_plan(
         **{"entries": ["aspect"], "graphs": [str(path)], "set": TINY, "splits": "random", **values}
     )
-    return plan.cells(dict(read_facts(plan, None)), "cpu")
+    return lay_out(plan, dict(read_facts(plan, None)), "cpu")
 
 
 def by_hand(path, cell, graph=None):
@@ -99,9 +102,76 @@ def test_an_evaded_cell_trains_on_the_clean_graph_alone(path):
     assert scores(record.scores) == scores(expected.splits)
 
 
+ATTACKS = [
+    {"kind": "dice", "budgets": [0.2]},
+    {"kind": "dice", "mode": "evade", "features": False, "budgets": [0.1]},
+]
+
+
+@pytest.fixture
+def attacked(path, tmp_path):
+    """Tasks of a poisoned graph for each split, and of one evaded for both; and their files."""
+    plan = attacked_plan(path, *ATTACKS)
+    prepared = Prepared(plan, tmp_path / "out")
+    prepared.attack()
+    tasks = [Task(cell, prepared.flips.paths(cell)) for cell in prepared.cells]
+    return tasks, [Trace.read(file.path) for file in prepared.flips.files.values()]
+
+
+def test_a_cell_poisoned_by_a_file_trains_and_probes_on_its_splits_graph(path, attacked):
+    (_, task, _), (_, trace) = attacked
+    record = run_cell(task).record
+    assert record.status == "done", record.error
+    poisoned = trace.apply(read_npz(path), 0.2)
+    model, labelled, splits = by_hand(path, task.cell, poisoned)
+    expected = linear_probe(model.embed(poisoned), labelled.labels, splits)
+    assert scores(record.scores) == scores(expected.splits)
+    assert record.scores[0].split == trace.facts.split == 1
+    assert record.cell.work.perturbation_sha256 == (trace.digest(0.2),)
+    assert record.attack.flips == round(0.2 * labelled.graph.num_edges)
+    assert record.attack.settings == {"keep_last_edges": True}
+
+
+def test_a_cell_evaded_by_files_tests_each_split_on_its_own_graph(path, attacked):
+    (_, _, task), traces = attacked
+    record = run_cell(task).record
+    assert record.status == "done", record.error
+    model, labelled, splits = by_hand(path, task.cell)
+    others = [model.embed(each.apply(labelled, 0.1, features=False)) for each in traces]
+    clean = model.embed(labelled.graph)
+    expected = evasion_probe(clean, others, labelled.labels, splits, num_classes=2)
+    assert scores(record.scores) == scores(expected.splits)
+
+
+def test_a_file_that_changed_fails_the_cell_before_it_is_trained(attacked, monkeypatch):
+    (task, _, evaded), (trace, _) = attacked
+    facts = trace.facts.model_copy(update={"mask_seed": 1})
+    Trace(facts, trace.keys).write(task.files[0])
+    monkeypatch.setattr(Embedder, "fit", None)  # it does not come to that
+    for each in (task, evaded):
+        record = run_cell(each).record
+        assert record.status == "failed"
+        assert "changed since the bench began" in record.error
+    task.files[0].unlink()
+    assert "There is no perturbation file" in run_cell(task).record.error
+
+
+def test_details_show_what_files_do_to_the_first_split(path, attacked):
+    (task, _, _), (trace, _) = attacked
+    (cell,) = cells_on(path)
+    change = task.changes()[0]
+    outcome = run_cell(Task(cell, has_details=True, shown=(change,)))
+    assert outcome.record.attack is None, "the cell itself is clean"
+    (shown,) = outcome.details.attacked
+    assert shown.label == "dice 20%"
+    model, labelled, _ = by_hand(path, cell)
+    gate = model.policy(trace.apply(labelled, 0.2))
+    torch.testing.assert_close(torch.tensor(shown.gate), gate, rtol=1e-3, atol=1e-3)
+
+
 def test_details_show_the_clean_graph_and_the_perturbed_ones(path):
     (cell,) = cells_on(path)
-    shown = (Perturbation(kind="random", budget=0.2),)
+    shown = (Change(Perturbation(kind="random", budget=0.2), 0),)
     outcome = run_cell(Task(cell, has_details=True, shown=shown))
     assert outcome.record.status == "done", outcome.trace
     details = outcome.details
@@ -110,7 +180,7 @@ def test_details_show_the_clean_graph_and_the_perturbed_ones(path):
     assert len(details.curves["loss"]) == 3
     assert [each.label for each in details.attacked] == ["random 20%"]
     model, labelled, _ = by_hand(path, cell)
-    gate = model.policy(perturb(labelled.graph, shown[0], 0))
+    gate = model.policy(perturb(labelled.graph, shown[0].perturbation, 0))
     torch.testing.assert_close(torch.tensor(details.attacked[0].gate), gate, rtol=1e-3, atol=1e-3)
     assert run_cell(Task(cell)).details is None
 
@@ -156,7 +226,7 @@ def test_splits_that_changed_are_refused(path, small_graph):
     def published(order):
         masks = {name: parts.eq(place)[None] for name, place in zip(names, order, strict=True)}
         write_npz(path, replace(small_graph, masks=masks), overwrite=True)
-        run._read.cache_clear()
+        forget_graphs()
 
     published((0, 1, 2))
     (cell,) = cells_on(path, splits="published", num_splits=1)
@@ -170,7 +240,7 @@ def test_splits_that_changed_are_refused(path, small_graph):
 
 def test_a_graph_that_changed_is_refused(path, small_graph):
     (cell,) = cells_on(path)
-    run._read.cache_clear()
+    forget_graphs()
     changed = type(small_graph)(small_graph.graph, 1 - small_graph.labels, ("0", "1"))
     write_npz(path, changed, overwrite=True)
     record = run_cell(Task(cell)).record
@@ -201,7 +271,7 @@ def test_whatever_is_raised_becomes_a_sentence(path, monkeypatch, error, words):
 
 
 def test_a_worker_reads_a_graph_once(path):
-    run._read.cache_clear()
+    forget_graphs()
     first, second = cells_on(path, entries=["raw", {"name": "two", "method": "aspect"}])
     run_cell(Task(first))
     path.unlink()

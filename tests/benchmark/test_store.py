@@ -141,10 +141,12 @@ def test_leftovers_of_a_kill_are_removed(tmp_path, plan):
     path = tmp_path / "again"
     with BenchFolder.open(path, plan):
         pass
-    left = path / "cells" / ".0123456789abcdef.part"
-    left.write_text("half")
+    left = [path / part / ".0123456789abcdef.part" for part in ("cells", "perturbations")]
+    for each in left:
+        each.parent.mkdir(exist_ok=True)
+        each.write_text("half")
     with BenchFolder.open(path, plan):
-        assert not left.exists()
+        assert not any(each.exists() for each in left)
 
 
 def test_a_folder_that_was_claimed_by_halves_is_claimed_again(tmp_path, plan):

@@ -108,12 +108,12 @@ def running(here):
 
 
 def events(log):
-    """Keys of cells by what happened to them."""
+    """Keys of cells, and files of attacks, by what happened to them."""
     found = {"started": [], "done": [], "failed": []}
     for line in log.read_text().splitlines() if log.exists() else []:
         if not line.startswith(" "):
             _, event, key, *_ = line.split()
-            found[event].append(key)
+            found.setdefault(event, []).append(key)
     return found
 
 
@@ -263,6 +263,9 @@ def test_an_interrupt_says_how_to_go_on(here):
         (["tiny.yaml", "--graph", "small"], ["Unknown graph", "small.npz"]),
         (["tiny.yaml", "--seed", "3"], ["A plan names its seeds itself"]),
         (["tiny.yaml", "--workers", "0"], ["--workers"]),
+        (["tiny.yaml", "--perturbations", "none"], ["--perturbations must be a folder", "'none'"]),
+        (["vague.yaml"], ["metattack must name its solver"]),
+        (["small.yaml"], ["cannot be attacked", "allows no flip"]),
         (["tiny.yaml", "--out", "taken"], ["not a bench's folder"]),
         (["lost.yaml"], ["lost.npz", "no such file"]),
         (["tiny.yaml", "--list", "--out", "taken"], ["not a bench's folder"]),
@@ -280,5 +283,8 @@ def test_wrong_calls_are_answered_in_one_line(cli, arguments, words):
     (folder / "odd.yaml").write_text("entires: [raw]\ngraphs: [mixed]\n")
     (folder / "typo.yaml").write_text("entries: [low]\ngraphs: [mixed]\nset: {widht: 8}\n")
     (folder / "broken.yaml").write_text("entries: [raw\n")
+    head = "entries: [raw]\ngraphs: [small.npz]\nperturbations: "
+    (folder / "vague.yaml").write_text(head + "[{kind: metattack}]\n")
+    (folder / "small.yaml").write_text(head + "[{kind: dice, budgets: [0.001]}]\n")
     cli("bench", *arguments, "--device", "cpu").refused(*words)
     assert not (folder / "runs").exists()

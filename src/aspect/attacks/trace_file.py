@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from aspect.attacks.trace import AttackFacts, Trace
 from aspect.errors import CheckpointError, FileError, GraphError, RunError
 from aspect.graph.files import is_present, reason
 
-__all__ = ["TraceFile"]
+__all__ = ["Difference", "TraceFile", "find_difference"]
 
 # What may change between the processes of one attack: budgets are nested, time goes by.
 FREE = frozenset({"wanted", "complete", "seconds"})
@@ -78,14 +79,39 @@ def _check_same(path: Path, before: AttackFacts, now: AttackFacts) -> None:
             f"{before.graph.sha256[:16]}... Got {now.graph.name!r} with {now.graph.sha256[:16]}... "
             "Choose another --out, or pass --overwrite."
         )
-    kept, wanted = (_plain(facts, of_machine=not before.complete) for facts in (before, now))
-    for name in dict.fromkeys([*kept, *wanted]):
-        if kept.get(name) != wanted.get(name):
-            mend = f"Pass --device {before.device}, c" if name == "device" else "C"
-            raise RunError(
-                f"{str(path)!r} holds another attack, with {name} {kept.get(name)!r}. "
-                f"Got {wanted.get(name)!r}. {mend}hoose another --out, or pass --overwrite."
-            )
+    found = find_difference(before, now, of_machine=not before.complete)
+    if found is not None:
+        mend = f"Pass --device {before.device}, c" if found.name == "device" else "C"
+        raise RunError(
+            f"{str(path)!r} holds another attack, with {found.name} {found.before!r}. "
+            f"Got {found.now!r}. {mend}hoose another --out, or pass --overwrite."
+        )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What two attacks on one graph differ in."""
+
+    name: str  # as a user knows it: `split`, `setting ridge`
+    before: object
+    now: object
+
+
+def find_difference(
+    before: AttackFacts, now: AttackFacts, *, of_machine: bool
+) -> Difference | None:
+    """The first thing that makes the flips of two attacks differ; the budget does not.
+
+    Args:
+        before: Of one attack.
+        now: Of the other; the graphs are compared elsewhere.
+        of_machine: Whether device and versions count.
+    """
+    first, second = (_plain(facts, of_machine=of_machine) for facts in (before, now))
+    for name in dict.fromkeys([*first, *second]):
+        if first.get(name) != second.get(name):
+            return Difference(name, first.get(name), second.get(name))
+    return None
 
 
 def _plain(facts: AttackFacts, *, of_machine: bool) -> dict[str, Any]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from aspect.benchmark.executor import Executor, Finished, Lost, Quiet, Started
+from aspect.benchmark.facts import ReadFacts
+from aspect.benchmark.flips import Flips, Slot, slots_of
 from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.plan import Plan, PlannedPerturbation, ReadFacts
+from aspect.benchmark.perturbed import Change
+from aspect.benchmark.plan import Plan
 from aspect.benchmark.record import Cell, Record
 from aspect.benchmark.run import Outcome, Task
 from aspect.benchmark.schedule import Clock, cost
@@ -42,6 +45,7 @@ class Bench:
     facts: Mapping[str, ReadFacts]  # by graph
     folder: BenchFolder
     workers: int = 1
+    flips: Flips = field(default_factory=Flips)  # where those of the cells are found
     states: dict[str, State] = field(default_factory=dict)  # by the cell's key
     running: dict[str, float] = field(default_factory=dict)  # key: when it was started
 
@@ -73,6 +77,7 @@ class Bench:
         """Carry out what is left, expensive cells first; tell how it stands."""
         self.folder.expect(self.plan, self.cells)
         try:
+            self._fail_without_flips()
             with closing(executor.run(work, map(self._task, self._left()))) as events:
                 for news in events:
                     if not isinstance(news, Quiet):
@@ -82,6 +87,22 @@ class Bench:
                         yield self.progress()
         finally:
             self.folder.conclude()
+
+    def _fail_without_flips(self) -> None:
+        """Make records of cells whose attack failed; there is nothing to carry out."""
+        for cell in self._left():
+            reason = self.flips.error(cell)
+            if reason is not None:
+                self._keep(Outcome(_lost(cell, reason)), seconds=0.0)
+
+    def is_given_up(self, slot: Slot) -> bool:
+        """Whether all cells that need a perturbation file failed for want of it."""
+        states = [
+            self.states[cell.key]
+            for cell in self.cells
+            if cell.work.perturbation_sha256 is None and slot in slots_of(cell)
+        ]
+        return set(states) == {"failed"}
 
     def _has_waiting(self) -> bool:
         left = {key for key, state in self.states.items() if state == "left"}
@@ -132,10 +153,20 @@ class Bench:
             self.folder.log("failed", record.cell, f"{record.error}\n{outcome.trace}")
 
     def _task(self, cell: Cell) -> Task:
-        task = Task(cell)
+        task = Task(cell, self.flips.paths(cell))
         if not self._wants_details(cell):
             return task
-        return replace(task, has_details=True, shown=_largest(self.plan))
+        return replace(task, has_details=True, shown=tuple(self._shown(cell.graph)))
+
+    def _shown(self, graph: str) -> Iterator[Change]:
+        """What is done to a graph for its first split; attacks that failed are left out."""
+        for each in _largest(self.plan):
+            if not each.has_file:
+                yield Change(each, 0)
+                continue
+            file = self.flips.files.get(Slot(graph, each.kind, each.solver, 0))
+            if file is not None:
+                yield Change(each, 0, file.path, file.sha256[each.budget])
 
     def _wants_details(self, cell: Cell) -> bool:
         work = cell.work
@@ -149,10 +180,9 @@ def _lost(cell: Cell, reason: str) -> Record:
 def _largest(plan: Plan) -> tuple[Perturbation, ...]:
     """Every kind of perturbation of the plan, at its largest budget."""
     largest: dict[tuple[str, str], Perturbation] = {}
-    for planned in plan.perturbations:
-        if isinstance(planned, PlannedPerturbation):
-            for each in planned.each():
-                kind = (each.kind, each.solver)
-                if kind not in largest or largest[kind].budget < each.budget:
-                    largest[kind] = each
+    for each, _ in plan.planned():
+        if each is not None:
+            kind = (each.kind, each.solver)
+            if kind not in largest or largest[kind].budget < each.budget:
+                largest[kind] = each
     return tuple(largest.values())

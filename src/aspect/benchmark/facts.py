@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from aspect.benchmark.plan import Plan, ReadFacts
+from aspect.attacks.trace import AttackFacts
+from aspect.benchmark.attack_plan import wanted_attacks
+from aspect.benchmark.plan import Plan
 from aspect.benchmark.record import GraphFacts, SplitName
 from aspect.errors import GraphError
 from aspect.graph.data import UNLABELLED, LabelledGraph
@@ -12,21 +15,50 @@ from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource
 from aspect.graph.splits import make_splits, published_sha256
 
-__all__ = ["graph_facts", "read_facts"]
+__all__ = ["ReadFacts", "graph_facts", "read_facts"]
+
+LETTERS = 12  # of a checksum, enough to tell graphs apart
 
 
-def read_facts(plan: Plan, data_dir: str | None) -> Iterator[tuple[str, ReadFacts]]:
-    """Read one graph of a plan after the other; what no probe could use is refused here."""
-    for graph in plan.graphs:
+@dataclass(frozen=True)
+class ReadFacts:
+    """What a plan must know of a graph to lay out its cells."""
+
+    sha256: str
+    num_splits: int  # that the kind of splits offers
+    splits_sha256: str | None = None  # of published ones
+    nodes: int = 0
+    edges: int = 0
+    attacks: tuple[AttackFacts, ...] = ()  # whose files the cells need
+
+
+def read_facts(
+    plan: Plan, data_dir: str | None, graphs: Sequence[str] = ()
+) -> Iterator[tuple[str, ReadFacts]]:
+    """Read one graph after the other; what no probe or attack could use is refused here.
+
+    Args:
+        plan: The whole plan, since a part of it must find the same files.
+        data_dir: Where files of named data sets lie.
+        graphs: Of the plan; all, if none are named.
+    """
+    names = plan.short_names()
+    for graph in graphs or plan.graphs:
         labelled = plan.source(graph).read(data_dir)
+        sha256, own = content_sha256(labelled), plan.source(graph).name
+        offered = _num_splits(graph, labelled, plan.splits)
+        # Two graphs of one name must not share a perturbation file.
+        name = own if names[graph] == own else f"{own}-{sha256[:LETTERS]}"
+        wanted = min(offered, plan.num_splits or offered)
         yield (
             graph,
             ReadFacts(
-                sha256=content_sha256(labelled),
-                num_splits=_num_splits(graph, labelled, plan.splits),
+                sha256=sha256,
+                num_splits=offered,
                 splits_sha256=published_sha256(plan.splits, labelled.masks),
                 nodes=labelled.graph.num_nodes,
                 edges=labelled.graph.num_edges,
+                attacks=wanted_attacks(plan, graph, name, labelled, wanted),
             ),
         )
 

@@ -1,27 +1,28 @@
-"""A plan: which methods, graphs, perturbations, splits and seeds; and the cells that follow."""
+"""A plan: which methods, graphs, perturbations, splits and seeds; `layout` makes its cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from aspect import __version__
-from aspect.benchmark.perturbation import Budget, Kind, Mode, Perturbation
-from aspect.benchmark.record import Cell, SplitName, Work
+from aspect.benchmark.perturbation import (
+    NONE,
+    AnyPerturbation,
+    Perturbation,
+    PlannedPerturbation,
+)
+from aspect.benchmark.record import SplitName
 from aspect.config import Config, load_yaml, make_config
-from aspect.errors import SettingsError, UnknownNameError
-from aspect.experiments import find_experiment
+from aspect.errors import UnknownNameError
 from aspect.graph.source import GraphSource, Reading, check_graph_name
 from aspect.methods.registry import find_method, require_method_name
 
-__all__ = ["Entry", "Plan", "PlannedPerturbation", "ReadFacts", "load_plan", "plan_names"]
+__all__ = ["Entry", "Plan", "load_plan", "plan_names"]
 
 FOLDER = Path(__file__).parent / "plans"
-NONE: Literal["none"] = "none"  # the perturbation of a clean graph, in a plan
 
 
 class Entry(Config):
@@ -53,47 +54,6 @@ class Entry(Config):
     def registered(self) -> str:
         """The method's name in the registry."""
         return self.method or self.name
-
-
-class PlannedPerturbation(Config):
-    """One kind of perturbation at one or several budgets."""
-
-    kind: Kind
-    solver: Literal[""] = ""
-    """No kind has several yet."""
-    mode: Mode = "poison"
-    budgets: Annotated[tuple[Budget, ...], Field(min_length=1)] = (0.1,)
-    features: bool = True
-    seeds: Annotated[int, Field(ge=1)] = 1
-    """At most so many pre-training seeds; a perturbation of its own for every split is one run."""
-
-    def each(self) -> Iterator[Perturbation]:
-        """One for every budget."""
-        shared = self.model_dump(exclude={"budgets", "seeds"})
-        for budget in self.budgets:
-            yield Perturbation(**shared, budget=budget)
-
-
-def _form(given: object) -> str:
-    """Which of the two is meant, so that only its own rules are told where it breaks them."""
-    return "word" if isinstance(given, str) else "described"
-
-
-AnyPerturbation = Annotated[
-    Annotated[Literal["none"], Tag("word")] | Annotated[PlannedPerturbation, Tag("described")],
-    Discriminator(_form),
-]
-
-
-@dataclass(frozen=True)
-class ReadFacts:
-    """What a plan must know of a graph to lay out its cells."""
-
-    sha256: str
-    num_splits: int  # that the kind of splits offers
-    splits_sha256: str | None = None  # of published ones
-    nodes: int = 0
-    edges: int = 0
 
 
 class Plan(Config):
@@ -200,98 +160,13 @@ class Plan(Config):
         names = list(short.values())
         return {graph: name if names.count(name) == 1 else graph for graph, name in short.items()}
 
-    def cells(self, facts: Mapping[str, ReadFacts], device: Literal["cpu", "cuda"]) -> list[Cell]:
-        """All cells, graph by graph; a plan that asks for the same work twice is refused."""
-        cells = [
-            cell
-            for graph in self.graphs
-            for entry in self.entries
-            for cell in self._cells_of(entry, graph, facts[graph], device)
-        ]
-        seen: dict[str, Cell] = {}
-        for cell in cells:
-            other = seen.setdefault(cell.key, cell)
-            if other is not cell:
-                raise SettingsError(self._same_work(other, cell))
-        return cells
-
-    def _same_work(self, first: Cell, second: Cell) -> str:
-        """Why two cells are one, in a sentence."""
-        if first.entry != second.entry:
-            return (
-                f"Entries {first.entry!r} and {second.entry!r} of the plan {self.name!r} are the "
-                f"same on {first.graph}: their settings must differ."
-            )
-        if first.graph != second.graph:
-            return (
-                f"Graphs {first.graph!r} and {second.graph!r} of the plan {self.name!r} hold the "
-                "same graph: name it once."
-            )
-        return (
-            f"The plan {self.name!r} asks for a cell of {first.entry!r} on {first.graph} twice: "
-            "name every graph and every budget once."
-        )
-
-    def _cells_of(
-        self, entry: Entry, graph: str, facts: ReadFacts, device: Literal["cpu", "cuda"]
-    ) -> Iterator[Cell]:
-        settings = self._settings(entry, graph)
-        count = min(facts.num_splits, self.num_splits or facts.num_splits)
-        planned = self.seeds_of.get(graph, self.seeds)
-        most = min(planned, entry.seeds or planned)
-        for perturbation, seeds in self._perturbations():
-            for splits in _groups(perturbation, count):
-                for seed in range(min(most, seeds)):
-                    yield Cell(
-                        plan=self.name,
-                        entry=entry.name,
-                        title=entry.title or entry.name,
-                        note=entry.note,
-                        group=entry.group,
-                        graph=graph,
-                        reading=self.reading,
-                        work=Work(
-                            method=entry.registered,
-                            settings=settings,
-                            graph_sha256=facts.sha256,
-                            splits=self.splits,
-                            splits_sha256=facts.splits_sha256,
-                            split_numbers=splits,
-                            perturbation=perturbation,
-                            seed=seed,
-                            device=device,
-                            version=__version__,
-                        ),
-                    )
-
-    def _perturbations(self) -> Iterator[tuple[Perturbation | None, int]]:
-        """Each with the most seeds that it is worth."""
+    def planned(self) -> Iterator[tuple[Perturbation | None, int]]:
+        """Every perturbation, none included, with the most seeds that it is worth."""
         for planned in self.perturbations:
             if isinstance(planned, PlannedPerturbation):
                 yield from ((each, planned.seeds) for each in planned.each())
             else:
                 yield None, max(self.seeds, *self.seeds_of.values(), 0)
-
-    def _settings(self, entry: Entry, graph: str) -> dict[str, Any]:
-        """In full: shipped ones, changed by the plan and then by the entry."""
-        config = find_method(entry.registered).config
-        source = self.source(graph)
-        named = source.name if source.is_named else None
-        choice = None if self.settings == "shipped" else self.settings
-        found, _ = find_experiment(entry.settings_of or entry.registered, named, choice)
-        # Other methods' settings and changes for all may not all exist here; its own must.
-        borrowed = {**(found.settings if entry.settings_of else {}), **self.set}
-        known = {key: value for key, value in borrowed.items() if key in config.model_fields}
-        own = {} if entry.settings_of else found.settings
-        values = {**own, **known, **entry.set}
-        return make_config(config, values, owner=entry.name).model_dump(mode="json")
-
-
-def _groups(perturbation: Perturbation | None, count: int) -> list[tuple[int, ...]]:
-    """The splits of one cell: all of a pre-training; a poisoned graph has one, and one split."""
-    every = tuple(range(count))
-    is_poisoned = perturbation is not None and perturbation.mode == "poison"
-    return [(split,) for split in every] if is_poisoned else [every]
 
 
 def plan_names() -> list[str]:

@@ -6,17 +6,20 @@ import hashlib
 import json
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from aspect.benchmark.perturbation import Perturbation
 from aspect.config import Config
 from aspect.graph.source import NO_READING, Reading
 
-__all__ = ["FORMAT", "Cell", "GraphFacts", "Record", "SplitScores", "Work"]
+__all__ = ["FORMAT", "AttackNote", "Cell", "GraphFacts", "Record", "SplitScores", "Work"]
 
 FORMAT = 1
 
 SplitName = Literal["class-balanced", "random", "published"]
+
+# Left out of a work where they say nothing: older records, which lack them, keep their keys.
+SILENT = ("splits_sha256", "perturbation_sha256")
 
 
 class Work(Config):
@@ -40,6 +43,9 @@ class Work(Config):
     """Which of them; a poisoned graph is trained on for exactly one."""
     perturbation: Perturbation | None = None
     """What is done to the graph; none: it is clean."""
+    perturbation_sha256: tuple[str, ...] | None = None
+    """What the perturbation files do at the budget, split by split, so that a record is bound to
+    its very flips; none: they are drawn, or there was no file since the attack failed."""
     seed: int
     """Pre-training seed."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -50,11 +56,18 @@ class Work(Config):
     @property
     def key(self) -> str:
         """Twenty letters that no other work shares."""
-        # Left out where it says nothing: older records, which lack it, keep their keys.
-        silent = {"splits_sha256"} if self.splits_sha256 is None else None
-        content = self.model_dump(mode="json", exclude=silent)
-        plain = json.dumps(content, sort_keys=True, ensure_ascii=False)
+        plain = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(plain.encode()).hexdigest()[:20]
+
+    @model_serializer(mode="wrap")
+    def _without_silence(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As it is written, so that a key is the hash of what the file shows."""
+        content: dict[str, Any] = handler(self)
+        return {
+            name: value
+            for name, value in content.items()
+            if value is not None or name not in SILENT
+        }
 
 
 class Cell(Config):
@@ -119,6 +132,21 @@ class GraphFacts(Config):
     """Share of the edges that join nodes of one class; none where labels are missing."""
 
 
+class AttackNote(Config):
+    """How the flips of a perturbation file were found."""
+
+    flips: int
+    """Pairs flipped at the cell's budget."""
+    settings: dict[str, Any]
+    """Of the attack, in full; kind and solver stand in the cell's perturbation."""
+    seed: int
+    """As given to the attack, which adds the split's number."""
+    device: str
+    """Kind of the device that it ran on."""
+    version: str
+    """Of aspect."""
+
+
 class Record(Config):
     """What became of a cell."""
 
@@ -128,6 +156,8 @@ class Record(Config):
     error: str | None = None
     """Why it failed, in a sentence."""
     graph: GraphFacts | None = None
+    attack: AttackNote | None = None
+    """Where the flips come from, if they come from a file."""
     scores: tuple[SplitScores, ...] = ()
     epochs: int = 0
     stopped_early: bool = False

@@ -9,13 +9,13 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from pathlib import Path
 
 import torch
 
 from aspect.benchmark.facts import graph_facts
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.perturbed import perturb
+from aspect.benchmark.graphs import read_unchanged
+from aspect.benchmark.perturbed import Change
 from aspect.benchmark.record import Cell, Record, SplitScores
 from aspect.errors import GraphError, sentence_of
 from aspect.estimator import Embedder
@@ -26,24 +26,35 @@ from aspect.evaluation.inspection import inspect_model
 from aspect.evaluation.probe import linear_probe
 from aspect.evaluation.result import ProbeResult
 from aspect.graph.data import Graph, LabelledGraph
-from aspect.graph.npz import content_sha256
-from aspect.graph.source import GraphSource, Reading
+from aspect.graph.source import GraphSource
 from aspect.graph.splits import Split, make_splits, published_sha256
 from aspect.memory import forget_peak, peak_bytes
 from aspect.provenance import check_finite, device_name, faults_of, gate_summary, versions
 
 __all__ = ["Outcome", "Task", "run_cell"]
 
-GRAPHS_KEPT = 4  # in the memory of a worker, which meets the same few again and again
-
 
 @dataclass(frozen=True)
 class Task:
-    """A cell, and whether its model is to be looked into."""
+    """A cell, the files of its flips, and whether its model is to be looked into."""
 
     cell: Cell
+    files: tuple[Path, ...] = ()  # one for each of its splits, unless the flips are drawn
     has_details: bool = False
-    shown: tuple[Perturbation, ...] = ()  # what the details tell of besides the clean graph
+    shown: tuple[Change, ...] = ()  # what the details tell of besides the clean graph
+
+    def changes(self) -> list[Change]:
+        """What is done to the graph, split by split."""
+        work = self.cell.work
+        if work.perturbation is None:
+            return []
+        if not work.perturbation.has_file:
+            return [Change(work.perturbation, split) for split in work.split_numbers]
+        checksums = work.perturbation_sha256 or ()
+        return [
+            Change(work.perturbation, split, path, sha256)
+            for split, path, sha256 in zip(work.split_numbers, self.files, checksums, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ def run_cell(task: Task, *, data_dir: str | None = None, device: str | None = No
     place = device or task.cell.work.device
     try:
         with _listening() as heard:
-            return _Run(task.cell, data_dir, place, heard).outcome(task)
+            return _Run(task, data_dir, place, heard).outcome()
     except Exception as error:
         record = Record(
             status="failed", cell=task.cell, error=_sentence(error), versions=versions()
@@ -100,33 +111,33 @@ def _listening() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-@lru_cache(maxsize=GRAPHS_KEPT)
-def _read(graph: str, reading: Reading, data_dir: str | None) -> tuple[LabelledGraph, str]:
-    """A graph and the checksum of its content."""
-    labelled = GraphSource(graph=graph, reading=reading).read(data_dir)
-    return labelled, content_sha256(labelled)
-
-
 @dataclass
 class _Run:
     """The steps of a cell, each timed."""
 
-    cell: Cell
+    task: Task
     data_dir: str | None
     device: str
     heard: list[str]  # what the library has warned of so far
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def outcome(self, task: Task) -> Outcome:
+    @property
+    def cell(self) -> Cell:
+        return self.task.cell
+
+    def outcome(self) -> Outcome:
         labelled, splits = self._labelled(), self._splits()
+        # All files are looked at before the training: one that changed must not cost it.
+        notes = [change.note() for change in self.task.changes()]
         curves = ValueRecorder()
         model = self._model()
         forget_peak(model.device)
-        graph = self._trained_on(labelled.graph)
+        graph = self._trained_on(labelled)
         with self._timed("train", model.device):
             model.fit(graph, recorder=curves)
         record = self._record(model, graph, labelled, splits)
-        details = self._details(model, labelled, curves, task.shown) if task.has_details else None
+        record = record.model_copy(update={"attack": notes[0] if notes else None})
+        details = self._details(model, labelled, curves) if self.task.has_details else None
         return Outcome(record, details)
 
     def _model(self) -> Embedder:
@@ -135,12 +146,7 @@ class _Run:
 
     def _labelled(self) -> LabelledGraph:
         cell, work = self.cell, self.cell.work
-        labelled, checksum = _read(cell.graph, cell.reading, self.data_dir)
-        if checksum != work.graph_sha256:
-            raise GraphError(
-                f"The graph {cell.graph!r} changed since the bench began: its sha256 must be "
-                f"{work.graph_sha256}. Got {checksum}. Run the bench again."
-            )
+        labelled = read_unchanged(cell.graph, cell.reading, self.data_dir, work.graph_sha256)
         if published_sha256(work.splits, labelled.masks) != work.splits_sha256:
             raise GraphError(
                 f"The splits of {cell.graph!r} changed since the bench began. Run the bench again."
@@ -158,13 +164,13 @@ class _Run:
         )
         return [drawn[number] for number in work.split_numbers]
 
-    def _trained_on(self, graph: Graph) -> Graph:
+    def _trained_on(self, labelled: LabelledGraph) -> Graph:
         """The clean graph, or the one that was poisoned for the cell's only split."""
         work = self.cell.work
         if work.perturbation is None or work.perturbation.mode == "evade":
-            return graph
-        (split,) = work.split_numbers
-        return perturb(graph, work.perturbation, split)
+            return labelled.graph
+        (change,) = self.task.changes()
+        return change.apply(labelled)
 
     def _record(
         self, model: Embedder, graph: Graph, labelled: LabelledGraph, splits: list[Split]
@@ -210,26 +216,20 @@ class _Run:
         if work.perturbation is None or work.perturbation.mode == "poison":
             return linear_probe(clean, labels, splits, num_classes=classes)
         perturbed = (
-            model.embed(perturb(labelled.graph, work.perturbation, split)).to(model.device)
-            for split in work.split_numbers
+            model.embed(change.apply(labelled)).to(model.device) for change in self.task.changes()
         )
         return evasion_probe(clean, perturbed, labels, splits, num_classes=classes)
 
-    def _details(
-        self,
-        model: Embedder,
-        labelled: LabelledGraph,
-        curves: ValueRecorder,
-        shown: tuple[Perturbation, ...],
-    ) -> Details:
-        """The perturbed graphs are those of the first split."""
+    def _details(self, model: Embedder, labelled: LabelledGraph, curves: ValueRecorder) -> Details:
+        """Of the clean graph and the perturbed ones."""
+        shown = [(each.perturbation.label, each.apply(labelled)) for each in self.task.shown]
         return inspect_model(
             model,
             labelled,
             title=self.cell.title,
             graph=self._source().name,
             curves=curves.values,
-            perturbed=[(each.label, perturb(labelled.graph, each, 0)) for each in shown],
+            perturbed=shown,
         )
 
     @contextmanager

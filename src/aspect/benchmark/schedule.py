@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from aspect.benchmark.plan import ReadFacts
+from aspect.benchmark.facts import ReadFacts
 from aspect.benchmark.record import Cell
 from aspect.methods.registry import find_method
 

@@ -6,7 +6,8 @@
 - cells/KEY.json: the record of a cell that is done, never changed again
 - failed/KEY.json: the record of one that failed, until it is tried again
 - details/KEY.json: what a model shows of its graph, for those that the plan names
-- log.txt: when each cell was started and how it ended, with tracebacks
+- perturbations/: files of attacks that the bench had to make itself, complete or not
+- log.txt: when each attack and cell was started and how it ended, with tracebacks
 - records.jsonl: all records in the plan's order, rewritten at the end of every bench
 - .lock: taken while a process works here; what is left of it afterwards means nothing
 """
@@ -35,6 +36,7 @@ __all__ = ["BenchFolder", "read_details", "read_plan", "read_records"]
 PLAN, INDEX, LOG, RECORDS = "plan.yaml", "index.jsonl", "log.txt", "records.jsonl"
 REMOVE = "Remove the file and run the bench again."
 CELLS, FAILED, DETAILS = "cells", "failed", "details"
+PERTURBATIONS = "perturbations"
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 
@@ -89,11 +91,17 @@ class BenchFolder:
         # First, so that a kill at any moment leaves a folder that can be claimed again.
         _write(self.path / PLAN, to_yaml({"name": plan.name, **content}))
         for name in ("", CELLS, FAILED, DETAILS):
+            (self.path / name).mkdir(exist_ok=True)
+        for name in ("", CELLS, FAILED, DETAILS, PERTURBATIONS):
             part = self.path / name
-            part.mkdir(exist_ok=True)
-            for item in part.iterdir():
+            for item in part.iterdir() if part.is_dir() else ():
                 if LEFT_BEHIND.fullmatch(item.name):
                     item.unlink()
+
+    @property
+    def perturbations(self) -> Path:
+        """Where files of attacks go; made when there is one."""
+        return self.path / PERTURBATIONS
 
     def expect(self, plan: Plan, cells: Sequence[Cell]) -> None:
         """Make these the cells of the folder, beside those of the plan's other graphs and entries.
@@ -173,11 +181,15 @@ class BenchFolder:
         _write(self.path / RECORDS, _lines(self.records()))
 
     def log(self, event: str, cell: Cell, more: str = "") -> None:
-        """Add a line on a cell; what does not fit a line follows it, indented."""
-        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        """Add a line on a cell."""
         what = f"{cell.entry} on {cell.graph}, seed {cell.work.seed}"
+        self.write_log(f"{event} {cell.key} {what}", more)
+
+    def write_log(self, what: str, more: str = "") -> None:
+        """Add a line with the time; what does not fit a line follows it, indented."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         first, _, rest = more.strip().partition("\n")
-        line = " ".join(filter(None, (now, event, cell.key, what, first)))
+        line = " ".join(filter(None, (now, what, first)))
         text = "\n    ".join(_printable(each) for each in (line, *rest.splitlines()))
         try:
             with (self.path / LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from aspect.cli.bench_attacks import PerturbationCounts, attack, find_folder
 from aspect.cli.console import duration
 from aspect.cli.session import OUR_ERROR, Session, command
 from aspect.errors import SettingsError
 
 if TYPE_CHECKING:
     from aspect.benchmark.bench import Bench, Progress
+    from aspect.benchmark.facts import ReadFacts
+    from aspect.benchmark.flips import Flips, WantedFile
     from aspect.benchmark.placement import Placement
-    from aspect.benchmark.plan import Plan, ReadFacts
+    from aspect.benchmark.plan import Plan
+    from aspect.benchmark.store import BenchFolder
 
 __all__ = ["bench"]
 
@@ -54,6 +59,14 @@ def bench(
             min=1,
         ),
     ] = None,
+    perturbations: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of perturbation files to use; what it lacks is made in the records' "
+            "folder.  [default: results/perturbations, if it is there]",
+            metavar="DIR",
+        ),
+    ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try the cells that failed again.")
     ] = False,
@@ -63,8 +76,8 @@ def bench(
 ) -> None:
     """Run a plan: methods x graphs x perturbations x splits x seeds, one record per cell.
 
-    Cells that are done are kept, so that a bench that was stopped goes on where it stood. Exit code
-    1: some cells failed.
+    Perturbation files that attacks (metattack, dice) lack are made first. Cells that are done are
+    kept, so that a bench that was stopped goes on where it stood. Exit code 1: some cells failed.
     """
     from aspect.benchmark.plan import load_plan
 
@@ -72,34 +85,83 @@ def bench(
         raise SettingsError("A plan names its seeds itself: leave out --seed.")
     whole = load_plan(plan)
     wanted = whole.only(tuple(part.entries or ()), tuple(part.graphs or ()))
-    folder = out or Path("runs") / whole.name
+    given = find_folder(perturbations)
     with session.screen.activity("Starting"):
-        from aspect.benchmark.bench import Bench
         from aspect.benchmark.placement import Placement
         from aspect.benchmark.store import BenchFolder
 
         whole.check_changes()
         placement = Placement.choose(session.device, workers)
-    facts = _read_facts(session, wanted)
-    cells = wanted.cells(facts, placement.kind)
+        folder = BenchFolder(out or Path("runs") / whole.name)
+        folder.check(whole)
+    prepared = _prepare(session, whole, wanted, placement, folder, given)
+    before = prepared.bench(folder)  # what it refuses is refused before any attack
     if show_list:
-        unopened = BenchFolder(folder)
-        unopened.check(whole)
-        _list(session, Bench(whole, cells, facts, unopened))
+        _list(session, before, prepared)
         return
-    with BenchFolder.open(folder, whole) as opened:
-        running = Bench(whole, cells, facts, opened, placement.workers)
+    with BenchFolder.open(folder.path, whole) as opened:
+        counts = _attack(session, prepared, before, opened, retry_failed)
+        running = prepared.bench(opened)
         content = _run(session, running, placement, retry_failed)
+    content["perturbations"] = asdict(counts)
     session.screen.answer(content, lambda: _show(session, running, content))
     if content["failed"]:
         raise typer.Exit(OUR_ERROR)
 
 
-def _read_facts(session: Session, plan: Plan) -> dict[str, ReadFacts]:
+@dataclass(frozen=True)
+class _Prepared:
+    """All that is known before anything is carried out."""
+
+    whole: Plan
+    wanted: Plan  # the part that is meant
+    facts: dict[str, ReadFacts]
+    placement: Placement
+    flips: Flips  # grows as perturbation files are made
+    missing: list[WantedFile]  # at first
+
+    def bench(self, folder: BenchFolder) -> Bench:
+        """The cells, as far as the files that are there by now decide them."""
+        from aspect.benchmark.bench import Bench
+        from aspect.benchmark.layout import lay_out
+
+        cells = lay_out(self.wanted, self.facts, self.placement.kind, self.flips)
+        workers = self.placement.workers
+        return Bench(self.whole, cells, self.facts, folder, workers, self.flips)
+
+
+def _prepare(
+    session: Session,
+    whole: Plan,
+    wanted: Plan,
+    placement: Placement,
+    folder: BenchFolder,
+    given: Path | None,
+) -> _Prepared:
+    """Read the graphs, and find the perturbation files that there are."""
     from aspect.benchmark.facts import read_facts
+    from aspect.benchmark.flips import find_files, wanted_files
 
     with session.screen.activity("Reading graphs"):
-        return dict(read_facts(plan, session.data_dir))
+        facts = dict(read_facts(whole, session.data_dir, wanted.graphs))
+        files = wanted_files(whole, facts)
+        flips, missing = find_files(files, given, folder.perturbations)
+    return _Prepared(whole, wanted, facts, placement, flips, missing)
+
+
+def _attack(
+    session: Session, prepared: _Prepared, before: Bench, folder: BenchFolder, retry_failed: bool
+) -> PerturbationCounts:
+    """Make the perturbation files that are missing, but for those that failed before."""
+    from aspect.benchmark.attacking import Attacking
+
+    found = len(prepared.flips.files)
+    if retry_failed:
+        before.retry_failed()
+    wanted = [each for each in prepared.missing if not before.is_given_up(each.slot)]
+    attacking = Attacking(wanted, prepared.whole.reading, folder, prepared.flips)
+    attack(session, attacking, prepared.placement)
+    return PerturbationCounts(found, attacking.made, len(prepared.missing) - attacking.made)
 
 
 def _run(
@@ -159,7 +221,7 @@ def _first_error(bench: Bench) -> str | None:
     return next((record.error for record in found if record is not None), None)
 
 
-def _list(session: Session, bench: Bench) -> None:
+def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
     """What became of the cells so far, by entry and graph."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
     names = bench.plan.short_names()
@@ -175,6 +237,7 @@ def _list(session: Session, bench: Bench) -> None:
         "cells": now.cells,
         "done": now.done,
         "failed": now.failed,
+        "perturbations": {"found": len(prepared.flips.files), "missing": len(prepared.missing)},
         "rows": rows,
     }
 
@@ -182,6 +245,8 @@ def _list(session: Session, bench: Bench) -> None:
         columns = ["entry", "graph", "done", "failed", "left"]
         session.screen.table(columns, [[row[name] for name in columns] for row in rows])
         session.screen.say(f"{now.done} of {now.cells} cells are done, {now.failed} failed.")
+        if prepared.missing:
+            session.screen.say(f"{len(prepared.missing)} perturbation files are not there yet.")
 
     session.screen.answer(content, show)
 

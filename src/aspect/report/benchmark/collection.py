@@ -30,6 +30,9 @@ GRAPH_ORDER = (
     "squirrel",
 )
 
+# The headline first: the attack as it was published, our stronger one, then those that only draw.
+ATTACK_ORDER = (("metattack", "unrolled"), ("metattack", "implicit"), ("dice", ""), ("random", ""))
+
 # What the works behind one entry's numbers of one graph share, and those behind one mean.
 ALWAYS_EQUAL = ("method", "settings", "graph_sha256")
 EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256")
@@ -60,7 +63,7 @@ class Collection:
         return [kind for kind in get_args(SplitName) if kind in found]
 
     def perturbations(self, splits: SplitName) -> list[Perturbation]:
-        """Those of one kind of splits, by kind, solver, mode and budget."""
+        """Those of one kind of splits, by attack, mode and budget."""
         found = {
             place.perturbation
             for place in self.scores
@@ -104,11 +107,14 @@ class Collection:
         return self.entries[entry].title
 
 
-def perturbation_order(perturbation: Perturbation) -> tuple[str, str, bool, bool, float]:
-    """Families together, poisoned graphs first, budgets rising."""
+def perturbation_order(
+    perturbation: Perturbation,
+) -> tuple[int, str, str, bool, bool, float]:
+    """Families together, the strongest claims first, poison before evasion, budgets rising."""
+    attack = (perturbation.kind, perturbation.solver)
     return (
-        perturbation.kind,
-        perturbation.solver,
+        ATTACK_ORDER.index(attack) if attack in ATTACK_ORDER else len(ATTACK_ORDER),
+        *attack,
         perturbation.mode != "poison",
         not perturbation.features,
         perturbation.budget,
@@ -124,12 +130,14 @@ def collect(records: Sequence[Record] | Collection) -> Collection:
     """Gather records of one or several plans, unless that is done; the same work counts once.
 
     Records that differ in settings, device or version but claim the same place are refused: one
-    number cannot stand for both.
+    number cannot stand for both. So are those of one attack that met other flips.
     """
     if isinstance(records, Collection):
         return records
     unique = distinct(records)
-    _refuse_mixtures(record for record in unique if record.status == "done")
+    done = [record for record in unique if record.status == "done"]
+    _refuse_mixtures(done)
+    _refuse_other_flips(done)
     gathered: dict[Place, list[Record]] = {}
     for record in unique:
         gathered.setdefault(Place.of(record.cell), []).append(record)
@@ -202,6 +210,30 @@ def _refuse_mixtures(records: Iterable[Record]) -> None:
             differing = [name for name in fields if _field(other, name) != _field(record, name)]
             if differing:
                 raise SettingsError(_refusal(place, differing[0], other, record))
+
+
+def _refuse_other_flips(records: Iterable[Record]) -> None:
+    """Refuse to compare what was not attacked alike: one split and budget has one perturbed graph.
+
+    Mode and masked features are left aside, as they change nothing about the flips.
+    """
+    first: dict[object, tuple[str, Record]] = {}
+    for record in records:
+        work = record.cell.work
+        attack = work.perturbation
+        if attack is None:
+            continue
+        own = (work.graph_sha256, work.splits, attack.kind, attack.solver, attack.budget)
+        pairs = zip(work.split_numbers, work.perturbation_sha256 or (), strict=False)
+        for split, sha256 in pairs:
+            other, found = first.setdefault((*own, split), (sha256, record))
+            if other != sha256:
+                raise SettingsError(
+                    f"Records under {attack.label} on {record.cell.graph} met different flips for "
+                    f"split {split}: {other[:16]}... (plan {found.cell.plan}, {found.key}) and "
+                    f"{sha256[:16]}... (plan {record.cell.plan}, {record.key}). Report them apart, "
+                    "or run both plans with the same --perturbations."
+                )
 
 
 def _field(record: Record, name: str) -> object:

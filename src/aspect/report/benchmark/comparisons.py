@@ -181,9 +181,9 @@ def significance_tables(records: Sequence[Record] | Collection) -> list[Table]:
 
 
 def undecidable(records: Sequence[Record] | Collection) -> list[str]:
-    """Where methods could be compared, but on too few splits: `clean graphs`, `random 5%`."""
+    """Where methods could be compared, but on too few splits: `random 5% (poison)`."""
     return [
-        contest.perturbation.label if contest.perturbation else "clean graphs"
+        _where(contest.perturbation) if contest.perturbation else "clean graphs"
         for contest in _contests(collect(records))
         if not contest.count
     ]
@@ -198,7 +198,7 @@ def _table(contest: Contest) -> Table:
         for rival, own in zip(contest.rivals, cells, strict=True)
     ]
     attack = f"-{perturbation_name(perturbation)}" if perturbation else ""
-    where = f"under {perturbation.label} ({perturbation.mode})" if perturbation else ""
+    where = f"under {_where(perturbation)}" if perturbation else ""
     return Table(
         table_name(collection, f"significance{attack}", contest.splits),
         f"How far {collection.title(find_head(collection))} is ahead {where or 'on clean graphs'}, "
@@ -209,6 +209,11 @@ def _table(contest: Contest) -> Table:
         head="against",
         notes=(*footnotes.notes, *([REPEATED] if set(columns) >= TEXAS_AGAIN else [])),
     )
+
+
+def _where(perturbation: Perturbation) -> str:
+    alone = "" if perturbation.features else ", edges alone"
+    return f"{perturbation.label} ({perturbation.mode}{alone})"
 
 
 def _cells(

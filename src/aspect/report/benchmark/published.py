@@ -65,14 +65,15 @@ def citation(table: PublishedTable) -> str:
 
 
 def is_papers(perturbation: Perturbation | None) -> bool:
-    """Whether it is the one of the paper's tables: Metattack and masked features at 10%."""
+    """Whether it is the one of the paper's tables: Metattack and masked features at 10%.
+
+    The solver is the original's: published tables were made with implementations that unroll.
+    """
     if perturbation is None:
         return False
-    kind: str = perturbation.kind
-    is_metattack = kind == "metattack" and perturbation.mode == "poison"
-    return (
-        is_metattack and perturbation.features and math.isclose(perturbation.budget, PAPERS_BUDGET)
-    )
+    attack = (perturbation.kind, perturbation.solver, perturbation.mode, perturbation.features)
+    is_same = attack == ("metattack", "unrolled", "poison", True)
+    return is_same and math.isclose(perturbation.budget, PAPERS_BUDGET)
 
 
 def published(method: str, graph: str, table: PublishedTable) -> Figure | None:

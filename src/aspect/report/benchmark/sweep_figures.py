@@ -34,7 +34,7 @@ def _panel(sweep: Sweep, curves: Sequence[Curve], number: int, count: int) -> Dr
     )
     return Drawing(
         f"{sweep.name}-curves" + (f"-{number}" if count > 1 else ""),
-        f"{shown(sweep.graph)} under {shown(sweep.label)}{part}",
+        f"{shown(sweep.graph)} under {_short_label(sweep)}{part}",
         "Accuracy on unseen nodes as the budget grows, a share of the edges; shaded: standard "
         "deviation over the splits. Flat is robust.",
         f"Accuracy up to a budget of {100 * highest:g}%: {ends}.",
@@ -45,6 +45,13 @@ def _panel(sweep: Sweep, curves: Sequence[Curve], number: int, count: int) -> Dr
             spread="bands",
         ),
     )
+
+
+def _short_label(sweep: Sweep) -> str:
+    """The label on one line: beside a solver, poison goes without saying."""
+    mode = "" if sweep.solver and sweep.mode == "poison" else sweep.mode
+    words = [shown(sweep.solver), mode, "" if sweep.features else "edges alone"]
+    return f"{sweep.kind} ({', '.join(word for word in words if word)})"
 
 
 def _trend(curve: Curve, colour: str) -> Trend:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from torch import Tensor
 
 from aspect.benchmark.facts import graph_facts
+from aspect.benchmark.perturbation import Perturbation
+from aspect.benchmark.perturbed import attack_note
 from aspect.benchmark.record import Cell, Record, SplitScores, Work
 from aspect.errors import GraphError, RunError
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import inspect_model
 from aspect.evaluation.probe import linear_probe
-from aspect.graph.data import UNLABELLED, LabelledGraph
-from aspect.graph.splits import make_splits
+from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
+from aspect.graph.splits import Split, make_splits
+from aspect.perturbation import FilePerturbation
 from aspect.provenance import faults_of, gate_summary
 from aspect.runs import LoadedRun, load_run, source_of
 
@@ -43,19 +47,22 @@ def read_runs(
     data_dir: str | None = None,
     on_run: Callable[[Path], object] = str,
 ) -> Trained:
-    """Probe every run on the class-balanced splits, and look into its model."""
+    """Probe every run on the class-balanced splits, and look into its model.
+
+    One that was trained on a perturbed graph is probed there, on the split of its file alone.
+    """
     runs = [load_run(path, device=device) for path in paths]
     names = list(_entry_names(runs))
     records, details = [], []
     for run, name in zip(runs, names, strict=True):
         on_run(run.path)
-        labelled = run.read_graph(data_dir)
-        records.append(_record(run, name, labelled))
+        trained = _TrainedOn(run, run.read_graph(data_dir), run.read_perturbation())
+        records.append(_record(trained, name))
         details.append(
             inspect_model(
                 run.model,
-                labelled,
-                title=name,
+                replace(trained.labelled, graph=trained.graph),
+                title=trained.title(name),
                 graph=run.record["graph"]["name"],
                 curves=_curves(run.path / METRICS),
             )
@@ -80,14 +87,52 @@ def _place(run: LoadedRun) -> tuple[str, str]:
     return run.model.name, run.record["graph"]["sha256"]
 
 
-def _record(run: LoadedRun, entry: str, labelled: LabelledGraph) -> Record:
-    graph, told = labelled.graph, run.record
+@dataclass(frozen=True)
+class _TrainedOn:
+    """A run with its graph, clean and as it was trained on."""
+
+    run: LoadedRun
+    labelled: LabelledGraph  # clean
+    file: FilePerturbation | None
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The one that was trained on."""
+        return self.labelled.graph if self.file is None else self.file.apply(self.labelled)
+
+    @property
+    def perturbation(self) -> Perturbation | None:
+        """What happened to it before."""
+        if self.file is None:
+            return None
+        facts, features = self.file.facts, self.file.features
+        return Perturbation(
+            kind=facts.kind, solver=facts.solver, budget=self.file.budget, features=features
+        )
+
+    def splits(self) -> dict[int, Split]:
+        """Those to be judged on, by their numbers."""
+        labelled = self.labelled
+        if self.file is not None:
+            return {self.file.facts.split: self.file.split_of(labelled)}
+        drawn = make_splits(SPLITS, labelled.labels, labelled.num_classes)
+        return dict(enumerate(drawn))
+
+    def title(self, entry: str) -> str:
+        """Models of one method are told apart by what happened to their graph."""
+        return entry if self.perturbation is None else f"{entry}, {self.perturbation.label}"
+
+
+def _record(trained: _TrainedOn, entry: str) -> Record:
+    run, graph, told = trained.run, trained.graph, trained.run.record
     embeddings = run.model.embed(graph)
-    scores, notices = _probe(run, labelled, embeddings)
+    scores, notices = _probe(trained, embeddings)
+    file = trained.file
     return Record(
         status="done",
-        cell=_cell(run, entry, tuple(range(len(scores)))),
-        graph=graph_facts(source_of(run.experiment), labelled),
+        cell=_cell(trained, entry, tuple(score.split for score in scores)),
+        graph=graph_facts(source_of(run.experiment), trained.labelled),
+        attack=None if file is None else attack_note(file.trace, file.budget),
         scores=scores,
         epochs=told.get("epochs", 0),
         stopped_early=told.get("stopped_early", False),
@@ -103,8 +148,8 @@ def _record(run: LoadedRun, entry: str, labelled: LabelledGraph) -> Record:
     )
 
 
-def _cell(run: LoadedRun, entry: str, splits: tuple[int, ...]) -> Cell:
-    told = run.record
+def _cell(trained: _TrainedOn, entry: str, splits: tuple[int, ...]) -> Cell:
+    run, told, file = trained.run, trained.run.record, trained.file
     return Cell(
         plan="train",
         entry=entry,
@@ -115,8 +160,11 @@ def _cell(run: LoadedRun, entry: str, splits: tuple[int, ...]) -> Cell:
             method=run.model.name,
             settings=told["settings"],
             graph_sha256=told["graph"]["sha256"],
-            splits=SPLITS,
+            splits=SPLITS if file is None else file.facts.splits,
+            splits_sha256=None if file is None else file.facts.splits_sha256,
             split_numbers=splits,
+            perturbation=trained.perturbation,
+            perturbation_sha256=None if file is None else (file.sha256,),
             seed=told["seed"],
             device="cuda" if told.get("device", "").startswith("cuda") else "cpu",
             version=told.get("versions", {}).get("aspect", "unknown"),
@@ -125,19 +173,23 @@ def _cell(run: LoadedRun, entry: str, splits: tuple[int, ...]) -> Cell:
 
 
 def _probe(
-    run: LoadedRun, labelled: LabelledGraph, embeddings: Tensor
+    trained: _TrainedOn, embeddings: Tensor
 ) -> tuple[tuple[SplitScores, ...], tuple[str, ...]]:
     """The scores, or why there are none; and what a reader must know beside them."""
+    labelled, device = trained.labelled, trained.run.model.device
     labels, classes = labelled.labels, labelled.num_classes
     if not bool((labels != UNLABELLED).any()):
         return (), ("The graph has no labels, so nothing was scored.",)
     try:
-        splits = make_splits(SPLITS, labels, classes)
-        result = linear_probe(embeddings.to(run.model.device), labels, splits, num_classes=classes)
+        splits = trained.splits()
+        result = linear_probe(
+            embeddings.to(device), labels, list(splits.values()), num_classes=classes
+        )
     except GraphError as error:  # too few labels to judge by; all else can still be shown
         return (), (f"Nothing was scored: {error}",)
     scores = tuple(
-        SplitScores(split=number, **asdict(score)) for number, score in enumerate(result.splits)
+        SplitScores(split=number, **asdict(score))
+        for number, score in zip(splits, result.splits, strict=True)
     )
     return scores, result.notices_naming(labelled.class_names)
 
@@ -147,14 +199,19 @@ def _trained_numbers(run: LoadedRun) -> int:
     return sum(each.numel() for each in method.parameters()) if method.trainable else 0
 
 
-def _curves(path: Path) -> dict[str, list[float]]:
-    """Values of every epoch; one that was not a finite number once is no curve."""
+def _curves(path: Path) -> dict[str, list[float | None]]:
+    """Values of every epoch; None where there was none, or none that was a finite number."""
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        names = [name for name in (lines[0] if lines else ()) if name != "epoch"]
-        curves = {name: [line[name] for line in lines] for name in names}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        epochs = [_values(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise RunError(
             f"{path} is damaged ({type(error).__name__}). Train again with --overwrite."
         ) from error
-    return {name: values for name, values in curves.items() if None not in values}
+    names = dict.fromkeys(name for values in epochs for name in values if name != "epoch")
+    return {name: [values.get(name) for values in epochs] for name in names}
+
+
+def _values(line: str) -> dict[str, float | None]:
+    """One epoch's values by name."""
+    told = json.loads(line)
+    return {name: None if value is None else float(value) for name, value in told.items()}
