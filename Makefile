@@ -6,14 +6,15 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SOURCES := $(wildcard src tests benchmarks)
 WORKERS ?= 2
+SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-attack tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 # Installed anew only when the dependencies change. torch comes first, by itself: the exact version
 # is then settled before anything else could ask for another build of it.
@@ -57,11 +58,18 @@ smoke: $(INSTALLED) ## a small benchmark from the plan to the page: runs/smoke/r
 	@$(BIN)/aspect bench smoke --out runs/smoke
 	@$(BIN)/aspect report runs/smoke --out runs/smoke/report.html
 
-speed: $(INSTALLED) ## how much faster than the plain form: ratios
+speed: $(INSTALLED) ## how much faster than the plain form, and what ASPECT-S costs: ratios
 	@$(BIN)/python benchmarks/speed.py
+	@$(BIN)/python benchmarks/speed_stable.py
 
 speed-attack: $(INSTALLED) ## the attack's time and memory, and how they grow with the graph
 	@$(BIN)/python benchmarks/speed_attack.py
+
+perturbations: $(INSTALLED) ## make the attacks of results/perturbations again; takes hours
+	@$(BIN)/python benchmarks/perturbations.py --workers $(WORKERS)
+
+strength: $(INSTALLED) ## accuracy of a GCN retrained under the attacks of record: results/strength.csv
+	@$(BIN)/python benchmarks/attack_strength.py --splits $(SPLITS)
 
 tables: $(INSTALLED) ## make the tables of results/ and of the README from the records
 	@$(BIN)/python benchmarks/tables.py

@@ -2,8 +2,8 @@
 
 Every file is one `aspect attack`, several at a time with one thread each. A file that is complete
 is kept, one that was interrupted goes on. The graphs' files lie in the folder that ASPECT_DATA
-names. On two cores all of it takes the better part of a day, on sixteen about an hour. Run by
-`make perturbations`.
+names. All of it takes about six hours of one core, most of them for the unrolled solver on Pubmed
+and Squirrel. Run by `make perturbations`.
 """
 
 from __future__ import annotations
@@ -76,6 +76,10 @@ def attacks(solvers: Sequence[str], graphs: Sequence[str]) -> Iterator[Attack]:
                 yield from (Attack(solver, graph, split) for split in SPLITS)
 
 
+class AttackFailedError(Exception):
+    """An attack ended without its file; the message is its own."""
+
+
 def run(attack: Attack, folder: Path, device: str) -> dict[str, Any]:
     """Make one file, in a process of its own; what it says of itself."""
     options = ["--out", str(folder / attack.file_name), "--device", device, "--resume", "--json"]
@@ -88,28 +92,54 @@ def run(attack: Attack, folder: Path, device: str) -> dict[str, Any]:
         check=False,
     )
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(attack.command)} failed: {done.stderr.strip()}")
+        lines = done.stderr.strip().splitlines()
+        why = lines[-1] if lines else f"it ended with exit code {done.returncode}."
+        raise AttackFailedError(f"aspect {' '.join(attack.command)}: {why}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def main() -> None:
-    """Make the files that are asked for, and show one line for each."""
-    graphs = list(BUDGETS["implicit"])
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def run_all(
+    wanted: Sequence[Attack], folder: Path, device: str, workers: int
+) -> Iterator[tuple[Attack, dict[str, Any]]]:
+    """All files, several at a time, each as soon as those before it are there.
+
+    After a failure or Ctrl-C those under way come to their end and no further one is begun.
+    """
+    with ThreadPoolExecutor(workers) as pool:
+        results = pool.map(lambda attack: run(attack, folder, device), wanted)
+        yield from zip(wanted, results, strict=True)  # map gives up what has not begun
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--solver", choices=BUDGETS, action="append", help="one solver only")
-    parser.add_argument("--graph", choices=graphs, action="append", help="one graph only")
-    parser.add_argument("--workers", type=int, default=2, help="files at a time")
-    parser.add_argument("--device", default="cpu", help="where the attacks run")
+    parser.add_argument(
+        "--graph", choices=BUDGETS["implicit"], action="append", help="one graph only"
+    )
+    parser.add_argument("--workers", type=_positive, default=2, help="files at a time (default: 2)")
+    parser.add_argument("--device", default="cpu", help="where the attacks run (default: cpu)")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the files")
-    given = parser.parse_args()
-    wanted = list(attacks(given.solver or list(BUDGETS), given.graph or graphs))
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"it must be 1 or more. Got {number}.")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the files that are asked for, and show one line for each."""
+    given = parse(arguments)
+    wanted = list(attacks(given.solver or list(BUDGETS), given.graph or list(BUDGETS["implicit"])))
     given.out.mkdir(parents=True, exist_ok=True)
     console = Console()
     table = Table("file", "flips", "of the edges", "seconds", "MiB at most")
-    with ThreadPoolExecutor(given.workers) as pool:
-        results = pool.map(lambda attack: run(attack, given.out, given.device), wanted)
-        for attack, result in zip(wanted, results, strict=True):
+    try:
+        for attack, result in run_all(wanted, given.out, given.device, given.workers):
             (file,) = result["files"]
             console.print(f"{attack.file_name}: {file['flips']} flips, {file['seconds']:.1f} s")
             table.add_row(
@@ -119,8 +149,15 @@ def main() -> None:
                 f"{file['seconds']:.1f}",
                 f"{result['peak_memory_bytes'] / 2**20:.0f}",
             )
+    except AttackFailedError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Interrupted. The same command goes on.", file=sys.stderr)
+        return 130
     console.print(table)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

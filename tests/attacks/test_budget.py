@@ -1,9 +1,11 @@
 """Budgets: a share of the edges becomes a number of flips, or a sentence."""
 
+import math
+
 import pytest
 import torch
 
-from aspect.attacks.budget import flips_within
+from aspect.attacks.budget import flips_within, least_share
 from aspect.errors import GraphError, SettingsError
 from aspect.graph.data import Graph
 
@@ -27,9 +29,17 @@ def test_what_is_no_share_is_refused(ring, share):
 
 
 def test_a_budget_that_rounds_to_nothing_is_refused(ring):
-    with pytest.raises(SettingsError, match=r"0\.01 allows no flip of 20 edges.*0\.025 or more"):
+    with pytest.raises(SettingsError, match=r"0\.01 allows no flip of 20 edges.*0\.026 or more"):
         flips_within(0.01, ring)
-    assert flips_within(0.0251, ring) == 1
+    assert flips_within(0.026, ring) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 7, 20, 50, 333, 5278, 198_353])
+def test_the_share_that_is_offered_allows_one_flip(count):
+    share = least_share(count)
+    assert share == float(f"{share:g}") == float(f"{share:.2g}")
+    assert round(share * count) == 1
+    assert round((share - 10 ** math.floor(math.log10(share) - 1)) * count) == 0
 
 
 def test_a_graph_without_edges_is_refused():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aspect.attacks import surrogate
 from aspect.attacks.budget import flips_within
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig, metattack
@@ -302,6 +303,13 @@ def test_training_nodes_alone_may_be_attacked(task):
     everything = torch.arange(task.graph.num_nodes)
     flips = attacked(task, 5, config(train_weight=1.0), train=everything)
     assert len(flips) == 5
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_rows_that_are_formed_as_on_a_gpu_give_the_same_flips(task, solver, monkeypatch):
+    expected = attacked(task, 20, config(solver))
+    monkeypatch.setitem(surrogate.MOST_FORMED_ENTRIES, "cpu", 10_000)
+    assert torch.equal(attacked(task, 20, config(solver)), expected)
 
 
 @pytest.mark.gpu

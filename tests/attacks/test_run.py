@@ -12,7 +12,7 @@ import torch
 
 import aspect
 from aspect.attacks.kinds import STRATEGIES
-from aspect.attacks.run import AttackRequest, plan_attacks
+from aspect.attacks.run import AttackRequest, find_flips, plan_attacks
 from aspect.attacks.trace import Trace
 from aspect.errors import GraphError, SettingsError
 from aspect.graph.data import Graph
@@ -65,6 +65,14 @@ def test_a_killed_metattack_ends_with_the_same_bytes(tmp_path, path, settings):
     trace, processes = killed_and_resumed(plan(labelled, **settings), path, after=2)
     assert processes > 2
     assert timeless(tmp_path / "b", trace) == timeless(tmp_path / "c", whole)
+
+
+def test_flips_without_a_file_are_those_in_the_file(tmp_path, path):
+    told = []
+    trace = find_flips(plan_toy(), told.append)
+    assert list(tmp_path.iterdir()) == []
+    assert [each.made for each in told] == [3, 6, 9, 12, 15, 18, 20]
+    assert timeless(tmp_path / "a", trace) == timeless(tmp_path / "b", run(plan_toy(), path))
 
 
 def test_a_process_killed_by_the_system_is_resumed(tmp_path, path):

@@ -9,6 +9,7 @@ from aspect.attacks.surrogate import (
     Effort,
     conjugate_gradients,
     fit_ridge,
+    forms_rows,
     ridge_curvature,
     row_softmax,
     slim_product,
@@ -31,12 +32,20 @@ def task(request):
     return random_task(density=request.param)
 
 
+@pytest.fixture(params=[0, 40 * 11], ids=["applied", "formed"])
+def formed(request, monkeypatch):
+    """Both ways on the CPU: where rows of S are formed, that is done on a GPU alone."""
+    monkeypatch.setitem(surrogate.MOST_FORMED_ENTRIES, "cpu", request.param)
+    return request.param > 0
+
+
 @pytest.fixture
 def s(task):
     return propagated(dense_adjacency(task.graph), dense(task.graph.features))
 
 
-def test_products_are_those_of_the_matrix(task, s):
+def test_products_are_those_of_the_matrix(task, s, formed):
+    assert forms_rows(task.graph.features.shape, task.graph.device) == formed
     model, train = task.surrogate, task.train
     weights, gradient = draw(11, 3), draw(40, 3, seed=1)
     torch.testing.assert_close(model.logits(weights), s @ weights)
@@ -123,3 +132,11 @@ def test_softmax_answers_as_its_jacobian_does():
     logits, direction = draw(5, 4), draw(5, 4, seed=1)
     expected = torch.autograd.functional.jvp(lambda z: z.softmax(dim=1), logits, direction)[1]
     torch.testing.assert_close(softmax_curvature(logits.softmax(dim=1), direction), expected)
+
+
+def test_rows_are_formed_up_to_a_size(monkeypatch):
+    monkeypatch.setitem(surrogate.MOST_FORMED_ENTRIES, "cuda", 12)
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert forms_rows((3, 4), gpu)
+    assert not forms_rows((3, 5), gpu)
+    assert not forms_rows((1, 1), cpu)

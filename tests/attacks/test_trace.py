@@ -152,11 +152,18 @@ def one_edge(labelled):
     return replace(labelled, graph=apply_flips(labelled.graph, torch.tensor([[0, 1]])))
 
 
-@pytest.mark.parametrize("change", [one_label, one_feature, one_edge])
-def test_another_graph_is_refused(change):
+@pytest.mark.parametrize(
+    ("change", "mend"),
+    [
+        (one_label, "Read features and labels as"),
+        (one_feature, "Read f"),
+        (one_edge, "Attack this"),
+    ],
+)
+def test_another_graph_is_refused(change, mend):
     other: LabelledGraph = change(LABELLED)
     words = rf"belongs to the graph 'small' with 60 nodes, {EDGES} edges and sha256 .*Got one with"
-    with pytest.raises(GraphError, match=words):
+    with pytest.raises(GraphError, match=rf"{words}.*{mend}"):
         a_trace().apply(other, 0.1)
 
 
@@ -203,7 +210,7 @@ def test_other_files_are_refused(path, tmp_path):
     with pytest.raises(CheckpointError, match="is not a perturbation but a model"):
         Trace.read(path)
     path.write_text("source,target\n1,2\n")
-    with pytest.raises(CheckpointError, match="damaged or not a checkpoint"):
+    with pytest.raises(CheckpointError, match="damaged or not a safetensors file"):
         Trace.read(path)
 
 

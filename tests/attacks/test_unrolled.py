@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from aspect.attacks.meta_gradient import LowRank, pair_scores
+from aspect.attacks.knowledge import Known
+from aspect.attacks.meta_gradient import AttackLoss, LowRank, pair_scores
+from aspect.attacks.surrogate import Surrogate
 from aspect.attacks.unrolled import Descent, UnrolledGradient, compressed, unrolled_gradient
 from attacks.tasks import random_task
 from reference.metattack import unrolled_meta_gradient
@@ -55,6 +57,41 @@ def test_scores_agree_with_autograd_through_every_step(train_weight, density, se
         rtol=0,
         atol=1e-10 * float(expected.abs().max()),
     )
+
+
+class OnNoDevice(Surrogate):
+    """A surrogate of tensors without content: whoever asks one for a number gets an error."""
+
+    num_train = 25
+
+    def __init__(self):
+        self.rows = torch.empty(50, 11, device="meta")
+
+    def logits(self, weights):
+        return self.rows @ weights
+
+    def train_logits(self, weights):
+        return self.rows[: self.num_train] @ weights
+
+    def pull_back(self, gradient):
+        return self.rows.t() @ gradient
+
+    def pull_back_train(self, gradient):
+        return self.rows[: self.num_train].t() @ gradient
+
+
+def test_nothing_waits_for_a_number_between_the_steps():
+    """On a GPU the hundred steps there and back are queued without a pause."""
+    surrogate = OnNoDevice()
+    train = torch.arange(surrogate.num_train, device="meta")
+    known = Known(train, torch.empty(surrogate.num_train, 3, device="meta"))
+    classes = torch.empty(50, dtype=torch.long, device="meta")
+    loss = AttackLoss.build(classes, train, 0.0, torch.float32)
+    first, second = (torch.empty(*shape, device="meta") for shape in ((11, HIDDEN), (HIDDEN, 3)))
+    gradient = unrolled_gradient(surrogate, known, loss, Descent(first, second, 4, 0.1, 0.9))
+    small = compressed(gradient, torch.empty(11, 6, device="meta"))
+    assert small.nodes.shape == (50, 6)
+    assert small.features.device.type == "meta"
 
 
 def test_compression_keeps_the_large_part_of_a_matrix():

@@ -54,8 +54,9 @@ class AttackedEdges:
         """`Â = D^(-1/2) (A + I) D^(-1/2)`, D the degrees of A + I."""
         pattern = self._pattern(self._entries)
         scale = (self.degrees + 1).to(self.dtype).rsqrt()
-        values = torch.repeat_interleave(scale, self.degrees + 1) * scale[pattern.columns]
-        return SparseMatrix(pattern, values)
+        length = len(pattern.columns)  # without which a GPU would have to be waited for
+        rows = torch.repeat_interleave(scale, self.degrees + 1, output_size=length)
+        return SparseMatrix(pattern, rows * scale[pattern.columns])
 
     def closed(self) -> Pattern:
         """The pairs, in both directions, that cannot become an edge: edges, flipped, loops."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from aspect.errors import GraphError, SettingsError
 from aspect.graph.data import Graph
 
-__all__ = ["check_flips", "flips_within"]
+__all__ = ["check_flips", "flips_within", "least_share"]
 
 
 def flips_within(share: float, graph: Graph) -> int:
@@ -16,10 +18,21 @@ def flips_within(share: float, graph: Graph) -> int:
     if count == 0 and graph.num_edges:
         raise SettingsError(
             f"Attack budget of {share:g} allows no flip of {graph.num_edges} edges. "
-            f"It must be {0.5 / graph.num_edges:.2g} or more."
+            f"It must be {least_share(graph.num_edges):g} or more."
         )
     check_flips(count, graph)
     return count
+
+
+def least_share(count: int) -> float:
+    """A share of so many that rounds to one, as small as two digits can say it.
+
+    >>> least_share(20), round(0.025 * 20)
+    (0.026, 0)
+    """
+    half = 0.5 / count  # rounds to the even side, which is none
+    scale = 10.0 ** (1 - math.floor(math.log10(half)))
+    return (math.floor(half * scale) + 1) / scale
 
 
 def check_flips(count: int, graph: Graph) -> None:

@@ -16,6 +16,7 @@ from aspect.attacks.dice import dice
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.random_flips import random_flips
 from aspect.attacks.scoring import ROWS_AT_ONCE
+from aspect.attacks.surrogate import forms_rows
 from aspect.attacks.trace import AttackKind
 from aspect.config import Config, make_config
 from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
@@ -135,8 +136,9 @@ class MetattackStrategy(Strategy):
             history = 2 * whole * (nodes + features) + config.inner_steps * per_step
         factors = nodes * (6 * rank + 4 * (4 * rank + 2)) + 6 * features * classes
         block = 3 * nodes * min(nodes, ROWS_AT_ONCE[graph.device.type])
+        formed = 3 * nodes * features if forms_rows((nodes, features), graph.device) else 0
         edges = EDGE_ENTRY_BYTES * (2 * graph.num_edges + nodes)
-        return FLOAT_BYTES * (history + factors + block) + edges + _feature_bytes(graph)
+        return FLOAT_BYTES * (history + factors + block + formed) + edges + _feature_bytes(graph)
 
 
 class DrawnConfig(Config):

@@ -10,7 +10,7 @@ training is kept as `unrolled`. The features are never changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from jaxtyping import Int
@@ -28,6 +28,7 @@ from aspect.attacks.meta_gradient import (
     implicit_gradient,
     pair_scores,
 )
+from aspect.attacks.names import Solver
 from aspect.attacks.scoring import best_flips
 from aspect.attacks.surrogate import ConstantFeatures, Effort, Surrogate, fit_ridge, row_softmax
 from aspect.attacks.unnoticeable import DegreeTest
@@ -38,8 +39,6 @@ from aspect.graph.data import Graph
 from aspect.randomness import generator_for
 
 __all__ = ["Metattack", "MetattackConfig", "Solver", "metattack"]
-
-Solver = Literal["implicit", "unrolled"]
 
 FIRST_FIT = Effort(steps=30, products=100, tolerance=1e-2, gradient=1e-4)
 REFIT = Effort(steps=2, products=10, tolerance=1e-2, gradient=0.0)

@@ -20,7 +20,14 @@ from aspect.graph.npz import content_sha256
 from aspect.graph.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.provenance import versions
 
-__all__ = ["AttackRequest", "PlannedAttack", "Progress", "plan_attacks", "run_attack"]
+__all__ = [
+    "AttackRequest",
+    "PlannedAttack",
+    "Progress",
+    "find_flips",
+    "plan_attacks",
+    "run_attack",
+]
 
 DTYPE = torch.float32
 SECONDS_BETWEEN_WRITES = 2.0  # what a kill costs at most, but for one gradient
@@ -174,6 +181,18 @@ def run_attack(
     trace = running.trace()
     file.write(trace)
     return trace
+
+
+def find_flips(
+    planned: PlannedAttack, on_progress: Callable[[Progress], object] | None = None
+) -> Trace:
+    """The same without a file, for flips that are used at once."""
+    running = _Running(planned, None)
+    with _one_thread():
+        for progress in running.steps():
+            if on_progress is not None:
+                on_progress(progress)
+    return running.trace()
 
 
 class _Running:

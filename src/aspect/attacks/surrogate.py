@@ -1,7 +1,9 @@
 """The model that Metattack fools: a graph convolution of two layers without non-linearity.
 
-Its logits are `Z = S W` with `S = Â² X` and `Â = D^(-1/2) (A + I) D^(-1/2)`. S is never formed: it
-is applied as two propagations of `X W`, which has as many columns as there are classes.
+Its logits are `Z = S W` with `S = Â² X` and `Â = D^(-1/2) (A + I) D^(-1/2)`. On a CPU, S is never
+formed: it is applied as two propagations of `X W`, which has as many columns as there are classes.
+A GPU spends its time on starting products rather than on making them, so that there the training
+nodes' rows of S are formed once for the hundreds of products that an inner training takes.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ __all__ = [
     "Surrogate",
     "conjugate_gradients",
     "fit_ridge",
+    "forms_rows",
     "ridge_curvature",
     "row_softmax",
     "slim_product",
@@ -30,6 +33,7 @@ __all__ = [
 ]
 
 COLUMNS_AT_ONCE = 64  # of S, where its norm is taken
+MOST_FORMED_ENTRIES = {"cpu": 0, "cuda": 2**25}  # of a matrix of the features' size
 SUFFICIENT_DECREASE = 1e-4  # share of the decrease that the slope promises (Armijo)
 MOST_HALVINGS = 20
 
@@ -65,10 +69,19 @@ class ConstantFeatures:
         """`Xᵀ x`."""
         return self._transposed @ x if self.sparse else slim_product(x, self._matrix)
 
+    def dense(self) -> Float[Tensor, "nodes features"]:
+        """X with its zeros."""
+        return self._matrix.to_dense() if self.sparse else self._matrix
+
 
 def slim_product(x: Float[Tensor, "inner dim"], y: Float[Tensor, "inner outer"]) -> Tensor:
-    """`yᵀ x` for an x of few columns: several times as fast from this side."""
-    return (x.t() @ y).t().contiguous()
+    """`yᵀ x` for an x of few columns: on a CPU several times as fast from this side."""
+    return y.t() @ x if x.is_cuda else (x.t() @ y).t().contiguous()
+
+
+def forms_rows(shape: tuple[int, ...], device: torch.device) -> bool:
+    """Whether S of features of this shape is formed for its training nodes."""
+    return shape[0] * shape[1] <= MOST_FORMED_ENTRIES.get(device.type, 0)
 
 
 class Surrogate:
@@ -81,6 +94,9 @@ class Surrogate:
         self._adjacency = adjacency.as_csr()
         self._into_train = _rows(adjacency, train).as_csr()
         self._out_of_train = _columns(adjacency, train).as_csr()
+        self._train_rows: Tensor | None = None  # of S, where it is formed
+        if forms_rows(features.shape, features.device):
+            self._train_rows = self._into_train @ (self._adjacency @ features.dense())
 
     def propagate(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
         """`Â x`, the mean over neighbours that a graph convolution takes."""
@@ -96,6 +112,8 @@ class Surrogate:
 
     def train_logits(self, weights: Weights) -> Float[Tensor, "train classes"]:
         """`S W` of the training nodes."""
+        if self._train_rows is not None:
+            return self._train_rows @ weights
         return self._into_train @ (self._adjacency @ self.features.times(weights))
 
     def pull_back(self, gradient: Float[Tensor, "nodes classes"]) -> Weights:
@@ -104,6 +122,8 @@ class Surrogate:
 
     def pull_back_train(self, gradient: Float[Tensor, "train classes"]) -> Weights:
         """`Sᵀ P` for a P that is zero outside the training nodes."""
+        if self._train_rows is not None:
+            return self._train_rows.t() @ gradient
         return self.features.transposed_times(self._adjacency @ (self._out_of_train @ gradient))
 
     def mean_square(self) -> float:
@@ -156,7 +176,9 @@ def ridge_curvature(
 
 
 def row_softmax(logits: Float[Tensor, "rows classes"]) -> Float[Tensor, "rows classes"]:
-    """Softmax of every row; torch's own takes several times as long where columns are few."""
+    """Softmax of every row; torch's own takes several times as long on a CPU for few columns."""
+    if logits.is_cuda:
+        return logits.softmax(dim=1)
     return logits.t().contiguous().softmax(dim=0).t().contiguous()
 
 
@@ -231,7 +253,8 @@ def _rows(matrix: SparseMatrix, kept: Int[Tensor, " kept"]) -> SparseMatrix:
     counts = matrix.pattern.row_pointers.diff()
     chosen = torch.zeros(matrix.shape[0], dtype=torch.bool, device=kept.device)
     chosen[kept] = True
-    entries = torch.repeat_interleave(chosen, counts)
+    # Of a known length, for which a GPU need not be waited for.
+    entries = torch.repeat_interleave(chosen, counts, output_size=len(matrix.values))
     pattern = Pattern(
         _pointers(counts[kept]), matrix.pattern.columns[entries], (len(kept), matrix.shape[1])
     )

@@ -12,15 +12,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Int
 from pydantic import Field, ValidationError
 from torch import Tensor
 
+from aspect.attacks.budget import least_share
 from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
+from aspect.attacks.names import SUFFIX, AttackKind
 from aspect.config import Config
 from aspect.errors import CheckpointError, FileError, GraphError, SettingsError
 from aspect.graph.data import MOST_NODES, Features, Graph, LabelledGraph
@@ -30,12 +32,16 @@ from aspect.graph.sparse import LARGEST_INT32
 from aspect.graph.splits import SplitKind
 from aspect.training.checkpoint import read_tensors, write_tensors
 
-__all__ = ["TRACE_FORMAT", "AttackFacts", "AttackKind", "AttackedGraph", "Trace"]
-
-AttackKind = Literal["metattack", "random", "dice"]
+__all__ = [
+    "TRACE_FORMAT",
+    "AttackFacts",
+    "AttackKind",
+    "AttackedGraph",
+    "Trace",
+    "is_perturbation",
+]
 
 TRACE_FORMAT = 1  # raised when an older library could misread what this one writes
-SUFFIX = ".safetensors"
 FILE_KIND, FLIPS, STATE = "perturbation", "flips", "state/"
 
 
@@ -127,7 +133,7 @@ class Trace:
         if count == 0:
             raise SettingsError(
                 f"Attack budget of {share:g} allows no flip of {edges} edges. "
-                f"It must be {0.5 / edges:.2g} or more."
+                f"It must be {least_share(edges):g} or more."
             )
         return self.first(count)
 
@@ -157,10 +163,17 @@ class Trace:
         own, checksum = self.facts.graph, content_sha256(labelled)
         if checksum != own.sha256:
             graph = labelled.graph
+            is_alike = (graph.num_nodes, graph.num_edges) == (own.nodes, own.edges)
+            mend = (
+                "Read features and labels as they were read for the attack"
+                if is_alike
+                else "Attack this one, or name the graph that was attacked"
+            )
             raise GraphError(
                 f"This perturbation belongs to the graph {own.name!r} with {own.nodes} nodes, "
                 f"{own.edges} edges and sha256 {own.sha256[:16]}... Got one with "
-                f"{graph.num_nodes} nodes, {graph.num_edges} edges and sha256 {checksum[:16]}..."
+                f"{graph.num_nodes} nodes, {graph.num_edges} edges and sha256 {checksum[:16]}... "
+                f"{mend}."
             )
 
     def write(self, path: str | Path) -> None:
@@ -191,6 +204,12 @@ class Trace:
         _check_keys(keys, facts.graph.nodes, path)
         state = {name.removeprefix(STATE): tensor for name, tensor in tensors.items()}
         return cls(facts, keys.long(), state)
+
+
+def is_perturbation(path: Path) -> bool:
+    """Whether a file is one by its own words; what is damaged is refused, not overlooked."""
+    _, manifest = read_tensors(path)
+    return manifest.get("kind") == FILE_KIND
 
 
 def _facts_of(manifest: Mapping[str, Any], path: Path) -> AttackFacts:

@@ -80,13 +80,12 @@ def unrolled_gradient(
         direction = slim_product(step.second, speed_first.t())
         direction += slim_product(speed_second, step.first.t())
         bent = softmax_curvature(step.probabilities, surrogate.train_logits(direction))
-        bent = bent / surrogate.num_train
+        bent.div_(surrogate.num_train)
         pieces.add(step.residual, direction)
         pieces.add(bent, step.product)
         back = surrogate.pull_back_train(bent)
-        toward_first = toward_first.addmm(back, step.second.t())
-        toward_first.addmm_(step.pulled, speed_second.t())
-        toward_second = toward_second + (back.t() @ step.first + step.pulled.t() @ speed_first).t()
+        toward_first.addmm_(back, step.second.t()).addmm_(step.pulled, speed_second.t())
+        toward_second += (back.t() @ step.first + step.pulled.t() @ speed_first).t()
     return UnrolledGradient(LowRank(outer, product), pieces.joined(), known.nodes)
 
 

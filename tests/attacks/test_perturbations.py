@@ -1,0 +1,113 @@
+"""`make perturbations` and the files of record: each is what its name says."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from aspect.attacks.run import AttackRequest, plan_attacks
+from aspect.attacks.trace import Trace
+from aspect.cli.main import commands
+from aspect.graph.datasets import load_named
+from attacks.attempts import CPU, labelled_graph
+from attacks.scripts import load_script
+
+script = load_script("perturbations")
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "results" / "perturbations").glob("*.safetensors"))
+
+
+def wanted(solvers=("implicit", "unrolled"), graphs=tuple(script.BUDGETS["implicit"])):
+    return list(script.attacks(solvers, graphs))
+
+
+def test_there_is_a_file_for_every_solver_graph_and_split():
+    every = wanted()
+    assert len({attack.file_name for attack in every}) == len(every) == 2 * 6 * 10
+    assert len(wanted(["unrolled"], ["cora", "actor"])) == 20
+
+
+def test_files_are_called_as_the_command_calls_them():
+    for attack in wanted(graphs=["cora"]):
+        settings = {"solver": attack.solver}
+        request = AttackRequest(settings=settings, budget=0.1)
+        (planned,) = plan_attacks(labelled_graph(), attack.graph, request, [attack.split], CPU)
+        assert planned.facts.file_name == attack.file_name
+
+
+def test_a_failure_is_one_sentence_and_ends_the_work(tmp_path, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(script, "run", lambda attack, *_: asked.append(attack) or fail(attack))
+    words = ["--graph", "cora", "--solver", "implicit", "--workers", "1"]
+    assert script.main([*words, "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "cora broke\n"
+    assert len(asked) < len(script.SPLITS)
+
+
+def fail(attack):
+    raise script.AttackFailedError(f"{attack.graph} broke")
+
+
+def test_a_process_that_fails_tells_why(tmp_path):
+    with pytest.raises(script.AttackFailedError, match=r"--split 0: .*abacus"):
+        script.run(script.Attack("implicit", "cora", 0), tmp_path, "abacus")
+
+
+def test_no_workers_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        script.main(["--workers", "0"])
+    assert "1 or more. Got 0." in capsys.readouterr().err
+
+
+@pytest.mark.data
+def test_a_file_is_made_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(script.BUDGETS["implicit"], "cora", 0.004)
+    monkeypatch.setattr(script, "SPLITS", range(1))
+    words = ["--graph", "cora", "--solver", "implicit", "--out", str(tmp_path / "new")]
+    assert script.main(words) == 0
+    (path,) = (tmp_path / "new").iterdir()
+    before = path.stat().st_mtime_ns
+    assert script.main(words) == 0
+    assert path.stat().st_mtime_ns == before
+    assert len(Trace.read(path).keys) == 21
+    assert capsys.readouterr().out.count("21 flips") == 2
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_of_record_is_what_its_name_says(path):
+    trace = Trace.read(path)
+    facts = trace.facts
+    assert facts.complete
+    assert path.name == facts.file_name
+    assert path.name in {attack.file_name for attack in wanted()}
+    budget = script.BUDGETS[facts.solver][facts.graph.name]
+    assert len(trace.keys) == round(budget * facts.graph.edges)
+    assert (facts.kind, facts.seed) == ("metattack", 0)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_of_record_belongs_to_the_data_set_of_its_name(path):
+    trace = Trace.read(path)
+    trace.check_graph(load_named(trace.facts.graph.name))
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not FILES, reason="the files of record are not here")
+def test_the_example_of_the_readme_runs(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "results" / "perturbations" / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})  # noqa: S102 - our own text
+    assert capsys.readouterr().out.startswith("0 unrolled {")
+
+
+def test_the_command_has_the_options_that_are_used():
+    (function,) = [each for each in commands if each.__name__ == "attack"]
+    name, _, *words = wanted()[0].command
+    used = {word[2:] for word in words if word.startswith("--")}
+    assert name == "attack"
+    assert used == {"kind", "solver", "budget", "split"}
+    assert used <= set(inspect.signature(function).parameters)
