@@ -7,8 +7,11 @@ from aspect.graph.features import (
     drop_entries,
     dropout,
     mask_columns,
+    mask_rows,
+    num_entries,
     permute_columns,
     row_normalise,
+    take_rows,
 )
 from aspect.graph.sparse import SparseMatrix
 
@@ -29,6 +32,30 @@ def features(request, matrix):
 
 def generator():
     return torch.Generator().manual_seed(7)
+
+
+def test_entries_are_counted_where_they_are_not_zero(features, matrix):
+    assert num_entries(features) == sum(value != 0 for row in matrix.tolist() for value in row)
+    keep = torch.zeros(12, dtype=torch.float64)  # zeros that are stored do not count
+    assert num_entries(mask_columns(features, keep)) == 0
+
+
+@pytest.mark.parametrize("rows", [[5, 0, 3, 7], [], [2, 2, 3, 3, 2], list(range(8))])
+def test_rows_are_taken_in_the_order_given(features, matrix, rows):
+    rows = torch.tensor(rows, dtype=torch.long)
+    taken = take_rows(features, rows)
+    assert type(taken) is type(features)
+    assert_close(dense(taken), matrix[rows], rtol=0, atol=0)
+    weights = torch.randn(12, 2, dtype=torch.float64, requires_grad=True)
+    expected = torch.autograd.grad((matrix[rows] @ weights).square().sum(), weights)
+    assert_close(torch.autograd.grad((taken @ weights).square().sum(), weights), expected)
+
+
+def test_rows_are_masked_whole(features, matrix):
+    keep = torch.tensor([1.0, 0, 1, 1, 0, 1, 1, 0], dtype=torch.float64)
+    masked = mask_rows(features, keep)
+    assert type(masked) is type(features)
+    assert_close(dense(masked), keep[:, None] * matrix, rtol=0, atol=0)
 
 
 def test_columns_are_put_in_the_order_given(features, matrix):

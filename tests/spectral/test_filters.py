@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.spectral.chebyshev import chebyshev_nodes
-from aspect.spectral.filters import MonotoneFilter
+from aspect.spectral.filters import MonotoneFilter, RampFilter
 from reference.spectrum import band_values, coefficients_of, polynomial
 
 
@@ -118,3 +118,42 @@ def test_gradients_are_exact(band):
 
     inputs = tuple(p.detach().clone().requires_grad_() for p in (made.start, made.increments))
     assert torch.autograd.gradcheck(coefficients, inputs)
+
+
+class TestRamp:
+    def test_values_at_the_start_are_those_of_the_card(self):
+        high = [0, 0.049, 0.191, 0.412, 0.691, 1, 1.309, 1.588, 1.809, 1.951, 2]
+        assert RampFilter("high", 10).values().tolist() == pytest.approx(high, abs=6e-4)
+        assert RampFilter("low", 10).values().tolist() == pytest.approx(high[::-1], abs=6e-4)
+
+    @pytest.mark.parametrize("order", [1, 6, 10])
+    def test_bands_add_up_to_two_and_so_to_twice_the_signal(self, order):
+        total = RampFilter("low", order)() + RampFilter("high", order)()
+        assert total.tolist() == pytest.approx([2.0] + [0.0] * order, abs=1e-6)
+
+    @pytest.mark.parametrize("start", [-1.0, 0.4, 3.0])
+    @pytest.mark.parametrize("height", [0.0, 1.5])
+    def test_they_rise_or_fall_and_never_below_zero(self, start, height):
+        for band, sign in (("high", 1), ("low", -1)):
+            made = RampFilter(band, 7).double()
+            made.start.data.fill_(start), made.height.data.fill_(height)
+            values = made.values().detach()
+            assert bool((sign * values.diff() >= 0).all())
+            assert values[-1].item() == pytest.approx(max(0.0, start + sign * height))
+            assert values[0].item() == pytest.approx(max(0.0, start))
+
+    def test_the_polynomial_takes_the_values_at_the_nodes(self):
+        made = RampFilter("high", 6).double()
+        taken = polynomial(made().tolist(), chebyshev_nodes(6).tolist())
+        assert_close(torch.tensor(taken, dtype=torch.float64), made.values())
+
+    def test_both_numbers_are_learned(self):
+        made = RampFilter("low", 6)
+        made.values().square().sum().backward()
+        assert made.start.grad.item() > 0 > made.height.grad.item()
+
+    def test_order_zero_is_refused(self):
+        with pytest.raises(
+            ValueError, match=r"Order of RampFilter must be an integer >= 1\. Got 0"
+        ):
+            RampFilter("low", 0)

@@ -219,3 +219,24 @@ def test_inputs_are_not_changed(graph, signal):
     made = encoder(input_dropout=0.5, dropout=0.5)
     made(signal, torch.Generator()).sum().backward()
     assert torch.equal(graph.features, before)
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+@pytest.mark.parametrize("filter_kind", ["monotone", "ramp"])
+def test_a_band_by_itself_is_that_band(signal, layer_order, filter_kind):
+    made = encoder(layer_order, order=6, filter_kind=filter_kind, batch_norm=True)
+    both = made(signal)
+    for number in range(2):
+        assert_close(made.embed_band(number, signal), both[number])
+
+
+def test_bands_by_themselves_draw_masks_of_their_own(signal):
+    made = encoder(order=6, input_dropout=0.5)
+    generator = torch.Generator().manual_seed(0)
+    one, other = (made.embed_band(0, signal, generator) for _ in range(2))
+    assert not torch.equal(one, other)
+
+
+def test_ramps_filter_by_their_values(graph, signal):
+    made = encoder(order=6, filter_kind="ramp")
+    assert_close(made(signal), expected_views(made, graph, self_loops=True))

@@ -7,9 +7,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.graph.data import Features
-from aspect.graph.sparse import SparseMatrix
+from aspect.graph.sparse import Pattern, SparseMatrix
 
-__all__ = ["dense", "drop_entries", "dropout", "mask_columns", "permute_columns", "row_normalise"]
+__all__ = [
+    "dense",
+    "drop_entries",
+    "dropout",
+    "mask_columns",
+    "mask_rows",
+    "num_entries",
+    "permute_columns",
+    "row_normalise",
+    "take_rows",
+]
 
 DRAWS = 2**16  # different values of an int16, from -DRAWS / 2 on
 
@@ -17,6 +27,12 @@ DRAWS = 2**16  # different values of an int16, from -DRAWS / 2 on
 def dense(features: Features) -> Float[Tensor, "nodes features"]:
     """The feature matrix with its zeros."""
     return features.dense() if isinstance(features, SparseMatrix) else features
+
+
+def num_entries(features: Features) -> int:
+    """Entries that are not zero, though they may be stored."""
+    values = features.values if isinstance(features, SparseMatrix) else features
+    return int(torch.count_nonzero(values))
 
 
 def row_normalise(features: Features) -> Features:
@@ -37,6 +53,32 @@ def mask_columns(features: Features, keep: Float[Tensor, " features"] | None) ->
     if isinstance(features, SparseMatrix):
         return features.with_values(features.values * keep[features.pattern.columns])
     return features * keep
+
+
+def mask_rows(features: Features, keep: Float[Tensor, " nodes"]) -> Features:
+    """Zero the rows where `keep` is zero."""
+    if isinstance(features, SparseMatrix):
+        return features.with_values(features.values * keep[features.pattern.rows])
+    return features * keep.unsqueeze(1)
+
+
+def take_rows(
+    features: Features, rows: Int[Tensor, " taken"]
+) -> Float[Tensor, "taken features"] | SparseMatrix:
+    """The rows of these numbers in this order, stored as before; one may come twice."""
+    if not isinstance(features, SparseMatrix):
+        return features[rows]
+    pointers = features.pattern.row_pointers.long()
+    counts = pointers.diff()[rows]
+    ends = counts.cumsum(0)
+    # How far each entry moves is the same for all entries of a row.
+    moved = torch.repeat_interleave(pointers[rows] - (ends - counts), counts)
+    entries = torch.arange(len(moved), device=rows.device) + moved
+    kind = features.pattern.columns.dtype
+    new_pointers = torch.cat([ends.new_zeros(1), ends]).to(kind)
+    shape = (len(rows), features.shape[1])
+    pattern = Pattern(new_pointers, features.pattern.columns[entries], shape)
+    return SparseMatrix(pattern, features.values[entries])
 
 
 def permute_columns(features: Features, order: Int[Tensor, " features"]) -> Features:

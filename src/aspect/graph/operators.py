@@ -13,7 +13,13 @@ from torch import Tensor
 from aspect.graph.data import Graph
 from aspect.graph.sparse import Pattern, SparseMatrix
 
-__all__ = ["Operator", "Propagation", "RescaledLaplacian", "largest_eigenvalue"]
+__all__ = [
+    "Operator",
+    "Propagation",
+    "RescaledLaplacian",
+    "inverse_root_degrees",
+    "largest_eigenvalue",
+]
 
 Operator = Callable[[Float[Tensor, "nodes dim"]], Float[Tensor, "nodes dim"]]
 
@@ -84,14 +90,19 @@ class Propagation:
         self, weights: Float[Tensor, " entries"], lambda_max: float
     ) -> RescaledLaplacian:
         rows, columns = self.pattern.rows, self.pattern.columns
-        # Rows are contiguous, so that a segment sum repeats bit for bit, unlike index_add on CUDA.
-        degrees = torch.segment_reduce(
-            weights, "sum", offsets=self.pattern.row_pointers.long(), initial=0
-        )
-        scale = torch.where(degrees > 0, degrees, 1).rsqrt() * (degrees > 0)
+        scale = inverse_root_degrees(self.pattern, weights)
         factor = 2 / lambda_max
         values = -factor * weights * scale[rows] * scale[columns]
         return RescaledLaplacian(SparseMatrix(self.pattern, values), factor - 1)
+
+
+def inverse_root_degrees(
+    pattern: Pattern, weights: Float[Tensor, " entries"]
+) -> Float[Tensor, " nodes"]:
+    """`D^(-1/2)` for the degrees that the weights sum to, row by row; zero for a row of zeros."""
+    # Rows are contiguous, so that a segment sum repeats bit for bit, unlike index_add on CUDA.
+    degrees = torch.segment_reduce(weights, "sum", offsets=pattern.row_pointers.long(), initial=0)
+    return torch.where(degrees > 0, degrees, 1).rsqrt() * (degrees > 0)
 
 
 def largest_eigenvalue(graph: Graph, *, self_loops: bool, steps: int = 1000) -> float:

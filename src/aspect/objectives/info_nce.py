@@ -19,7 +19,20 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
-__all__ = ["LOWEST_TEMPERATURE", "NodeLosses", "info_nce", "sampled_info_nce"]
+__all__ = [
+    "KEPT_BYTES",
+    "LOWEST_FLOAT32_TEMPERATURE",
+    "LOWEST_TEMPERATURE",
+    "NodeLosses",
+    "check_temperature",
+    "info_nce",
+    "row_ranges",
+    "rows_per_block",
+    "sampled_info_nce",
+    "through_unit_rows",
+    "unit_rows",
+    "with_smaller_blocks",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -68,14 +81,13 @@ def info_nce(
         block: rows of the similarity matrix held at a time; chosen by the device if not given.
         kept_bytes: up to this size the matrix is kept for the backward pass; 0 never keeps it.
     """
-    _check_temperature(temperature)
+    check_temperature(temperature)
     dtype = queries.dtype
     if temperature < LOWEST_FLOAT32_TEMPERATURE:
         queries, keys = queries.double(), keys.double()
     row_bytes = queries.element_size() * len(keys)
     if block is None:
-        wanted = BLOCK_BYTES.get(queries.device.type, BLOCK_BYTES["cpu"])
-        block = max(FEWEST_ROWS, wanted // row_bytes)
+        block = rows_per_block(keys)
     keep = row_bytes * len(queries) <= kept_bytes and torch.is_grad_enabled()
     rows, columns = _BlockedContrast.apply(  # type: ignore[no-untyped-call]  # torch
         queries, keys, 1 / temperature, block, keep
@@ -96,7 +108,7 @@ def sampled_info_nce(
     by Jensen's inequality the loss is underestimated by about var / (2 mean^2) of the sum, which
     falls as 1 / negatives and vanishes when every node is drawn.
     """
-    _check_temperature(temperature)
+    check_temperature(temperature)
     unit_queries, unit_keys = normalize(queries, dim=1), normalize(keys, dim=1)
     nodes = len(queries)
     drawn = torch.randperm(nodes, generator=generator, device=generator.device)[:negatives]
@@ -120,7 +132,14 @@ def _sampled_direction(
     return every.logsumexp(1) - positive
 
 
-def _check_temperature(temperature: float) -> None:
+def rows_per_block(keys: Float[Tensor, "nodes dim"]) -> int:
+    """How many rows of similarities with these keys are held at a time."""
+    wanted = BLOCK_BYTES.get(keys.device.type, BLOCK_BYTES["cpu"])
+    return max(FEWEST_ROWS, wanted // (keys.element_size() * len(keys)))
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse what exponentials of similarities cannot bear."""
     if not temperature >= LOWEST_TEMPERATURE:
         raise ValueError(
             f"Temperature of InfoNCE must be at least {LOWEST_TEMPERATURE:.4f}. Got {temperature}."
@@ -136,15 +155,15 @@ class _BlockedContrast(torch.autograd.Function):
         ctx: Any, queries: Tensor, keys: Tensor, sharpness: float, block: int, keep: bool
     ) -> tuple[Tensor, Tensor]:
         ctx.sharpness, ctx.block, ctx.kept = sharpness, block, []
-        queries, query_scales = _unit_rows(queries)
-        keys, key_scales = _unit_rows(keys)
+        queries, query_scales = unit_rows(queries)
+        keys, key_scales = unit_rows(keys)
 
         def sums(size: int) -> tuple[Tensor, Tensor]:
             ctx.block = size
             ctx.kept = [] if keep and size == block else None
             return _sums(queries, keys, sharpness, size, ctx.kept)
 
-        row_sums, column_sums = _with_smaller_blocks(sums, block, len(keys) * keys.element_size())
+        row_sums, column_sums = with_smaller_blocks(sums, block, len(keys) * keys.element_size())
         ctx.save_for_backward(queries, keys, query_scales, key_scales, row_sums, column_sums)
         positive = torch.linalg.vecdot(queries, keys) * sharpness
         return row_sums.log() - positive, column_sums.log() - positive
@@ -166,25 +185,25 @@ class _BlockedContrast(torch.autograd.Function):
             return _gradients(queries, keys, ctx.sharpness, *factors, size, blocks)
 
         bytes_per_row = len(keys) * keys.element_size()
-        query_gradient, key_gradient = _with_smaller_blocks(gradients, ctx.block, bytes_per_row)
+        query_gradient, key_gradient = with_smaller_blocks(gradients, ctx.block, bytes_per_row)
         positive = (row_gradient + column_gradient).unsqueeze(1)
         query_gradient.addcmul_(positive, keys, value=-1)
-        to_queries = _through_unit_rows(query_gradient, queries, query_scales * ctx.sharpness)
+        to_queries = through_unit_rows(query_gradient, queries, query_scales * ctx.sharpness)
         if key_gradient is None:
             return to_queries, None, None, None, None
         key_gradient.addcmul_(positive, queries, value=-1)
-        to_keys = _through_unit_rows(key_gradient, keys, key_scales * ctx.sharpness)
+        to_keys = through_unit_rows(key_gradient, keys, key_scales * ctx.sharpness)
         return to_queries, to_keys, None, None, None
 
 
-def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+def unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of length one, and their factors; a row of zeros stays so and gets no gradient."""
     lengths = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     scales = torch.where(lengths > 0, 1 / lengths, 0)
     return x * scales, scales
 
 
-def _through_unit_rows(gradient: Tensor, unit: Tensor, scales: Tensor) -> Tensor:
+def through_unit_rows(gradient: Tensor, unit: Tensor, scales: Tensor) -> Tensor:
     """The gradient before the rows were made unit: its part across each row, in place."""
     along = torch.linalg.vecdot(gradient, unit).unsqueeze(1)
     return gradient.addcmul_(along, unit, value=-1).mul_(scales)
@@ -194,7 +213,8 @@ def _exponentials(queries: Tensor, keys: Tensor, sharpness: float) -> Tensor:
     return ((queries * sharpness) @ keys.t()).exp_()
 
 
-def _ranges(count: int, block: int) -> Iterator[slice]:
+def row_ranges(count: int, block: int) -> Iterator[slice]:
+    """The rows in blocks, the last one smaller."""
     for start in range(0, count, block):
         yield slice(start, min(count, start + block))
 
@@ -205,7 +225,7 @@ def _sums(
     """Sums of the exponentials along rows and columns; blocks go to `kept` where it is a list."""
     row_sums = queries.new_empty(len(queries))
     column_sums = queries.new_zeros(len(keys))
-    for rows in _ranges(len(queries), block):
+    for rows in row_ranges(len(queries), block):
         terms = _exponentials(queries[rows], keys, sharpness)
         row_sums[rows] = terms.sum(1)
         column_sums += terms.sum(0)
@@ -227,7 +247,7 @@ def _gradients(
     """W @ keys and W.T @ queries for W_ij = exp(s_ij) (by_row_i + by_column_j)."""
     query_gradient = torch.empty_like(queries)
     key_gradient = torch.zeros_like(keys) if wants_keys else None
-    for number, rows in enumerate(_ranges(len(queries), block)):
+    for number, rows in enumerate(row_ranges(len(queries), block)):
         terms = _exponentials(queries[rows], keys, sharpness) if kept is None else kept[number]
         weights = torch.add(by_row[rows, None], by_column).mul_(terms)
         torch.mm(weights, keys, out=query_gradient[rows])
@@ -236,7 +256,7 @@ def _gradients(
     return query_gradient, key_gradient
 
 
-def _with_smaller_blocks(compute: Callable[[int], Result], block: int, row_bytes: int) -> Result:
+def with_smaller_blocks(compute: Callable[[int], Result], block: int, row_bytes: int) -> Result:
     """Run with blocks of this many rows, or with half as many as often as memory demands."""
     while True:
         try:

@@ -14,8 +14,9 @@ __all__ = ["rayleigh_energy"]
 def rayleigh_energy(
     shifted_laplacian: Operator, z: Float[Tensor, "nodes dim"]
 ) -> Float[Tensor, ""]:
-    """Tr(Z' L Z) / Tr(Z' Z), from 0 (constant over each component) to 2 (`eq:pert_objective`).
+    """Tr(Z' L Z) / Tr(Z' Z), from 0 to 2 (`eq:pert_objective`).
 
+    It is 0 for the root of the degrees, 2 for the same with the signs of a bipartite graph's sides.
     The operator applies L - I, which is what rescaling by the bound 2 leaves of the Laplacian.
     Embeddings that are zero everywhere have no roughness: their energy is zero.
     """

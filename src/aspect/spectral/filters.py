@@ -1,16 +1,19 @@
-"""Learned monotone filters: their values only fall (low band) or only rise (high band)."""
+"""Learned filters whose values only fall (low band) or only rise (high band)."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from typing_extensions import override
 
 from aspect.spectral.chebyshev import chebyshev_transform
 
-__all__ = ["Band", "MonotoneFilter"]
+__all__ = ["Band", "InterpolatedFilter", "MonotoneFilter", "RampFilter"]
 
 Band = Literal["low", "high"]
 
@@ -19,7 +22,31 @@ FIRST_LOW = 2.0
 FIRST_HIGH_LEARNED = 0.05
 
 
-class MonotoneFilter(nn.Module):
+class InterpolatedFilter(nn.Module, ABC):
+    """A polynomial filter that is given by its values at the order + 1 Chebyshev nodes."""
+
+    transform: Tensor
+
+    def __init__(self, order: int) -> None:
+        super().__init__()
+        if order < 1:
+            raise ValueError(
+                f"Order of {type(self).__name__} must be an integer >= 1. Got {order}."
+            )
+        self.register_buffer("transform", chebyshev_transform(order), persistent=False)
+
+    @abstractmethod
+    def values(self) -> Float[Tensor, " order_plus_one"]:
+        """The response at the nodes, lowest frequency first."""
+
+    @override
+    def forward(self) -> Float[Tensor, " order_plus_one"]:
+        """The Chebyshev coefficients whose polynomial takes `values()` at the nodes."""
+        values = self.values()
+        return self.transform.to(values.dtype) @ values
+
+
+class MonotoneFilter(InterpolatedFilter):
     """A polynomial filter of one band (`eq:filter_response_parameterization`).
 
     The values at the order + 1 nodes are prefix sums of ReLU'd increments, falling for `low`,
@@ -28,12 +55,8 @@ class MonotoneFilter(nn.Module):
     high.
     """
 
-    transform: Tensor
-
     def __init__(self, band: Band, order: int, *, learned_start: bool = True) -> None:
-        super().__init__()
-        if order < 1:
-            raise ValueError(f"Order of MonotoneFilter must be an integer >= 1. Got {order}.")
+        super().__init__(order)
         self.sign = -1.0 if band == "low" else 1.0
         first_high = FIRST_HIGH_LEARNED if learned_start else 0.0
         start = torch.tensor([FIRST_LOW if band == "low" else first_high])
@@ -42,14 +65,30 @@ class MonotoneFilter(nn.Module):
         else:
             self.register_buffer("start", start)
         self.increments = nn.Parameter(torch.full((order,), 2 / order))
-        self.register_buffer("transform", chebyshev_transform(order), persistent=False)
 
+    @override
     def values(self) -> Float[Tensor, " order_plus_one"]:
-        """The response at the nodes, lowest frequency first."""
         steps = torch.cat([self.start.relu(), self.sign * self.increments.relu()])
         return steps.cumsum(0)
 
-    def forward(self) -> Float[Tensor, " order_plus_one"]:
-        """The Chebyshev coefficients whose polynomial takes `values()` at the nodes."""
-        values = self.values()
-        return self.transform.to(values.dtype) @ values
+
+class RampFilter(InterpolatedFilter):
+    """Values along a cosine from a to a + b (high) or to a - b (low), and never below zero (S3GCL).
+
+    `relu(a +- b (1 - cos(pi j / order)) / 2)` at node j; a starts at 2 for low and at 0 for high, b
+    at 2, so that both bands add up to 2 everywhere. That both are learned is our reading: the
+    filter's module is missing from S3GCL's code.
+    """
+
+    ramp: Tensor
+
+    def __init__(self, band: Band, order: int) -> None:
+        super().__init__(order)
+        self.start = nn.Parameter(torch.tensor(FIRST_LOW if band == "low" else 0.0))
+        self.height = nn.Parameter(torch.tensor(2.0))
+        rise = (1 - torch.cos(torch.arange(order + 1) * math.pi / order)) / 2
+        self.register_buffer("ramp", -rise if band == "low" else rise, persistent=False)
+
+    @override
+    def values(self) -> Float[Tensor, " order_plus_one"]:
+        return (self.start + self.height * self.ramp).relu()

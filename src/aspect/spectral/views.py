@@ -13,12 +13,13 @@ from aspect.graph.data import Features
 from aspect.graph.features import dense, drop_entries, dropout
 from aspect.graph.operators import Operator
 from aspect.spectral.chebyshev import chebyshev_basis
-from aspect.spectral.filters import Band, MonotoneFilter
+from aspect.spectral.filters import Band, MonotoneFilter, RampFilter
 
-__all__ = ["Activation", "LayerOrder", "Signal", "SpectralEncoder"]
+__all__ = ["Activation", "FilterKind", "LayerOrder", "Signal", "SpectralEncoder"]
 
 Activation = Literal["relu", "prelu"]
 LayerOrder = Literal["filter-first", "project-first"]
+FilterKind = Literal["monotone", "ramp"]
 
 BATCH_NORM_MOMENTUM = 0.01
 
@@ -54,13 +55,17 @@ class SpectralEncoder(nn.Module):
         batch_norm: bool = False,
         activation: Activation = "prelu",
         layer_order: LayerOrder = "filter-first",
+        filter_kind: FilterKind = "monotone",
     ) -> None:
         super().__init__()
         self.order = order
         self.input_dropout, self.dropout = input_dropout, dropout
         self.project_first = layer_order == "project-first"
         self.filters = nn.ModuleList(
-            MonotoneFilter(band, order, learned_start=learned_start) for band in bands
+            MonotoneFilter(band, order, learned_start=learned_start)
+            if filter_kind == "monotone"
+            else RampFilter(band, order)
+            for band in bands
         )
         self.linear = nn.Linear(num_features, width)
         normed = width if self.project_first else num_features
@@ -69,19 +74,31 @@ class SpectralEncoder(nn.Module):
         )
         self.activation = nn.PReLU() if activation == "prelu" else nn.ReLU()
 
-    def coefficients(self) -> Float[Tensor, "bands terms"]:
-        """Chebyshev coefficients of every band."""
-        return torch.stack([band() for band in self.filters])
+    def coefficients(self, only: int | None = None) -> Float[Tensor, "bands terms"]:
+        """Chebyshev coefficients of every band, or of one by its number."""
+        chosen = self.filters if only is None else [self.filters[only]]
+        return torch.stack([band() for band in chosen])
 
     def forward(
         self, signal: Signal, generator: torch.Generator | None = None
     ) -> Float[Tensor, "bands nodes dim"]:
         """Embed every node in every band, lowest first; without a generator nothing is dropped."""
+        return self._embed(signal, generator)
+
+    def embed_band(
+        self, number: int, signal: Signal, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "nodes dim"]:
+        """One band by itself, with an input-dropout mask of its own (PolyGCL)."""
+        return self._embed(signal, generator, number)[0]
+
+    def _embed(
+        self, signal: Signal, generator: torch.Generator | None, only: int | None = None
+    ) -> Float[Tensor, "bands nodes dim"]:
         if self.project_first:
-            filtered = self._filter(self._project(signal, generator), signal.operator)
+            filtered = self._filter(self._project(signal, generator), signal.operator, only)
             hidden = self._regularise(filtered + self.linear.bias, generator)
         else:
-            filtered = self._filtered_features(signal, generator)
+            filtered = self._filtered_features(signal, generator, only)
             hidden = self.linear(self._regularise(filtered, generator))
         embedded: Tensor = self.activation(hidden)
         return embedded
@@ -93,18 +110,18 @@ class SpectralEncoder(nn.Module):
         return features @ self.linear.weight.t()
 
     def _filtered_features(
-        self, signal: Signal, generator: torch.Generator | None
+        self, signal: Signal, generator: torch.Generator | None, only: int | None
     ) -> Float[Tensor, "bands nodes features"]:
         if signal.basis is not None and (generator is None or self.input_dropout == 0):
-            return _combine(self.coefficients(), signal.basis)
+            return _combine(self.coefficients(only), signal.basis)
         features = drop_entries(signal.features, self.input_dropout, generator)
-        return self._filter(dense(features), signal.operator)
+        return self._filter(dense(features), signal.operator, only)
 
     def _filter(
-        self, x: Float[Tensor, "nodes dim"], operator: Operator
+        self, x: Float[Tensor, "nodes dim"], operator: Operator, only: int | None = None
     ) -> Float[Tensor, "bands nodes dim"]:
         basis = torch.stack(list(chebyshev_basis(operator, x, self.order)))
-        return _combine(self.coefficients(), basis)
+        return _combine(self.coefficients(only), basis)
 
     def _regularise(
         self, bands: Float[Tensor, "bands nodes dim"], generator: torch.Generator | None

@@ -1,0 +1,50 @@
+"""Random nodes: in another order, other than given, or near to drawn ones."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from aspect.graph.data import Graph
+from aspect.graph.operators import Propagation
+
+__all__ = ["draw_near", "draw_order", "draw_others"]
+
+
+def draw_order(num_nodes: int, generator: torch.Generator) -> Int[Tensor, " nodes"]:
+    """A uniform permutation: rows in this order are DGI's corruption, its edges untouched."""
+    return torch.randperm(num_nodes, generator=generator, device=generator.device)
+
+
+def draw_others(
+    nodes: Int[Tensor, "*shape"], num_nodes: int, generator: torch.Generator
+) -> Int[Tensor, "*shape"]:
+    """For each node another one, uniform over all but itself (GMI's negatives, GREET's pairs)."""
+    if num_nodes < 2:  # noqa: PLR2004 - a node and another one
+        raise ValueError(f"There must be at least 2 nodes to draw another one. Got {num_nodes}.")
+    drawn = torch.randint(num_nodes - 1, nodes.shape, generator=generator, device=nodes.device)
+    return drawn + (drawn >= nodes)
+
+
+@torch.no_grad()
+def draw_near(
+    graph: Graph, seeds: int, hops: int, most: int, generator: torch.Generator
+) -> Int[Tensor, " sample"]:
+    """A sample of what lies within some hops of drawn seeds (SP-GCL's `tree`).
+
+    Everything near a seed, the seed included, is listed for each seed, and places of the list are
+    drawn without repetition: a node that is near to several seeds may come several times. SP-GCL's
+    code keeps such lists for all nodes, which may be n^2 numbers; here only the seeds spread.
+    """
+    nodes = graph.num_nodes
+    drawn = torch.randperm(nodes, generator=generator, device=graph.device)[:seeds]
+    # Any sign of a neighbour will do: the pattern matters, not the weights.
+    spread = Propagation(graph, self_loops=False).operator().neighbours
+    near = torch.zeros(nodes, len(drawn), dtype=graph.dtype, device=graph.device)
+    near[drawn, torch.arange(len(drawn), device=graph.device)] = 1
+    for _ in range(hops):
+        near = ((near != 0) | (spread @ near != 0)).to(graph.dtype)
+    listed = near.t().nonzero()[:, 1]
+    places = torch.randperm(len(listed), generator=generator, device=graph.device)[:most]
+    return listed[places]
