@@ -401,3 +401,74 @@ def test_a_training_on_a_gpu_resumes_within_rounding():
     resumed = Embedder("aspect", **settings)
     resumed.fit(graph, recorder=MemoryRecorder(recorder.snapshots[6]))
     torch.testing.assert_close(resumed.embed(graph), whole.embed(graph), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("before", "expected"), [(True, 2.0), (False, 3.0)])
+def test_a_method_chooses_whether_the_best_weights_are_those_before_or_after_the_step(
+    before, expected
+):
+    class Counting(Toy):
+        keeps_before_step: ClassVar[bool] = before
+
+        def loss_terms(self, graph, step):
+            best = 0.0 if step.epoch == 3 else 1.0
+            return {"watched": best + 0 * self.weights.sum()}
+
+        def after_step(self, step):
+            with torch.no_grad():
+                self.weights.fill_(float(step.epoch))
+
+    method = Counting(epochs=6, patience=10)
+    train(method, tiny_graph(), seed=0)
+    assert method.weights.tolist() == [expected, expected]
+
+
+def test_a_schedule_scales_the_learning_rate_of_every_epoch_from_the_full_one():
+    class Pulled(Toy):
+        def loss_terms(self, graph, step):
+            return {"pull": self.weights.sum()}
+
+        def learning_rate_factor(self, epoch):
+            return [1.0, 0.0, 0.5][epoch - 1]
+
+    recorder, method = MemoryRecorder(), Pulled(epochs=3)
+    train(method, tiny_graph(), seed=0, recorder=recorder)
+    weights = [snapshot.tensors["method/weights"][0].item() for snapshot in recorder.snapshots]
+    steps = [before - after for before, after in zip([2.0, *weights], weights, strict=False)]
+    # Adam's step under a constant gradient is the learning rate itself.
+    assert steps == pytest.approx([0.1, 0.0, 0.05], abs=1e-6)
+
+
+def test_a_phase_may_take_several_steps_an_epoch():
+    taken = []
+
+    class Eager(Toy):
+        phases: ClassVar[tuple[str, ...]] = ("first", "second")
+
+        def rounds(self, phase):
+            return 3 if phase == "first" else 1
+
+        def parameter_groups(self):
+            return [Group([self.weights], 0.1, phase=phase) for phase in self.phases]
+
+        def after_step(self, step):
+            taken.append((step.epoch, step.phase))
+
+    train(Eager(epochs=2), tiny_graph(), seed=0)
+    assert taken == [(epoch, phase) for epoch in (1, 2) for phase in ("first",) * 3 + ("second",)]
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_weight_decay_acts_on_the_weights_or_through_the_gradient(decoupled):
+    class Still(Toy):
+        def loss_terms(self, graph, step):
+            return {"nothing": 0 * self.weights.sum()}
+
+        def parameter_groups(self):
+            return [Group([self.weights], 0.1, weight_decay=0.5, decoupled=decoupled)]
+
+    method = Still(epochs=1)
+    train(method, tiny_graph(), seed=0)
+    # Through the gradient, Adam forgets the size of the decay: a step is the learning rate.
+    expected = [2 * (1 - 0.05), -1 * (1 - 0.05)] if decoupled else [1.9, -0.9]
+    assert method.weights.tolist() == pytest.approx(expected, abs=1e-5)

@@ -44,6 +44,7 @@ class Group:
     learning_rate: float
     weight_decay: float = 0.0
     phase: str = "main"
+    decoupled: bool = False  # decay the weights themselves (AdamW) rather than by the gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,9 @@ class Method(nn.Module, ABC):
     # Its state after an epoch is the same however many are planned: nothing in it, such as a
     # schedule, reads `config.epochs`. The tuner then finds the number of epochs in passing.
     anytime: ClassVar[bool] = True
+    # With patience, a training ends with its weights after the step of the best epoch; or with
+    # those before it, whose loss was the lowest.
+    keeps_before_step: ClassVar[bool] = False
 
     config: MethodConfig
 
@@ -89,6 +93,14 @@ class Method(nn.Module, ABC):
     def parameter_groups(self) -> list[Group]:
         """Which parameters are trained how; every phase needs at least one group."""
         return [Group(list(self.parameters()), learning_rate=1e-3)]
+
+    def learning_rate_factor(self, epoch: int) -> float:  # noqa: ARG002
+        """What all learning rates are multiplied by in an epoch: a schedule."""
+        return 1.0
+
+    def rounds(self, phase: str) -> int:  # noqa: ARG002
+        """How many steps a phase takes in every epoch."""
+        return 1
 
     def after_step(self, step: Step) -> None:
         """Called after each optimiser step."""
@@ -120,6 +132,10 @@ class Method(nn.Module, ABC):
     ) -> FilterBank | None:
         """The filters at eigenvalues of the Laplacian; None for a method without filters."""
         return None
+
+    def outlook(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
+        """What the user should be told before training, one sentence each."""
+        return ()
 
     def complaints(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
         """What the user should be warned of after training, one sentence each."""

@@ -18,6 +18,8 @@ from aspect.training.stopping import EarlyStopping
 
 __all__ = ["EpochReport", "NoRecorder", "Recorder", "Snapshot", "TrainingResult", "train"]
 
+FULL_RATE = "full_lr"  # a group's learning rate before its schedule
+
 
 @dataclass(frozen=True)
 class EpochReport:
@@ -127,14 +129,26 @@ class _Training:
         self.method.train()
         self.epoch += 1
         generator = generator_for(self.seed, "epoch", self.epoch, device=self.graph.device)
+        before = self._kept_state() if self.method.keeps_before_step else None
         by_phase, watched = {}, 0.0
         for phase, optimiser in self.optimisers.items():
+            self._follow_schedule(optimiser)
             step = Step(self.epoch, generator, phase)
-            by_phase[phase], phase_watched = self._run_phase(step, optimiser)
+            for _ in range(self.method.rounds(phase)):
+                by_phase[phase], phase_watched = self._run_phase(step, optimiser)
             watched += phase_watched
         self.values = _joined(by_phase)
         if self.stopping.observe(self.epoch, watched):
-            self.best = {name: value.clone() for name, value in self.method.state_dict().items()}
+            self.best = before or self._kept_state()
+
+    def _kept_state(self) -> dict[str, Tensor]:
+        """A copy of all that the method is now."""
+        return {name: value.clone() for name, value in self.method.state_dict().items()}
+
+    def _follow_schedule(self, optimiser: torch.optim.Optimizer) -> None:
+        factor = self.method.learning_rate_factor(self.epoch)
+        for group in optimiser.param_groups:
+            group["lr"] = factor * group[FULL_RATE]
 
     def _run_phase(
         self, step: Step, optimiser: torch.optim.Optimizer
@@ -206,7 +220,9 @@ def _optimiser(groups: list[Group], phase: str) -> torch.optim.Optimizer:
             {
                 "params": group.parameters,
                 "lr": group.learning_rate,
+                FULL_RATE: group.learning_rate,
                 "weight_decay": group.weight_decay,
+                "decoupled_weight_decay": group.decoupled,
             }
             for group in groups
             if group.phase == phase
