@@ -7,6 +7,7 @@ Data flows through the package from top to bottom:
     policy/       3  whom each node trusts, and 4 the blend that follows
     objectives/   5  losses, one per file
     blocks/          parts shared by several methods
+    adversarial/     the search for small changes of a graph that do harm
     methods/         stages 1 to 5 assembled: one file per method
     experiments/     settings shipped per method and graph
     training/     6  the one loop, and what it leaves on disk

@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from aspect.attacks.names import Mode, attack_title
 from aspect.attacks.trace import AttackFacts, Trace
 from aspect.errors import CheckpointError, GraphError, RunError, SettingsError
 from aspect.experiments import PerturbedBy
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.splits import Split, make_splits, published_sha256
 
-__all__ = ["FilePerturbation", "Mode", "attack_of", "check_trace"]
-
-# Poisoned graphs are trained and probed on; evasion perturbs what a trained model then embeds.
-Mode = Literal["poison", "evade"]
+__all__ = ["FilePerturbation", "attack_of", "check_trace"]
 
 WORD = re.compile(r"[a-z0-9]*(-[a-z0-9]+)*")  # what may become part of a folder's name
 
@@ -149,7 +147,7 @@ def _all_of(trace: Trace) -> float:
     if not facts.complete:
         raise SettingsError(
             f"The attack is not complete ({len(trace.keys)} of {facts.wanted} flips). Go on with "
-            f"it by aspect attack --resume, or pass --budget, up to {trace.reached:.3g}."
+            f"it by aspect attack --resume, or pass --budget, up to {trace.reached:g}."
         )
     if trace.reached > 1:
         raise SettingsError(
@@ -169,5 +167,5 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def attack_of(facts: AttackFacts) -> str:
-    """How the flips were chosen, in words: `metattack (implicit)`."""
-    return f"{facts.kind} ({facts.solver})" if facts.solver else facts.kind
+    """How the flips were chosen, in words."""
+    return attack_title(facts.kind, facts.solver)

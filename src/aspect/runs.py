@@ -18,7 +18,7 @@ from aspect.estimator import Embedder, choose_device
 from aspect.experiments import Experiment, load_experiment
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.embeddings import write_embeddings
-from aspect.graph.files import replacing
+from aspect.graph.files import is_file, replacing
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource
 from aspect.perturbation import FilePerturbation
@@ -86,6 +86,8 @@ def train_run(
     options.on_graph(labelled)
     checksum = content_sha256(labelled)
     perturbation = _perturbation_of(experiment)
+    if perturbation is not None and options.resume:
+        perturbation = _as_first_read(perturbation, Path(out))
     graph = labelled.graph if perturbation is None else perturbation.apply(labelled)
     text = _config_text(experiment, model, source, checksum, perturbation)
     with RunFolder.open(
@@ -141,6 +143,18 @@ def _as_begun(options: RunOptions, out: Path) -> RunOptions:
 def _perturbation_of(experiment: Experiment) -> FilePerturbation | None:
     wanted = experiment.perturbation
     return None if wanted is None else FilePerturbation.read(wanted)
+
+
+def _as_first_read(perturbation: FilePerturbation, out: Path) -> FilePerturbation:
+    """The same flips from the file that the run began with: where a copy lies decides nothing.
+
+    If that file is gone or changed, the run is one with other settings.
+    """
+    begun = load_experiment(out / CONFIG).perturbation if is_file(out / CONFIG) else None
+    if begun is None or not is_file(Path(begun.file)):
+        return perturbation
+    first = replace(perturbation, path=Path(begun.file))
+    return first if first.described == begun else perturbation
 
 
 def _absolute(path: str | None) -> str | None:

@@ -46,8 +46,8 @@ def test_half_of_the_other_pairs_are_two_hops_apart():
     others = drawn.keys[drawn.present == 0]
     apart = hops(graph)[others // 400, others % 400]
     assert float(apart.min()) == 2
-    # The random half meets a pair of two hops now and then.
-    assert int((apart == 2).sum()) == pytest.approx(155, abs=8)
+    assert int((apart == 2).sum()) >= 150  # the random half meets some now and then
+    assert int((apart > 2).sum()) > 100
 
 
 def test_a_graph_that_is_nearly_full_offers_what_it_has():
@@ -136,9 +136,10 @@ def test_features_that_are_all_zero_offer_nothing():
     assert (drawn.count, drawn.size) == (0, 0.0)
 
 
-def test_a_path_has_two_hop_pairs_only_between_every_second_node():
-    graph = path_graph(50)
+def test_on_a_long_path_half_of_the_other_pairs_skip_one_node():
+    graph = path_graph(5000)  # on which two random nodes are hardly ever near
     drawn = draw_edges(graph, 40, generator(), self_loops=True)
     others = drawn.keys[drawn.present == 0]
-    gaps = others % 50 - others // 50
-    assert int((gaps == 2).sum()) >= 20
+    gaps = others % 5000 - others // 5000
+    assert len(others) == 40
+    assert int((gaps == 2).sum()) == 20

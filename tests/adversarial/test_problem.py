@@ -83,6 +83,21 @@ def test_nothing_changed_is_the_model_as_it_embeds():
     assert_close(problem.keys[1], clean.fused)
 
 
+@pytest.mark.parametrize("target", ["fused", "band"])
+def test_both_sides_are_rescaled_by_the_bound_whatever_rescales_the_clean_graph(target):
+    graph = small_graph()
+    true, bound = (
+        problem_of(make(graph, stability_target=target, lambda_max=kind).eval(), graph)
+        for kind in ("power-iteration", "two")
+    )
+    change = somewhere(true)
+    assert_close(true.keys, bound.keys)
+    assert_close(true.weights, bound.weights)
+    assert_close(true.see(change).objective, bound.see(change).objective)
+    if target == "band":  # nothing changed is nothing moved
+        assert_close(true.see(true.nothing()).views, true.keys)
+
+
 def test_bands_may_be_held_to_themselves():
     graph = small_graph()
     method = make(graph, stability_target="band").eval()

@@ -1,11 +1,12 @@
 """Attacks that a plan needs: to the largest budget, once for all modes, with default settings."""
 
+from typing import get_args
+
 import pytest
 import torch
 
 from aspect.attacks.kinds import STRATEGIES
-from aspect.attacks.metattack import Solver
-from aspect.benchmark import perturbation
+from aspect.attacks.names import AttackKind, Solver
 from aspect.benchmark.attack_plan import budgets_by_attack, plan_attack_again
 from aspect.benchmark.facts import read_facts
 from aspect.errors import GraphError
@@ -26,8 +27,9 @@ def attacks_of(plan):
 
 
 def test_kinds_and_solvers_are_those_of_the_attacks():
-    assert set(perturbation.Kind.__args__) == set(STRATEGIES)
-    assert set(perturbation.Solver.__args__) - {""} == set(Solver.__args__)
+    assert set(get_args(AttackKind)) == set(STRATEGIES)
+    for solver in get_args(Solver):
+        assert attacked_plan("g", {"kind": "metattack", "solver": solver}).perturbations
 
 
 def test_one_attack_serves_all_budgets_and_modes():

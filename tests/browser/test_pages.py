@@ -165,6 +165,8 @@ def test_the_search_finds_a_node_and_its_neighbours_lead_on(pages, opened):
         assert "Practice" in text
         assert "1.583" in text  # the low band's loss
         assert "1.417" in text
+        assert "Sensitivity, low\n0.583" in text
+        assert "Sensitivity, high\n0.917" in text
         assert "Neighbours (2)" in text
         links = card(found).get_by_role("button")
         assert [line.split("\n")[0] for line in links.all_inner_texts()] == ["paper-9", "paper-11"]
@@ -234,6 +236,7 @@ def test_another_model_can_be_chosen_and_shows_what_it_has(pages, opened):
         assert text.startswith("7\n")
         assert "Gate" not in text
         assert "Loss" not in text
+        assert "Sensitivity" not in text
         assert found.run("document.scrollingElement.scrollWidth <= innerWidth")
 
 

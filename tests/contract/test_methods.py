@@ -25,7 +25,8 @@ from training.toys import MemoryRecorder
 
 NAMES = method_names()
 TRAINABLE = [name for name in NAMES if find_method(name).method.trainable]
-SMALL = {"width": 8, "order": 2, "gate_width": 8}
+# A search is due in every epoch: what holds for a method holds with it.
+SMALL = {"width": 8, "order": 2, "gate_width": 8, "warm_up": 0, "interval": 1}
 NUM_FEATURES = 10
 
 

@@ -191,6 +191,20 @@ def test_tensorboard_gets_the_same_curves(cli, tables):
     assert any((cli.cwd / "run" / "tensorboard").iterdir())
 
 
+def test_aspect_s_says_beforehand_what_it_takes(cli, tables):
+    inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv", "--method", "aspect-s", *TINY]
+    settings = ["--set", "warm_up=0", "--set", "interval=1", "--set", "perturbation_steps=1"]
+    found = cli("train", *inputs, *settings, "--out", "run")
+    assert found.code == 0
+    (note,) = [line for line in found.err.splitlines() if "ASPECT-S" in line]
+    assert note.startswith("Note: ASPECT-S searches for harmful changes in ")
+    again = cli("train", "--out", "run", "--resume")
+    assert "ASPECT-S" not in again.err  # there is nothing left to do
+    never = cli("train", *inputs, "--out", "never", "--json")
+    assert "Note: ASPECT-S will never search" in never.err
+    assert never.json["method"] == "aspect-s"
+
+
 def test_structural_features_for_a_graph_without_any(cli, tables):
     found = cli("train", tables / "edges.csv", "--features", "degree", *TINY, "--json").json
     assert found["graph"]["features"] >= 2

@@ -189,6 +189,7 @@ NEEDS_NOTHING_HEAVY = [
     (["train", "mixed", *F, "--budget", "lots"], "--budget"),
     (["train", "mixed", "--perturbation", "missing"], "no perturbation file at 'missing'"),
     (["train", "mixed", "--perturbation", "clean"], "'clean' is a folder"),
+    (["train", "mixed", "--perturbation", "whole"], "whole is a run's folder"),
     (["train", "koora", *F], "Did you mean 'cora'?"),
     (["evaluate", "mixed", "--budget", "0.1"], "belong to --perturbation"),
     (["evaluate", "mixed", "--mode", "evade"], "belong to --perturbation"),
@@ -198,12 +199,15 @@ NEEDS_NOTHING_HEAVY = [
     (["evaluate", "mixed", "--perturbation", "missing"], "file or folder at 'missing'"),
     (["evaluate", "mixed", "--perturbation", "g*.safetensors"], "No file fits the pattern"),
     (["evaluate", "mixed", "--perturbation", "clean"], "holds no perturbation files"),
+    (["evaluate", "mixed", "--perturbation", "whole"], "judged by: aspect evaluate whole"),
     (["evaluate", "mixed", *F, "g.safetensors"], "'g.safetensors' is no target"),
     (["evaluate", "mixed", "--config", "poisoned/config.yaml"], "of a training on a perturbed"),
     (["evaluate", "koora", *F], "Did you mean 'cora'?"),
     (["evaluate", "clean", *F], "clean was trained on the clean graph"),
     (["evaluate", "clean", *F, "--mode", "poison"], "Pass --mode evade to test it"),
     (["evaluate", "clean", "--mode", "evade"], "belong to --perturbation"),
+    (["evaluate", "empty", *F], "empty is not a run's folder"),
+    (["evaluate", "empty"], "empty is not a run's folder"),
     (["evaluate", "poisoned", *F], "judged on that one alone"),
     (["evaluate", "clean", "poisoned", "--budget", "0.1"], "poisoned was trained on a perturbed"),
     (["evaluate", "poisoned", "--edges-only"], "judged on that one alone"),
@@ -213,11 +217,14 @@ NEEDS_NOTHING_HEAVY = [
 
 
 def pretend_runs(folder):
-    """Two runs by their settings alone, and a file that is none."""
+    """Runs by their settings alone, one more that tells it is one, and a file that is none."""
     (folder / "f.safetensors").write_bytes(b"")
-    for name, more in (("clean", ""), ("poisoned", "perturbation: {file: f.safetensors}\n")):
+    settings = {"clean": "", "poisoned": "perturbation: {file: f.safetensors}\n", "whole": ""}
+    for name, more in settings.items():
         (folder / name).mkdir()
         (folder / name / "config.yaml").write_text(f"method: aspect\n{more}")
+    (folder / "whole/record.json").write_text("{}")
+    (folder / "empty").mkdir()
 
 
 @pytest.mark.parametrize(("arguments", "words"), NEEDS_NOTHING_HEAVY)

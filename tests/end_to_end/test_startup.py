@@ -17,7 +17,17 @@ HEAVY = (
     "matplotlib",
     "optuna",
 )
-COMMANDS = ("train", "evaluate", "embed", "attack", "bench", "tune", "report", "theory")
+COMMANDS = (
+    "train",
+    "evaluate",
+    "embed",
+    "attack",
+    "stability",
+    "bench",
+    "tune",
+    "report",
+    "theory",
+)
 
 PROBE = f"""
 import sys
@@ -75,6 +85,9 @@ def test_no_word_at_all_asks_for_help():
         (["evaluate", "texas", "--out", "no/such/s.json"], "there is no such file or folder"),
         (["evaluate", "texas", "--overwrite"], "Pass --retrain to replace runs."),
         (["embed", "run"], "--out"),
+        (["stability", "run"], "run is not a run's folder."),
+        (["stability", "run", "--kind", "gradiant"], "Did you mean 'gradient'?"),
+        (["stability", "run", "--budget", "2"], "Budget must be a share in (0, 1]. Got 2."),
         (["embed", "run", "--out", "x.xlsx"], ".npy, .parquet, .csv"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 
 import numpy as np
 import pytest
@@ -175,6 +176,39 @@ def test_curves_are_kept(labelled):
     assert len(found["loss"]) == TINY["epochs"]
 
 
+def test_values_that_some_epochs_lack_keep_their_epochs(labelled):
+    """ASPECT-S searches in epochs 3 and 5 of 6 here; other epochs have nothing to tell of it."""
+    recorder = ValueRecorder()
+    changes = {"epochs": 6, "warm_up": 1, "interval": 2, "perturbation_steps": 1}
+    model = fitted(labelled.graph, "aspect-s", recorder, **changes)
+    found = inspected(model, labelled, curves=recorder.values)
+    for name in ("stability", "search_before", "search_flips", "sensitivity_low", "rayleigh_high"):
+        known = [epoch for epoch, value in enumerate(found.curves[name], 1) if value is not None]
+        assert (len(found.curves[name]), known) == (6, [3, 5]), name
+    assert all(None not in found.curves[name] for name in ("loss", "contrast", "gate_mean"))
+    assert recorder.whole.keys() == {
+        name for name, values in found.curves.items() if None not in values
+    }
+    assert Details.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_number_that_is_not_finite_is_a_gap(model, labelled):
+    curves = {"loss": [2.0, 1.0], "odd": [math.inf, math.nan]}
+    found = inspected(model, labelled, curves=curves)
+    assert found.curves == {"loss": (2.0, 1.0), "odd": (None, None)}
+    assert Details.model_validate_json(found.model_dump_json()) == found
+
+
+def test_details_of_the_first_format_are_still_read(details):
+    """They know no sensitivity, and a curve with gaps is too short."""
+    told = json.loads(details.model_dump_json()) | {"format": 1}
+    del told["sensitivity"]
+    told["curves"] = {"loss": [2.0, 1.0], "late": [1.0]}
+    found = Details.model_validate(told)
+    assert (found.format, found.sensitivity) == (1, None)
+    assert found.curves == {"loss": (2.0, 1.0), "late": (1.0,)}
+
+
 def test_details_come_back_from_their_text_and_are_short(details):
     text = details.model_dump_json()
     assert Details.model_validate_json(text) == details
@@ -193,6 +227,7 @@ def test_every_method_can_be_looked_into(labelled, method):
     has_gate = model.policy(labelled.graph) is not None
     assert has_gate == (found.gate is not None) == (found.cost_gap is not None)
     assert len(found.attacked) == int(has_gate)
+    assert (found.sensitivity is not None) == has_gate
 
 
 def odd_graphs():

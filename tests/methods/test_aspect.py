@@ -312,7 +312,7 @@ class TestTerms:
         method = make(one_graph, fusion="half")
         assert list(method.gate.parameters()) == []
         assert "policy" not in method.loss_terms(one_graph, step())
-        views = method.encoder(method._ready(one_graph).signal)
+        views = method.encoder(method.ready(one_graph).signal)
         assert_close(method.embed(one_graph), views.mean(0))
 
     @pytest.mark.parametrize("kind", [LowBandOnly, HighBandOnly])
@@ -368,7 +368,7 @@ class TestViews:
         method = make(one_graph, self_loops=self_loops, edge_drop=0.5)
         signal = method.augmented(one_graph, torch.Generator().manual_seed(0))
         eye = torch.eye(one_graph.num_nodes, dtype=torch.float64)
-        clean = method._ready(one_graph).signal.operator(eye)
+        clean = method.ready(one_graph).signal.operator(eye)
         dropped = signal.operator(eye)
         assert_close(dropped, dropped.t())
         absent = (dropped == 0) & (clean != 0)
@@ -377,7 +377,7 @@ class TestViews:
     def test_column_mask_hides_whole_columns(self, graph):
         method = make(graph, column_mask=0.5)
         signal = method.augmented(graph, torch.Generator().manual_seed(0))
-        clean = dense(method._ready(graph).features)
+        clean = dense(method.ready(graph).features)
         masked = dense(signal.features)
         hidden = (masked == 0).all(0)
         assert 0 < int(hidden.sum()) < graph.num_features
@@ -406,7 +406,7 @@ class TestPolicy:
         method = make(one_graph).eval()
         weights = method.policy(one_graph)
         assert_close(weights.sum(1), torch.ones(one_graph.num_nodes, dtype=torch.float64))
-        views = method.encoder(method._ready(one_graph).signal)
+        views = method.encoder(method.ready(one_graph).signal)
         assert_close(method.embed(one_graph), fuse(views, weights))
 
     @pytest.mark.parametrize(

@@ -76,6 +76,15 @@ def test_the_stability_loss_is_the_formula(target):
     assert_close(terms["stability"], 1.7 * total)
 
 
+def test_the_stability_loss_compares_graphs_that_are_rescaled_alike():
+    graph = small_graph()
+    method = make(graph, batch_norm=False, lambda_max="power-iteration").train()
+    other = make(graph, batch_norm=False, lambda_max="two").train()
+    assert method.ready(graph).propagation.lambda_max < 2
+    found, expected = (each.loss_terms(graph, step())["stability"] for each in (method, other))
+    assert_close(found, expected)
+
+
 def test_the_stability_loss_trains_encoder_and_gate():
     graph = small_graph()
     method = make(graph).train()
@@ -91,7 +100,7 @@ def test_the_target_hears_of_the_sensitivity_and_is_detached():
     moved = method._probe.sensitivity
     assert not moved.requires_grad
     losses = torch.rand(2, graph.num_nodes, dtype=torch.float64, generator=generator())
-    signal = method._ready(graph).signal
+    signal = method.ready(graph).signal
     expected = channel_costs(losses) + 0.6 * channel_costs(moved)
     assert_close(method._costs(losses, signal), expected)
     method.zero_grad()
@@ -99,12 +108,20 @@ def test_the_target_hears_of_the_sensitivity_and_is_detached():
     assert method.encoder.filters[0].increments.grad is not None  # through what the gate reads
 
 
+def test_what_the_target_is_made_of_has_no_gradient():
+    graph = small_graph()
+    method = make(graph, sensitivity_weight=0.6, gate_gradient=False, channel_weight=1.0).train()
+    method.loss_terms(graph, step())["policy"].backward()
+    assert all(parameter.grad is None for parameter in method.encoder.parameters())
+    assert all(float(part.grad.abs().max()) > 0 for part in method.gate.network.parameters())
+
+
 def test_without_sensitivity_the_target_is_that_of_aspect():
     graph = small_graph()
     method = make(graph, sensitivity_weight=0.0).train()
     method.loss_terms(graph, step())
     losses = torch.rand(2, graph.num_nodes, dtype=torch.float64, generator=generator())
-    assert torch.equal(method._costs(losses, method._ready(graph).signal), channel_costs(losses))
+    assert torch.equal(method._costs(losses, method.ready(graph).signal), channel_costs(losses))
 
 
 def test_sensitivity_is_how_far_the_bands_move_when_nothing_is_dropped():
@@ -174,3 +191,18 @@ def test_the_same_seed_gives_the_same_numbers():
     for method in (first, again):
         train(method, graph, seed=4)
     assert_close(dict(first.state_dict()), dict(again.state_dict()), rtol=0, atol=0)
+
+
+@pytest.mark.gpu
+def test_a_search_on_a_gpu_does_harm_within_its_budgets():
+    graph = small_graph().to(torch.float32).to("cuda")
+    method = make(graph).to("cuda").eval()
+    probe = method.search(graph, torch.Generator("cuda").manual_seed(0))
+    found = probe.found
+    assert float(found.seen.objective) > float(found.before.objective)
+    assert int(found.change.flips.sum()) <= round(0.2 * graph.num_edges)
+    with torch.no_grad():
+        assert_close(method.encoder(probe.signal), found.seen.views, rtol=1e-4, atol=1e-5)
+    terms = method.train().loss_terms(graph, Step(1, torch.Generator("cuda").manual_seed(0)))
+    sum(terms.values()).backward()
+    assert all(bool(p.grad.isfinite().all()) for p in method.parameters() if p.grad is not None)

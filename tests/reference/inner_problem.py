@@ -57,7 +57,7 @@ def objective(method, graph, problem, flips, moves):
     adjacency = changed_adjacency(graph, problem.edges.keys, flips)
     laplacian = normalised_laplacian(adjacency, self_loops=config.self_loops)
     pattern = problem.entries.places.pattern
-    features = dense(method._ready(graph).features)
+    features = dense(method.ready(graph).features)
     features = features.index_put((pattern.rows, pattern.columns.long()), moves, accumulate=True)
     views = embed(method, laplacian, features)
     total = 0.0

@@ -50,6 +50,13 @@ def evade(budget=0.1):
     return Perturbation(kind="random", mode="evade", budget=budget)
 
 
+def metattack(budget=0.1, solver="unrolled", mode="poison", features=True):
+    """Edges flipped by the attack of the paper."""
+    return Perturbation(
+        kind="metattack", solver=solver, mode=mode, budget=budget, features=features
+    )
+
+
 def drawn_score(entry, graph, perturbation, seed, split, **_):
     """A plausible accuracy: the entry's and the graph's level, less the attack, and some luck."""
     level = 55 + _level(graph) + 0.4 * _level(entry)

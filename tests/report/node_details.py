@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aspect.evaluation.details import Attacked, Details, SpectrumShares
+from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumShares
 
 NASTY = "</script><img src=x onerror=\"document.title='broken'\">"
 
@@ -31,6 +31,14 @@ def make_details(nodes=24, **changes):
             "high": tuple((1 + each / nodes).tolist()),
         },
         "cost_gap": tuple((2 * each / nodes - 1).tolist()),
+        "sensitivity": Sensitivity(
+            flips=4,
+            moves=6,
+            distances={
+                "low": tuple((1 - each / nodes).tolist()),
+                "high": tuple((0.5 + each / nodes).tolist()),
+            },
+        ),
         "map_x": tuple(_unit(np.cos(2 * np.pi * each / nodes))),
         "map_y": tuple(_unit(np.sin(2 * np.pi * each / nodes))),
         "map_name": "t-SNE",
@@ -46,6 +54,15 @@ def make_details(nodes=24, **changes):
             "contrast": (3.0, 2.0, 1.5),
             "gate_mean": (0.5, 0.5, 0.5),
             "gate_std": (0.0, 0.1, 0.2),
+            "stability": (None, 4.0, 3.5),
+            "search_before": (None, 4.0, 3.5),
+            "search_after": (None, 6.0, 5.0),
+            "sensitivity_low": (None, 0.5, 0.25),
+            "sensitivity_high": (None, 1.0, 0.75),
+            "rayleigh_low": (None, 0.5, 0.25),
+            "rayleigh_low_changed": (None, 0.75, 0.5),
+            "rayleigh_high": (None, 1.5, 1.75),
+            "rayleigh_high_changed": (None, 1.25, 1.5),
         },
         "attacked": (Attacked(label="random 10%", gate=gate[::-1], homophily=homophily),),
     }
@@ -65,6 +82,7 @@ def plain_details(nodes=12, **changes):
         "gate": None,
         "losses": {},
         "cost_gap": None,
+        "sensitivity": None,
         "spectrum": None,
         "curves": {},
         "attacked": (),

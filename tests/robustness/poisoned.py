@@ -58,12 +58,13 @@ class Place:
         features: bool = True,
         seed: int = 0,
         method: str = "aspect",
+        kind: str = "random",
         **options,
     ) -> Path:
         """A run on the clean graph, or on the one that is poisoned for a split."""
         perturbation = None
         if split is not None:
-            file = str(self.flips(split))
+            file = str(self.flips(split, kind=kind))
             perturbation = PerturbedBy(file=file, budget=budget, features=features)
         experiment = Experiment(
             method=method,

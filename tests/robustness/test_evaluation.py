@@ -144,9 +144,27 @@ def test_several_seeds_of_a_split(place, poisoned, clean):
     row = found.rows[0]
     assert list(row.perturbed) == [0, 1]
     assert list(row.clean) == [0]
-    assert found.notices[-1] == "Clean scores are of the seeds 0, perturbed ones of the seeds 0, 1."
+    expected = (
+        "At a budget of 0.1 the perturbed scores are of the seeds 0, 1, the clean ones of the "
+        "seeds 0."
+    )
+    assert found.notices[-1] == expected
     assert list(row_of(found, "random", 0.1).perturbed) == [0, 1]
     assert list(row_of(found, "raw", 0.1).perturbed) == [0]
+
+
+def test_seeds_are_compared_at_every_budget(place):
+    """The first budget has the clean run's seed, the second has not."""
+    names = {0.1: "raw-less", 0.15: "raw-more"}
+    runs = [
+        place.train(name, split=1, budget=budget, seed=seed, method="raw")
+        for seed, (budget, name) in enumerate(names.items())
+    ]
+    found = judge([*runs, place.train("raw-clean", method="raw")])
+    assert [list(row.perturbed) for row in found.rows[:2]] == [[0], [1]]
+    told = [each for each in found.notices if "seeds" in each]
+    assert len(told) == 1
+    assert told[0].startswith("At a budget of 0.15 the perturbed scores are of the seeds 1, ")
 
 
 def test_plain_values_hold_files_and_checksums(place, found, poisoned, clean):
@@ -230,7 +248,7 @@ def test_the_bench_finds_the_same(place, clean, tmp_path, mode):
         numbers = (1,)
         row = evaluate_poisoned([own.train("run", split=1)], device="cpu").rows[0]
     record = cell_of(place, clean, mode, numbers)
-    assert record.error is None or record.error == ""
+    assert record.status == "done", record.error
     assert [score.strict for score in record.scores] == [
         score.strict for score in row.perturbed[0].splits
     ]

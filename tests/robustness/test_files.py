@@ -75,7 +75,8 @@ def test_a_damaged_file_is_not_overlooked(place, folder):
         ({"kind": "dice"}, r"of one attack.* is of random, .* of dice.*pattern .*\*-dice-\*"),
         ({"solver": "other"}, r"of one attack.* of random \(other\)"),
         ({"splits": "class-balanced"}, "must have the same splits"),
-        ({"settings": {"ridge": 2}}, "must have the same settings"),
+        ({"settings": {"keep_last_edges": False}}, "same setting keep_last_edges.*True.*False"),
+        ({"surrogate": "none"}, "must have the same surrogate"),
     ],
 )
 def test_two_attacks_make_no_mean(place, folder, facts, words):

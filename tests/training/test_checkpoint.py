@@ -207,7 +207,7 @@ def test_safetensors_of_others_are_refused(tmp_path):
 
 def test_pickles_are_refused_unread(tmp_path):
     torch.save({"w": torch.ones(2)}, tmp_path / "model.pt")
-    with pytest.raises(CheckpointError, match="is damaged or not a checkpoint"):
+    with pytest.raises(CheckpointError, match="is damaged or not a safetensors file"):
         read_tensors(tmp_path / "model.pt")
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.graph.data import Features, Graph
+from aspect.graph.features import num_entries
 from aspect.graph.operators import Propagation, RescaledLaplacian
 from aspect.graph.pairs import edge_index_of, edge_keys
 from aspect.graph.sparse import SparseMatrix
@@ -122,6 +123,8 @@ class FeatureCandidates:
 def draw_entries(features: Features, share: float, generator: torch.Generator) -> FeatureCandidates:
     """Entries that may be moved: of compressed features as many absent ones as stored ones.
 
+    Of dense features it may be any. There are fewer than wanted where few can be drawn.
+
     Args:
         features: As the encoder sees them.
         share: Entries that may be moved, as a share of those that are not zero.
@@ -130,7 +133,7 @@ def draw_entries(features: Features, share: float, generator: torch.Generator) -
     (nodes, columns), device = features.shape, features.device
     values = features.values if isinstance(features, SparseMatrix) else features.flatten()
     size = values.abs().sum() / (values != 0).sum().clamp(min=1)
-    wanted = round(share * int((values != 0).sum()))
+    wanted = round(share * num_entries(features))
     if isinstance(features, SparseMatrix):
         stored = features.pattern.rows * columns + features.pattern.columns.long()
         kept = torch.randperm(len(stored), generator=generator, device=device)[: wanted // 2]

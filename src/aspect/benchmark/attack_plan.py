@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from aspect.attacks.budget import flips_within
+from aspect.attacks.names import AttackKind
 from aspect.attacks.run import AttackRequest, PlannedAttack, plan_attacks
 from aspect.attacks.trace import AttackFacts
-from aspect.benchmark.perturbation import Kind
 from aspect.benchmark.plan import Plan
 from aspect.errors import AspectError, GraphError
 from aspect.graph.data import LabelledGraph
@@ -15,9 +15,9 @@ from aspect.graph.data import LabelledGraph
 __all__ = ["budgets_by_attack", "plan_attack_again", "wanted_attacks"]
 
 
-def budgets_by_attack(plan: Plan) -> dict[tuple[Kind, str], tuple[float, ...]]:
+def budgets_by_attack(plan: Plan) -> dict[tuple[AttackKind, str], tuple[float, ...]]:
     """Rising budgets by kind and solver, whatever the mode: one file serves them all."""
-    found: dict[tuple[Kind, str], set[float]] = {}
+    found: dict[tuple[AttackKind, str], set[float]] = {}
     for perturbation, _ in plan.planned():
         if perturbation is not None and perturbation.has_file:
             key = (perturbation.kind, perturbation.solver)

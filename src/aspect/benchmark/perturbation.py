@@ -5,38 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+    model_validator,
+)
 
+from aspect.attacks.names import AttackKind, Mode, Solver, attack_title
 from aspect.config import Config
 
 __all__ = [
-    "NONE",
     "AnyPerturbation",
     "Budget",
-    "Kind",
-    "Mode",
     "Perturbation",
     "PlannedPerturbation",
-    "Solver",
 ]
-
-# Random flips are drawn on the spot; the others are attacks, and come from perturbation files.
-Kind = Literal["random", "metattack", "dice"]
-
-Solver = Literal["", "implicit", "unrolled"]
-
-# Poisoned graphs are trained and probed on; evasion perturbs what a trained model then embeds.
-Mode = Literal["poison", "evade"]
 
 Budget = Annotated[float, Field(gt=0, le=1)]  # a share of the edges
 
-NONE: Literal["none"] = "none"  # the perturbation of a clean graph, in a plan
+CLEAN_WORD = "none"  # the perturbation of a clean graph, in a plan
 
 
 class Perturbation(Config):
     """One change of edges and features, made for one split; all methods and seeds meet the same."""
 
-    kind: Kind
+    kind: AttackKind
     """How the edges to flip are chosen."""
     solver: str = ""
     """Which variant of the kind, where there are several."""
@@ -49,21 +44,20 @@ class Perturbation(Config):
 
     @property
     def has_file(self) -> bool:
-        """Whether its flips come from a perturbation file."""
+        """Whether its flips come from a perturbation file; random ones are drawn on the spot."""
         return self.kind != "random"
 
     @property
     def label(self) -> str:
         """A word for titles: `random 10%`, `metattack (unrolled) 10%`."""
-        solver = f" ({self.solver})" if self.solver else ""
-        return f"{self.kind}{solver} {100 * self.budget:g}%"
+        return f"{attack_title(self.kind, self.solver)} {100 * self.budget:g}%"
 
 
 class PlannedPerturbation(Config):
     """One kind of perturbation at one or several budgets."""
 
-    kind: Kind
-    solver: Solver = ""
+    kind: AttackKind
+    solver: Literal[Solver, ""] = ""
     """Of metattack, and of nothing else. There is no default: the tables of record use `unrolled`,
     the original's, and `aspect attack` begins with `implicit`, so that either would surprise."""
     mode: Mode = "poison"
@@ -89,12 +83,18 @@ class PlannedPerturbation(Config):
             yield Perturbation(**shared, budget=budget)
 
 
-def _form(given: object) -> str:
-    """Which of the two is meant, so that only its own rules are told where it breaks them."""
-    return "word" if isinstance(given, str) else "described"
+def _from_word(given: object) -> object:
+    """None for the word of a clean graph; no other word is one."""
+    if isinstance(given, str) and given != CLEAN_WORD:
+        raise ValueError(f"must be {CLEAN_WORD!r}, or tell kind and budgets")
+    return None if given == CLEAN_WORD else given
 
 
+def _to_word(planned: PlannedPerturbation | None, write: SerializerFunctionWrapHandler) -> object:
+    return CLEAN_WORD if planned is None else write(planned)
+
+
+# None: the graph as it is; `none` in a file.
 AnyPerturbation = Annotated[
-    Annotated[Literal["none"], Tag("word")] | Annotated[PlannedPerturbation, Tag("described")],
-    Discriminator(_form),
+    PlannedPerturbation | None, BeforeValidator(_from_word), WrapSerializer(_to_word)
 ]

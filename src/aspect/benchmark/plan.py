@@ -8,12 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from aspect.benchmark.perturbation import (
-    NONE,
-    AnyPerturbation,
-    Perturbation,
-    PlannedPerturbation,
-)
+from aspect.benchmark.perturbation import AnyPerturbation, Perturbation
 from aspect.benchmark.record import SplitName
 from aspect.config import Config, load_yaml, make_config
 from aspect.errors import UnknownNameError
@@ -81,8 +76,8 @@ class Plan(Config):
     """Pre-training seeds from 0 on."""
     seeds_of: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """Other numbers of seeds for some graphs."""
-    perturbations: Annotated[tuple[AnyPerturbation, ...], Field(min_length=1)] = (NONE,)
-    """What is done to the graphs."""
+    perturbations: Annotated[tuple[AnyPerturbation, ...], Field(min_length=1)] = (None,)
+    """What is done to the graphs; `none` leaves them clean."""
     details: tuple[str, ...] = ()
     """Entries whose first clean seed is shown node by node in the report."""
 
@@ -163,10 +158,10 @@ class Plan(Config):
     def planned(self) -> Iterator[tuple[Perturbation | None, int]]:
         """Every perturbation, none included, with the most seeds that it is worth."""
         for planned in self.perturbations:
-            if isinstance(planned, PlannedPerturbation):
-                yield from ((each, planned.seeds) for each in planned.each())
-            else:
+            if planned is None:
                 yield None, max(self.seeds, *self.seeds_of.values(), 0)
+            else:
+                yield from ((each, planned.seeds) for each in planned.each())
 
 
 def plan_names() -> list[str]:

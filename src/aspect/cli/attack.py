@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aspect.attacks.names import attack_title
 from aspect.cli.attack_options import (
     AttackOptions,
     BudgetOptions,
@@ -87,8 +88,8 @@ class _Task:
     @property
     def title(self) -> str:
         facts = self.planned.facts
-        solver = f" ({facts.solver})" if facts.solver else ""
-        return f"{facts.kind}{solver} on {facts.graph.name}, {facts.splits} split {facts.split}"
+        attack = attack_title(facts.kind, facts.solver)
+        return f"{attack} on {facts.graph.name}, {facts.splits} split {facts.split}"
 
 
 def _plan(

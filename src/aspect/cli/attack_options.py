@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from aspect.attacks.names import SUFFIX, AttackKind, Solver
 from aspect.cli.options import Overwrite
 from aspect.cli.paths import check_target, is_run
 from aspect.config import parse_overrides
@@ -15,20 +16,17 @@ from aspect.errors import FileError, SettingsError
 from aspect.graph.files import is_file, is_folder, is_present
 from aspect.graph.source import GraphSource
 
-__all__ = ["SUFFIX", "AttackOptions", "BudgetOptions", "FileOptions", "SplitOptions"]
+__all__ = ["AttackOptions", "BudgetOptions", "FileOptions", "SplitOptions"]
 
 DRAWN_SPLITS = 10  # of every kind but the published ones
-SUFFIX = ".safetensors"
 
 
 class AttackOptions(NamedTuple):
     """How the flips are chosen."""
 
-    kind: Annotated[
-        Literal["metattack", "random", "dice"], typer.Option(help="How flips are chosen.")
-    ] = "metattack"
+    kind: Annotated[AttackKind, typer.Option(help="How flips are chosen.")] = "metattack"
     solver: Annotated[
-        Literal["implicit", "unrolled"] | None,
+        Solver | None,
         typer.Option(
             help="Inner training of metattack: convex, or the original's.  [default: implicit]"
         ),

@@ -167,4 +167,4 @@ class _ScreenHandler(logging.Handler):
 
 def _looks_numeric(cell: object) -> bool:
     text = str(cell)
-    return text in ("", "-") or text[0].isdigit()
+    return text in ("", "-") or text.removeprefix("-")[0].isdigit()

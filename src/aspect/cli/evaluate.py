@@ -132,9 +132,13 @@ def _plans(
 
 
 def _is_poisoned(folder: Path) -> bool:
-    """Whether a run's settings name a perturbation; what is no run is found out later."""
+    """Whether a run's settings name a perturbation."""
     config = folder / CONFIG
-    return is_file(config) and load_experiment(config).perturbation is not None
+    if not is_file(config):
+        raise RunError(
+            f"{folder} is not a run's folder. Train one with: aspect train --out {folder}."
+        )
+    return load_experiment(config).perturbation is not None
 
 
 def _folders(targets: Sequence[str]) -> list[Path]:

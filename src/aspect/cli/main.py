@@ -21,6 +21,7 @@ from aspect.cli.methods import methods
 from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.report import report
 from aspect.cli.session import INTERRUPTED, USER_ERROR, Session, command
+from aspect.cli.stability import stability
 from aspect.cli.theory import theory
 from aspect.cli.train import train
 from aspect.cli.tune import tune
@@ -70,7 +71,20 @@ def demo(
     show(session, out=out, overwrite=overwrite, seeds=seeds)
 
 
-commands = (train, embed, evaluate, attack, bench, tune, report, theory, datasets, methods, demo)
+commands = (
+    train,
+    embed,
+    evaluate,
+    attack,
+    stability,
+    bench,
+    tune,
+    report,
+    theory,
+    datasets,
+    methods,
+    demo,
+)
 for function in commands:
     app.command()(function)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
+from aspect.attacks.names import SUFFIX, Mode
+from aspect.cli.paths import is_run
 from aspect.errors import FileError, SettingsError
 from aspect.experiments import PerturbedBy
 from aspect.graph.files import is_file, is_folder
-from aspect.robustness.places import SUFFIX, files_at
+from aspect.robustness.places import files_at
 
 __all__ = ["PoisonOptions", "SweepOptions"]
 
@@ -23,6 +25,14 @@ EdgesOnly = Annotated[
 def _check_share(budget: float) -> None:
     if not 0 < budget <= 1:
         raise SettingsError(f"Attack budget must be a share in (0, 1]. Got {budget}.")
+
+
+def _refuse_run(place: Path) -> None:
+    if is_run(place):
+        raise FileError(
+            f"{place} is a run's folder, and no place of perturbation files. A run on a perturbed "
+            f"graph is judged by: aspect evaluate {place}."
+        )
 
 
 class PoisonOptions(NamedTuple):
@@ -50,6 +60,7 @@ class PoisonOptions(NamedTuple):
             return None
         if self.budget is not None:
             _check_share(self.budget)
+        _refuse_run(self.perturbation)
         if is_folder(self.perturbation):
             raise FileError(
                 f"{str(self.perturbation)!r} is a folder, and one training takes one perturbation "
@@ -82,7 +93,7 @@ class SweepOptions(NamedTuple):
         ),
     ] = None
     mode: Annotated[
-        Literal["poison", "evade"] | None,
+        Mode | None,
         typer.Option(
             help="poison: train and probe on perturbed graphs; evade: do both on the clean one, "
             "and test on perturbed ones.  [default: poison]"
@@ -106,6 +117,7 @@ class SweepOptions(NamedTuple):
         for share in self.budget or ():
             _check_share(share)
         for place in self.perturbation or ():
+            _refuse_run(place)
             files_at(place)
 
     def check_clean(self, runs: Sequence[Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from aspect.robustness.result import Robustness
 
 __all__ = ["PerturbedEvaluation"]
-
-DROP_LETTERS = len("-9.99")
 
 
 @dataclass(frozen=True)
@@ -102,33 +101,24 @@ class PerturbedEvaluation:
     def _poison(self, paths: Sequence[Path]) -> Robustness:
         from aspect.robustness.evaluation import evaluate_poisoned
 
-        with self.session.screen.progress("Evaluating") as advance:
-            found = evaluate_poisoned(
-                paths,
-                probe=self.how.probe,
-                device=self.session.device,
-                data_dir=self.session.data_dir,
-                on_step=advance,
-            )
-        return self._warned(found)
+        return self._judge(partial(evaluate_poisoned, paths))
 
     def _evade(
         self, paths: Sequence[Path], perturbations: Sequence[FilePerturbation]
     ) -> Robustness:
         from aspect.robustness.evaluation import evaluate_evaded
 
+        return self._judge(partial(evaluate_evaded, paths, perturbations))
+
+    def _judge(self, evaluate: Callable[..., Robustness]) -> Robustness:
+        """Evaluate with progress on the screen, and say what the runs warn of."""
         with self.session.screen.progress("Evaluating") as advance:
-            found = evaluate_evaded(
-                paths,
-                perturbations,
+            found = evaluate(
                 probe=self.how.probe,
                 device=self.session.device,
                 data_dir=self.session.data_dir,
                 on_step=advance,
             )
-        return self._warned(found)
-
-    def _warned(self, found: Robustness) -> Robustness:
         for warning in found.warnings:
             self.session.screen.warn(warning)
         return found
@@ -166,6 +156,6 @@ def _cells(row: Mapping[str, Any], *, has_splits: bool) -> list[object]:
         *([len(row["splits"])] if has_splits else []),
         score_text(row["clean"]),
         score_text(row["perturbed"]),
-        drop.rjust(DROP_LETTERS),  # a sign before it would make the column one of words
+        drop,
         score_text(row["macro_f1"]),
     ]

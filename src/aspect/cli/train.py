@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aspect.attacks.names import attack_title
 from aspect.cli.options import FolderOptions, ReadingOptions, SettingsOptions
 from aspect.cli.paths import CONFIG
 from aspect.cli.perturbation_options import PoisonOptions
@@ -140,7 +141,7 @@ def run_plan(
 
 
 def _telling(session: Session, options: RunOptions) -> RunOptions:
-    """The same options; what was mended in the graph, and what lies ahead, is said on the screen."""
+    """The same options, saying what was mended in the graph and what lies ahead."""
 
     def note(sentence: str) -> None:
         session.screen.note(f"Note: {sentence}")
@@ -174,10 +175,10 @@ def _show(session: Session, record: dict[str, Any]) -> None:
 
 def _show_perturbation(session: Session, told: dict[str, Any]) -> None:
     """What stood before the training, and what follows for judging it."""
-    solver = f" ({told['solver']})" if told["solver"] else ""
+    attack = attack_title(told["kind"], told["solver"])
     masked = f", {100 * told['budget']:.4g}% of the feature entries masked"
     session.screen.say(
-        f"The graph was perturbed first by {told['kind']}{solver}: {told['flips']} flips leave "
+        f"The graph was perturbed first by {attack}: {told['flips']} flips leave "
         f"{told['edges']} edges{masked if told['features'] else ''}. It is judged on "
         f"{told['splits']} split {told['split']} alone."
     )

@@ -22,12 +22,24 @@ class ValueRecorder(NoRecorder):
     """Keeps every epoch's values: loss, its terms, and what the method monitors."""
 
     def __init__(self) -> None:
-        self.values: dict[str, list[float]] = {}
+        # One entry an epoch under every name; None where an epoch had no such value.
+        self.values: dict[str, list[float | None]] = {}
+
+    @property
+    def whole(self) -> dict[str, list[float]]:
+        """The values that every epoch had."""
+        return {
+            name: known
+            for name, values in self.values.items()
+            if len(known := [value for value in values if value is not None]) == len(values)
+        }
 
     @override
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        for name, value in report.values.items():
-            self.values.setdefault(name, []).append(value)
+        for name in report.values:
+            self.values.setdefault(name, [None] * (report.epoch - 1))
+        for name, own in self.values.items():
+            own.append(report.values.get(name))
 
 
 class CurveRecorder(ValueRecorder):

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from aspect.config import Config
 
-__all__ = ["DETAILS_FORMAT", "Attacked", "Details", "SpectrumShares"]
+__all__ = ["DETAILS_FORMAT", "Attacked", "Details", "Sensitivity", "SpectrumShares"]
 
-DETAILS_FORMAT = 1
+DETAILS_FORMAT = 2  # 1: no sensitivity, and a curve with gaps was shorter than the others
 
 Numbers = tuple[float, ...]
 SomeNumbers = tuple[float | None, ...]
@@ -37,6 +37,17 @@ class Attacked(Config):
     gate: Numbers
     homophily: SomeNumbers
     """Measured on the perturbed edges."""
+
+
+class Sensitivity(Config):
+    """How far the bands move under the most harmful small change that a search found."""
+
+    flips: int
+    """Pairs of nodes whose edge was flipped."""
+    moves: int
+    """Feature entries that were moved."""
+    distances: dict[str, Numbers]
+    """Of every band, lowest first: how far each node's embedding moved."""
 
 
 class Details(Config):
@@ -71,12 +82,15 @@ class Details(Config):
     augmentations and dropout, pooled where neighbours decide together. Empty without bands."""
     cost_gap: Numbers | None = None
     """The high band's normalised cost less the low band's (b_H - b_L)."""
+    sensitivity: Sensitivity | None = None
+    """None for methods without a policy, and where a search would take too long."""
     map_x: Numbers
     map_y: Numbers
     map_name: str
     """How the embedding was brought into the plane: t-SNE or PCA."""
     spectrum: SpectrumShares | None = None
     """None for methods without filters."""
-    curves: dict[str, Numbers] = Field(default_factory=dict)
-    """Values of every epoch: loss, its terms, and what the method monitors."""
+    curves: dict[str, SomeNumbers] = Field(default_factory=dict)
+    """Values of every epoch: loss, its terms, and what the method monitors; none in an epoch that
+    had no such value, or no finite one."""
     attacked: tuple[Attacked, ...] = ()

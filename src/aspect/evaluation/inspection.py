@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ from torch import Tensor
 from aspect.errors import GraphError
 from aspect.estimator import Embedder
 from aspect.evaluation.agreement import neighbour_agreement
-from aspect.evaluation.details import Attacked, Details, SpectrumShares
+from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumShares
+from aspect.evaluation.node_sensitivity import search_model
 from aspect.evaluation.plane import planar_map
 from aspect.evaluation.spectrum import HIGHEST, chebyshev_moments, density_shares, eigenvalues
 from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
@@ -43,7 +45,7 @@ def inspect_model(
     *,
     title: str,
     graph: str,
-    curves: Mapping[str, Sequence[float]] | None = None,
+    curves: Mapping[str, Sequence[float | None]] | None = None,
     perturbed: Sequence[tuple[str, Graph]] = (),
 ) -> Details:
     """Ask a fitted model of any method about every node of a graph.
@@ -55,7 +57,7 @@ def inspect_model(
         labelled: The graph, usually the one that it was trained on.
         title: What the model is called in tables.
         graph: What the graph is called in tables.
-        curves: Values of every epoch of its training.
+        curves: Values of every epoch of its training; None in an epoch without such a value.
         perturbed: Graphs with the same nodes, each with a word on what was done to it.
     """
     own, kept = labelled.graph, _Kept.of(labelled.graph)
@@ -79,11 +81,12 @@ def inspect_model(
         gate=None if gate is None else _short(kept.of_all(gate)),
         losses={band: _short(kept.of_all(values)) for band, values in losses.items()},
         cost_gap=_cost_gap(losses, kept),
+        sensitivity=_sensitivity(model, seen, kept),
         map_x=_short(placed.x),
         map_y=_short(placed.y),
         map_name=placed.name,
         spectrum=_spectrum(model, seen),
-        curves={name: _short(values) for name, values in (curves or {}).items()},
+        curves={name: _with_gaps(values) for name, values in (curves or {}).items()},
         attacked=tuple(_attacked(model, labelled, kept, perturbed)),
     )
 
@@ -141,6 +144,15 @@ def _cost_gap(losses: Losses, kept: _Kept) -> tuple[float, ...] | None:
         return None
     costs = channel_costs(torch.stack(list(losses.values())).double())
     return _short(kept.of_all(costs[-1] - costs[0]))
+
+
+def _sensitivity(model: Embedder, seen: Graph, kept: _Kept) -> Sensitivity | None:
+    """What one search, the same at every look, does to the bands."""
+    moved = search_model(model, seen)
+    if moved is None:
+        return None
+    distances = {band: _short(kept.of_all(values)) for band, values in moved.distances.items()}
+    return Sensitivity(flips=moved.flips, moves=moved.moves, distances=distances)
 
 
 @torch.no_grad()
@@ -209,6 +221,13 @@ def _short(values: Iterable[float] | Tensor) -> tuple[float, ...]:
     """Numbers without the digits that nobody reads: they would make up most of a page."""
     plain = values.tolist() if isinstance(values, Tensor) else values
     return tuple(_rounded(value) for value in plain)
+
+
+def _with_gaps(values: Iterable[float | None]) -> tuple[float | None, ...]:
+    """The same of a curve; JSON knows no number that is not finite."""
+    return tuple(
+        None if value is None or not math.isfinite(value) else _rounded(value) for value in values
+    )
 
 
 def _rounded(value: float) -> float:

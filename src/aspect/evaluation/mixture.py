@@ -276,7 +276,7 @@ def _as_aspect(model: Embedder) -> AspectMethod:
 def _curve(seed: int, recorder: CurveRecorder) -> Curve:
     return Curve(
         seed=seed,
-        values={name: _rounded(values) for name, values in recorder.values.items()},
+        values={name: _rounded(values) for name, values in recorder.whole.items()},
         gate_epochs=tuple(recorder.gate_epochs),
         gate={name: _rounded(values) for name, values in recorder.gate.items()},
     )

@@ -136,6 +136,7 @@ def _choose(
             predictions=answers[step],
             scores=own[decay][:, split.test],
             records=answers[hits == hits.cummax(dim=0).values],
+            weights=trace.weights[:, number, decay],
         )
 
 

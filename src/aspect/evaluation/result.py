@@ -28,6 +28,7 @@ class Answers:
     predictions: Integer[Tensor, " test"]  # of the test nodes, in the order of the split
     scores: Float[Tensor, "classes test"]  # higher for likelier classes
     records: Integer[Tensor, "records test"] | None = None  # predictions at every validation record
+    weights: Float[Tensor, "classes inputs"] | None = None  # of the linear probe, at the choice
 
 
 @dataclass(frozen=True)

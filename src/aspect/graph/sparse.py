@@ -1,4 +1,4 @@
-"""A constant sparse matrix in compressed rows, differentiable in what it is multiplied with.
+"""A sparse matrix in compressed rows, whose products have gradients for both factors.
 
 torch's own autograd transposes a compressed matrix at every backward pass; here the transposed
 pattern is found once and shared by all matrices of that pattern, whatever values they carry.

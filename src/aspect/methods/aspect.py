@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
@@ -30,6 +31,8 @@ __all__ = ["AspectConfig", "AspectMethod", "SpectralEmbedding"]
 
 # A gate whose answers differ by less than this over the nodes is global fusion in disguise.
 COLLAPSED_SPREAD = 1e-3
+
+BOUND = 2.0  # of the Laplacian's eigenvalues, on every graph
 
 # Time grows with the square of the nodes: beyond so many, negatives are drawn.
 EXACT_UP_TO = 50_000
@@ -62,6 +65,17 @@ class Prepared:
     features: Features  # normalised as the settings say
     propagation: Propagation
     signal: Signal  # the clean view
+
+    @cached_property
+    def bounded(self) -> Signal:
+        """The clean view rescaled by the bound 2, as views with other edges are; for comparisons.
+
+        Dropped and flipped edges can raise the largest eigenvalue beyond that of the clean graph.
+        """
+        if self.propagation.lambda_max == BOUND:
+            return self.signal
+        every = torch.ones(self.graph.num_edges, dtype=self.graph.dtype, device=self.graph.device)
+        return Signal(self.features, self.propagation.operator(every))
 
 
 @register(
@@ -128,17 +142,18 @@ class AspectMethod(Method):
 
     def _lambda_max(self, graph: Graph) -> float:
         if self.config.lambda_max == "two":
-            return 2.0
+            return BOUND
         return largest_eigenvalue(graph, self_loops=self.config.self_loops)
 
-    def _ready(self, graph: Graph) -> Prepared:
+    def ready(self, graph: Graph) -> Prepared:
+        """What was prepared for a graph, or is now."""
         self.prepare(graph)
         assert self._prepared is not None
         return self._prepared
 
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
-        ready, config = self._ready(graph), self.config
+        ready, config = self.ready(graph), self.config
         keep = column_mask(graph.num_features, config.column_mask, generator, graph.dtype)
         weights = edge_weights(graph.num_edges, config.edge_drop, generator, graph.dtype)
         basis = ready.signal.basis
@@ -175,7 +190,7 @@ class AspectMethod(Method):
     ) -> tuple[Signal, SpectralEmbedding, SpectralEmbedding]:
         """The first view's signal, clean or augmented as the settings say, and both views."""
         both = self.config.views == "both"
-        signal = self.augmented(graph, generator) if both else self._ready(graph).signal
+        signal = self.augmented(graph, generator) if both else self.ready(graph).signal
         first = self(signal, generator)
         return signal, first, self(self.augmented(graph, generator), generator)
 
@@ -203,21 +218,27 @@ class AspectMethod(Method):
         keys: Float[Tensor, "nodes dim"],
         generator: torch.Generator,
     ) -> Float[Tensor, " nodes"]:
-        losses = self._node_losses(queries, keys, generator)
+        losses = self.node_losses(queries, keys, generator)
         return losses.symmetric if self.config.symmetric else losses.rows
 
-    def _node_losses(
+    def node_losses(
         self,
         queries: Float[Tensor, "nodes dim"],
         keys: Float[Tensor, "nodes dim"],
         generator: torch.Generator,
     ) -> NodeLosses:
-        negatives, temperature = self.config.negatives, self.config.temperature
-        if negatives is None and len(queries) > EXACT_UP_TO:
-            negatives = DRAWN_BEYOND
-        if negatives is None or negatives >= len(queries):
+        """InfoNCE of every node, in both directions, with all negatives or drawn ones."""
+        negatives, temperature = self.num_negatives(len(queries)), self.config.temperature
+        if negatives is None:
             return info_nce(queries, keys, temperature)
         return sampled_info_nce(queries, keys, temperature, negatives, generator)
+
+    def num_negatives(self, num_nodes: int) -> int | None:
+        """How many are drawn for a contrast of so many nodes; None: all nodes serve."""
+        negatives = self.config.negatives
+        if negatives is None and num_nodes > EXACT_UP_TO:
+            negatives = DRAWN_BEYOND
+        return None if negatives is None or negatives >= num_nodes else negatives
 
     @override
     def watched(self, terms: Mapping[str, Tensor]) -> Tensor:
@@ -243,7 +264,7 @@ class AspectMethod(Method):
 
     def see(self, graph: Graph) -> SpectralEmbedding:
         """Bands and policy on the graph as it is: nothing augmented, nothing dropped."""
-        embedding: SpectralEmbedding = self(self._ready(graph).signal)
+        embedding: SpectralEmbedding = self(self.ready(graph).signal)
         return embedding
 
     @override

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -10,16 +11,16 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.adversarial.ascent import Ascent, Found, ascend
-from aspect.adversarial.candidates import draw_edges, draw_entries
 from aspect.adversarial.problem import InnerProblem, stability
 from aspect.graph.data import Graph
-from aspect.methods.aspect import AspectMethod, SpectralEmbedding
+from aspect.methods.aspect import AspectMethod
 from aspect.methods.aspect_s_config import AspectSConfig
+from aspect.methods.aspect_s_cost import Outlay, outlay_of
+from aspect.methods.aspect_search import SearchScope, inner_problem, known_by
 from aspect.methods.base import Step
 from aspect.methods.registry import register
 from aspect.objectives.policy_target import channel_costs
 from aspect.randomness import generator_for
-from aspect.spectral.folded import fold
 from aspect.spectral.views import Signal
 
 __all__ = ["AspectSConfig", "AspectSMethod"]
@@ -56,8 +57,8 @@ class AspectSMethod(AspectMethod):
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        self._probe = None  # the last one's embeddings are not held through a new search
         if not self.is_due(step.epoch):
-            self._probe = None
             return super().loss_terms(graph, step)
         # Draws of its own, so that those of the plain epoch stay as they are.
         generator = generator_for(
@@ -72,8 +73,8 @@ class AspectSMethod(AspectMethod):
 
     @torch.no_grad()
     def search(self, graph: Graph, generator: torch.Generator) -> Probe:
-        """Find a change of the graph that the model, as it is now, answers to most."""
-        ready = self._ready(graph)
+        """Search for a change of the graph that moves the model, as it is now, far."""
+        ready = self.ready(graph)
         problem = self.inner_problem(graph, generator)
         found = ascend(problem, self._ascent(graph), generator)
         features = problem.entries.applied(ready.features, found.change.moves)
@@ -83,27 +84,14 @@ class AspectSMethod(AspectMethod):
 
     def inner_problem(self, graph: Graph, generator: torch.Generator) -> InnerProblem:
         """The search's problem on the model as it is now, with candidates drawn anew."""
-        config, ready = self.config, self._ready(graph)
-        encoder = fold(self.encoder)
-        projected = encoder.project(ready.features)
-        views = encoder.embed(projected, ready.signal.operator)
-        clean = SpectralEmbedding(views, self.gate(views, ready.signal.operator))
-        others = round(config.candidates * graph.num_edges)
-        seed = generator.initial_seed()
+        return inner_problem(self, graph, self._scope(), generator)
 
-        def contrast(queries: Tensor, keys: Tensor) -> Float[Tensor, " nodes"]:
-            # Negatives that are drawn are the same throughout a search: changes are compared.
-            fixed = generator_for(seed, "negatives", device=graph.device)
-            return self._node_losses(queries, keys, fixed).rows
-
-        return InnerProblem(
-            edges=draw_edges(graph, others, generator, self_loops=config.self_loops),
-            entries=draw_entries(ready.features, config.feature_budget, generator),
-            encoder=encoder,
-            projected=projected,
-            keys=self._known_by(clean),
-            weights=clean.weights,
-            contrast=contrast,
+    def _scope(self) -> SearchScope:
+        config = self.config
+        return SearchScope(
+            candidates=config.candidates,
+            feature_budget=config.feature_budget,
+            target=config.stability_target,
             rayleigh_weight=config.rayleigh_weight,
         )
 
@@ -120,20 +108,15 @@ class AspectSMethod(AspectMethod):
             draws=config.draws,
         )
 
-    def _known_by(self, clean: SpectralEmbedding) -> Float[Tensor, "bands nodes dim"]:
-        """What every changed band of a node is to be recognised by."""
-        if self.config.stability_target == "band":
-            return clean.views
-        return clean.fused.expand_as(clean.views)
-
     def _stability(
         self, graph: Graph, probe: Probe, generator: torch.Generator
     ) -> Float[Tensor, ""]:
         """The stability loss of the change that was found, with gradients for encoder and gate."""
-        clean = self(self._ready(graph).signal, generator)
+        clean = self(self.ready(graph).bounded, generator)
         changed = self.encoder(probe.signal, generator)
-        pairs = zip(changed, self._known_by(clean), strict=True)
-        losses = torch.stack([self._node_losses(*pair, generator).rows for pair in pairs])
+        keys = known_by(clean, self.config.stability_target)
+        pairs = zip(changed, keys, strict=True)
+        losses = torch.stack([self.node_losses(*pair, generator).rows for pair in pairs])
         return stability(losses, clean.weights)
 
     @override
@@ -145,6 +128,30 @@ class AspectSMethod(AspectMethod):
             return costs
         moved = channel_costs(self._evidence(self._probe.sensitivity, signal))
         return costs + self.config.sensitivity_weight * moved
+
+    def outlay(self, graph: Graph) -> Outlay:
+        """What the searches of a whole training take, counted beforehand."""
+        negatives = self.num_negatives(graph.num_nodes)
+        return outlay_of(self.config, graph, len(self.bands), negatives)
+
+    @override
+    def outlook(self, graph: Graph) -> Iterable[str]:
+        config, outlay = self.config, self.outlay(graph)
+        if outlay.searches == 0:
+            yield (
+                f"ASPECT-S will never search, which makes this plain ASPECT: warm_up is "
+                f"{config.warm_up} and interval {config.interval}, but epochs only "
+                f"{config.epochs}. Lower the first two or train longer."
+            )
+            return
+        at_most = "" if config.patience is None else "at most "
+        yield (
+            f"ASPECT-S searches for harmful changes in {at_most}{outlay.searches} of "
+            f"{config.epochs} epochs, {config.perturbation_steps} steps over up to "
+            f"{outlay.pairs:,} pairs and {outlay.entries:,} feature entries: an average epoch "
+            f"takes about {outlay.epoch_factor(config.epochs):.1f} times as long as one of ASPECT, "
+            f"and about {outlay.bytes / 1e6:,.0f} MB more memory."
+        )
 
     @override
     def monitors(self) -> dict[str, Tensor]:

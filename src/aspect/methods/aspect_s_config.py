@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from aspect.adversarial.ascent import Discretisation, StepRule
 from aspect.config import Choice, Range
 from aspect.methods.aspect_config import AspectConfig, Positive, Weight
+from aspect.methods.aspect_search import StabilityTarget
 
 __all__ = ["AspectSConfig"]
 
@@ -30,7 +31,7 @@ class AspectSConfig(AspectConfig):
     # What is minimised
     stability_weight: Annotated[Weight, Range(0.1, 4.0, log=True)] = 1.0
     """Weight of the stability loss (lambda_stab; epsilon in the paper's table)."""
-    stability_target: Annotated[Literal["fused", "band"], Choice(("fused", "band"))] = "fused"
+    stability_target: Annotated[StabilityTarget, Choice(("fused", "band"))] = "fused"
     """What a changed band is held to: the clean blend, as in the paper, or the band itself."""
     sensitivity_weight: Annotated[Weight, Range(0.0, 2.0)] = 1.0
     """Weight of a band's sensitivity in the policy's target (lambda_s)."""

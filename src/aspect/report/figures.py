@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 
+DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 3.2, "clip_on": False}
+
+
 @dataclass(frozen=True)
 class Area:
     """Shares of something in bins."""
@@ -50,7 +54,7 @@ class Bundle:
 
     label: str
     colour: str
-    curves: Sequence[Sequence[float]]
+    curves: Sequence[Sequence[float]]  # nan: nothing is known there
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ def bundles(
 ) -> Picture:
     """Curves over the same positions: seeds thin, their mean thick and named at its end.
 
-    `background` puts a histogram behind them, scaled to a third of the height.
+    A curve with gaps is one of dots. `background` puts a histogram behind them, scaled to a third
+    of the height.
     """
 
     def paint(axes: Axes) -> None:
@@ -97,8 +102,11 @@ def bundles(
             curves, colour = np.asarray(group.curves, dtype=float), PALETTE[group.colour]
             if len(curves) > 1:
                 axes.plot(positions, curves.T, color=colour, linewidth=0.6, alpha=0.35)
-            axes.plot(positions, curves.mean(axis=0), color=colour, linewidth=2)
-            ends.append((float(curves.mean(axis=0)[-1]), group.label, colour))
+            mean = curves.mean(axis=0)
+            is_known = np.isfinite(mean)
+            style = {"linewidth": 2.0} if is_known.all() else DOTS
+            axes.plot(positions, mean, color=colour, **style)
+            ends.append((float(mean[is_known][-1]), group.label, colour))
         limit(axes, x, y)
         if background is not None:
             _draw_background(axes, *background)

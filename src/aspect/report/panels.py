@@ -86,8 +86,9 @@ def trends(
     spread: Literal["bars", "bands"] = "bars",
     ticks: Sequence[str] = (),
     has_markers: bool = True,
+    has_lines: bool = True,
 ) -> Picture:
-    """Lines through means, their spread as error bars or shaded.
+    """Lines through means, their spread as error bars or shaded; without lines, the means alone.
 
     With `ticks` the x axis counts from 1 and bears these words.
     """
@@ -95,12 +96,12 @@ def trends(
     def paint(axes: Axes) -> None:
         for number, group in enumerate(groups):
             colour = PALETTE[group.colour]
-            axes.plot(group.x, group.y, **_line(number, colour, has_markers))
+            axes.plot(group.x, group.y, **_line(number, colour, has_markers, has_lines))
             if group.spread is not None:
                 _draw_spread(axes, group, colour, spread)
         if ticks:
             axes.set_xticks(range(1, len(ticks) + 1), ticks)
-        _legend(axes, groups, has_markers)
+        _legend(axes, groups, has_markers, has_lines)
 
     return picture(paint, x, y, height=_height(groups))
 
@@ -162,12 +163,13 @@ def _dashes(number: int) -> tuple[int, tuple[float, ...]]:
     return DASHES[number % len(DASHES)]
 
 
-def _line(number: int, colour: str, has_markers: bool) -> dict[str, Any]:
+def _line(number: int, colour: str, has_markers: bool, has_lines: bool = True) -> dict[str, Any]:
     marker = MARKERS[number % len(MARKERS)] if has_markers else "None"
     return {
         "color": colour,
         "linewidth": 1.7,
-        "ls": _dashes(number),
+        "ls": _dashes(number) if has_lines else "none",
+        "clip_on": has_lines,  # half a dot at the end of an axis would look like another sign
         "marker": marker,
         "markersize": 4.5,
     }
@@ -186,9 +188,11 @@ def _draw_spread(axes: Axes, group: Trend, colour: str, kind: Literal["bars", "b
         )
 
 
-def _legend(axes: Axes, groups: Sequence[Hill | Trend], has_markers: bool) -> None:
+def _legend(
+    axes: Axes, groups: Sequence[Hill | Trend], has_markers: bool, has_lines: bool = True
+) -> None:
     handles: list[Artist] = [
-        Line2D([], [], **_line(number, PALETTE[group.colour], has_markers))
+        Line2D([], [], **_line(number, PALETTE[group.colour], has_markers, has_lines))
         for number, group in enumerate(groups)
     ]
     legend(axes, handles, [group.label for group in groups])

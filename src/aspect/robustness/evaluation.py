@@ -7,12 +7,13 @@ from pathlib import Path
 
 from torch import Tensor
 
+from aspect.attacks.names import Mode
 from aspect.comparison import check_same_method, check_seeds, controls
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
 from aspect.graph.data import Graph
 from aspect.methods.registry import find_method
-from aspect.perturbation import FilePerturbation, Mode
+from aspect.perturbation import FilePerturbation
 from aspect.robustness.files import check_one_attack
 from aspect.robustness.grouping import PoisonedRuns, group_poisoned
 from aspect.robustness.result import PerturbedRow, Robustness
@@ -163,15 +164,21 @@ def _result(study: Study, mode: Mode, runs: Sequence[StoredRun], probe: str) -> 
         runs=tuple(str(run.path) for run in runs),
         perturbations=tuple(study.perturbations),
         rows=tuple(rows),
-        notices=(*found.notices_naming(study.labelled.class_names), *_unpaired(rows[0])),
+        notices=(*found.notices_naming(study.labelled.class_names), *_unpaired(study.method, rows)),
         warnings=tuple(f"{run.path}: {text}" for run in runs for text in run.record["warnings"]),
     )
 
 
-def _unpaired(row: PerturbedRow) -> Iterator[str]:
+def _unpaired(method: str, rows: Sequence[PerturbedRow]) -> Iterator[str]:
     """A word where the clean and the perturbed scores are not of the same pre-trainings."""
-    clean, perturbed = (", ".join(map(str, found)) for found in (row.clean, row.perturbed))
-    if not row.clean:
-        yield f"For the drop of {row.name}, give its run on the clean graph as well."
-    elif clean != perturbed:
-        yield f"Clean scores are of the seeds {clean}, perturbed ones of the seeds {perturbed}."
+    own = [row for row in rows if row.name == method]
+    if not own[0].clean:  # it is the same at every budget
+        yield f"For the drop of {method}, give its run on the clean graph as well."
+        return
+    for row in own:
+        clean, perturbed = (", ".join(map(str, found)) for found in (row.clean, row.perturbed))
+        if clean != perturbed:
+            yield (
+                f"At a budget of {row.budget:g} the perturbed scores are of the seeds {perturbed}, "
+                f"the clean ones of the seeds {clean}."
+            )

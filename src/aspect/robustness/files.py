@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from aspect.attacks.trace import AttackFacts, Trace
+from aspect.attacks.trace import AttackFacts, Trace, is_perturbation
+from aspect.attacks.trace_file import find_difference
 from aspect.errors import GraphError, SettingsError, shown
 from aspect.graph.data import LabelledGraph
 from aspect.graph.files import is_file
@@ -13,11 +14,10 @@ from aspect.graph.npz import content_sha256
 from aspect.graph.splits import SplitKind
 from aspect.perturbation import FilePerturbation, attack_of, check_trace
 from aspect.robustness.places import files_at
-from aspect.training.checkpoint import read_tensors
 
 __all__ = ["check_kind_of_splits", "check_one_attack", "read_perturbations"]
 
-FILE_KIND = "perturbation"
+OF_A_SPLIT = ("split", "seed", "mask_seed")  # what may differ between the files of one attack
 
 
 def read_perturbations(
@@ -57,7 +57,7 @@ def _traces(place: Path, labelled: LabelledGraph) -> Iterator[tuple[Path, Trace]
     if is_file(place):
         yield place.absolute(), Trace.read(place)
         return
-    paths = [path.absolute() for path in files_at(place) if _is_perturbation(path)]
+    paths = [path.absolute() for path in files_at(place) if is_perturbation(path)]
     checksum = content_sha256(labelled)
     traces = {path: Trace.read(path) for path in paths}
     own = {path: each for path, each in traces.items() if each.facts.graph.sha256 == checksum}
@@ -66,15 +66,10 @@ def _traces(place: Path, labelled: LabelledGraph) -> Iterator[tuple[Path, Trace]
         told = f" Those there belong to {shown(others)}." if others else ""
         raise GraphError(
             f"{str(place)!r} holds no perturbation file of this graph, whose sha256 is "
-            f"{checksum[:16]}...{told} Make some with: aspect attack --all-splits --out {place}."
+            f"{checksum[:16]}...{told} Make some with: "
+            "aspect attack GRAPH --budget SHARE --all-splits --out FOLDER."
         )
     yield from own.items()
-
-
-def _is_perturbation(path: Path) -> bool:
-    """Whether it is one by its own words; what is damaged is refused, not overlooked."""
-    _, manifest = read_tensors(path)
-    return manifest.get("kind") == FILE_KIND
 
 
 def check_kind_of_splits(found: Sequence[FilePerturbation], wanted: SplitKind | None) -> None:
@@ -97,13 +92,13 @@ def check_one_attack(attacks: Mapping[Path, AttackFacts]) -> None:
                 f"{attack_of(first)}, {other} of {attack_of(facts)}. Name the files of one, or a "
                 f"pattern in quotes such as {str(other.parent / _pattern(facts))!r}."
             )
-        for name in ("splits", "settings"):
-            own, given = getattr(first, name), getattr(facts, name)
-            if own != given:
-                raise SettingsError(
-                    f"Perturbations that are evaluated together must have the same {name}. "
-                    f"{path} has {own!r}, {other} has {given!r}."
-                )
+        drawn = {name: getattr(first, name) for name in OF_A_SPLIT}
+        found = find_difference(first, facts.model_copy(update=drawn), of_machine=False)
+        if found is not None:
+            raise SettingsError(
+                f"Perturbations that are evaluated together must have the same {found.name}. "
+                f"{path} has {found.before!r}, {other} has {found.now!r}."
+            )
 
 
 def _pattern(facts: AttackFacts) -> str:
@@ -115,8 +110,8 @@ def _check_equally_long(found: Sequence[FilePerturbation]) -> None:
     shortest, longest = (choose(found, key=lambda each: each.budget) for choose in (min, max))
     if shortest.budget < longest.budget:
         raise SettingsError(
-            f"The files go to different budgets: {shortest.path} to {shortest.budget:.4g}, "
-            f"{longest.path} to {longest.budget:.4g}. Pass --budget, up to the smaller one."
+            f"The files go to different budgets: {shortest.path} to {shortest.budget:g}, "
+            f"{longest.path} to {longest.budget:g}. Pass --budget, up to the smaller one."
         )
 
 

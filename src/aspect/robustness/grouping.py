@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,6 +12,8 @@ from aspect.robustness.files import check_one_attack
 from aspect.runs import StoredRun
 
 __all__ = ["PoisonedRuns", "group_poisoned"]
+
+Member = tuple[StoredRun, FilePerturbation]  # a run, and what its graph suffered
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,20 +38,22 @@ def group_poisoned(runs: Sequence[StoredRun]) -> list[PoisonedRuns]:
     """One group for every budget and split, in this order; what makes no whole is refused."""
     if not runs:
         raise RunError("None of these runs was trained on a perturbed graph.")
-    grouped: dict[tuple[float, int], list[tuple[StoredRun, FilePerturbation]]] = {}
+    grouped: dict[tuple[float, int], list[Member]] = {}
+    masked: dict[bool, StoredRun] = {}
     for run in runs:
         perturbation = run.read_perturbation()
         assert perturbation is not None  # the run is poisoned
         key = perturbation.budget, perturbation.facts.split
         grouped.setdefault(key, []).append((run, perturbation))
+        masked[perturbation.features] = run
+    _check_features(masked)
     groups = [_group(members) for _, members in sorted(grouped.items(), key=lambda item: item[0])]
-    _check_features([run for group in groups for run in group.runs])
     check_one_attack({each.perturbation.path: each.perturbation.facts for each in groups})
     _check_seeds(groups)
     return groups
 
 
-def _group(members: Sequence[tuple[StoredRun, FilePerturbation]]) -> PoisonedRuns:
+def _group(members: Sequence[Member]) -> PoisonedRuns:
     members = sorted(members, key=lambda member: member[0].record["seed"])
     runs = tuple(run for run, _ in members)
     group = PoisonedRuns(members[0][1], runs)
@@ -67,9 +71,8 @@ def _group(members: Sequence[tuple[StoredRun, FilePerturbation]]) -> PoisonedRun
     return group
 
 
-def _check_features(runs: Sequence[StoredRun]) -> None:
+def _check_features(masked: Mapping[bool, StoredRun]) -> None:
     """Refuse runs with masked features beside those without."""
-    masked = {bool(run.record["perturbation"]["features"]): run for run in runs}
     if len(masked) > 1:
         raise RunError(
             "Runs that are evaluated together must be perturbed alike. "

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from aspect.attacks.names import SUFFIX
 from aspect.errors import FileError
 from aspect.graph.files import is_file, is_folder
 
-__all__ = ["SUFFIX", "files_at"]
-
-SUFFIX = ".safetensors"
+__all__ = ["files_at"]
 
 
 def files_at(place: Path) -> list[Path]:

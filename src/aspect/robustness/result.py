@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from aspect.attacks.names import Mode
 from aspect.comparison import plain_spread
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.protocol import Evaluation
 from aspect.evaluation.result import ProbeResult
-from aspect.perturbation import FilePerturbation, Mode, attack_of
+from aspect.perturbation import FilePerturbation, attack_of
 
 __all__ = ["PerturbedRow", "Robustness"]
 

@@ -16,7 +16,7 @@ from aspect.perturbation import FilePerturbation
 from aspect.robustness.result import PerturbedRow
 from aspect.runs import StoredRun
 
-__all__ = ["CLEAN", "Study"]
+__all__ = ["Study"]
 
 CLEAN = 0.0  # the budget of the graph as it is
 

@@ -72,7 +72,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except OSError as error:
         raise CheckpointError(f"Cannot read {path}: {reason(error)}.") from error
     except (SafetensorError, ValueError, OverflowError, RuntimeError) as error:
-        raise CheckpointError(f"{path} is damaged or not a checkpoint: {error}.") from error
+        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}.") from error
 
 
 def _manifest(path: Path, metadata: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:

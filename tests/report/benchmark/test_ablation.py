@@ -2,10 +2,9 @@
 
 import pytest
 
-from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.plan import Entry
 from aspect.report.benchmark.ablation import ablation_tables
-from report.benchmark_records import ABLATION, make_records, poison
+from report.benchmark_records import ABLATION, make_records, metattack, poison
 
 LEVEL = {"aspect": 80.0, "aspect-global": 78.0, "aspect-no-policy": 81.0, "raw": 99.0}
 
@@ -59,13 +58,18 @@ def test_a_failed_variant_is_a_gap():
 
 
 def test_published_figures_stand_apart():
-    attack = Perturbation.model_construct(kind="metattack")
-    records = make_records(ABLATION, ["cora"], [None, poison(), attack])
+    attacks = [metattack(), metattack(solver="implicit")]
+    records = make_records(ABLATION, ["cora"], [None, poison(), *attacks])
     accuracy, _ = ablation_tables(records, with_published=True)
     lines = [line for line in accuracy.lines if line.apart]
     assert [line.title for line in lines] == ["ASPECT, published", "Global fusion, published"]
-    assert accuracy.columns == ("cora, clean", "cora, metattack 10%", "cora, random 10%")
-    assert [cell.value for cell in lines[1].cells] == [87.49, 83.2, None]
+    assert accuracy.columns == (
+        "cora, clean",
+        "cora, metattack (unrolled) 10%",
+        "cora, metattack (implicit) 10%",
+        "cora, random 10%",
+    )
+    assert [cell.value for cell in lines[1].cells] == [87.49, 83.2, None, None]
 
 
 def test_the_papers_figures_of_the_method_stand_below_a_head_of_any_name():

@@ -2,16 +2,14 @@
 
 import pytest
 
-from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.plan import Entry
 from aspect.report.benchmark.accuracy import average_drop, clean_tables, perturbed_tables
 from aspect.report.benchmark.collection import collect
 from aspect.report.benchmark.published import published_figures
 from aspect.report.benchmark.scores import Place
-from report.benchmark_records import evade, make_records, poison
+from aspect.report.html import headline
+from report.benchmark_records import evade, make_records, metattack, poison
 
-# Not yet among the kinds; the tables know it already.
-METATTACK = Perturbation.model_construct(kind="metattack")
 LEVEL = {"aspect": 80.0, "low": 70.0, "raw": 60.0}
 LOSS = {"aspect": 0.1, "low": 0.05, "raw": 0.5}
 
@@ -164,8 +162,25 @@ def test_every_perturbation_has_a_table_of_its_own():
     assert "trained on the clean graph" in tables[3].caption
 
 
+def test_tables_of_one_attack_are_told_apart_by_their_first_words():
+    attacks = [
+        metattack(solver=solver, mode=mode)
+        for solver in ("implicit", "unrolled")
+        for mode in ("evade", "poison")
+    ]
+    tables = perturbed_tables(make_records(perturbations=[None, *attacks]))
+    heads = [headline(table.caption)[0].rpartition(" under ")[2] for table in tables]
+    assert heads == [
+        "metattack 10%, unrolled solver, poison",
+        "metattack 10%, unrolled solver, evade",
+        "metattack 10%, implicit solver, poison",
+        "metattack 10%, implicit solver, evade",
+    ]
+    assert tables[0].name == "perturbed-metattack-unrolled-poison-10"
+
+
 def test_published_figures_of_the_papers_attack():
-    attack = METATTACK
+    attack = metattack()
     graphs = ["cora", "citeseer", "pubmed", "actor", "chameleon", "squirrel"]
     records = make_records(["aspect-s", "raw"], graphs, [None, attack])
     (table,) = perturbed_tables(records, with_published=True)
@@ -174,8 +189,22 @@ def test_published_figures_of_the_papers_attack():
     assert [cell.value for cell in line.cells] == [85.3, 78.86, 84.93, 39.2, 66.97, 50.17, 6.51]
     (part,) = perturbed_tables(make_records(["aspect-s"], ["cora"], [attack]), with_published=True)
     assert [cell.value for cell in part.lines[-1].cells] == [85.3, None]
-    (other,) = perturbed_tables(make_records(["aspect-s"], graphs, [poison()]), with_published=True)
-    assert not any(line.apart for line in other.lines)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        poison(),
+        metattack(solver="implicit"),
+        metattack(mode="evade"),
+        metattack(features=False),
+        metattack(budget=0.2),
+    ],
+    ids=str,
+)
+def test_no_other_attack_stands_beside_the_papers_figures(attack):
+    (table,) = perturbed_tables(make_records(["aspect-s"], ["cora"], [attack]), with_published=True)
+    assert not any(line.apart for line in table.lines)
 
 
 def test_nothing_perturbed_gives_no_table():

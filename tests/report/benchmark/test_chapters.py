@@ -9,7 +9,7 @@ import pytest
 from aspect.benchmark.plan import Entry
 from aspect.report.benchmark.chapters import chapters
 from aspect.report.benchmark.sources import Material
-from report.benchmark_records import ABLATION, NASTY, evade, fail, make_records, poison
+from report.benchmark_records import ABLATION, NASTY, evade, fail, make_records, metattack, poison
 from report.node_details import make_details, plain_details
 
 
@@ -37,9 +37,10 @@ def test_chapters_in_reading_order_without_empty_ones():
 
 def test_models_are_shown_between_scores_and_cost():
     parts = chapters_of(make_records(["aspect"]), [make_details()])
-    seen = ["gate", "evidence", "homophily", "filters", "attacked", "training", "nodes"]
+    gates = ["gate", "evidence", "sensitivity", "homophily"]
+    seen = [*gates, "filters", "attacked", "training", "nodes"]
     assert [part.name for part in parts] == ["clean", *seen, "cost", "again"]
-    for part in parts[1:7]:
+    for part in parts[1:8]:
         assert part.text.endswith(".")
         assert part.drawings
 
@@ -55,13 +56,15 @@ def test_trainings_beyond_three_are_folded_and_none_is_lost():
     details = [make_details(graph=f"g{number}") for number in range(5)]
     training = next(part for part in chapters_of([], details) if part.name == "training")
     names = [drawing.name for drawing in training.drawings]
-    assert names == [
+    searches = [f"search-{what}-1-g0" for what in ("objective", "sensitivity", "rayleigh")]
+    trainings = [
         f"training-{what}-{number}-g{number - 1}"
         for what in ("loss", "gate")
         for number in (1, 2, 3)
     ]
-    assert len(training.more_drawings) == 4
-    assert training.more_title == "4 more pictures"
+    assert names == [*trainings, *searches]
+    assert len(training.more_drawings) == 2 + 2 + 4 * 3
+    assert training.more_title == "16 more pictures"
 
 
 def correlations_told(details, name):
@@ -77,6 +80,8 @@ def test_correlations_are_told_by_graph_or_by_model():
     assert told.endswith("ASPECT on ring 1.00; Other on ring 1.00.")
     told = correlations_told([make_details(graph=f"g{k}") for k in range(13)], "evidence")
     assert told.endswith("g9 1.00; and 3 more.")
+    told = correlations_told([up, down], "sensitivity")
+    assert told.endswith(" correlation of gate and sensitivity gap: ring 1.00; down -1.00.")
     flat = make_details(gate=(0.5,) * 24)
     assert "Spearman" not in correlations_told([flat], "evidence")
 
@@ -113,15 +118,26 @@ def test_every_kind_of_splits_has_its_table_in_sight():
     assert len(part.more_tables) == 4
 
 
+def test_the_solvers_are_explained_where_there_is_metattack():
+    random = tables_of(make_records(perturbations=[None, poison()]), "perturbed")
+    both = tables_of(make_records(perturbations=[None, poison(), metattack()]), "perturbed")
+    assert "unrolled solver" not in random.text
+    assert "unrolled solver is that of the original" in both.text
+    assert [table.name for table in both.tables] == [
+        "perturbed-metattack-unrolled-poison-10",
+        "perturbed-random-poison-10",
+    ]
+
+
 def test_too_few_splits_to_decide_are_said_rather_than_shown():
     few = make_records(perturbations=[None, poison(0.1)], splits=5)
     part = tables_of(few, "significance")
     assert part.tables == ()
-    assert part.text.startswith("Left out: clean graphs, random 10%; with fewer than 6 splits")
+    assert part.text.startswith("Left out: clean graphs, random 10% (poison); with fewer")
     more = make_records(splits=6, plan="other")
     part = tables_of([*few, *more], "significance")
     assert [table.name for table in part.tables] == ["significance"]
-    assert "Left out: random 10%; " in part.text
+    assert "Left out: random 10% (poison); " in part.text
     assert "Left out" not in tables_of(more, "significance").text
 
 

@@ -6,7 +6,7 @@ from aspect.benchmark.plan import Entry
 from aspect.errors import SettingsError
 from aspect.report.benchmark.collection import collect
 from aspect.report.benchmark.scores import Place
-from report.benchmark_records import ABLATION, evade, fail, make_records, poison
+from report.benchmark_records import ABLATION, evade, fail, make_records, metattack, poison
 
 CLEAN = Place("aspect", "cora", "class-balanced")
 
@@ -104,6 +104,43 @@ def test_kinds_of_splits_and_perturbations_are_told_apart():
     assert found.kinds == ["class-balanced", "random"]
     assert found.perturbations("class-balanced") == [poison(0.1), poison(0.2), evade(0.1)]
     assert found.perturbations("random") == []
+
+
+def test_the_attack_as_published_comes_first():
+    attacks = [poison(), metattack(solver="implicit"), metattack(mode="evade"), metattack()]
+    found = collect(make_records(["aspect"], ["cora"], attacks))
+    assert found.perturbations("class-balanced") == [
+        metattack(),
+        metattack(mode="evade"),
+        metattack(solver="implicit"),
+        poison(),
+    ]
+
+
+def attacked(entry, letter, **values):
+    """Records of one split whose flips go by this letter."""
+    given = {"perturbations": [metattack()], "seeds": 1, "splits": 1, **values}
+    return make_records([entry], ["cora"], perturbation_sha256=(64 * letter,), **given)
+
+
+@pytest.mark.parametrize("entry", ["aspect", "low"])
+def test_records_that_met_other_flips_are_refused(entry):
+    first, second = attacked("aspect", "a"), attacked(entry, "b", plan="other")
+    with pytest.raises(SettingsError) as caught:
+        collect([*first, *second])
+    sentence = str(caught.value)
+    assert "metattack (unrolled) 10% on cora met different flips for split 0" in sentence
+    assert f"(plan other, {second[0].key})" in sentence
+
+
+def test_other_solvers_budgets_and_splits_have_other_flips():
+    others = [
+        attacked("aspect", "b", perturbations=[metattack(solver="implicit")]),
+        attacked("aspect", "c", perturbations=[metattack(0.2)]),
+        attacked("aspect", "d", split_kind="random"),
+    ]
+    records = [*attacked("aspect", "a"), *(each for other in others for each in other)]
+    assert len(collect(records).scores) == 4
 
 
 def test_a_group_is_known_if_any_plan_knows_it():

@@ -4,8 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from aspect.evaluation.details import Attacked
+from aspect.evaluation.details import Attacked, Sensitivity
+from aspect.report.benchmark.attacked_figures import attacked_drawings, clean_and_attacked
 from aspect.report.benchmark.details_figures import (
     class_kinds,
     filter_drawings,
@@ -14,13 +16,14 @@ from aspect.report.benchmark.details_figures import (
     training_gate_drawings,
 )
 from aspect.report.benchmark.gate_figures import (
-    attacked_drawings,
-    clean_and_attacked,
     correlations,
     cost_drawings,
     density_drawings,
     homophily_drawings,
+    sensitivity_drawings,
+    sensitivity_gap,
 )
+from aspect.report.benchmark.search_figures import search_drawings
 from aspect.report.canvas import SERIES
 from aspect.report.html import inline_svg
 from report.node_details import make_details, plain_details
@@ -42,11 +45,19 @@ def rising(nodes=NODES, **changes):
     return make_details(nodes, **{**content, **changes})
 
 
+def drawn(drawing):
+    figure = Figure()
+    drawing.picture.paint(figure.add_subplot())
+    return figure
+
+
 def everything(details):
     makers = (
         density_drawings,
         cost_drawings,
         homophily_drawings,
+        sensitivity_drawings,
+        search_drawings,
         filter_drawings,
         attacked_drawings,
         loss_drawings,
@@ -105,7 +116,7 @@ def test_densities_tell_mean_and_spread():
 )
 def test_graphs_share_panels_of_even_size(graphs, sizes):
     details = [rising(graph=f"g{k}") for k in range(graphs)]
-    for draw in (density_drawings, cost_drawings, homophily_drawings):
+    for draw in (density_drawings, cost_drawings, sensitivity_drawings, homophily_drawings):
         drawn = draw(details)
         assert [
             drawing.alt.count(";") - drawing.alt.count("means:") + 1 for drawing in drawn
@@ -179,13 +190,61 @@ def test_filters_tell_their_ends_and_the_spectrum():
 
 def test_training_shows_terms_and_gate():
     (loss,), (gate,) = loss_drawings([make_details()]), training_gate_drawings([make_details()])
-    assert "over 3 epochs: contrast -1.50." in loss.alt
+    assert "over 3 epochs: contrast -1.50; stability -0.50." in loss.alt
+    assert "Dots: a term of some epochs alone" in loss.caption
     assert "Mean gate from 0.50 to 0.50 over 3 epochs, its spread from 0.00 to 0.20." in gate.alt
     bare = make_details(curves={"loss": (3.0, 2.0), "late": (1.0,)})
     (only,) = loss_drawings([bare])
     assert "over 2 epochs: loss -1.00." in only.alt
+    assert "Dots" not in only.caption
     assert training_gate_drawings([bare]) == []
     assert loss_drawings([make_details(curves={"loss": (3.0,)})]) == []
+
+
+def test_a_term_of_some_epochs_has_its_dots_there():
+    curves = {"loss": (3.0, 2.0, 1.5, 1.0), "stability": (None, 4.0, None, 3.0)}
+    (drawing,) = loss_drawings([make_details(curves=curves)])
+    figure = drawn(drawing)
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 4]
+    (stability,) = lines
+    assert stability.get_marker() == "o"
+    assert stability.get_linestyle() == "None"
+    known = {
+        x: y
+        for x, y in zip(stability.get_xdata(), stability.get_ydata(), strict=True)
+        if np.isfinite(y)
+    }
+    assert known == {2: 0.0, 4: -1.0}
+    nothing = make_details(curves={"loss": (3.0, 2.0), "never": (None, None)})
+    assert "never" not in loss_drawings([nothing])[0].alt
+
+
+def test_searches_stand_at_their_epochs():
+    objective, sensitivity, energy = search_drawings([make_details()])
+    assert "clean graph from 4.00 to 3.50; changed graph from 6.00 to 5.00" in objective.alt
+    assert "searches from epoch 2 to 3, 2 in all." in objective.alt
+    assert "low band from 0.50 to 0.25; high band from 1.00 to 0.75" in sensitivity.alt
+    assert "high, clean from 1.50 to 1.75; high, changed from 1.25 to 1.50" in energy.alt
+    before, after = drawn(objective).axes[0].lines
+    assert (list(before.get_xdata()), list(before.get_ydata())) == ([2, 3], [4.0, 3.5])
+    assert (list(after.get_xdata()), list(after.get_ydata())) == ([2, 3], [6.0, 5.0])
+    assert {before.get_linestyle(), after.get_linestyle()} == {"None"}
+    assert search_drawings([make_details(curves={"loss": (3.0, 2.0)})]) == []
+
+
+def test_the_gate_is_held_against_the_sensitivity_gap():
+    details = rising()
+    gap = sensitivity_gap(details)
+    distances = np.asarray(list(details.sensitivity.distances.values()))
+    assert gap == pytest.approx((distances[1] - distances[0]) / distances.std())
+    (drawing,) = sensitivity_drawings([details])
+    assert "sensitivity gap: ring from 0.05 to 0.95, Spearman 1.00" in drawing.alt
+    assert drawing.caption.endswith(" ring: 4 flips and 6 entries moved.")
+    assert sensitivity_drawings([rising(sensitivity=None)]) == []
+    still = Sensitivity(flips=0, moves=0, distances={"low": (0.0,) * NODES, "high": (0.0,) * NODES})
+    assert sensitivity_gap(rising(sensitivity=still)) == (0.0,) * NODES
+    (flat,) = sensitivity_drawings([rising(sensitivity=still)])
+    assert "Spearman" not in flat.alt
 
 
 def test_classes_have_colours_until_there_are_too_many():

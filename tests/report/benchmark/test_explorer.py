@@ -17,13 +17,16 @@ def test_every_node_is_there_with_all_that_is_known_of_it():
     assert model["neighbours"] == [list(places) for places in details.neighbours]
     assert dict(model["losses"]) == {band: list(each) for band, each in details.losses.items()}
     assert [band for band, _ in model["losses"]] == ["low", "high"]
+    assert model["moved"] == [
+        [band, list(values)] for band, values in details.sensitivity.distances.items()
+    ]
     assert model["homophily"][0] is None
 
 
 def test_a_graph_without_labels_and_a_model_without_bands_say_so():
     (model,) = json.loads(explorer_json([plain_details(5)]))
     assert (model["ids"], model["labels"], model["gate"]) == (None, [], None)
-    assert (model["homophily"], model["losses"]) == (None, [])
+    assert (model["homophily"], model["losses"], model["moved"]) == (None, [], [])
 
 
 @pytest.mark.parametrize("name", [NASTY, "<!-- <script>", "]]>", "\u2028\u2029", 'a"\\b'])
@@ -53,6 +56,8 @@ def test_thinning_keeps_what_belongs_to_a_node_together():
         assert fewer.ids[place] == details.ids[node]
         assert fewer.gate[place] == details.gate[node]
         assert fewer.losses["low"][place] == details.losses["low"][node]
+        moved = fewer.sensitivity.distances["high"][place]
+        assert moved == details.sensitivity.distances["high"][node]
         assert fewer.map_x[place] == details.map_x[node]
         kept = {fewer.nodes[other] for other in fewer.neighbours[place]}
         assert kept == set(details.neighbours[node]) & set(fewer.nodes)

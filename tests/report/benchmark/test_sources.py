@@ -4,14 +4,20 @@ import json
 import shutil
 
 import pytest
+import torch
 
+from aspect import linear_probe
+from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
+from aspect.attacks.trace_file import TraceFile
+from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.plan import Plan
 from aspect.benchmark.store import BenchFolder
 from aspect.errors import AspectError, RunError
-from aspect.experiments import Experiment
+from aspect.experiments import Experiment, PerturbedBy
 from aspect.graph.source import Reading
+from aspect.graph.splits import make_splits
 from aspect.report.benchmark.sources import find_sources, read_sources
-from aspect.runs import train_run
+from aspect.runs import load_run, train_run
 from report.benchmark_records import make_records
 from report.node_details import make_details
 
@@ -54,12 +60,13 @@ def run(tmp_path_factory):
     return folder
 
 
-def train(run, out, seed=0, label="label", **settings):
+def train(run, out, seed=0, label="label", perturbation=None, **settings):
     reading = Reading(nodes=str(run / "nodes.csv"), label=label)
     experiment = Experiment(
         method="aspect",
         graph=str(run / "edges.csv"),
         reading=reading,
+        perturbation=perturbation,
         seed=seed,
         settings={**TINY, **settings},
     )
@@ -116,6 +123,29 @@ def test_a_run_becomes_a_record_with_the_scores_of_evaluate(run, tmp_path):
     (details,) = found.details
     assert details.ids[3] == "n3"
     assert len(details.curves["loss"]) == TINY["epochs"]
+
+
+def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, tmp_path):
+    clean = train(run, tmp_path / "clean")
+    labelled = load_run(clean, device="cpu").read_graph()
+    request = AttackRequest(kind="dice", budget=0.2)
+    (planned,) = plan_attacks(labelled, "edges", request, [3], torch.device("cpu"))
+    trace = run_attack(planned, TraceFile.open(tmp_path / "flips", planned.facts))
+    perturbed_by = PerturbedBy(file=str(tmp_path / "flips"), budget=0.1)
+    poisoned = train(run, tmp_path / "poisoned", perturbation=perturbed_by)
+    found = read(clean, poisoned)
+    first, second = found.records
+    assert (first.cell.entry, second.cell.entry) == ("aspect", "aspect")
+    work = second.cell.work
+    assert work.perturbation == Perturbation(kind="dice", budget=0.1)
+    assert (work.split_numbers, work.perturbation_sha256) == ((3,), (trace.digest(0.1),))
+    assert second.attack.flips == round(0.1 * labelled.graph.num_edges)
+    graph = trace.apply(labelled, 0.1)
+    embeddings = load_run(poisoned, device="cpu").model.embed(graph)
+    splits = make_splits("class-balanced", labelled.labels, 2)
+    (expected,) = linear_probe(embeddings, labelled.labels, [splits[3]]).splits
+    assert [score.strict for score in second.scores] == [expected.strict]
+    assert [each.title for each in found.details] == ["aspect", "aspect, dice 10%"]
 
 
 def test_runs_that_differ_in_the_seed_are_one_entry_and_others_are_told_apart(run, tmp_path):
@@ -185,9 +215,22 @@ def test_damaged_curves_are_named(run, tmp_path):
     with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
         read(out)
     (out / "metrics.jsonl").write_text(
-        "".join(json.dumps({"epoch": 1, "loss": 1.0, "odd": odd}) + "\n" for odd in (None, 1.0))
+        "".join(json.dumps({"epoch": 1, "loss": "odd"}) + "\n" for _ in range(2))
     )
-    assert list(read(out).details[0].curves) == ["loss"]
+    with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
+        read(out)
+
+
+def test_values_that_some_epochs_lack_keep_their_epochs(run, tmp_path):
+    out = train(run, tmp_path / "gaps")
+    told = [{"loss": 3.0}, {"loss": 2.0, "late": 5.0}, {"loss": None, "other": 1.0}]
+    lines = [json.dumps({"epoch": epoch, **values}) for epoch, values in enumerate(told, start=1)]
+    (out / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    assert read(out).details[0].curves == {
+        "loss": (3.0, 2.0, None),
+        "late": (None, 5.0, None),
+        "other": (None, None, 1.0),
+    }
 
 
 def test_what_two_benches_hold_counts_once(records, bench, tmp_path):

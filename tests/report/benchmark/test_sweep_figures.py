@@ -1,5 +1,7 @@
 """Budget curves: a panel per graph and perturbation."""
 
+from dataclasses import replace
+
 import pytest
 
 from aspect.report.benchmark.sweep_figures import sweep_drawings
@@ -23,6 +25,17 @@ def test_a_panel_tells_where_each_curve_begins_and_ends():
     assert drawing.title == "cora under random (poison)"
     assert "budget of 10%: Method 0 from 90.0% to 70.0%; Method 1 from 89.0%" in drawing.alt
     assert ">Method 1<" in drawing.svg
+
+
+def test_titles_name_the_solver_in_full_unless_it_is_no_solver():
+    metattack = replace(sweep([curve(0)]), kind="metattack", solver="unrolled")
+    nasty = replace(metattack, solver="\n" + 100 * "x")
+    evaded = replace(metattack, mode="evade")
+    titles = [drawing.title for drawing in sweep_drawings([metattack, evaded, nasty])]
+    assert titles[0] == "cora under metattack (unrolled)"
+    assert titles[1] == "cora under metattack (unrolled, evade)"
+    assert titles[2].isprintable()
+    assert len(titles[2]) < 80
 
 
 def test_more_lines_than_colours_take_more_panels():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from aspect.evaluation.details import Details
 from aspect.report.benchmark.ablation import ablation_tables
 from aspect.report.benchmark.accuracy import clean_tables, main_budget, perturbed_table
+from aspect.report.benchmark.attacked_figures import attacked_drawings
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.comparisons import (
     FEWEST_TO_DECIDE,
@@ -21,14 +22,15 @@ from aspect.report.benchmark.details_figures import (
     training_gate_drawings,
 )
 from aspect.report.benchmark.gate_figures import (
-    attacked_drawings,
     correlations,
     cost_drawings,
     density_drawings,
     full_title,
     homophily_drawings,
+    sensitivity_drawings,
 )
 from aspect.report.benchmark.scores import Metric
+from aspect.report.benchmark.search_figures import search_drawings
 from aspect.report.benchmark.sources import Material
 from aspect.report.benchmark.sweep_figures import sweep_drawings
 from aspect.report.benchmark.sweeps import sweep_tables, sweeps
@@ -55,7 +57,11 @@ ABLATION = (
     "Parts taken away or exchanged, one at a time, with the same settings otherwise. The best of "
     "each column is marked within the group."
 )
-SWEEP = "One picture per graph; the clean graph is the budget of nothing."
+METATTACK = (
+    " Metattack knows the classes of the split's training nodes. Its unrolled solver is that of "
+    "the original and of published tables; the implicit one is another, usually stronger attack."
+)
+SWEEP = "One picture per graph and perturbation; the clean graph is the budget of nothing."
 SIGNIFICANCE = (
     "Differences are paired over the splits of one graph (seeds averaged), since scores of one "
     "split share its test nodes; intervals are widened for the splits' overlap. p is that of a t "
@@ -73,13 +79,21 @@ GATE = (
     "all would be a single peak."
 )
 EVIDENCE = "The gate should trust the low band where that band costs less."
+SENSITIVITY = (
+    "A gate that heeds stability trusts the low band where the high band gives way more. ASPECT-S "
+    "is searched with its own settings, other models with its defaults."
+)
 HOMOPHILY = "Smooth neighbourhoods should lean to the low band; no label was seen in training."
 FILTERS = "Response of each band to the graph's frequencies, over the spectrum of the graph."
 ATTACKED = "One model, trained on the clean graph, asked about the clean and the attacked one."
-TRAINING = "How the loss terms moved, and the gate with them."
+TRAINING = (
+    "How the loss terms moved, and the gate with them; and what searches for harmful changes found "
+    "on the way, where a method makes them."
+)
 NODES = (
     "Every dot is a node, placed by its embedding. A node's card shows how much it trusts the low "
-    "band (its gate), what each band costs it, and its neighbours."
+    "band (its gate), what each band costs it, how far each band moves under the most harmful "
+    "small change of the graph that was found (its sensitivity), and its neighbours."
 )
 AGAIN = "The commands that make this page again, and the settings that every number came from."
 FAILED = "These cells left no scores; the tables show gaps where they would stand."
@@ -161,7 +175,11 @@ def _perturbed(collection: Collection, with_published: bool) -> Chapter:
                 table = perturbed_table(collection, splits, each, with_published=with_published)
                 is_main = each == main_budget(collection, splits, own)
                 (main if is_main else others).append(table)
-    plain = Chapter("perturbed", "Perturbed graphs", PERTURBED, tuple(main))
+    attacks = {
+        each.kind for splits in collection.kinds for each in collection.perturbations(splits)
+    }
+    text = f"{PERTURBED}{METATTACK if 'metattack' in attacks else ''}"
+    plain = Chapter("perturbed", "Perturbed graphs", text, tuple(main))
     return replace(plain, more_title="Other budgets", more_tables=tuple(others))
 
 
@@ -182,10 +200,12 @@ def _cost(collection: Collection) -> Iterator[Chapter]:
 def _seen(details: Sequence[Details]) -> Iterator[Chapter]:
     """All that is to be shown of the models, but for their maps; parts without a picture go."""
     evidence = f"{EVIDENCE}{_told(correlations(details, 'cost_gap'), 'cost gap')}"
+    gap = _told(correlations(details, "sensitivity_gap"), "sensitivity gap")
     homophily = f"{HOMOPHILY}{_told(correlations(details, 'homophily'), 'local homophily')}"
     parts = [
         ("gate", "Whom nodes trust", GATE, density_drawings(details)),
         ("evidence", "Gate and evidence", evidence, cost_drawings(details)),
+        ("sensitivity", "Gate and sensitivity", SENSITIVITY + gap, sensitivity_drawings(details)),
         ("homophily", "Gate and local homophily", homophily, homophily_drawings(details)),
         ("filters", "What the filters learned", FILTERS, filter_drawings(details)),
         ("attacked", "The gate under attack", ATTACKED, attacked_drawings(details)),
@@ -198,9 +218,10 @@ def _seen(details: Sequence[Details]) -> Iterator[Chapter]:
 
 def _training(details: Sequence[Details]) -> Iterator[Chapter]:
     """The first few models; the others are folded."""
-    losses, gates = loss_drawings(details), training_gate_drawings(details)
-    shown_first = (*losses[:MOST_TRAININGS], *gates[:MOST_TRAININGS])
-    more = (*losses[MOST_TRAININGS:], *gates[MOST_TRAININGS:])
+    losses = loss_drawings(details)
+    kinds = (losses, training_gate_drawings(details), search_drawings(details))
+    shown_first = tuple(each for kind in kinds for each in kind[:MOST_TRAININGS])
+    more = tuple(each for kind in kinds for each in kind[MOST_TRAININGS:])
     if losses:
         plain = Chapter("training", "Training", TRAINING, drawings=shown_first)
         title = counted(len(more), "more picture")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aspect.evaluation.details import Details, SpectrumShares
+from aspect.evaluation.details import Details, Numbers, SomeNumbers, SpectrumShares
 from aspect.report.benchmark.gate_figures import (
     GATE,
     drawing_name,
@@ -22,12 +22,15 @@ __all__ = [
     "filter_drawings",
     "loss_drawings",
     "map_drawings",
+    "placed_curves",
     "training_gate_drawings",
 ]
 
 BAND_COLOURS = ("blue", "orange", "green", "purple")  # lowest first, as everywhere
 TERM_COLOURS = ("green", "purple", "amber", "sky", "ink", "soft")
-NOT_TERMS = ("loss", "gate_mean", "gate_std")  # the terms' sum, and what is drawn beside them
+# The terms' sum, and what a method monitors, which is drawn beside them.
+NOT_TERMS = ("loss", "gate_", "search_", "sensitivity_", "rayleigh_")
+SOME_EPOCHS = " Dots: a term of some epochs alone, since the first of them."
 REST_COLOUR = SERIES[-1]
 MOST_CLASSES = len(SERIES) - 1  # with a colour of their own
 OTHERS, UNKNOWN = "other", "unknown"
@@ -80,8 +83,30 @@ def training_gate_drawings(details: Sequence[Details]) -> list[Drawing]:
     return [
         _gate(each, number)
         for number, each in _trained(details)
-        if {"gate_mean", "gate_std"} <= each.curves.keys()
+        if {"gate_mean", "gate_std"} <= _whole_curves(each).keys()
     ]
+
+
+def placed_curves(details: Details) -> dict[str, SomeNumbers]:
+    """The values whose epochs are known: of a curve that is too short nobody knows what it lacks.
+
+    Curves without any value are left out.
+    """
+    epochs = len(details.curves.get("loss", ()))
+    return {
+        name: values
+        for name, values in details.curves.items()
+        if len(values) == epochs and any(value is not None for value in values)
+    }
+
+
+def _whole_curves(details: Details) -> dict[str, Numbers]:
+    """Those that every epoch has a value of."""
+    found = {
+        name: tuple(value for value in values if value is not None)
+        for name, values in placed_curves(details).items()
+    }
+    return {name: own for name, own in found.items() if len(own) == len(details.curves["loss"])}
 
 
 def _trained(details: Sequence[Details]) -> list[tuple[int, Details]]:
@@ -92,30 +117,38 @@ def _trained(details: Sequence[Details]) -> list[tuple[int, Details]]:
 
 def _loss(details: Details, number: int) -> Drawing:
     epochs = range(1, len(details.curves["loss"]) + 1)
-    # A term that is not there in every epoch has no place on the axis.
-    whole = {name: own for name, own in details.curves.items() if len(own) == len(epochs)}
-    terms = [name for name in whole if name not in NOT_TERMS] or ["loss"]
-    shifted = {name: _since_start(whole[name]) for name in terms[: len(TERM_COLOURS)]}
+    placed = placed_curves(details)
+    terms = [name for name in placed if not name.startswith(NOT_TERMS)] or ["loss"]
+    shifted = {name: _since_start(placed[name]) for name in terms[: len(TERM_COLOURS)]}
     groups = [
         Bundle(name, colour, [values])
         for (name, values), colour in zip(shifted.items(), TERM_COLOURS, strict=False)
     ]
-    ends = "; ".join(f"{shown(name)} {values[-1]:+.2f}" for name, values in shifted.items())
+    ends = "; ".join(f"{shown(name)} {_last(values):+.2f}" for name, values in shifted.items())
+    dots = any(not np.isfinite(values).all() for values in shifted.values())
     return Drawing(
         drawing_name("training-loss", number, details),
         full_title(details),
-        "How far each term of the loss moved since the first epoch, weights included.",
+        "How far each term of the loss moved since the first epoch, weights included."
+        f"{SOME_EPOCHS if dots else ''}",
         f"Change of the loss terms over {epochs[-1]} epochs: {ends}.",
         bundles(epochs, groups, Axis("epoch", 1, epochs[-1]), Axis("change since the first epoch")),
     )
 
 
-def _since_start(values: Sequence[float]) -> list[float]:
-    return [value - values[0] for value in values]
+def _since_start(values: SomeNumbers) -> list[float]:
+    """The change since the first epoch that has such a value; nan where there is none."""
+    numbers = np.asarray(values, dtype=np.float64)  # of None it makes nan
+    return [float(value) for value in numbers - numbers[np.isfinite(numbers)][0]]
+
+
+def _last(values: Sequence[float]) -> float:
+    return next(value for value in reversed(values) if np.isfinite(value))
 
 
 def _gate(details: Details, number: int) -> Drawing:
-    means, stds = details.curves["gate_mean"], details.curves["gate_std"]
+    whole = _whole_curves(details)
+    means, stds = whole["gate_mean"], whole["gate_std"]
     epochs = range(1, len(means) + 1)
     return Drawing(
         drawing_name("training-gate", number, details),

@@ -6,10 +6,10 @@ The page must open on a phone, so large graphs are thinned: some nodes, and some
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aspect.evaluation.details import Details, SomeNumbers
+from aspect.evaluation.details import Details, Numbers, SomeNumbers
 
 __all__ = ["MOST_NODES", "explorer_json", "thinned"]
 
@@ -62,13 +62,18 @@ def thinned(details: Details, most: int) -> Details:
         name: tuple(getattr(details, name)[place] for place in places)
         for name in ("map_x", "map_y")
     }
-    changes["losses"] = {
-        band: tuple(values[place] for place in places) for band, values in details.losses.items()
-    }
+    changes["losses"] = _at(details.losses, places)
+    if details.sensitivity is not None:
+        distances = _at(details.sensitivity.distances, places)
+        changes["sensitivity"] = details.sensitivity.model_copy(update={"distances": distances})
     changes["neighbours"] = tuple(
         tuple(new[other] for other in details.neighbours[place] if other in new) for place in places
     )
     return details.model_copy(update=changes)
+
+
+def _at(by_band: Mapping[str, Numbers], places: Sequence[int]) -> dict[str, Numbers]:
+    return {band: tuple(values[place] for place in places) for band, values in by_band.items()}
 
 
 def _plain(details: Details, most_neighbours: int) -> dict[str, Any]:
@@ -89,10 +94,15 @@ def _plain(details: Details, most_neighbours: int) -> dict[str, Any]:
         "gate": details.gate,
         "gap": details.cost_gap,
         "losses": [[band, values] for band, values in details.losses.items()],
+        "moved": [[band, values] for band, values in _distances(details).items()],
         "x": details.map_x,
         "y": details.map_y,
         "map": details.map_name,
     }
+
+
+def _distances(details: Details) -> Mapping[str, Numbers]:
+    return {} if details.sensitivity is None else details.sensitivity.distances
 
 
 def _known(values: SomeNumbers) -> SomeNumbers | None:

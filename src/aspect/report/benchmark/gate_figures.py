@@ -1,13 +1,14 @@
-"""Pictures of the gate: how it spreads, what it follows, and what an attack does to it."""
+"""Pictures of the gate: how it spreads, and what it follows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from aspect.evaluation.details import Details
+from aspect.evaluation.details import Details, Numbers, SomeNumbers
 from aspect.report.benchmark.gate_numbers import (
     Bins,
     Values,
@@ -15,7 +16,6 @@ from aspect.report.benchmark.gate_numbers import (
     equal_count_bins,
     equal_width_bins,
     known,
-    quantile_bins,
     spearman,
 )
 from aspect.report.canvas import SERIES, Axis, Drawing, shown
@@ -24,24 +24,32 @@ from aspect.report.tables import slug
 
 __all__ = [
     "GATE",
-    "attacked_drawings",
-    "clean_and_attacked",
+    "POSITIONS",
     "correlations",
     "cost_drawings",
     "density_drawings",
     "drawing_name",
     "full_title",
     "homophily_drawings",
+    "roomy",
+    "sensitivity_drawings",
+    "sensitivity_gap",
 ]
 
 GATE = Axis("gate: weight of the low band", 0, 1)
 POSITIONS = np.linspace(0, 1, 201)
 BINS = 10
-QUANTILES = 5
 MOST_TOGETHER = 4  # graphs in one panel
 LONGEST_NAME = 40  # letters of a graph in the name of a file
 
 Pairs = tuple[Values, Values]
+Rival = Literal["cost_gap", "sensitivity_gap", "homophily"]  # what the gate is held against
+NAMES: dict[Rival, str] = {
+    "cost_gap": "cost gap",
+    "sensitivity_gap": "sensitivity gap",
+    "homophily": "local homophily",
+}
+EQUAL_BINS = "Mean gate in bins of equally many nodes; bars: standard deviation within the bin."
 
 
 def drawing_name(kind: str, number: int, details: Details) -> str:
@@ -99,8 +107,8 @@ def density_drawings(details: Sequence[Details]) -> list[Drawing]:
     return drawings
 
 
-def correlations(details: Sequence[Details], what: str) -> list[tuple[Details, float]]:
-    """Spearman's correlation of the gate with `cost_gap` or `homophily`, where there is one."""
+def correlations(details: Sequence[Details], what: Rival) -> list[tuple[Details, float]]:
+    """Spearman's correlation of the gate with something else, where there is one."""
     found = []
     for each in details:
         pairs = _pairs(each, what)
@@ -110,9 +118,27 @@ def correlations(details: Sequence[Details], what: str) -> list[tuple[Details, f
     return found
 
 
-def _pairs(details: Details, what: str) -> Pairs | None:
+def _rival(details: Details, what: Rival) -> SomeNumbers | None:
+    if what == "sensitivity_gap":
+        return sensitivity_gap(details)
+    return details.cost_gap if what == "cost_gap" else details.homophily
+
+
+def sensitivity_gap(details: Details) -> Numbers | None:
+    """How much further the high band moves than the low one, in units of the distances' spread.
+
+    The unit is that of the policy's target (`eq:channel_cost`), over both bands together.
+    """
+    if details.sensitivity is None:
+        return None
+    distances = np.asarray(list(details.sensitivity.distances.values()), dtype=np.float64)
+    spread = float(distances.std()) or 1.0
+    return tuple(((distances[-1] - distances[0]) / spread).tolist())
+
+
+def _pairs(details: Details, what: Rival) -> Pairs | None:
     """The gate against something else at the nodes of which both are known."""
-    other = details.cost_gap if what == "cost_gap" else details.homophily
+    other = _rival(details, what)
     if details.gate is None or not other:
         return None
     pairs = known(other, details.gate)
@@ -140,13 +166,13 @@ class _Binned:
         )
 
 
-def _binned(group: Sequence[Details], what: str) -> list[_Binned]:
+def _binned(group: Sequence[Details], what: Rival) -> list[_Binned]:
     found = []
     for each in group:
         pairs = _pairs(each, what)
         if pairs is None:
             continue
-        bins = (equal_count_bins if what == "cost_gap" else equal_width_bins)(*pairs, BINS)
+        bins = (equal_width_bins if what == "homophily" else equal_count_bins)(*pairs, BINS)
         if len(bins.x):
             found.append(_Binned(each, bins, spearman(*pairs)))
     return found
@@ -154,125 +180,76 @@ def _binned(group: Sequence[Details], what: str) -> list[_Binned]:
 
 def cost_drawings(details: Sequence[Details]) -> list[Drawing]:
     """The gate against the bands' difference in cost (`fig:policy_behavior`, right)."""
-    return [
-        Drawing(
-            _name("gate-cost", number, group),
-            full_title(*(each.details for each in binned)),
-            "Mean gate in bins of equally many nodes; bars: standard deviation within the bin. "
-            "Right of zero the low band is the cheaper one: its contrastive loss is the lower one, "
-            "measured as in training (augmented views, dropout, pooled where neighbours decide "
-            "together) and averaged over a few draws.",
-            "Mean gate from the lowest to the highest cost gap: "
-            f"{'; '.join(each.words for each in binned)}.",
-            trends(
-                [each.trend(colour) for each, colour in zip(binned, SERIES, strict=False)],
-                Axis("cost gap: high band's less low band's"),
-                _roomy([each.bins for each in binned]),
-            ),
-        )
-        for number, group in enumerate(_together(details), start=1)
-        if (binned := _binned(group, "cost_gap"))
-    ]
+    caption = (
+        f"{EQUAL_BINS} Right of zero the low band is the cheaper one: its contrastive loss is the "
+        "lower one, measured as in training (augmented views, dropout, pooled where neighbours "
+        "decide together) and averaged over a few draws."
+    )
+    axis = Axis("cost gap: high band's less low band's")
+    return _against(details, "cost_gap", "gate-cost", caption, axis)
+
+
+def sensitivity_drawings(details: Sequence[Details]) -> list[Drawing]:
+    """The gate against the bands' difference in sensitivity (`eq:aspect_s_loss`)."""
+    caption = (
+        f"{EQUAL_BINS} Right of zero the low band holds still better: under the most harmful small "
+        "change of edges and features that a search found, the high band of the node moves "
+        "further. In units of the distances' spread over nodes and bands."
+    )
+    axis = Axis("sensitivity gap: high band's less low band's")
+    return _against(details, "sensitivity_gap", "gate-sensitivity", caption, axis, _change)
+
+
+def _change(details: Details) -> str:
+    """How large the change was that the search found."""
+    found = details.sensitivity
+    assert found is not None  # a line without is not drawn
+    return f" {shown(details.graph)}: {found.flips:,} flips and {found.moves:,} entries moved."
 
 
 def homophily_drawings(details: Sequence[Details]) -> list[Drawing]:
     """The gate against the share of neighbours that are of a node's class."""
+    caption = (
+        "Mean gate of nodes by the share of their neighbours that are of their class; bars: "
+        "standard deviation within the bin. Labels are used for this picture only."
+    )
+    axis = Axis("local homophily", -0.03, 1.03)
+    return _against(details, "homophily", "gate-homophily", caption, axis)
+
+
+def _against(
+    details: Sequence[Details],
+    what: Rival,
+    kind: str,
+    caption: str,
+    axis: Axis,
+    more: Callable[[Details], str] | None = None,
+) -> list[Drawing]:
+    """The gate's means in bins of something else, a few graphs of one model in every panel.
+
+    `more` adds a sentence on every graph to the caption.
+    """
     return [
         Drawing(
-            _name("gate-homophily", number, group),
+            _name(kind, number, group),
             full_title(*(each.details for each in binned)),
-            "Mean gate of nodes by the share of their neighbours that are of their class; bars: "
-            "standard deviation within the bin. Labels are used for this picture only.",
-            "Mean gate from the lowest to the highest local homophily: "
+            caption + "".join(more(each.details) for each in binned if more is not None),
+            f"Mean gate from the lowest to the highest {NAMES[what]}: "
             f"{'; '.join(each.words for each in binned)}.",
             trends(
                 [each.trend(colour) for each, colour in zip(binned, SERIES, strict=False)],
-                Axis("local homophily", -0.03, 1.03),
-                _roomy([each.bins for each in binned]),
+                axis,
+                roomy([each.bins for each in binned]),
             ),
         )
         for number, group in enumerate(_together(details), start=1)
-        if (binned := _binned(group, "homophily"))
+        if (binned := _binned(group, what))
     ]
 
 
-def _roomy(lines: Sequence[Bins]) -> Axis:
+def roomy(lines: Sequence[Bins]) -> Axis:
     """The gate's axis, as far as bars reach: a narrow gate would else be a flat line."""
     low = min(float((bins.means - bins.stds).min()) for bins in lines)
     high = max(float((bins.means + bins.stds).max()) for bins in lines)
     room = 0.05 * max(high - low, 0.02)
     return Axis(GATE.label, max(-0.02, low - room), min(1.02, high + room))
-
-
-def clean_and_attacked(details: Details) -> dict[str, tuple[Values, Bins | None]]:
-    """Gates on the clean graph and on each attacked one, and their means by homophily."""
-    sides = [("clean", details.gate, details.homophily)]
-    sides += [(each.label, each.gate, each.homophily) for each in details.attacked]
-    found: dict[str, tuple[Values, Bins | None]] = {}
-    for label, gate, homophily in sides:
-        if gate is not None:
-            pairs = known(homophily, gate) if homophily else known((), ())
-            bins = quantile_bins(*pairs, QUANTILES) if len(pairs[0]) >= QUANTILES else None
-            found[label] = (np.asarray(gate, dtype=np.float64), bins)
-    return found
-
-
-def attacked_drawings(details: Sequence[Details]) -> list[Drawing]:
-    """The gate of each model on the clean and on attacked graphs: densities, then quantiles."""
-    densities: list[Drawing] = []
-    quantiles: list[Drawing] = []
-    for number, each in enumerate(details, start=1):
-        if each.attacked and each.gate is not None:
-            sides = dict(list(clean_and_attacked(each).items())[: len(SERIES)])
-            densities.append(_attacked_density(each, number, sides))
-            quantiles += _attacked_quantiles(each, number, sides)
-    return [*densities, *quantiles]
-
-
-def _attacked_density(
-    details: Details, number: int, sides: dict[str, tuple[Values, Bins | None]]
-) -> Drawing:
-    drawn = [
-        Hill(label, colour, density(gate.tolist(), POSITIONS).tolist(), float(gate.mean()))
-        for (label, (gate, _)), colour in zip(sides.items(), SERIES, strict=False)
-    ]
-    means = "; ".join(f"{shown(label)} {gate.mean():.2f}" for label, (gate, _) in sides.items())
-    return Drawing(
-        drawing_name("attacked-density", number, details),
-        full_title(details),
-        "Density of the gate of one model, trained on the clean graph, over the nodes of the clean "
-        "and of attacked graphs. Ticks below: the means.",
-        f"Density of the gate on clean and attacked graphs; means: {means}.",
-        hills(POSITIONS.tolist(), drawn, GATE, Axis("density")),
-    )
-
-
-def _attacked_quantiles(
-    details: Details, number: int, sides: dict[str, tuple[Values, Bins | None]]
-) -> Iterator[Drawing]:
-    lines = {label: bins for label, (_, bins) in sides.items() if bins is not None}
-    if not lines:
-        return
-    drawn = [
-        Trend(label, colour, range(1, QUANTILES + 1), bins.means.tolist(), bins.stds.tolist())
-        for (label, bins), colour in zip(lines.items(), SERIES, strict=False)
-    ]
-    ends = "; ".join(
-        f"{shown(label)} from {bins.means[0]:.2f} to {bins.means[-1]:.2f}"
-        for label, bins in lines.items()
-    )
-    yield Drawing(
-        drawing_name("attacked-quantiles", number, details),
-        f"{full_title(details)}, by homophily",
-        "Mean gate in five equal groups of nodes, from the fewest neighbours of their own class "
-        "(Q1) to the most (Q5), as the edges of each graph have it; shaded: standard deviation. "
-        "Nodes of equal homophily are spread by lot.",
-        f"Mean gate from the lowest to the highest fifth of local homophily: {ends}.",
-        trends(
-            drawn,
-            Axis("local homophily, in fifths"),
-            _roomy(list(lines.values())),
-            spread="bands",
-            ticks=[f"Q{place}" for place in range(1, QUANTILES + 1)],
-        ),
-    )

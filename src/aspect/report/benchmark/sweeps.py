@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aspect.benchmark.perturbation import Mode, Perturbation
+from aspect.attacks.names import Mode
+from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.metrics import PERCENT
 from aspect.report.benchmark.collection import Collection, collect

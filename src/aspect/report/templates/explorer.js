@@ -176,6 +176,18 @@
     line.append(outer, element("span", text));
     return line;
   };
+  // Bars reach from the least to the greatest value of any node, so that small differences are seen.
+  const bandRows = (what, bands, place) => {
+    const every = bands.flatMap(([, values]) => values);
+    const least = every.reduce((a, b) => Math.min(a, b), Infinity);
+    const most = every.reduce((a, b) => Math.max(a, b), -Infinity);
+    return bands.flatMap(([band, values]) => {
+      const kind = band === "low" ? "low" : band === "high" ? "high" : "";
+      const share = most > least ? (values[place] - least) / (most - least) : 1;
+      const title = `${what}, ${band}`;
+      return row(title, bar(title, share, shown(values[place], 3), kind));
+    });
+  };
   const facts = (place) => {
     const model = state.model, all = element("dl");
     all.append(...row("Class", classOf(place)), ...row("Degree", model.degrees[place].toLocaleString("en")));
@@ -184,16 +196,9 @@
       const gate = model.gate[place];
       all.append(...row("Gate", bar("Gate", gate, `${shown(gate)} low, ${shown(1 - gate)} high`, "gate")));
     }
-    // Bars reach from the least to the greatest loss of any node, so that small differences are seen.
-    const every = model.losses.flatMap(([, values]) => values);
-    const least = every.reduce((a, b) => Math.min(a, b), Infinity);
-    const most = every.reduce((a, b) => Math.max(a, b), -Infinity);
-    for (const [band, values] of model.losses) {
-      const kind = band === "low" ? "low" : band === "high" ? "high" : "";
-      const share = most > least ? (values[place] - least) / (most - least) : 1;
-      all.append(...row(`Loss, ${band}`, bar(`Loss, ${band}`, share, shown(values[place], 3), kind)));
-    }
+    all.append(...bandRows("Loss", model.losses, place));
     if (model.gap) all.append(...row("Cost gap", shown(model.gap[place])));
+    all.append(...bandRows("Sensitivity", model.moved, place));
     return all;
   };
   const link = (place) => {

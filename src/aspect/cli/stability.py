@@ -1,0 +1,249 @@
+"""`aspect stability`: how much a trained model moves when its graph changes a little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+
+from aspect.cli.options import Overwrite
+from aspect.cli.paths import CONFIG, check_target
+from aspect.cli.session import Session, command
+from aspect.errors import RunError, SettingsError
+from aspect.evaluation.stability_request import (
+    DEFAULT_BUDGETS,
+    DEFAULT_SPLITS,
+    KINDS,
+    TRANSFERRED,
+    StabilityRequest,
+)
+from aspect.graph.files import is_file
+from aspect.robustness.places import files_at
+
+if TYPE_CHECKING:
+    from aspect.robustness.stability import RunStability
+
+__all__ = ["stability"]
+
+MORE = "--out FILE and --json tell more: medians, 95th percentiles, distances, bands, every split."
+RECORD = "record.json"  # of a run that is complete; `aspect.training.folder` is too heavy
+
+
+class ChangeOptions(NamedTuple):
+    """What is done to the graph."""
+
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}, several with commas; may be repeated.  "
+            "[default: all that can be done]",
+            metavar="KIND",
+        ),
+    ] = None
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Flips as a share of the edges, for `feature` of the entries; several with "
+            f"commas; may be repeated.  [default: {','.join(f'{b:g}' for b in DEFAULT_BUDGETS)}]",
+            metavar="SHARE",
+        ),
+    ] = None
+    perturbation: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="File of `aspect attack`, folder of such files, or pattern in quotes, in place "
+            "of the metattack made here; may be repeated.",
+            metavar="FILE|FOLDER",
+        ),
+    ] = None
+
+
+class JudgeOptions(NamedTuple):
+    """On which nodes the probe is trained and judged."""
+
+    splits: Annotated[
+        Literal["class-balanced", "random", "published"] | None,
+        typer.Option(
+            help="Kind of splits.  [default: class-balanced, or that of the perturbation files]"
+        ),
+    ] = None
+    num_splits: Annotated[
+        int | None,
+        typer.Option(
+            help="Splits, and draws of what is random.  "
+            f"[default: {DEFAULT_SPLITS}, or all of the perturbation files]",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+
+
+@command
+def stability(
+    session: Session,
+    run: Annotated[Path, typer.Argument(help="A run's folder.", metavar="RUN")],
+    change: ChangeOptions,
+    judge: JudgeOptions,
+    out: Annotated[
+        Path | None, typer.Option(help="File for all numbers as JSON.", metavar="FILE")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Change the graph of a run a little, and see how far embeddings and a probe move.
+
+    The model is not trained again. random: edges flipped at random; feature: entries masked;
+    gradient: flips that move the embedding far, searched for without labels; metattack: flips
+    that mislead a classifier, found with the labels of training nodes.
+    """
+    request = StabilityRequest.of(
+        _words(change.kind),
+        _shares(change.budget),
+        splits=judge.splits,
+        num_splits=judge.num_splits,
+        seed=session.seed or 0,
+    )
+    _check_run(run)
+    _check_out(out, overwrite=overwrite)
+    for place in change.perturbation or ():
+        files_at(place)
+    found = _study(session, run, request, change.perturbation or ())
+    content = found.to_dict()
+    # Said before it is written: a disk that is full by now does not cost the numbers.
+    session.screen.answer(content, lambda: _show(session, content))
+    if out is not None:
+        from aspect.training.folder import write_json
+
+        write_json(out, content)
+
+
+def _words(given: Sequence[str] | None) -> Iterator[str]:
+    """Single words, of which several may come with commas between them."""
+    for text in given or ():
+        yield from (word.strip() for word in text.split(","))
+
+
+def _shares(given: Sequence[str] | None) -> Iterator[float]:
+    for word in _words(given):
+        try:
+            yield float(word)
+        except ValueError as error:
+            raise SettingsError(f"Budget must be a share in (0, 1]. Got {word!r}.") from error
+
+
+def _check_run(run: Path) -> None:
+    """Refuse at once what is no complete run."""
+    if not is_file(run / CONFIG):
+        raise RunError(f"{run} is not a run's folder. Train one with: aspect train --out {run}.")
+    if not is_file(run / RECORD):
+        raise RunError(
+            f"The run in {run} is not complete. Go on with: aspect train --out {run} --resume."
+        )
+
+
+def _check_out(out: Path | None, *, overwrite: bool) -> None:
+    if out is not None:
+        check_target(out, overwrite=overwrite)
+    elif overwrite:
+        raise SettingsError("--overwrite replaces the file of --out, and none is named.")
+
+
+def _study(
+    session: Session, run: Path, request: StabilityRequest, places: Sequence[Path]
+) -> RunStability:
+    with session.screen.activity("Starting"):
+        from aspect.robustness.stability import study_run
+    with session.screen.progress("Changing the graph") as advance:
+        found = study_run(
+            run,
+            request,
+            perturbations=places,
+            device=session.device,
+            data_dir=session.data_dir,
+            on_step=advance,
+        )
+    for warning in found.warnings:
+        session.screen.warn(warning)
+    return found
+
+
+def _show(session: Session, content: Mapping[str, Any]) -> None:
+    """The table, and what its columns mean."""
+    rows, screen = content["rows"], session.screen
+    columns = _columns(rows)
+    cells = [[columns[name](row) for name in columns] for row in rows]
+    screen.table(list(columns), cells, title=_title(content))
+    for line in (_finding(rows), *_legend(rows), *content["notices"], MORE):
+        screen.say(line)
+
+
+def _title(content: Mapping[str, Any]) -> str:
+    numbers, sizes = content["split_numbers"], (content["nodes"], content["edges"])
+    plural = "s" if len(numbers) > 1 else ""
+    judged = f"; {len(numbers)} {content['splits']} split{plural}" if numbers else ""
+    return (
+        f"{content['method']} on {content['graph']} ({sizes[0]} nodes, {sizes[1]} edges), "
+        f"not trained again{judged}"
+    )
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    """The columns that these rows have something for."""
+    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "change": lambda row: row["title"],
+        "budget": lambda row: f"{100 * row['budget']:.4g}%",
+        "changed": lambda row: f"{row['flips'] or row['masked_entries']:.0f}",
+        "shift": lambda row: _number(row["shift"]["mean"]),
+    }
+    if any(row["gate_shift"] is not None for row in rows):
+        columns["gate"] = lambda row: _number(row["gate_shift"])
+    if any(row["perturbed"] for row in rows):
+        columns["strict"] = _scores_cell
+        columns["drop"] = lambda row: _percent(row["drop"])
+    return columns
+
+
+def _scores_cell(row: Mapping[str, Any]) -> str:
+    return f"{row['clean']['mean']:.2f} -> {row['perturbed']['mean']:.2f}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{round(value, 2) + 0.0:.2f}"  # never -0.00
+
+
+def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The answer in a sentence: what harms most at the largest budget."""
+    largest = max(row["budget"] for row in rows)
+    tried, at = [row for row in rows if row["budget"] == largest], f"At {100 * largest:.4g}%"
+    judged = [row for row in tried if row["drop"] is not None]
+    if not judged:
+        worst = max(tried, key=lambda row: float(row["shift"]["mean"]))
+        return f"{at} {worst['title']} moves embeddings most, by {worst['shift']['mean']:.4f}."
+    worst = max(judged, key=lambda row: float(row["drop"]))
+    if worst["drop"] <= 0:
+        return f"{at} nothing that was tried lowers the accuracy."
+    return f"{at} {worst['title']} does most harm: it takes {worst['drop']:.2f}% of the accuracy."
+
+
+def _legend(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    kinds = {row["kind"] for row in rows}
+    yield (
+        "shift: 1 - cosine of a node's embedding before and after, from 0 to 2; mean over nodes."
+    )
+    if rows[0]["gate_shift"] is not None:
+        yield "gate: how far a node's trust in its low band moves, from 0 to 1; mean over nodes."
+    if any(row["perturbed"] for row in rows):
+        yield "strict: test accuracy in percent, before and after, of a probe that learned before."
+        yield "drop: (before - after) / before of the two, in percent."
+    if "feature" in kinds:
+        yield "changed: flipped edges; of feature, masked entries."
+    if any(row["title"] == TRANSFERRED for row in rows):
+        yield (
+            f"{TRANSFERRED}: found on an ASPECT trained on the same graph, since no gradient of "
+            "this method reaches the edges."
+        )

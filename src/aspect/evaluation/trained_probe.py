@@ -1,0 +1,58 @@
+"""Linear probes that were trained and chosen on one embedding, and read others as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aspect.evaluation.inputs import ProbeInput, read_embeddings
+from aspect.evaluation.logistic import with_constant
+from aspect.evaluation.metrics import accuracy
+from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, answer, probe_rows
+from aspect.evaluation.result import ProbeResult
+from aspect.graph.splits import Split
+
+__all__ = ["TrainedProbe"]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedProbe:
+    """One probe per split; what `evasion_probe` finds, without a training for each embedding."""
+
+    splits: Mapping[int, Split]  # by their numbers
+    labels: Int[Tensor, " nodes"]
+    weights: Mapping[int, Float[Tensor, "classes inputs"]]  # as validation chose them
+    clean: ProbeResult  # on the embedding that they were trained on, in the order of the splits
+
+    @classmethod
+    def fit(
+        cls,
+        embeddings: Float[Tensor, "nodes dim"],
+        labels: Int[Tensor, " nodes"],
+        splits: Mapping[int, Split],
+        *,
+        num_classes: int,
+        settings: ProbeSettings = DEFAULT_SETTINGS,
+    ) -> TrainedProbe:
+        """Train and choose as `linear_probe` does, on the device of the embeddings."""
+        given = ProbeInput.read(embeddings, labels, list(splits.values()), num_classes).used()
+        answers = list(answer(probe_rows(given.embeddings), given, settings))
+        clean = ProbeResult.of(
+            "linear", "weight_decay", answers, given.labels, given.splits, num_classes
+        )
+        weights = {}
+        for number, each in zip(splits, answers, strict=True):
+            assert each.weights is not None  # linear probes have some
+            weights[number] = each.weights.cpu()
+        return cls(splits, labels.cpu(), weights, clean)
+
+    def strict(self, number: int, embeddings: Float[Tensor, "nodes dim"]) -> float:
+        """Accuracy on a split's test nodes in percent; nothing is learned or chosen any more."""
+        nodes, weights = self.splits[number].test, self.weights[number]
+        rows = with_constant(probe_rows(read_embeddings(embeddings)[nodes].cpu()))
+        predictions = torch.argmax(weights @ rows.t(), dim=0)
+        return accuracy(self.labels[nodes], predictions)

@@ -1,0 +1,262 @@
+"""A study of stability: numbers against a plain reference, and labels where they may be read."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from aspect import Embedder, mixed_graph
+from aspect.errors import GraphError, SettingsError, UnknownNameError
+from aspect.evaluation.evasion import evasion_probe
+from aspect.evaluation.perturbing import draw_flips, draw_masks
+from aspect.evaluation.stability import study_stability
+from aspect.evaluation.stability_request import KINDS, StabilityRequest
+from aspect.graph.data import UNLABELLED, Graph
+from aspect.graph.splits import make_splits
+from aspect.methods.controls import RawFeatures
+
+QUICK = {"width": 16, "gate_width": 8, "device": "cpu"}
+ALL = ["random", "feature", "gradient", "metattack (implicit)"]
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    return mixed_graph(num_nodes=80, degree=6.0, num_features=8, seed=0)
+
+
+@pytest.fixture(scope="module")
+def model(labelled):
+    return Embedder("aspect", epochs=30, **QUICK).fit(labelled)
+
+
+@pytest.fixture(scope="module")
+def found(model, labelled):
+    request = StabilityRequest.of(budgets=[0.02, 0.2], num_splits=2, seed=3)
+    return study_stability(model, labelled, request, name="mixed")
+
+
+def row_of(found, title, budget):
+    (row,) = (row for row in found.rows if (row.title, row.budget) == (title, budget))
+    return row
+
+
+def test_every_kind_has_a_row_for_every_budget(found, labelled):
+    expected = [(title, budget) for title in ALL for budget in (0.02, 0.2)]
+    assert [(row.title, row.budget) for row in found.rows] == expected
+    assert [row.kind for row in found.rows[::2]] == list(KINDS)
+    assert list(found.clean) == [0, 1]
+    assert (found.nodes, found.edges) == (80, labelled.graph.num_edges)
+    assert found.notices == ()
+    # One change for each split; a search without labels serves them all.
+    assert [len(row.measurements) for row in found.rows[::2]] == [2, 2, 1, 2]
+    assert all(sorted(row.clean) == [0, 1] for row in found.rows)
+
+
+@pytest.mark.parametrize("title", ALL)
+def test_a_larger_budget_moves_more(found, title):
+    small, large = row_of(found, title, 0.02), row_of(found, title, 0.2)
+    assert 0 < small.changed < large.changed
+    assert 0 < small.turn.mean < large.turn.mean
+    assert small.relative.mean < large.relative.mean
+    assert 0 < small.gate < large.gate
+    for band in ("low", "high"):
+        assert small.bands[band].mean < large.bands[band].mean
+
+
+@pytest.mark.parametrize("budget", [0.02, 0.2])
+def test_what_is_searched_for_moves_more_than_what_is_drawn(found, budget):
+    drawn, searched = row_of(found, "random", budget), row_of(found, "gradient", budget)
+    assert searched.changed == drawn.changed
+    assert searched.turn.mean > max(each.movement.turn.mean for each in drawn.measurements)
+
+
+@pytest.mark.parametrize(("title", "draw"), [("random", draw_flips), ("feature", draw_masks)])
+def test_numbers_are_those_of_a_plain_count(found, model, labelled, title, draw):
+    row = row_of(found, title, 0.2)
+    splits = make_splits("class-balanced", labelled.labels, 2, count=2)
+    before = model.embed(labelled.graph).double()
+    changed, accuracies = list(draw(labelled.graph, [0.2], [0, 1], 3)), []
+    for each, measured, split in zip(changed, row.measurements, splits, strict=True):
+        after = model.embed(each.graph).double()
+        turns = 1 - cosine_similarity(before, after)
+        assert measured.movement.turn.mean == pytest.approx(turns.mean().item(), rel=1e-6)
+        assert measured.movement.turn.median == pytest.approx(turns.median().item(), rel=0.1)
+        lengths = (after - before).norm(dim=1) / before.norm(dim=1)
+        assert measured.movement.relative.mean == pytest.approx(lengths.mean().item())
+        gates = model.policy(each.graph) - model.policy(labelled.graph)
+        assert measured.movement.gate == pytest.approx(gates.abs().mean().item(), rel=1e-5)
+        score = evasion_probe(
+            before.float(), [after.float()], labelled.labels, [split], num_classes=2
+        )
+        accuracies.append(score.splits[0].strict)
+    assert [each.strict[n] for n, each in enumerate(row.measurements)] == accuracies
+    assert row.strict.mean == pytest.approx(sum(accuracies) / 2)
+    clean = sum(score.strict for score in found.clean.values()) / 2
+    assert row.drop == pytest.approx(100 * (clean - row.strict.mean) / clean)
+    assert row.turn.mean == pytest.approx(
+        sum(each.movement.turn.mean for each in row.measurements) / 2
+    )
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_does_not(found, model, labelled):
+    request = StabilityRequest.of(budgets=[0.02, 0.2], num_splits=2, seed=3)
+    again = study_stability(model, labelled, request, name="mixed")
+    assert again.rows == found.rows
+    assert again.clean == found.clean
+    request = StabilityRequest.of(["random", "feature", "gradient"], [0.2], num_splits=2, seed=4)
+    other = study_stability(model, labelled, request, name="mixed")
+    assert other.clean == found.clean  # splits have seeds of their own
+    for row in other.rows:
+        assert row.measurements != row_of(found, row.title, 0.2).measurements
+
+
+def test_all_of_it_is_plain_json(found):
+    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert content["split_numbers"] == [0, 1]
+    assert [score["split"] for score in content["clean_scores"]] == [0, 1]
+    row = content["rows"][0]
+    assert row["flips"] == found.rows[0].changed
+    assert row["masked_entries"] == 0
+    assert set(row["shift"]) == set(row["relative_shift"]) == {"mean", "median", "p95"}
+    assert set(row["band_shift"]) == {"low", "high"}
+    assert row["clean"]["mean"] == content["clean"]["mean"]
+    assert row["measurements"][1]["split"] == 1
+    assert row["measurements"][1]["strict"] == [
+        {"split": 1, "strict": found.rows[0].measurements[1].strict[1]}
+    ]
+    mask = content["rows"][2]
+    assert (mask["flips"], mask["masked_entries"]) == (0, found.rows[2].changed)
+
+
+def with_masks(labelled, labels=None):
+    """One published split, whose nodes do not depend on the labels."""
+    nodes = torch.randperm(80, generator=torch.Generator().manual_seed(0))
+    parts = dict(zip(("train", "validation", "test"), nodes.split([48, 16, 16]), strict=True))
+    masks = {}
+    for name, own in parts.items():
+        masks[name] = torch.zeros(1, 80, dtype=torch.bool)
+        masks[name][0, own] = True
+    return replace(labelled, labels=labelled.labels if labels is None else labels, masks=masks)
+
+
+def test_labels_of_test_nodes_enter_the_last_score_alone(model, labelled):
+    clean = with_masks(labelled)
+    poisoned = labelled.labels.clone()
+    test = clean.masks["test"][0]
+    poisoned[test] = 1 - poisoned[test]
+    request = StabilityRequest.of(budgets=[0.1], splits="published")
+    honest, other = (
+        study_stability(model, each, request) for each in (clean, with_masks(labelled, poisoned))
+    )
+    for own, their in zip(honest.rows, other.rows, strict=True):
+        assert [each.movement for each in own.measurements] == [
+            each.movement for each in their.measurements
+        ]
+        # With two classes, what was right is wrong now: the answers are the same.
+        assert own.strict.mean == pytest.approx(100 - their.strict.mean)
+    chosen = [(honest.clean[0].choice, honest.clean[0].step, honest.clean[0].validation)]
+    assert chosen == [(other.clean[0].choice, other.clean[0].step, other.clean[0].validation)]
+
+
+@pytest.mark.parametrize("name", ["raw", "random", "low"])
+def test_methods_of_every_kind_can_be_studied(name, labelled, monkeypatch):
+    monkeypatch.setattr("aspect.evaluation.perturbing.STAND_IN", {"width": 8, "epochs": 2})
+    settings = {"device": "cpu"} if name == "raw" else {"epochs": 2, **QUICK}
+    model = Embedder(name, **settings).fit(labelled)
+    request = StabilityRequest.of(budgets=[0.1], num_splits=1)
+    rows = {row.kind: row for row in study_stability(model, labelled, request).rows}
+    assert list(rows) == list(KINDS)
+    assert rows["feature"].turn.mean > 0
+    if name == "raw":  # no edge is looked at
+        assert rows["gradient"].title == "gradient (transferred)"
+        assert [rows[kind].turn.mean for kind in ("random", "gradient", "metattack")] == [0] * 3
+        assert rows["gradient"].drop == 0
+    else:
+        assert rows["gradient"].title == "gradient"
+        assert rows["gradient"].turn.mean > 0
+    assert (rows["random"].gate is None) is (name != "random")
+
+
+def test_without_labels_shifts_are_left(model, labelled):
+    blind = replace(labelled, labels=torch.full_like(labelled.labels, UNLABELLED))
+    request = StabilityRequest.of(budgets=[0.1], num_splits=2)
+    found = study_stability(model, blind, request)
+    assert [row.kind for row in found.rows] == ["random", "feature", "gradient"]
+    assert [len(row.measurements) for row in found.rows] == [2, 2, 1]
+    assert all(row.strict is row.drop is None for row in found.rows)
+    assert found.splits is None
+    assert found.clean == {}
+    first, second = found.notices
+    assert first.startswith("Only the shifts are measured, since no probe can be trained.")
+    assert second == "metattack is left out: it needs the classes of training nodes."
+    with pytest.raises(GraphError, match="no metattack perturbation: it needs the classes"):
+        study_stability(model, blind, StabilityRequest.of(["metattack"]))
+    with pytest.raises(GraphError, match="no node has one"):
+        study_stability(model, blind, StabilityRequest.of(splits="random"))
+
+
+def test_without_edges_features_are_left(labelled):
+    alone = replace(
+        labelled, graph=Graph.build(labelled.graph.features, torch.empty(2, 0, dtype=torch.long))
+    )
+    model = Embedder("raw", device="cpu").fit(alone)
+    found = study_stability(model, alone, StabilityRequest.of(num_splits=1))
+    assert {row.kind for row in found.rows} == {"feature"}
+    assert "random is left out: the graph has no edges." in found.notices
+    with pytest.raises(GraphError, match="no random perturbation: the graph has no edges"):
+        study_stability(model, alone, StabilityRequest.of(["random", "feature"]))
+
+
+def test_where_nothing_can_change_it_says_so(labelled):
+    empty = Graph.build(torch.zeros(80, 3), torch.empty(2, 0, dtype=torch.long))
+    model = Embedder("raw", device="cpu").fit(empty)
+    with pytest.raises(GraphError, match="Nothing of this graph can be perturbed"):
+        study_stability(model, replace(labelled, graph=empty))
+
+
+def test_budgets_that_allow_nothing():
+    tiny = mixed_graph(num_nodes=20, degree=3.0, num_features=4, seed=0)
+    edges = tiny.graph.num_edges
+    assert edges < 50
+    model = Embedder("raw", device="cpu").fit(tiny)
+    found = study_stability(model, tiny, StabilityRequest.of(["random"], num_splits=1))
+    assert [row.budget for row in found.rows] == [0.05, 0.1]
+    assert f"No budget of 0.01 is tried: it allows no change of {edges} edges." in found.notices
+    with pytest.raises(SettingsError, match=f"Budget of 0.01 allows no change of {edges} edges"):
+        study_stability(model, tiny, StabilityRequest.of(["random"], [0.01]))
+
+
+def test_a_method_that_knows_one_graph_is_refused(labelled, monkeypatch):
+    model = Embedder("raw", device="cpu").fit(labelled)
+    monkeypatch.setattr(RawFeatures, "inductive", False)
+    with pytest.raises(SettingsError, match="raw cannot embed a graph that it was not trained on"):
+        study_stability(model, labelled)
+
+
+def test_steps_are_told_to_the_end(model, labelled):
+    told = []
+    request = StabilityRequest.of(["random", "metattack"], [0.1], num_splits=2)
+    study_stability(model, labelled, request, on_step=lambda *step: told.append(step))
+    done, totals, words = zip(*told, strict=True)
+    assert set(totals) == {1 + 1 + 2 + 2}
+    assert list(done) == sorted(done)
+    assert done[-1] == totals[0]
+    assert any(word.startswith("metattack on split 1, ") for word in words)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.2, float("nan"), float("inf")])
+def test_budgets_are_shares(share):
+    with pytest.raises(SettingsError, match=r"Budget must be a share in \(0, 1\]"):
+        StabilityRequest.of(budgets=[0.1, share])
+
+
+def test_wishes_are_put_in_order():
+    request = StabilityRequest.of(["metattack", "random", "random"], [0.2, 0.1, 0.2])
+    assert request.kinds == ("random", "metattack")
+    assert request.budgets == (0.1, 0.2)
+    with pytest.raises(UnknownNameError, match="Did you mean 'gradient'"):
+        StabilityRequest.of(["gradiant"])
+    with pytest.raises(SettingsError, match="Number of splits must be 1 or more"):
+        StabilityRequest.of(num_splits=0)
