@@ -145,6 +145,25 @@ def test_a_search_leaves_the_model_as_it_was():
     assert all(parameter.grad is None for parameter in method.parameters())
 
 
+def test_an_outer_step_holds_no_embeddings_of_the_search():
+    graph = small_graph()
+    method = make(graph).train()
+    searched = method.search(graph, generator())
+    light = searched.without_views()
+    assert searched.found.seen.views.numel() == 2 * graph.num_nodes * 8
+    for ours, theirs in zip(
+        (light.found.before, light.found.seen),
+        (searched.found.before, searched.found.seen),
+        strict=True,
+    ):
+        assert ours.views.untyped_storage().nbytes() == 0
+        assert torch.equal(ours.energies, theirs.energies)
+        assert torch.equal(ours.objective, theirs.objective)
+    assert torch.equal(light.sensitivity, searched.sensitivity)
+    method.loss_terms(graph, step())
+    assert method._probe.found.seen.views.numel() == 0
+
+
 def test_a_changed_graph_is_within_the_budgets():
     graph = small_graph()
     method = make(graph, perturbation_budget=0.1, feature_budget=0.1)

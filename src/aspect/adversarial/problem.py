@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -33,6 +33,10 @@ class Seen:
     views: Float[Tensor, "bands nodes dim"]
     energies: Float[Tensor, " bands"]  # Rayleigh energy of each band on the changed graph
     objective: Float[Tensor, ""]
+
+    def without_views(self) -> Seen:
+        """The same without its embeddings, which are most of it."""
+        return replace(self, views=self.views.new_empty(*self.views.shape[:2], 0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -33,6 +33,11 @@ class Probe:
     found: Found
     signal: Signal  # the changed graph
     sensitivity: Float[Tensor, "bands nodes"]  # how far each band of each node moved
+
+    def without_views(self) -> Probe:
+        """The same without the embeddings of the search: an outer step has no room to spare."""
+        before, seen = self.found.before.without_views(), self.found.seen.without_views()
+        return replace(self, found=replace(self.found, before=before, seen=seen))
 
 
 @register(
@@ -64,7 +69,7 @@ class AspectSMethod(AspectMethod):
         generator = generator_for(
             step.generator.initial_seed(), "perturbation", device=graph.device
         )
-        self._probe = probe = self.search(graph, generator)
+        self._probe = probe = self.search(graph, generator).without_views()
         terms = super().loss_terms(graph, step)
         if self.config.stability_weight > 0:
             lost = self._stability(graph, probe, generator)

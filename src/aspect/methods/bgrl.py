@@ -1,0 +1,147 @@
+"""BGRL: a network that predicts what a slower copy of itself says of another view."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Annotated, ClassVar
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.blocks.gcn import GCNStack
+from aspect.blocks.mlp import MLP
+from aspect.blocks.moving_average import follow, momentum_at
+from aspect.blocks.per_graph import PerGraph
+from aspect.blocks.views import ViewSource
+from aspect.config import Range
+from aspect.graph.data import Graph
+from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.registry import register
+from aspect.objectives.bootstrap import bootstrap_loss
+
+__all__ = ["Bgrl", "BgrlConfig"]
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Width = Annotated[int, Field(ge=1)]
+
+
+class BgrlConfig(MethodConfig):
+    """Symbols of the paper in parentheses; defaults are the official ones but for the epochs.
+
+    The official 10,000 epochs are for graphs of 8,000 nodes and more. Both schedules stretch and
+    shrink with the epochs, so that fewer of them need no other settings.
+    """
+
+    epochs: Annotated[int, Field(ge=0)] = 1000
+    """Steps in all, to which both schedules are cut (T)."""
+    row_normalise: bool = True
+    """Divide each node's features by the sum of their sizes."""
+
+    # The networks
+    hidden_width: Width = 512
+    """Dimensions between the encoder's two layers."""
+    width: Width = 256
+    """Dimensions of the embedding."""
+    prediction_width: Width = 512
+    """Hidden units of the predictor."""
+    norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.99
+    """Share of the newest batch in the statistics that the embedding is normalised by."""
+    momentum: Annotated[float, Field(ge=0, le=1), Range(0.95, 0.999)] = 0.99
+    """Share of the old target kept at the first step, from where it rises to one (tau)."""
+
+    # The two views
+    first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
+    """Share of edge directions dropped in the first view (p_e,1)."""
+    second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.3
+    """Share of edge directions dropped in the second view (p_e,2)."""
+    first_column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
+    """Share of feature columns masked in the first view (p_f,1)."""
+    second_column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.1
+    """Share of feature columns masked in the second view (p_f,2)."""
+
+    # The optimiser
+    learning_rate: Annotated[Positive, Range(1e-5, 5e-3, log=True)] = 5e-4
+    """Highest learning rate, of encoder and predictor (eta)."""
+    weight_decay: Annotated[float, Field(ge=0)] = 1e-5
+    """Weight decay of encoder and predictor, of the weights themselves."""
+    warm_up: Share = 0.1
+    """Share of the epochs in which the learning rate rises; then it falls to zero as a cosine."""
+
+
+@register("bgrl", config=BgrlConfig, paper="Thakoor et al., ICLR 2022", family="bootstrap")
+class Bgrl(Method):
+    """Bootstrapped latents: no negatives, and no gradient for what is to be predicted.
+
+    The online network and a predictor see one view, the target network the other, and each view
+    takes both parts. The target starts from weights of its own and follows the online network.
+    The embedding is the online encoder's of the clean graph.
+
+    As the official code in all but the number of epochs, and so are its peculiarities: the first
+    step has a learning rate of zero, and the embedding is normalised by the statistics of the last
+    corrupted view almost alone (`norm_momentum`; 0.1 is torch's usual). Epochs and both schedules
+    belong together, so that a longer training is not a shorter one gone on with.
+    """
+
+    anytime: ClassVar[bool] = False
+
+    def __init__(self, config: BgrlConfig, num_features: int) -> None:
+        super().__init__()
+        self.config: BgrlConfig = config
+        widths = [num_features, config.hidden_width, config.width]
+        self.online = GCNStack(widths, norm_momentum=config.norm_momentum)
+        self.target = GCNStack(widths, norm_momentum=config.norm_momentum).requires_grad_(False)
+        self.predictor = MLP(
+            [config.width, config.prediction_width, config.width], activation="prelu"
+        )
+        self.source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self.source(graph)
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        config, source = self.config, self.source(graph)
+        views = [
+            source.corrupted(edge_drop, column_mask, step.generator)
+            for edge_drop, column_mask in (
+                (config.first_edge_drop, config.first_column_mask),
+                (config.second_edge_drop, config.second_column_mask),
+            )
+        ]
+        # In this order: the second view leaves its statistics behind.
+        predicted = [self.predictor(self.online(view.features, view.operator)) for view in views]
+        targets = [self.target(view.features, view.operator) for view in views]
+        return {
+            "first": bootstrap_loss(predicted[0], targets[1]),
+            "second": bootstrap_loss(predicted[1], targets[0]),
+        }
+
+    @override
+    def parameter_groups(self) -> list[Group]:
+        config = self.config
+        trained = [*self.online.parameters(), *self.predictor.parameters()]
+        return [Group(trained, config.learning_rate, config.weight_decay, decoupled=True)]
+
+    @override
+    def learning_rate_factor(self, epoch: int) -> float:
+        epochs = self.config.epochs
+        warm_up, step = self.config.warm_up * epochs, epoch - 1
+        if step < warm_up:
+            return step / warm_up
+        return (1 + math.cos(math.pi * (step - warm_up) / (epochs - warm_up))) / 2
+
+    @override
+    def after_step(self, step: Step) -> None:
+        momentum = momentum_at(step.epoch - 1, self.config.epochs, self.config.momentum)
+        follow(self.target, self.online, momentum)
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        clean = self.source(graph).clean
+        encoded: Tensor = self.online(clean.features, clean.operator)
+        return encoded

@@ -1,0 +1,125 @@
+"""CCA-SSG: two corrupted copies of a graph agree column by column, and columns differ."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from typing_extensions import override
+
+from aspect.blocks.gcn import GCNStack
+from aspect.blocks.mlp import MLP
+from aspect.blocks.per_graph import PerGraph
+from aspect.blocks.views import View, ViewSource
+from aspect.config import Choice, Range
+from aspect.graph.data import Graph
+from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.registry import register
+from aspect.objectives.correlation import canonical_loss
+
+__all__ = ["CCASSGConfig", "CanonicalCorrelation"]
+
+NORM_MOMENTUM = 0.1  # torch's default
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class CCASSGConfig(MethodConfig):
+    """Symbols of the paper in parentheses; the defaults are those of the official code."""
+
+    epochs: Annotated[int, Field(ge=0)] = 100
+    """Passes over the graph; many decorrelate too much."""
+    row_normalise: Annotated[bool, Choice((True, False))] = True
+    """Divide each node's features by the sum of their sizes; officially off for Amazon's."""
+    backbone: Annotated[Literal["gcn", "mlp"], Choice(("gcn", "mlp"))] = "gcn"
+    """Graph convolutions, or an MLP that never looks at an edge."""
+    layers: Annotated[int, Field(ge=1), Choice((1, 2))] = 2
+    """Graph convolutions; a single one is linear. An MLP has two layers whatever is said here."""
+    width: Annotated[int, Field(ge=1)] = 512
+    """Dimensions of every layer; the weight of decorrelation belongs to a width."""
+    running_statistics: bool = False
+    """Embed by the batch norm's running statistics of an MLP; off: by the graph's own."""
+    column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
+    """Share of feature columns masked in each view (p_f)."""
+    edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.2
+    """Share of edges dropped in each view, either direction on its own (p_e)."""
+    decorrelation: Annotated[float, Field(ge=0), Range(2e-4, 5e-3, log=True)] = 1e-3
+    """Weight of what columns of one view repeat of each other (lambda)."""
+    learning_rate: Annotated[float, Field(gt=0), Range(3e-4, 3e-3, log=True)] = 1e-3
+    """Learning rate."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Weight decay."""
+
+
+@register(
+    "cca-ssg",
+    config=CCASSGConfig,
+    paper="Zhang et al., NeurIPS 2021",
+    family="redundancy reduction",
+)
+class CanonicalCorrelation(Method):
+    """Soft canonical correlation analysis of two views; no negatives, no projector.
+
+    The embedding is what the encoder gives, not standardised. Where we differ from the official
+    code: a constant column counts as uncorrelated instead of giving NaN; in a view whose directions
+    differ, both ends of an edge are normalised by what they receive (there the source by what it
+    sends); all is computed in one precision (there the decorrelation in float64). As there, an MLP
+    is never switched to evaluation: its batch norm takes the statistics of the graph that is
+    embedded, since those of masked views are others; `running_statistics` is the usual way.
+    """
+
+    def __init__(self, config: CCASSGConfig, num_features: int) -> None:
+        super().__init__()
+        self.config: CCASSGConfig = config
+        self.encoder = (
+            _make_mlp(num_features, config.width, running_statistics=config.running_statistics)
+            if config.backbone == "mlp"
+            else GCNStack(
+                [num_features, *[config.width] * config.layers],
+                activation="relu",
+                activate_last=False,
+            )
+        )
+        self.views = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
+
+    def forward(self, view: View) -> Float[Tensor, "nodes dim"]:
+        """Embed the nodes of a view."""
+        if isinstance(self.encoder, MLP):
+            seen: Tensor = self.encoder(view.features)
+            return seen
+        spread: Tensor = self.encoder(view.features, view.operator)
+        return spread
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self.views(graph)
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        config, views = self.config, self.views(graph)
+        # An MLP would not notice dropped edges.
+        edge_drop = config.edge_drop if config.backbone == "gcn" else 0.0
+        one, other = (
+            self(views.corrupted(edge_drop, config.column_mask, step.generator)) for _ in range(2)
+        )
+        return {"correlation": canonical_loss(one, other, config.decorrelation)}
+
+    @override
+    def parameter_groups(self) -> list[Group]:
+        config = self.config
+        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        embeddings: Tensor = self(self.views(graph).clean)
+        return embeddings
+
+
+def _make_mlp(num_features: int, width: int, *, running_statistics: bool) -> MLP:
+    mlp = MLP([num_features, width, width], norm_momentum=NORM_MOMENTUM)
+    if not running_statistics:  # without them, a batch norm takes those of its input at all times
+        mlp.norms = nn.ModuleList([nn.BatchNorm1d(width, track_running_stats=False)])
+    return mlp

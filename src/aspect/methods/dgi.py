@@ -1,0 +1,114 @@
+"""DGI: tell nodes of the graph from nodes of a shuffled one by a summary of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, ClassVar
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.blocks.drawing import draw_order
+from aspect.blocks.gcn import GCNStack
+from aspect.blocks.per_graph import PerGraph
+from aspect.blocks.scorers import BilinearScorer, sigmoid_mean
+from aspect.blocks.views import ViewSource
+from aspect.config import Choice, Range
+from aspect.graph.data import Graph
+from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.registry import register
+from aspect.objectives.two_groups import two_group_loss
+
+__all__ = ["DGI", "DGIConfig"]
+
+
+class DGIConfig(MethodConfig):
+    """Settings of DGI; the defaults are the official ones of Cora and Citeseer."""
+
+    epochs: Annotated[int, Field(ge=0)] = 10_000
+    """The most passes over the graph; patience ends the training long before."""
+    patience: Annotated[Annotated[int, Field(ge=1)] | None, Choice((20, 50))] = 20
+    """Epochs without a lower loss before stopping at the best; none: never stop early."""
+    row_normalise: Annotated[bool, Choice((True, False))] = True
+    """Divide each node's features by the sum of their sizes, as the official code does."""
+    width: Annotated[int, Field(ge=1), Choice((256, 512, 1024))] = 512
+    """Dimensions of the embedding (F')."""
+    learning_rate: Annotated[float, Field(gt=0), Range(1e-4, 1e-2, log=True)] = 1e-3
+    """Learning rate of all weights."""
+    weight_decay: Annotated[float, Field(ge=0), Range(1e-6, 1e-3, log=True)] = 0.0
+    """Weight decay of all weights."""
+
+
+@register(
+    "dgi", config=DGIConfig, paper="Veličković et al., ICLR 2019", family="node against summary"
+)
+class DGI(Method):
+    """Pairs of a node and the graph's summary are told from pairs with a corrupted node.
+
+    `H = PReLU(A-hat X W + b)` with one slope; the summary is `sigmoid(mean_i h_i)`; a corrupted
+    graph has the rows of X in a fresh order at every step. Its scores are held against the summary
+    of the clean one, and gradients flow through all three. The embedding is H as it is.
+
+    As the official code by default (its sparse path; the dense one adds self-loops twice), but for
+    the graph's own self-loops, which are removed on reading.
+    """
+
+    keeps_before_step: ClassVar[bool] = True
+
+    def __init__(self, config: DGIConfig, num_features: int) -> None:
+        super().__init__()
+        self.config: DGIConfig = config
+        self.encoder = GCNStack([num_features, config.width])
+        self.scorer = BilinearScorer(config.width, config.width)
+        self._source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self._source(graph)
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        clean = self._source(graph).clean
+        projected = self.encoder.project(clean.features)
+        order = draw_order(graph.num_nodes, step.generator)
+        real = self.encoder.propagate(projected, clean.operator)
+        corrupted = self.encoder.propagate(projected.index_select(0, order), clean.operator)
+        summaries = self.summaries(graph, projected, real)
+        scores = self._score(real, summaries), self._score(corrupted, summaries)
+        return {"discrimination": two_group_loss(*scores)}
+
+    def summaries(
+        self,
+        graph: Graph,  # noqa: ARG002 - for those that summarise other graphs
+        projected: Float[Tensor, "nodes dim"],  # noqa: ARG002
+        real: Float[Tensor, "nodes dim"],
+    ) -> Sequence[Float[Tensor, " dim"]]:
+        """What nodes are held against: here the clean graph's summary alone.
+
+        Args:
+            graph: The graph as it is.
+            projected: Its features times the encoder's weights.
+            real: Its nodes' embeddings.
+        """
+        return [sigmoid_mean(real)]
+
+    def _score(
+        self, nodes: Float[Tensor, "nodes dim"], summaries: Sequence[Float[Tensor, " dim"]]
+    ) -> Float[Tensor, " nodes"]:
+        """The sum of a node's logits over the summaries."""
+        return torch.stack([self.scorer(nodes, summary) for summary in summaries]).sum(0)
+
+    @override
+    def parameter_groups(self) -> list[Group]:
+        config = self.config
+        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        clean = self._source(graph).clean
+        embedding: Tensor = self.encoder(clean.features, clean.operator)
+        return embedding

@@ -1,0 +1,122 @@
+"""GBT: two corrupted copies of a graph, and columns of the embedding that repeat nothing."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Annotated, ClassVar
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.blocks.gcn import GCNStack
+from aspect.blocks.per_graph import PerGraph
+from aspect.blocks.views import View, ViewSource
+from aspect.config import Choice, Range
+from aspect.graph.data import Graph
+from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.registry import register
+from aspect.objectives.correlation import barlow_loss
+
+__all__ = ["GBTConfig", "GraphBarlowTwins", "warm_up_then_cosine"]
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class GBTConfig(MethodConfig):
+    """Symbols of the paper in parentheses; the rates are near the mean of the official ones."""
+
+    epochs: Annotated[int, Field(ge=0)] = 1000
+    """Passes over the graph (T)."""
+    row_normalise: bool = True
+    """Divide each node's features by the sum of their sizes, as the official code does."""
+    width: Annotated[int, Field(ge=1), Choice((128, 256, 512))] = 256
+    """Dimensions of the embedding; the hidden layer has twice as many (d)."""
+    norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.01
+    """Share of each step in batch norm's running statistics; short trainings need more."""
+    column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
+    """Share of feature columns masked in each view (p_x)."""
+    edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.4
+    """Share of edges dropped in each view, either direction on its own (p_e)."""
+    learning_rate: Annotated[float, Field(gt=0), Range(1e-4, 2e-3, log=True)] = 5e-4
+    """Learning rate at its peak."""
+    weight_decay: Annotated[float, Field(ge=0)] = 1e-5
+    """Decoupled weight decay (AdamW)."""
+    warm_up: Share = 0.1
+    """Share of the epochs in which the learning rate rises; officially 100 of 1000 epochs."""
+
+
+def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
+    """The learning rate's factor after so many epochs: a line from 0 to 1, then half a cosine.
+
+    The line reaches 1 in the last epoch of the warm-up, and the cosine begins with another 1.
+    """
+    if done < warm_up:
+        return done / max(1, warm_up - 1)
+    return (1 + math.cos(math.pi * (done - warm_up) / (epochs - warm_up))) / 2
+
+
+@register(
+    "gbt",
+    config=GBTConfig,
+    paper="Bielak et al., Knowledge-Based Systems 2022",
+    family="redundancy reduction",
+)
+class GraphBarlowTwins(Method):
+    """The cross-correlation of two views' embeddings is drawn to the identity; no negatives.
+
+    As in the official code the first epoch, at a learning rate of zero, moves batch norm's
+    statistics alone. Where we differ: a constant column of an embedding counts as uncorrelated
+    instead of giving NaN; the layers have no biases, since batch norm or the standardisation of
+    columns would subtract each of them again; the warm-up is a share of the epochs, so that fewer
+    epochs do not end in it.
+    """
+
+    anytime: ClassVar[bool] = False
+
+    def __init__(self, config: GBTConfig, num_features: int) -> None:
+        super().__init__()
+        self.config: GBTConfig = config
+        self.encoder = GCNStack(
+            [num_features, 2 * config.width, config.width],
+            norm_momentum=config.norm_momentum,
+            activate_last=False,
+            bias=False,
+        )
+        self.views = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
+
+    def forward(self, view: View) -> Float[Tensor, "nodes dim"]:
+        """Embed the nodes of a view: signed numbers, neither activated nor normalised."""
+        embeddings: Tensor = self.encoder(view.features, view.operator)
+        return embeddings
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self.views(graph)
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        config, views = self.config, self.views(graph)
+        one, other = (
+            self(views.corrupted(config.edge_drop, config.column_mask, step.generator))
+            for _ in range(2)
+        )
+        return {"correlation": barlow_loss(one, other)}
+
+    @override
+    def learning_rate_factor(self, epoch: int) -> float:
+        epochs = self.config.epochs
+        return warm_up_then_cosine(epoch - 1, round(self.config.warm_up * epochs), epochs)
+
+    @override
+    def parameter_groups(self) -> list[Group]:
+        config = self.config
+        parameters = list(self.parameters())
+        return [Group(parameters, config.learning_rate, config.weight_decay, decoupled=True)]
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        embeddings: Tensor = self(self.views(graph).clean)
+        return embeddings

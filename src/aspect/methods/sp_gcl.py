@@ -1,0 +1,136 @@
+"""SP-GCL: nodes that look alike after propagation are positives; nothing is augmented."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.blocks.drawing import draw_near, draw_order
+from aspect.blocks.gcn import GCNStack
+from aspect.blocks.mlp import MLP
+from aspect.blocks.per_graph import PerGraph
+from aspect.blocks.views import ViewSource
+from aspect.config import Choice, Range
+from aspect.graph.data import Graph
+from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.registry import register
+from aspect.objectives.spectral_contrast import top_similarity_loss
+
+__all__ = ["SPGCLConfig", "SinglePassContrast"]
+
+NORM_MOMENTUM = 0.1  # torch's default
+
+
+class SPGCLConfig(MethodConfig):
+    """Symbols of the paper in parentheses; the defaults are those of the official code."""
+
+    epochs: Annotated[int, Field(ge=0)] = 500
+    """Passes over the graph; the official code sets its patience aside and runs them all."""
+
+    # The encoder
+    row_normalise: Annotated[bool, Choice((True, False))] = True
+    """Divide each node's features by the sum of their sizes; off: raw."""
+    width: Annotated[int, Field(ge=1)] = 1024
+    """Dimensions of both layers and of the projector."""
+    batch_norm: Annotated[bool, Choice((True, False))] = True
+    """Normalise each layer's outputs over the nodes before the activation."""
+    dropout: Annotated[float, Field(ge=0, lt=1), Range(0.0, 0.7)] = 0.5
+    """Share of each layer's outputs dropped in training."""
+    projector_activation: Annotated[Literal["prelu", "relu"], Choice(("prelu", "relu"))] = "prelu"
+    """Between the projector's two layers."""
+
+    # The sample
+    sampling: Literal["near", "uniform"] = "near"
+    """Draw from the neighbourhoods of seeds, with repetitions, or among all nodes, without."""
+    seeds: Annotated[int, Field(ge=1)] = 128
+    """Nodes whose neighbourhoods are sampled; at most all."""
+    hops: Annotated[int, Field(ge=0), Range(1, 4)] = 4
+    """How far those neighbourhoods reach (T)."""
+    sample: Annotated[int, Field(ge=1), Range(256, 1024)] = 512
+    """Most nodes that are contrasted in an epoch."""
+
+    # The objective
+    positives: Annotated[int, Field(ge=1), Range(3, 12)] = 5
+    """Most similar nodes of the sample that are a node's positives, itself the first (K_pos)."""
+    negatives: Annotated[int, Field(ge=1), Range(50, 200)] = 100
+    """Random nodes of the sample that are its negatives (K_neg)."""
+    learning_rate: Annotated[float, Field(gt=0), Range(3e-4, 3e-3, log=True)] = 1e-3
+    """Learning rate."""
+    weight_decay: Annotated[float, Field(ge=0), Range(1e-6, 1e-3, log=True)] = 1e-4
+    """Decoupled weight decay (AdamW)."""
+
+
+@register(
+    "sp-gcl", config=SPGCLConfig, paper="Wang et al., TMLR 2023", family="single-pass contrast"
+)
+class SinglePassContrast(Method):
+    """A spectral contrastive loss on a sample whose positives are found by similarity.
+
+    Embeddings are the encoder's outputs in evaluation, neither projected nor activated once more.
+    Where we differ from the official code: nodes without neighbours stay in the graph (there they
+    are removed, which changes the splits); only the seeds drawn in an epoch spread, where the code
+    keeps the neighbourhoods of all nodes, up to n^2 numbers; seeds are no more than the nodes, and
+    positives no more than the sample; convolutions with batch norm have no biases, since it would
+    subtract them again.
+    """
+
+    def __init__(self, config: SPGCLConfig, num_features: int) -> None:
+        super().__init__()
+        self.config: SPGCLConfig = config
+        width = config.width
+        self.encoder = GCNStack(
+            [num_features, width, width],
+            shared_activation=True,
+            norm_momentum=NORM_MOMENTUM if config.batch_norm else None,
+            dropout=config.dropout,
+            drop_last=True,
+            bias=not config.batch_norm,
+        )
+        self.projector = MLP([width, width, width], activation=config.projector_activation)
+        self.views = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
+
+    def forward(
+        self, graph: Graph, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "nodes dim"]:
+        """Embed every node; without a generator nothing is dropped."""
+        clean = self.views(graph).clean
+        embeddings: Tensor = self.encoder(clean.features, clean.operator, generator)
+        return embeddings
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self.views(graph)
+
+    def draw_sample(self, graph: Graph, generator: torch.Generator) -> Int[Tensor, " sample"]:
+        """Who is contrasted in an epoch; near seeds, a node may come several times."""
+        config = self.config
+        if config.sampling == "uniform":
+            return draw_order(graph.num_nodes, generator)[: config.sample]
+        return draw_near(graph, config.seeds, config.hops, config.sample, generator)
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        config, generator = self.config, step.generator
+        embeddings = self(graph, generator)
+        sample = self.draw_sample(graph, generator)
+        projected = self.projector(embeddings[sample].relu())
+        positives = min(config.positives, len(sample))
+        contrast = top_similarity_loss(projected, positives, config.negatives, generator)
+        return {"contrast": contrast}
+
+    @override
+    def parameter_groups(self) -> list[Group]:
+        config = self.config
+        parameters = list(self.parameters())
+        return [Group(parameters, config.learning_rate, config.weight_decay, decoupled=True)]
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        embeddings: Tensor = self(graph)
+        return embeddings

@@ -1,0 +1,196 @@
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from aspect.graph.features import dense, row_normalise
+from aspect.methods.base import Step
+from aspect.methods.bgrl import Bgrl, BgrlConfig
+from aspect.training.trainer import train
+from reference.contrast import unit
+from reference.graphs import random_graph
+
+SMALL = {"hidden_width": 7, "width": 5, "prediction_width": 6, "epochs": 10, "momentum": 0.9}
+RATES = {
+    "first_edge_drop": 0.3,
+    "second_edge_drop": 0.5,
+    "first_column_mask": 0.4,
+    "second_column_mask": 0.2,
+}
+CLEAN = dict.fromkeys(RATES, 0.0)
+
+
+@pytest.fixture(params=[0.15, 1.0], ids=["sparse", "dense"])
+def graph(request):
+    return random_graph(num_nodes=20, num_features=9, isolated=1, density=request.param)
+
+
+def make(graph, **settings):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        method = Bgrl(BgrlConfig(**(SMALL | RATES | settings)), graph.num_features)
+    return method.to(graph.dtype).train()
+
+
+def step(epoch=1, seed=5):
+    return Step(epoch, torch.Generator().manual_seed(seed))
+
+
+def copied(module):
+    return [parameter.detach().clone() for parameter in module.parameters()]
+
+
+def plain_network(network, features, matrix):
+    """GCN, batch norm over the batch, PReLU, twice."""
+    hidden = features
+    layers = zip(network.weights, network.biases, network.norms, network.activations, strict=True)
+    for weight, bias, norm, activation in layers:
+        hidden = matrix @ (hidden @ weight) + bias
+        hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + norm.eps).sqrt()
+        hidden = hidden * norm.weight + norm.bias
+        hidden = torch.where(hidden > 0, hidden, activation.function.weight * hidden)
+    return hidden
+
+
+def plain_prediction(predictor, x):
+    first, second = predictor.layers
+    hidden = x @ first.weight.t() + first.bias
+    hidden = torch.where(hidden > 0, hidden, predictor.activations[0].function.weight * hidden)
+    return hidden @ second.weight.t() + second.bias
+
+
+def plain_views(graph, config, seed=5):
+    """The same draws as a step's, as dense features and matrices."""
+    generator, features = torch.Generator().manual_seed(seed), dense(row_normalise(graph.features))
+    for drop, mask in (
+        (config.first_edge_drop, config.first_column_mask),
+        (config.second_edge_drop, config.second_column_mask),
+    ):
+        kept = torch.ones(graph.edge_index.shape[1], dtype=graph.dtype)
+        columns = torch.ones(graph.num_features, dtype=graph.dtype)
+        if drop:
+            kept.bernoulli_(1 - drop, generator=generator)
+        if mask:
+            columns.bernoulli_(1 - mask, generator=generator)
+        looped = torch.eye(graph.num_nodes, dtype=graph.dtype)
+        looped[tuple(graph.edge_index)] = kept
+        root = looped.sum(1) ** -0.5
+        yield features * columns, root[:, None] * looped * root
+
+
+class TestLoss:
+    def test_it_equals_the_formula_with_the_same_gradients(self, graph):
+        method = make(graph)
+        one, other = plain_views(graph, method.config)
+        q1, q2 = (
+            plain_prediction(method.predictor, plain_network(method.online, *view))
+            for view in (one, other)
+        )
+        y1, y2 = (plain_network(method.target, *view).detach() for view in (one, other))
+        expected = 2 - (unit(q1) * unit(y2)).sum(1).mean() - (unit(q2) * unit(y1)).sum(1).mean()
+        found = sum(method.loss_terms(graph, step()).values())
+        assert_close(found, expected)
+        trained = method.parameter_groups()[0].parameters
+        assert_close(
+            torch.autograd.grad(found, trained),
+            torch.autograd.grad(expected, trained),
+            rtol=1e-6,
+            atol=1e-9,
+        )
+
+    def test_it_lies_between_zero_and_four(self, graph):
+        for seed in range(5):
+            terms = make(graph).loss_terms(graph, step(seed=seed))
+            assert 0 <= sum(terms.values()).item() <= 4
+
+    def test_equal_networks_without_corruption_agree(self, graph):
+        method = make(graph, **CLEAN)
+        method.target.load_state_dict(method.online.state_dict())
+        method.predictor = nn.Identity()
+        total = sum(method.loss_terms(graph, step()).values())
+        assert total.item() == pytest.approx(0, abs=1e-12)
+
+    def test_exchanging_the_views_exchanges_the_terms(self, graph):
+        one = make(graph, **(CLEAN | {"first_column_mask": 0.5})).loss_terms(graph, step())
+        other = make(graph, **(CLEAN | {"second_column_mask": 0.5})).loss_terms(graph, step())
+        assert_close(list(one.values()), list(other.values())[::-1])
+
+
+class TestTarget:
+    def test_it_starts_from_weights_of_its_own(self, graph):
+        method = make(graph)
+        for online, target in zip(method.online.weights, method.target.weights, strict=True):
+            assert not torch.isclose(online, target).any()
+
+    def test_it_gets_no_gradient_but_the_predictor_does(self, graph):
+        method = make(graph)
+        sum(method.loss_terms(graph, step()).values()).backward()
+        assert all(parameter.grad is None for parameter in method.target.parameters())
+        assert all(bool(each.grad.abs().sum() > 0) for each in method.predictor.parameters())
+
+    @pytest.mark.parametrize(("epoch", "momentum"), [(1, 0.9), (6, 0.95), (11, 1.0)])
+    def test_it_follows_by_the_momentum_of_the_step(self, graph, epoch, momentum):
+        method = make(graph)
+        before = copied(method.target)
+        method.after_step(step(epoch))
+        expected = [
+            momentum * old + (1 - momentum) * new
+            for old, new in zip(before, method.online.parameters(), strict=True)
+        ]
+        assert_close(copied(method.target), expected)
+
+    def test_training_moves_it_by_the_average_alone(self, graph):
+        method = make(graph, momentum=1.0)
+        before = copied(method.target), copied(method.online)
+        train(method, graph, seed=0)
+        assert_close(copied(method.target), before[0], rtol=0, atol=0)
+        assert any(
+            not torch.equal(old, new)
+            for old, new in zip(before[1], copied(method.online), strict=True)
+        )
+
+
+class TestSchedule:
+    def test_the_learning_rate_rises_and_falls(self, graph):
+        method = make(graph, epochs=100, warm_up=0.2)
+        factors = [method.learning_rate_factor(epoch) for epoch in range(1, 102)]
+        assert factors[0] == 0
+        assert factors[10] == pytest.approx(0.5)
+        assert factors[20] == pytest.approx(1)
+        assert factors[60] == pytest.approx(0.5)
+        assert factors[100] == pytest.approx(0)
+        assert factors[:21] == sorted(factors[:21])
+        assert factors[20:] == sorted(factors[20:], reverse=True)
+
+    def test_no_warm_up_starts_high(self, graph):
+        assert make(graph, warm_up=0.0).learning_rate_factor(1) == 1
+
+    def test_more_epochs_are_another_training(self):
+        assert not Bgrl.anytime
+
+    def test_decay_is_decoupled_and_all_online_parameters_have_it(self, graph):
+        method = make(graph, weight_decay=0.03)
+        (group,) = method.parameter_groups()
+        assert group.decoupled
+        assert group.weight_decay == 0.03
+        expected = {id(each) for each in method.parameters() if each.requires_grad}
+        assert {id(each) for each in group.parameters} == expected
+
+
+class TestEmbedding:
+    def test_statistics_are_those_of_the_second_view(self, graph):
+        """A momentum of one leaves nothing of the first view."""
+        method = make(graph, norm_momentum=1.0)
+        method.loss_terms(graph, step())
+        _, (features, matrix) = plain_views(graph, method.config)
+        hidden = matrix @ (features @ method.online.weights[0]) + method.online.biases[0]
+        assert_close(method.online.norms[0].running_mean, hidden.mean(0))
+
+    def test_it_is_the_online_encoders_by_running_statistics(self, graph):
+        method = make(graph)
+        method.loss_terms(graph, step())
+        method.eval()
+        clean = method.source(graph).clean
+        expected = method.online(clean.features, clean.operator)
+        assert_close(method.embed(graph), expected)
+        assert expected.shape == (graph.num_nodes, 5)

@@ -1,0 +1,138 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from aspect.graph.features import dense
+from aspect.methods.base import Step
+from aspect.methods.dgi import DGI, DGIConfig
+from aspect.randomness import generator_for
+from aspect.training.trainer import train
+from reference.graphs import random_graph
+from training.toys import MemoryRecorder
+
+
+@pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
+def graph(request):
+    return random_graph(num_features=12, isolated=1, density=request.param)
+
+
+def make(graph, **settings):
+    torch.manual_seed(0)
+    return DGI(DGIConfig(width=5, **settings), graph.num_features).double()
+
+
+def step(seed=0):
+    return Step(1, torch.Generator().manual_seed(seed))
+
+
+def order_of(graph, seed=0):
+    return torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
+
+
+def smoothing(graph):
+    looped = torch.eye(graph.num_nodes, dtype=torch.float64)
+    looped[tuple(graph.edge_index)] = 1
+    scale = looped.sum(1).rsqrt()
+    return scale[:, None] * looped * scale
+
+
+def rows(graph):
+    """Features whose rows sum to one in size; a row of zeros stays."""
+    x = dense(graph.features)
+    sums = x.abs().sum(1, keepdim=True)
+    return x / torch.where(sums > 0, sums, 1)
+
+
+def encode(method, x, graph):
+    (weight,), (bias,) = method.encoder.weights, method.encoder.biases
+    (activation,) = method.encoder.activations
+    return nn.functional.prelu(smoothing(graph) @ x @ weight + bias, activation.function.weight)
+
+
+def plain_loss(method, graph, order):
+    """Softplus by softplus, the summary repeated for every node as in the first implementations."""
+    x, scorer = rows(graph), method.scorer
+    real, corrupted = encode(method, x, graph), encode(method, x[order], graph)
+    summary = real.mean(0).sigmoid().expand_as(real).contiguous()
+    total = 0.0
+    for nodes, sign in ((real, -1), (corrupted, 1)):
+        scores = nn.functional.bilinear(nodes, summary, scorer.matrix[None], scorer.bias[None])
+        total = total + nn.functional.softplus(sign * scores).sum()
+    return total / (2 * graph.num_nodes)
+
+
+def test_loss_and_gradients_are_those_of_the_formula(graph):
+    method = make(graph)
+    method.scorer.bias.data.fill_(0.3)
+    method.encoder.biases[0].data.normal_(generator=torch.Generator().manual_seed(1))
+    found = method.loss_terms(graph, step())["discrimination"]
+    expected = plain_loss(method, graph, order_of(graph))
+    assert_close(found, expected)
+    parameters = list(method.parameters())
+    assert_close(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters))
+
+
+def test_a_scorer_of_zeros_cannot_tell(graph):
+    method = make(graph)
+    method.scorer.matrix.data.zero_()
+    loss = float(method.loss_terms(graph, step())["discrimination"].detach())
+    assert loss == pytest.approx(math.log(2), abs=1e-15)
+
+
+def test_a_fresh_model_hardly_tells():
+    graph = random_graph(60, 150, 40)
+    torch.manual_seed(0)
+    method = DGI(DGIConfig(), graph.num_features).double()
+    loss = float(method.loss_terms(graph, step())["discrimination"].detach())
+    assert loss == pytest.approx(math.log(2), abs=1e-3)
+    assert loss != math.log(2)
+
+
+def test_the_summary_is_the_clean_graphs_whatever_the_order(graph, monkeypatch):
+    method, seen = make(graph), []
+    inner = method.scorer.forward
+
+    def listen(nodes, summary):
+        seen.append(summary)
+        return inner(nodes, summary)
+
+    monkeypatch.setattr(method.scorer, "forward", listen)
+    losses = [
+        float(method.loss_terms(graph, step(seed))["discrimination"].detach()) for seed in (0, 1)
+    ]
+    assert losses[0] != losses[1]
+    expected = encode(method, rows(graph), graph).mean(0).sigmoid()
+    assert len(seen) == 4
+    for summary in seen:
+        assert_close(summary, expected)
+    assert bool(((expected > 0) & (expected < 1)).all())
+
+
+def test_the_embedding_is_the_activated_layer_as_it_is(graph):
+    method = make(graph)
+    assert_close(method.embed(graph), encode(method, rows(graph), graph))
+    assert [tuple(p.shape) for p in method.encoder.activations.parameters()] == [(1,)]
+
+
+def test_features_may_stay_raw(graph):
+    method = make(graph, row_normalise=False)
+    assert_close(method.embed(graph), encode(method, dense(graph.features), graph))
+
+
+def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
+    method, recorder = make(graph, epochs=300, patience=4, learning_rate=0.02), MemoryRecorder()
+    result = train(method, graph, seed=3, recorder=recorder)
+    losses = [report.values["loss"] for report in recorder.reports]
+    best = losses.index(min(losses)) + 1
+    assert result.stopped_early
+    assert 1 < best == result.epochs - 4
+    again = method.loss_terms(graph, Step(best, generator_for(3, "epoch", best)))
+    assert float(again["discrimination"].detach()) == pytest.approx(min(losses), abs=1e-12)
+
+
+def test_all_weights_share_rate_and_decay(graph):
+    (group,) = make(graph, learning_rate=0.02, weight_decay=0.1).parameter_groups()
+    assert (group.learning_rate, group.weight_decay, group.decoupled) == (0.02, 0.1, False)

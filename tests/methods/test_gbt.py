@@ -1,0 +1,111 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.methods.base import Step
+from aspect.methods.gbt import GBTConfig, GraphBarlowTwins, warm_up_then_cosine
+from aspect.training.trainer import train
+from reference import two_views
+from reference.graphs import random_graph
+
+SMALL = {"width": 5, "epochs": 20, "edge_drop": 0.4, "column_mask": 0.3}
+
+
+@pytest.fixture
+def graph():
+    return random_graph(num_nodes=30, num_edges=70, isolated=1)
+
+
+def make(graph, **changes):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        method = GraphBarlowTwins(GBTConfig(**(SMALL | changes)), graph.num_features)
+    return method.to(graph.dtype).train()
+
+
+def step(seed=5):
+    return Step(1, torch.Generator().manual_seed(seed))
+
+
+def encode(method, features, operator, biases):
+    """As the paper has it, biases included."""
+    first, second = method.encoder.weights
+    slope = method.encoder.activations[0].function.weight
+    hidden = two_views.batch_norm(operator @ features @ first + biases[0])
+    return operator @ two_views.prelu(hidden, slope) @ second + biases[1]
+
+
+@pytest.mark.parametrize("scale", [0.0, 3.0])
+def test_the_loss_is_the_papers_whatever_its_biases(graph, scale):
+    method, generator = make(graph), step().generator
+    biases = [scale * torch.randn(width, dtype=graph.dtype) for width in (10, 5)]
+    one, other = (
+        encode(method, *two_views.corrupted(graph, 0.4, 0.3, generator), biases) for _ in range(2)
+    )
+    found = two_views.correlations(one, other)
+    expected = 0.0
+    for i in range(5):
+        for j in range(5):
+            expected += (1 - found[i, j]) ** 2 if i == j else found[i, j] ** 2 / 5
+    assert_close(method.loss_terms(graph, step()), {"correlation": expected})
+
+
+def test_views_without_corruption_are_the_graph_itself(graph):
+    method = make(graph, edge_drop=0.0, column_mask=0.0)
+    z = method(method.views(graph).clean)
+    expected = two_views.correlations(z, z)
+    across = (expected.square().sum() - expected.diagonal().square().sum()) / 5
+    loss = method.loss_terms(graph, step())["correlation"]
+    assert_close(loss - across, torch.tensor(5 / 30**2, dtype=graph.dtype))
+
+
+def test_the_embedding_is_linear_in_the_last_layer_and_by_running_statistics(graph):
+    method = make(graph, norm_momentum=1.0, edge_drop=0.0, column_mask=0.0)
+    method.loss_terms(graph, step())  # the statistics are now those of the clean graph
+    hidden = two_views.smoothing(graph) @ two_views.features_of(graph) @ method.encoder.weights[0]
+    centred = (hidden - hidden.mean(0)) / (hidden.var(0) + 1e-5).sqrt()
+    active = two_views.prelu(centred, 0.25)
+    expected = two_views.smoothing(graph) @ active @ method.encoder.weights[1]
+    assert_close(method.eval().embed(graph), expected)
+
+
+class TestSchedule:
+    def test_it_rises_from_zero_rests_for_an_epoch_and_falls_to_zero(self):
+        rates = [warm_up_then_cosine(done, 10, 60) for done in range(61)]
+        assert rates[0] == 0
+        assert rates[9] == rates[10] == 1
+        assert rates[60] == pytest.approx(0)
+        assert rates[35] == pytest.approx(0.5)
+        assert rates[:11] == sorted(rates[:11])
+        assert rates[10:] == sorted(rates[10:], reverse=True)
+        assert all(rate == pytest.approx(done / 9) for done, rate in enumerate(rates[:10]))
+
+    @pytest.mark.parametrize("epochs", [1, 2, 3, 12])
+    @pytest.mark.parametrize("share", [0.0, 0.1, 0.99])
+    def test_every_planned_epoch_has_a_rate(self, graph, epochs, share):
+        method = make(graph, epochs=epochs, warm_up=share)
+        rates = [method.learning_rate_factor(epoch) for epoch in range(1, epochs + 1)]
+        assert all(0 <= rate <= 1 for rate in rates)
+
+    def test_the_official_one_is_a_tenth_of_a_thousand_epochs(self, graph):
+        method = make(graph, epochs=1000)
+        assert method.learning_rate_factor(1) == 0
+        assert method.learning_rate_factor(100) == method.learning_rate_factor(101) == 1
+        assert method.learning_rate_factor(551) == pytest.approx(0.5)
+        last = (1 + math.cos(math.pi * 899 / 900)) / 2
+        assert method.learning_rate_factor(1000) == pytest.approx(last)
+
+    def test_the_first_epoch_moves_statistics_alone(self, graph):
+        method = make(graph, epochs=1, warm_up=0.9, weight_decay=0.1)
+        before = {name: value.clone() for name, value in method.state_dict().items()}
+        train(method, graph, seed=0)
+        for name, value in method.state_dict().items():
+            assert torch.equal(value, before[name]) == ("running" not in name and "num" not in name)
+
+
+def test_decay_is_decoupled(graph):
+    (group,) = make(graph).parameter_groups()
+    assert group.decoupled
+    assert group.weight_decay == 1e-5

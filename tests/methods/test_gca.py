@@ -1,0 +1,191 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.blocks.activations import MEAN_SLOPE
+from aspect.blocks.centrality import (
+    column_importance,
+    degree_centrality,
+    edge_importance,
+    eigenvector_centrality,
+    pagerank_centrality,
+)
+from aspect.graph.data import Graph
+from aspect.graph.features import dense
+from aspect.methods.base import Step
+from aspect.methods.gca import Gca, GcaConfig
+from aspect.methods.grace import Grace, GraceConfig
+from reference.graphs import random_graph
+
+SMALL = {"width": 6, "projection_width": 5, "activation": "prelu", "temperature": 0.5}
+RATES = {
+    "first_edge_drop": 0.3,
+    "second_edge_drop": 0.1,
+    "first_column_mask": 0.2,
+    "second_column_mask": 0.0,
+}
+# For edges and for columns.
+CENTRALITIES = {
+    "degree": lambda graph: (degree_centrality(graph),) * 2,
+    "pagerank": lambda graph: (pagerank_centrality(graph, 200), pagerank_centrality(graph, 10)),
+    "eigenvector": lambda graph: (
+        eigenvector_centrality(graph) + 1e-8,
+        eigenvector_centrality(graph),
+    ),
+}
+
+
+@pytest.fixture(params=[0.15, 0.8], ids=["sparse", "dense"])
+def graph(request):
+    return random_graph(
+        num_nodes=40, num_edges=80, num_features=9, isolated=1, density=request.param
+    )
+
+
+def make(graph, kind=Gca, config=GcaConfig, **settings):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        method = kind(config(**(SMALL | RATES | settings)), graph.num_features)
+    return method.to(graph.dtype)
+
+
+def generator(seed=5):
+    return torch.Generator().manual_seed(seed)
+
+
+def ring(nodes=8, features=None):
+    number = torch.arange(nodes)
+    if features is None:
+        features = torch.ones(nodes, 4, dtype=torch.float64)
+    return Graph.build(features, torch.stack([number, (number + 1) % nodes]))
+
+
+def plain_probabilities(scores, rate):
+    """The weights of the paper over the scores that are finite."""
+    weights = (scores.max() - scores) / (scores.max() - scores.mean())
+    return (rate * weights / weights.mean()).clamp(max=0.7)
+
+
+def test_probabilities_equal_the_formula(graph):
+    found = make(graph).drops(graph)
+    degrees = graph.degrees().double()
+    edges = degrees[graph.edge_index[0]].log()
+    columns = ((dense(graph.features) != 0).double() * degrees[:, None]).sum(0).log()
+    assert bool(torch.isfinite(columns).all())
+    for drops, edge_drop, column_mask in zip(found, (0.3, 0.1), (0.2, 0.0), strict=True):
+        assert_close(drops.edges, plain_probabilities(edges, edge_drop))
+        assert_close(drops.columns, plain_probabilities(columns, column_mask))
+
+
+def test_views_are_drawn_by_the_probabilities(graph):
+    method, drawn = make(graph), generator()
+    views, clean = method.corrupted(graph, generator()), method.source(graph).features
+    for view, drops in zip(views, method.drops(graph), strict=True):
+        kept = torch.bernoulli(1 - drops.edges, generator=drawn)
+        columns = torch.bernoulli(1 - drops.columns, generator=drawn)
+        assert_close(dense(view.features), dense(clean) * columns)
+        matrix = torch.eye(graph.num_nodes, dtype=graph.dtype)
+        matrix[tuple(graph.edge_index)] = kept
+        root = matrix.sum(1) ** -0.5
+        assert_close(view.operator.matrix.dense(), root[:, None] * matrix * root)
+
+
+@pytest.mark.parametrize("centrality", CENTRALITIES)
+def test_probabilities_have_the_rate_as_mean_and_keep_the_most_important(graph, centrality):
+    method = make(graph, centrality=centrality, first_edge_drop=0.1, first_column_mask=0.1)
+    drops, (for_edges, for_columns) = method.drops(graph)[0], CENTRALITIES[centrality](graph)
+    for drop, scores in (
+        (drops.edges, edge_importance(graph, for_edges)),
+        (drops.columns, column_importance(graph.features, for_columns)),
+    ):
+        assert bool(((drop >= 0) & (drop <= 0.7)).all())
+        capped = bool((drop > 0.6999).any())
+        assert float(drop.mean()) <= 0.1 + 1e-9
+        assert capped or float(drop.mean()) == pytest.approx(0.1)
+        assert float(drop[scores.argmax()]) == 0
+        assert bool((drop[scores.argsort()].diff() <= 1e-9).all())
+
+
+def test_only_the_receiving_end_decides(graph):
+    """The row of an entry receives; its two directions have different probabilities."""
+    drop = make(graph).drops(graph)[0].edges
+    row, column = graph.edge_index
+    by_node = torch.zeros(graph.num_nodes, dtype=graph.dtype)
+    by_node[row] = drop
+    assert_close(by_node[row], drop)
+    degrees = graph.degrees()
+    less = degrees[row] < degrees[column]
+    assert bool((drop[less] > by_node[column][less]).all())
+
+
+def test_a_high_rate_is_cut_off(graph):
+    found = make(graph, first_edge_drop=0.8).drops(graph)[0].edges
+    assert float(found.max()) == pytest.approx(0.7)
+    assert float(found.mean()) < 0.8
+
+
+def test_a_regular_graph_with_equal_columns_is_grace():
+    graph = ring()
+    one = make(graph).loss_terms(graph, Step(1, generator()))
+    other = make(graph, Grace, GraceConfig).loss_terms(graph, Step(1, generator()))
+    # Probabilities of zero are drawn too, but the last drawn are the last view's columns.
+    assert_close(one, other)
+
+
+class TestEmptyColumns:
+    @pytest.fixture
+    def graph(self):
+        whole = random_graph(num_nodes=20, num_features=9, density=0.6)
+        features = dense(whole.features).clone()
+        features[:, 4] = 0
+        return Graph.build(features, whole.edge_index)
+
+    def test_they_spoil_nothing(self, graph):
+        drop = make(graph, first_column_mask=0.1).drops(graph)[0].columns
+        assert bool(torch.isfinite(drop).all())
+        full = torch.arange(9) != 4
+        assert float(drop[full].max()) < 0.7
+        assert float(drop[full].mean()) == pytest.approx(0.1)
+
+    def test_the_official_code_masks_all_columns(self, graph):
+        for drops in make(graph, official_nan=True).drops(graph):
+            assert_close(drops.columns, torch.full_like(drops.columns, 0.7))
+
+    def test_nothing_is_official_without_them(self):
+        graph = random_graph(num_features=9)
+        one, other = (make(graph, official_nan=each).drops(graph)[0] for each in (False, True))
+        assert_close(one.columns, other.columns)
+
+
+def test_columns_may_be_weighed_by_their_sizes():
+    graph = random_graph(num_features=9)
+    degrees = graph.degrees().double()
+    found = make(graph, weigh_by_size=True).drops(graph)[0].columns
+    scores = (graph.features.abs() * degrees[:, None]).sum(0).log()
+    assert_close(found, plain_probabilities(scores, 0.2))
+
+
+def test_rows_normalised_or_not_matter_alike(graph):
+    one, other = (make(graph, row_normalise=each).drops(graph)[0] for each in (True, False))
+    assert_close((one.edges, one.columns), (other.edges, other.columns))
+
+
+def test_rrelu_is_one_slope_in_training_and_evaluation(graph):
+    method = make(graph, activation="rrelu")
+    assert pytest.approx(11 / 48) == MEAN_SLOPE
+    view = method.source(graph).clean
+    trained, evaluated = method.train().see(view), method.eval().see(view)
+    assert_close(trained, evaluated, rtol=0, atol=0)
+    pieces = view.operator(dense(view.features) @ method.encoder.weights[0])
+    hidden = torch.nn.functional.leaky_relu(pieces + method.encoder.biases[0], 11 / 48)
+    pieces = view.operator(hidden @ method.encoder.weights[1]) + method.encoder.biases[1]
+    assert_close(trained, torch.nn.functional.leaky_relu(pieces, 11 / 48))
+
+
+def test_isolated_nodes_and_graphs_without_edges_have_finite_views():
+    features = torch.eye(6, dtype=torch.float64)
+    edges = torch.tensor([[0], [1]])
+    for graph in (Graph.build(features, edges), Graph.build(features, edges[:, :0])):
+        for centrality in CENTRALITIES:
+            terms = make(graph, centrality=centrality).loss_terms(graph, Step(1, generator()))
+            assert bool(torch.isfinite(terms["contrast"]))

@@ -1,0 +1,126 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from aspect.graph.data import Graph
+from aspect.graph.features import dense, row_normalise
+from aspect.methods.base import Step
+from aspect.methods.ggd import GGD, GGDConfig
+from reference.graphs import random_graph
+
+
+@pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
+def graph(request):
+    return random_graph(num_features=12, isolated=1, density=request.param)
+
+
+def make(graph, **settings):
+    torch.manual_seed(0)
+    return GGD(GGDConfig(width=5, **settings), graph.num_features).double()
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def loss_of(method, graph, seed=0):
+    return method.loss_terms(graph, Step(1, generator(seed)))["discrimination"]
+
+
+def smoothing(graph):
+    looped = torch.eye(graph.num_nodes, dtype=torch.float64)
+    looped[tuple(graph.edge_index)] = 1
+    scale = looped.sum(1).rsqrt()
+    return scale[:, None] * looped * scale
+
+
+def encode(method, x, graph):
+    (weight,), (bias,) = method.encoder.weights, method.encoder.biases
+    slope = method.encoder.activations[0].function.weight
+    return nn.functional.prelu(smoothing(graph) @ x @ weight + bias, slope)
+
+
+def plain_loss(method, graph, masked, order):
+    """Every output of the projector, summed."""
+    x = dense(row_normalise(graph.features)).clone()
+    x[:, masked] = 0
+    total = 0.0
+    for nodes, sign in ((x, -1), (x[order], 1)):
+        outputs = encode(method, nodes, graph)
+        for layer in method.scorer.layers:
+            outputs = layer(outputs)
+        total = total + nn.functional.softplus(sign * outputs.sum(1)).sum()
+    return total / (2 * graph.num_nodes)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_loss_and_gradients_are_those_of_the_formula(graph, layers):
+    method = make(graph, projector_layers=layers, column_mask=0.3)
+    found = loss_of(method, graph)
+    draws = generator()
+    masked = torch.randperm(12, generator=draws)[:3]  # floor(0.3 * 12)
+    order = torch.randperm(graph.num_nodes, generator=draws)
+    expected = plain_loss(method, graph, masked, order)
+    assert_close(found, expected)
+    parameters = list(method.parameters())
+    assert_close(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters))
+
+
+@pytest.mark.parametrize(("rate", "count"), [(0.2, 2), (0.0, 0), (0.99, 11)])
+def test_so_many_columns_are_masked_and_nothing_is_rescaled(graph, monkeypatch, rate, count):
+    method, seen = make(graph, column_mask=rate), []
+    inner = method.encoder.project
+
+    def listen(features):
+        seen.append(dense(features))
+        return inner(features)
+
+    monkeypatch.setattr(method.encoder, "project", listen)
+    masked_columns = set()
+    for seed in range(6):
+        loss_of(method, graph, seed)
+        whole = dense(row_normalise(graph.features))
+        (found,) = seen  # one product serves both groups, so that they share the columns
+        seen.clear()
+        changed = (found != whole).any(0)
+        assert int(changed.sum()) <= count  # a column of zeros may be among the masked
+        assert_close(found, whole * ~changed)
+        masked_columns |= set(changed.nonzero().flatten().tolist())
+    assert len(masked_columns) > count or count in (0, 11)
+
+
+def test_a_projector_of_zeros_cannot_tell(graph):
+    method = make(graph)
+    for parameter in method.scorer.parameters():
+        parameter.data.zero_()
+    assert float(loss_of(method, graph).detach()) == pytest.approx(math.log(2), abs=1e-15)
+
+
+@pytest.mark.parametrize("hops", [1, 5])
+def test_what_is_added_is_the_smoothed_embedding_of_unmasked_features(graph, hops):
+    method = make(graph, hops=hops)
+    plain = encode(method, dense(row_normalise(graph.features)), graph)
+    expected = torch.linalg.matrix_power(smoothing(graph), hops) @ plain
+    assert_close(method.embed(graph) - plain, expected)
+
+
+def test_without_hops_the_embedding_is_not_doubled(graph):
+    method = make(graph, hops=0)
+    assert_close(method.embed(graph), encode(method, dense(row_normalise(graph.features)), graph))
+
+
+def test_smoothing_keeps_what_is_constant_on_a_regular_graph():
+    nodes = torch.arange(9)
+    ring = Graph.build(torch.ones(9, 12).double(), torch.stack([nodes, (nodes + 1) % 9]))
+    assert_close(make(ring, hops=5).embed(ring), 2 * make(ring, hops=0).embed(ring))
+
+
+def test_the_projector_has_no_part_in_the_embedding(graph):
+    method = make(graph)
+    before = method.embed(graph)
+    for parameter in method.scorer.parameters():
+        parameter.data.add_(1)
+    assert torch.equal(method.embed(graph), before)

@@ -1,0 +1,155 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.graph.features import dense, row_normalise
+from aspect.methods.base import Step
+from aspect.methods.grace import Grace, GraceConfig
+from reference import contrast
+from reference.graphs import random_graph
+
+SMALL = {"width": 6, "projection_width": 5, "activation": "prelu", "temperature": 0.5}
+CLEAN = {
+    "first_edge_drop": 0.0,
+    "second_edge_drop": 0.0,
+    "first_column_mask": 0.0,
+    "second_column_mask": 0.0,
+}
+
+
+@pytest.fixture(params=[0.15, 1.0], ids=["sparse", "dense"])
+def graph(request):
+    return random_graph(num_nodes=20, num_features=9, isolated=1, density=request.param)
+
+
+def make(graph, **settings):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        method = Grace(GraceConfig(**(SMALL | settings)), graph.num_features)
+    return method.to(graph.dtype)
+
+
+def step(seed=5):
+    return Step(1, torch.Generator().manual_seed(seed))
+
+
+def plain_convolution(adjacency):
+    """D^(-1/2) (A + I) D^(-1/2) for kept entries alone, D the sums of rows."""
+    looped = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
+    root = looped.sum(1) ** -0.5
+    return root[:, None] * looped * root[None, :]
+
+
+def plain_embedding(method, features, matrix):
+    """The two layers written out, one slope for both."""
+    hidden = features
+    slope = method.encoder.activations[0].function.weight
+    for weight, bias in zip(method.encoder.weights, method.encoder.biases, strict=True):
+        hidden = torch.nn.functional.prelu(matrix @ (hidden @ weight) + bias, slope)
+    return hidden
+
+
+def plain_projection(method, x):
+    first, second = method.projector.layers
+    hidden = torch.nn.functional.elu(x @ first.weight.t() + first.bias)
+    return hidden @ second.weight.t() + second.bias
+
+
+def drawn_views(method, graph, seed=5):
+    """The same draws as a step's, as dense features and matrices."""
+    config, generator = method.config, torch.Generator().manual_seed(seed)
+    features = dense(row_normalise(graph.features))
+    nodes, entries = graph.num_nodes, graph.edge_index.shape[1]
+    for drop, mask in (
+        (config.first_edge_drop, config.first_column_mask),
+        (config.second_edge_drop, config.second_column_mask),
+    ):
+        kept = torch.ones(entries, dtype=graph.dtype)
+        columns = torch.ones(graph.num_features, dtype=graph.dtype)
+        if drop:
+            kept.bernoulli_(1 - drop, generator=generator)
+        if mask:
+            columns.bernoulli_(1 - mask, generator=generator)
+        adjacency = torch.zeros(nodes, nodes, dtype=graph.dtype)
+        adjacency[tuple(graph.edge_index)] = kept
+        yield features * columns, plain_convolution(adjacency)
+
+
+@pytest.mark.parametrize("temperature", [0.3, 0.9])
+def test_the_loss_equals_the_formula(graph, temperature):
+    method = make(graph, temperature=temperature)
+    u, v = (
+        plain_projection(method, plain_embedding(method, *view))
+        for view in drawn_views(method, graph)
+    )
+    both = contrast.intra_view(u, v, temperature) + contrast.intra_view(v, u, temperature)
+    found = method.loss_terms(graph, step())["contrast"]
+    expected = both.mean() / 2
+    assert_close(found, expected)
+    parameters = list(method.parameters())
+    assert_close(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters))
+
+
+def test_the_embedding_is_the_encoders_on_the_clean_graph(graph):
+    method = make(graph)
+    features, matrix = next(drawn_views(make(graph, **CLEAN), graph))
+    assert_close(method.embed(graph), plain_embedding(method, features, matrix))
+
+
+def test_raw_features_are_an_option(graph):
+    method = make(graph, row_normalise=False)
+    _, matrix = next(drawn_views(make(graph, **CLEAN), graph))
+    assert_close(method.embed(graph), plain_embedding(method, dense(graph.features), matrix))
+
+
+def test_warm_similarities_tell_nothing(graph):
+    loss = make(graph, temperature=1e9).loss_terms(graph, step())["contrast"]
+    assert loss.item() == pytest.approx(math.log(2 * graph.num_nodes - 1))
+
+
+def test_rates_of_zero_change_and_draw_nothing(graph):
+    method, one = make(graph, **CLEAN), step()
+    before = one.generator.get_state()
+    first, second = method.corrupted(graph, one.generator)
+    assert torch.equal(one.generator.get_state(), before)
+    clean = method.see(method.source(graph).clean)
+    assert_close((method.see(first), method.see(second)), (clean, clean), rtol=0, atol=0)
+
+
+def test_exchanging_the_views_changes_nothing(graph):
+    """The loss is symmetric, so that clean against masked is masked against clean."""
+    method = make(graph, **(CLEAN | {"first_column_mask": 0.5}))
+    other = make(graph, **(CLEAN | {"second_column_mask": 0.5}))
+    assert_close(method.loss_terms(graph, step()), other.loss_terms(graph, step()))
+
+
+def test_views_lose_edge_directions_and_columns_at_their_rates():
+    graph = random_graph(num_nodes=100, num_edges=2500, num_features=3000)
+    rates = {"first_edge_drop": 0.2, "second_edge_drop": 0.6, "first_column_mask": 0.5}
+    method = make(graph, **(CLEAN | rates))
+    views = method.corrupted(graph, torch.Generator().manual_seed(0))
+    normalised = dense(row_normalise(graph.features))
+    for view, drop, mask in zip(views, (0.2, 0.6), (0.5, 0.0), strict=True):
+        matrix = view.operator.matrix
+        entries = matrix.values[matrix.pattern.rows != matrix.pattern.columns]
+        assert float((entries == 0).double().mean()) == pytest.approx(drop, abs=0.03)
+        features = dense(view.features)
+        kept = (features != 0).any(0)
+        assert float((~kept).double().mean()) == pytest.approx(mask, abs=0.03)
+        assert_close(features[:, kept], normalised[:, kept], rtol=0, atol=0)
+    values = views[0].operator.matrix.dense()
+    assert bool(((values == 0) != (values.t() == 0)).any()), "directions are decided apart"
+
+
+def test_the_hidden_layer_is_twice_as_wide_and_has_the_same_slope(graph):
+    method = make(graph)
+    assert [tuple(weight.shape) for weight in method.encoder.weights] == [(9, 12), (12, 6)]
+    assert len(method.encoder.activations) == 1
+    assert method.cost == "quadratic"
+
+
+def test_decay_comes_by_the_gradient():
+    (group,) = make(random_graph(), learning_rate=0.002, weight_decay=0.03).parameter_groups()
+    assert (group.learning_rate, group.weight_decay, group.decoupled) == (0.002, 0.03, False)

@@ -1,0 +1,304 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.graph.data import Graph
+from aspect.graph.features import dense
+from aspect.methods.base import Step
+from aspect.methods.greet import Greet, GreetConfig
+from aspect.training.trainer import train
+from reference import contrast
+from reference.graphs import random_graph
+
+SMALL = {
+    "width": 6,
+    "discriminator_width": 5,
+    "walk_steps": 4,
+    "neighbours": 3,
+    "projector_layers": 2,
+    "high_pass_strength": 0.3,
+}
+CLEAN = {
+    "first_column_mask": 0.0,
+    "second_column_mask": 0.0,
+    "first_edge_dropout": 0.0,
+    "second_edge_dropout": 0.0,
+}
+
+
+@pytest.fixture(params=[0.15, 1.0], ids=["sparse", "dense"])
+def graph(request):
+    return random_graph(num_nodes=24, num_edges=50, isolated=1, density=request.param)
+
+
+@pytest.fixture
+def one_graph():
+    return random_graph(num_nodes=24, num_edges=50, isolated=1)
+
+
+def make(graph, **settings):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        method = Greet(GreetConfig(**(SMALL | CLEAN | settings)), graph.num_features)
+    return method.to(graph.dtype).train()
+
+
+def draw(seed=5):
+    return torch.Generator().manual_seed(seed)
+
+
+def step(phase, seed=5):
+    return Step(1, draw(seed), phase)
+
+
+def copied(module):
+    return [parameter.detach().clone() for parameter in module.parameters()]
+
+
+def plain_filters(graph, weights, strength):
+    """Both operators as dense matrices, from weights of entries."""
+    nodes = graph.num_nodes
+    matrices = []
+    for each in (weights, 1 - weights):
+        looped = torch.eye(nodes, dtype=graph.dtype)
+        looped = looped.index_put(tuple(graph.edge_index), each)
+        root = looped.sum(1) ** -0.5
+        matrices.append(root[:, None] * looped * root[None, :])
+    low, high = matrices
+    eye = torch.eye(nodes, dtype=graph.dtype)
+    return low, eye - strength * high * (1 - eye)
+
+
+def plain_scores(method, graph):
+    """The raw score by the formula: both orders of the ends, averaged."""
+    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=graph.dtype)
+    adjacency[tuple(graph.edge_index)] = 1
+    walk = adjacency / adjacency.sum(0).clamp(min=1)
+    powers = [torch.linalg.matrix_power(walk, k).diagonal() for k in range(1, 5)]
+    whole = torch.cat([dense(graph.features), torch.stack(powers, dim=1)], dim=1)
+    layers = method.discriminator
+    hidden = torch.relu(whole @ layers.hidden.weight.t() + layers.hidden.bias)
+    source, target = graph.edge_index
+    one = torch.cat([hidden[source], hidden[target]], dim=1)
+    other = torch.cat([hidden[target], hidden[source]], dim=1)
+    weight, bias = layers.scorer.weight[0], layers.scorer.bias
+    return (one @ weight + other @ weight) / 2 + bias
+
+
+def plain_weights(method, graph, generator):
+    scores = plain_scores(method, graph)
+    noise = torch.empty_like(scores).uniform_(1e-4, 1 - 1e-4, generator=generator)
+    return torch.sigmoid(noise.log() - (1 - noise).log() + scores)
+
+
+def plain_encodings(method, graph, weights):
+    matrices = plain_filters(graph, weights, method.config.high_pass_strength)
+    found = []
+    for encoder, matrix in zip(method.encoders, matrices, strict=True):
+        (layer,) = encoder.layers
+        hidden = torch.relu(dense(graph.features) @ layer.weight.t() + layer.bias)
+        found.append(matrix @ (matrix @ hidden))
+    return found
+
+
+def plain_positives(features, count):
+    similar = contrast.unit(features) @ contrast.unit(features).t()
+    similar.fill_diagonal_(-torch.inf)
+    nearest = similar.topk(count).indices.tolist()
+    return [{node, *others} for node, others in enumerate(nearest)]
+
+
+class TestEdges:
+    def test_scores_equal_the_formula_and_are_symmetric(self, graph):
+        method = make(graph)
+        weights = method.edge_weights(graph, None)
+        assert_close(weights, plain_scores(method, graph).sigmoid())
+        matrix = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=graph.dtype)
+        matrix[tuple(graph.edge_index)] = weights.detach()
+        assert_close(matrix, matrix.t())
+
+    def test_draws_equal_the_formula_and_lie_between_zero_and_one(self, graph):
+        method = make(graph)
+        weights = method.edge_weights(graph, draw())
+        assert_close(weights, plain_weights(method, graph, draw()))
+        assert bool(((weights > 0) & (weights < 1)).all())
+
+    def test_the_median_of_draws_is_the_weight_without_noise(self, one_graph):
+        method, generator = make(one_graph), draw()
+        with torch.no_grad():
+            draws = [method.edge_weights(one_graph, generator) for _ in range(501)]
+            expected = method.edge_weights(one_graph, None)
+        found = torch.stack(draws).median(0).values
+        assert_close(found, expected, rtol=0, atol=0.1)
+
+
+class TestFilters:
+    def test_like_edges_alone_are_a_graph_convolution(self, one_graph):
+        method = make(one_graph)
+        ones = torch.ones(one_graph.edge_index.shape[1], dtype=one_graph.dtype)
+        low, high = (each.matrix.dense() for each in method.filters(one_graph, ones))
+        assert_close(low, plain_filters(one_graph, ones, 0.3)[0])
+        assert_close(high, torch.eye(one_graph.num_nodes, dtype=one_graph.dtype))
+
+    def test_the_high_pass_has_a_unit_diagonal_and_subtracts(self, one_graph):
+        method = make(one_graph)
+        with torch.no_grad():
+            weights = method.edge_weights(one_graph, draw())
+        low, high = (each.matrix.dense() for each in method.filters(one_graph, weights))
+        assert_close((low, high), plain_filters(one_graph, weights, 0.3))
+        assert bool((high.diagonal() == 1).all())
+        assert bool((high - torch.diag(high.diagonal()) <= 0).all())
+
+    def test_no_strength_leaves_the_signal_alone(self, one_graph):
+        method = make(one_graph, high_pass_strength=0.0)
+        weights = method.edge_weights(one_graph, draw())
+        _, high = method.filters(one_graph, weights)
+        assert_close(high.matrix.dense(), torch.eye(one_graph.num_nodes, dtype=one_graph.dtype))
+
+
+class TestContrast:
+    @pytest.mark.parametrize("neighbours", [0, 3])
+    def test_it_equals_the_formula(self, one_graph, neighbours):
+        graph, method = one_graph, make(one_graph, neighbours=neighbours)
+        weights = plain_weights(method, graph, draw()).detach()
+        low, high = plain_encodings(method, graph, weights)
+        projected = []
+        for projector, x in zip(method.projectors, (low, high), strict=True):
+            first, second = projector.layers
+            hidden = torch.relu(x @ first.weight.t() + first.bias)
+            projected.append(hidden @ second.weight.t() + second.bias)
+        positives = plain_positives(graph.features, neighbours)
+        rows = contrast.several_positives(*projected, 0.2, positives)
+        columns = contrast.several_positives(*projected[::-1], 0.2, positives)
+        expected = (rows.mean() + columns.mean()) / 2
+        found = method.loss_terms(graph, step("contrast"))["contrast"]
+        assert_close(found, expected)
+        trained = method.parameter_groups()[0].parameters
+        assert_close(torch.autograd.grad(found, trained), torch.autograd.grad(expected, trained))
+
+    @pytest.mark.parametrize("neighbours", [0, 3])
+    def test_warm_similarities_count_the_negatives(self, one_graph, neighbours):
+        method = make(one_graph, neighbours=neighbours, temperature=1e9)
+        loss = method.loss_terms(one_graph, step("contrast"))["contrast"]
+        assert loss.item() == pytest.approx(math.log(23 - neighbours))
+
+    def test_batches_count_their_own_negatives(self, one_graph):
+        method = make(one_graph, neighbours=0, temperature=1e9, batch_size=10)
+        loss = method.loss_terms(one_graph, step("contrast"))["contrast"]
+        assert loss.item() == pytest.approx((20 * math.log(9) + 4 * math.log(3)) / 24)
+
+    def test_a_batch_of_all_is_no_batch(self, one_graph):
+        one = make(one_graph).loss_terms(one_graph, step("contrast"))
+        other = make(one_graph, batch_size=24).loss_terms(one_graph, step("contrast"))
+        assert_close(one, other, rtol=0, atol=0)
+
+    def test_columns_are_masked_exactly_and_entries_thinned(self, graph, monkeypatch):
+        method = make(graph, first_column_mask=0.5, second_column_mask=0.3, first_edge_dropout=0.5)
+        seen, spread = [], []
+        for encoder in method.encoders:
+            encoder.register_forward_pre_hook(lambda _, given: seen.append(dense(given[0])))
+        whole = method._spread
+
+        def watched(hidden, operator):
+            spread.append(operator.matrix.dense())
+            return whole(hidden, operator)
+
+        monkeypatch.setattr(method, "_spread", watched)
+        method.loss_terms(graph, step("contrast"))
+        given = dense(graph.features)
+        for features, masked in zip(seen, (3, 2), strict=True):  # of 7 columns
+            changed = (features != given).any(0)
+            assert int(changed.sum()) <= masked
+            assert not bool(features[:, changed].any())
+        weights = method.edge_weights(graph, draw()).detach()
+        low, high = plain_filters(graph, weights, 0.3)
+        kept = spread[0] != 0
+        assert_close(spread[0][kept], 2 * low[kept])
+        assert not bool(kept.diagonal().all()), "self-loops are dropped too"
+        assert_close(spread[1], high)
+
+
+class TestRanking:
+    def test_it_equals_the_loop(self, one_graph):
+        graph, method = one_graph, make(one_graph, like_margin=0.4, unlike_margin=0.2)
+        generator = draw()
+        weights = plain_weights(method, graph, generator)
+        embedding = contrast.unit(torch.cat(plain_encodings(method, graph, weights), dim=1))
+        source, target = graph.edge_index
+        one = torch.randint(24, source.shape, generator=generator)
+        other = torch.randint(23, source.shape, generator=generator)
+        other = other + (other >= one)
+        total = 0.0
+        for i, weight in enumerate(weights):
+            joined = embedding[source[i]] @ embedding[target[i]]
+            random = embedding[one[i]] @ embedding[other[i]]
+            total = total + (random - joined + 0.4).relu() * (weight - 0.5).relu()
+            total = total + (joined - random + 0.2).relu() * (1 - weight - 0.5).relu()
+        expected = total / len(weights) / 2
+        found = method.loss_terms(graph, step("ranking"))["ranking"]
+        assert_close(found, expected)
+        trained = list(method.discriminator.parameters())
+        assert_close(torch.autograd.grad(found, trained), torch.autograd.grad(expected, trained))
+
+    def test_without_edges_there_is_nothing_to_rank(self, one_graph):
+        bare = Graph.build(one_graph.features, one_graph.edge_index[:, :0])
+        loss = make(bare).loss_terms(bare, step("ranking"))["ranking"]
+        assert loss.item() == 0
+        assert loss.requires_grad
+
+
+class TestPhases:
+    def test_each_leaves_the_others_parameters_alone(self, one_graph):
+        for phase, idle in (
+            ("contrast", ["discriminator"]),
+            ("ranking", ["encoders", "projectors"]),
+        ):
+            method = make(one_graph)
+            method.loss_terms(one_graph, step(phase))[phase].backward()
+            for name in idle:
+                assert all(each.grad is None for each in getattr(method, name).parameters())
+
+    def test_rates_of_one_phase_move_its_parameters_alone(self, one_graph):
+        tiny = 1e-300  # no step that a float would notice
+        for setting, moved, still in (
+            ("learning_rate", "discriminator", "encoders"),
+            ("discriminator_learning_rate", "encoders", "discriminator"),
+        ):
+            method = make(one_graph, epochs=1, **{setting: tiny})
+            before = copied(getattr(method, moved)), copied(getattr(method, still))
+            train(method, one_graph, seed=0)
+            after = copied(getattr(method, moved)), copied(getattr(method, still))
+            assert_close(after[1], before[1], rtol=0, atol=0)
+            assert not torch.equal(after[0][0], before[0][0])
+
+    def test_rounds_are_contrasts_alone(self, one_graph):
+        method = make(one_graph, contrast_rounds=3)
+        assert [method.rounds(phase) for phase in method.phases] == [3, 1]
+
+
+class TestEmbedding:
+    def test_it_is_both_encodings_without_noise(self, graph):
+        method = make(graph)
+        expected = plain_encodings(method, graph, method.edge_weights(graph, None))
+        assert_close(method.embed(graph), torch.cat(expected, dim=1))
+
+    def test_it_may_be_drawn_and_is_the_same_every_time(self, graph):
+        method = make(graph, drawn_embedding=True)
+        generator = draw(int(method.noise_seed))
+        expected = plain_encodings(method, graph, plain_weights(method, graph, generator))
+        assert_close(method.embed(graph), torch.cat(expected, dim=1))
+        assert_close(method.embed(graph), method.embed(graph), rtol=0, atol=0)
+        assert "noise_seed" in method.state_dict()
+
+    def test_rows_may_be_normalised(self, one_graph):
+        method = make(one_graph, row_normalise=True)
+        sums = dense(method.ready(one_graph).features).abs().sum(1)
+        assert_close(sums, torch.ones_like(sums))
+
+
+def test_more_neighbours_than_nodes_are_all_nodes(one_graph):
+    method = make(one_graph, neighbours=100)
+    assert len(method.ready(one_graph).positives.matrix.values) == 24**2
+    assert torch.isfinite(method.loss_terms(one_graph, step("contrast"))["contrast"])
