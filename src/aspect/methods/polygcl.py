@@ -1,0 +1,182 @@
+"""PolyGCL: learned low-pass and high-pass filters, trained to tell a graph from a shuffled one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from typing_extensions import override
+
+from aspect.blocks.drawing import draw_order
+from aspect.blocks.per_graph import PerGraph
+from aspect.blocks.scorers import BilinearScorer, relu_mean
+from aspect.config import Choice, Range
+from aspect.graph.data import Graph
+from aspect.graph.features import row_normalise, take_rows
+from aspect.graph.operators import Propagation
+from aspect.methods.base import FilterBank, Group, Method, MethodConfig, Step
+from aspect.methods.registry import register
+from aspect.objectives.two_groups import two_group_loss
+from aspect.spectral.chebyshev import chebyshev_basis
+from aspect.spectral.views import Activation, Signal, SpectralEncoder
+
+__all__ = ["PolyGCL", "PolyGCLConfig"]
+
+LOW, HIGH = 0, 1  # numbers of the encoder's bands
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Weight = Annotated[float, Field(ge=0)]
+
+
+class PolyGCLConfig(MethodConfig):
+    """Symbols of the paper in parentheses; the defaults are those of the official code."""
+
+    epochs: Annotated[int, Field(ge=0)] = 500
+    """Passes over the graph at most."""
+    patience: Annotated[int, Field(ge=1)] | None = 20
+    """Epochs without a lower loss before stopping at the best; none: never stop early."""
+    row_normalise: bool = True
+    """Divide each node's features by the sum of their sizes."""
+    order: Annotated[int, Field(ge=1), Range(5, 15)] = 10
+    """Order of the Chebyshev filters (K)."""
+    width: Annotated[int, Field(ge=1)] = 512
+    """Dimensions of the embedding."""
+    input_dropout: Annotated[Share, Range(0.0, 0.8)] = 0.5
+    """Dropout of feature entries before the filter."""
+    dropout: Annotated[Share, Range(0.0, 0.8)] = 0.5
+    """Dropout after the filter."""
+    batch_norm: Annotated[bool, Choice((True, False))] = False
+    """Batch norm of the filtered features, before the linear layer."""
+    activation: Annotated[Activation, Choice(("relu", "prelu"))] = "relu"
+    """What follows the linear layer."""
+    trains_norm: bool = False
+    """Train batch norm's scale and shift and the slope of PReLU; off: they stay as they start."""
+    learning_rate: Annotated[Positive, Range(3e-4, 3e-3, log=True)] = 1e-3
+    """Learning rate of linear layer and scorer."""
+    weight_decay: Annotated[Weight, Range(1e-6, 1e-2, log=True)] = 0.0
+    """Weight decay of linear layer and scorer."""
+    filter_learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-2
+    """Learning rate of the filters and of the mixture."""
+    filter_weight_decay: Annotated[Weight, Range(1e-6, 1e-2, log=True)] = 0.0
+    """Weight decay of the filters and of the mixture."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Views:
+    """The graph and a shuffled one, each through both filters."""
+
+    low: Float[Tensor, "nodes dim"]
+    high: Float[Tensor, "nodes dim"]
+    shuffled_low: Float[Tensor, "nodes dim"]
+    shuffled_high: Float[Tensor, "nodes dim"]
+
+
+@register(
+    "polygcl",
+    config=PolyGCLConfig,
+    paper="Chen, Lei and Wei, ICLR 2024",
+    family="spectral contrast",
+)
+class PolyGCL(Method):
+    """Both bands of every node against one summary, those of shuffled features as negatives.
+
+    As in the official code, the first values of the filters, 2 and 0, are constants, and what
+    belongs to batch norm and PReLU is in no optimiser (`trains_norm` puts it there). Differences:
+    rows of features are divided by their sum even where it is below one, and a feature counts by
+    its size; how the official evaluation picks the best test accuracy is the probe's matter and is
+    not followed.
+    """
+
+    def __init__(self, config: PolyGCLConfig, num_features: int) -> None:
+        super().__init__()
+        self.config: PolyGCLConfig = config
+        self.encoder = SpectralEncoder(
+            num_features,
+            config.width,
+            bands=("low", "high"),
+            order=config.order,
+            learned_start=False,
+            input_dropout=config.input_dropout,
+            dropout=config.dropout,
+            batch_norm=config.batch_norm,
+            activation=config.activation,
+        )
+        if not config.trains_norm:
+            self.encoder.norm.requires_grad_(False)
+            self.encoder.activation.requires_grad_(False)
+        self.mixture = nn.Parameter(torch.full((2,), 0.5))  # beta of low, alpha of high
+        self.scorer = BilinearScorer(config.width, config.width, start="torch")
+        self._signal = PerGraph(self._make_signal)
+
+    def _make_signal(self, graph: Graph) -> Signal:
+        features = row_normalise(graph.features) if self.config.row_normalise else graph.features
+        return Signal(features, Propagation(graph, self_loops=False).operator())
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self._signal(graph)
+
+    def _views(self, graph: Graph, generator: torch.Generator) -> _Views:
+        clean = self._signal(graph)
+        order = draw_order(graph.num_nodes, generator)
+        shuffled = Signal(take_rows(clean.features, order), clean.operator)
+        # Every view has a dropout mask of its own, so that no two share a Chebyshev basis.
+        high, low, shuffled_high, shuffled_low = (
+            self.encoder.embed_band(band, signal, generator)
+            for signal in (clean, shuffled)
+            for band in (HIGH, LOW)
+        )
+        return _Views(low, high, shuffled_low, shuffled_high)
+
+    def _mix(
+        self, low: Float[Tensor, "nodes dim"], high: Float[Tensor, "nodes dim"]
+    ) -> Float[Tensor, "nodes dim"]:
+        """`beta h_low + alpha h_high`."""
+        return self.mixture[LOW] * low + self.mixture[HIGH] * high
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        views = self._views(graph, step.generator)
+        summary = relu_mean(self._mix(views.low, views.high))
+        real = torch.cat([self.scorer(views.low, summary), self.scorer(views.high, summary)])
+        shuffled = (views.shuffled_low, views.shuffled_high)
+        corrupted = torch.cat([self.scorer(view, summary) for view in shuffled])
+        return {"discrimination": two_group_loss(real, corrupted)}
+
+    @override
+    def monitors(self) -> dict[str, Tensor]:
+        low, high = self.mixture.detach()
+        return {"mixture_low": low, "mixture_high": high}
+
+    @override
+    def parameter_groups(self) -> list[Group]:
+        config = self.config
+        slow = [*self.encoder.filters.parameters(), self.mixture]
+        known = {id(parameter) for parameter in slow}
+        rest = [each for each in self.parameters() if each.requires_grad and id(each) not in known]
+        return [
+            Group(slow, config.filter_learning_rate, config.filter_weight_decay),
+            Group(rest, config.learning_rate, config.weight_decay),
+        ]
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        low, high = self.encoder(self._signal(graph))
+        return self._mix(low, high)
+
+    @override
+    def filter_bank(
+        self,
+        graph: Graph,
+        frequencies: Float[Tensor, " frequencies"],
+    ) -> FilterBank | None:
+        coefficients = self.encoder.coefficients().double()
+        shifted = frequencies.to(coefficients).unsqueeze(1) - 1
+        terms = chebyshev_basis(lambda x: shifted * x, torch.ones_like(shifted), self.config.order)
+        low, high = coefficients @ torch.cat(list(terms), dim=1).t()
+        return FilterBank({"low": low, "high": high}, self_loops=False)

@@ -1,0 +1,158 @@
+"""S3GCL: a network without a graph learns to agree with spectrally filtered views of its input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from typing_extensions import override
+
+from aspect.blocks.mlp import MLP
+from aspect.blocks.neighbours import nearest_by_cosine
+from aspect.blocks.per_graph import PerGraph
+from aspect.config import Choice, Range
+from aspect.graph.data import Features, Graph
+from aspect.graph.features import row_normalise
+from aspect.graph.operators import Propagation
+from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.registry import register
+from aspect.objectives.info_nce import LOWEST_TEMPERATURE
+from aspect.objectives.positives import Positives
+from aspect.objectives.several_positives import several_positives_info_nce
+from aspect.spectral.filters import Band
+from aspect.spectral.views import Signal, SpectralEncoder
+
+__all__ = ["S3GCL", "S3GCLConfig"]
+
+NORM_MOMENTUM = 0.1
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Weight = Annotated[float, Field(ge=0)]
+
+
+class S3GCLConfig(MethodConfig):
+    """Symbols of the paper in parentheses; the defaults lie between the two official settings."""
+
+    epochs: Annotated[int, Field(ge=0)] = 200
+    """Passes over the graph."""
+    row_normalise: Annotated[bool, Choice((True, False))] = False
+    """Divide each node's features by the sum of their sizes; official on wiki graphs alone."""
+    width: Annotated[int, Field(ge=1)] = 1024
+    """Dimensions of the embedding and of all that it is compared with (h)."""
+    projector_layers: Annotated[int, Field(ge=1, le=2)] = 1
+    """Linear layers between the embedding and the loss."""
+    order: Annotated[int, Field(ge=1), Range(4, 12)] = 10
+    """Order of the Chebyshev filters (K)."""
+    input_dropout: Annotated[Share, Range(0.2, 0.8)] = 0.5
+    """Dropout of feature entries before a filter."""
+    dropout: Annotated[Share, Range(0.2, 0.8)] = 0.5
+    """Dropout after a filter."""
+    neighbours: Annotated[int, Field(ge=0), Range(3, 30, log=True)] = 5
+    """Nodes of the nearest features that are positives in the high pass (k)."""
+    low_weight: Annotated[float, Field(ge=0, le=1), Choice((0.0, 0.25, 0.5, 0.75))] = 0.5
+    """Weight of the low pass, whose positives are neighbours; high has the rest (gamma)."""
+    temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.2, 1.0, log=True)] = 0.5
+    """Temperature of InfoNCE (tau)."""
+    norm_statistics: Literal["graph", "running"] = "graph"
+    """What batch norm embeds by: the graph at hand, as officially, or averages of training."""
+    learning_rate: Annotated[Positive, Range(1e-4, 3e-3, log=True)] = 5e-4
+    """Learning rate."""
+    weight_decay: Annotated[Weight, Range(1e-7, 1e-4, log=True)] = 1e-6
+    """Weight decay."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """What every epoch on one graph needs."""
+
+    signal: Signal
+    positives: dict[str, Positives]  # by branch
+
+
+@register("s3gcl", config=S3GCLConfig, paper="Wan et al., ICML 2024", family="spectral contrast")
+class S3GCL(Method):
+    """InfoNCE of an MLP with a high-pass and a low-pass branch, with several positives a node.
+
+    Only the MLP embeds, so that the edges matter in training alone. A branch without weight is not
+    built. The filters are a reconstruction: their module is missing from the official code, and
+    what it builds but never uses is left out. Every node is held against all others, where the
+    official code contrasts within random batches of 10,000 nodes and mistakes their positives; a
+    row of zeros has no nearest features and is its own positive alone.
+    """
+
+    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+
+    def __init__(self, config: S3GCLConfig, num_features: int) -> None:
+        super().__init__()
+        self.config: S3GCLConfig = config
+        width = config.width
+        self.encoder = MLP([num_features, width, width], norm_momentum=NORM_MOMENTUM)
+        if config.norm_statistics == "graph":
+            self.encoder.norms[0] = nn.BatchNorm1d(width, track_running_stats=False)
+        self.projector = MLP([width] * (config.projector_layers + 1))
+        weights: dict[Band, float] = {"high": 1 - config.low_weight, "low": config.low_weight}
+        self.weights = {band: weight for band, weight in weights.items() if weight > 0}
+        self.branches = nn.ModuleDict(
+            {band: self._branch(band, num_features) for band in self.weights}
+        )
+        self._ready = PerGraph(self._make_ready)
+
+    def _branch(self, band: Band, num_features: int) -> SpectralEncoder:
+        config = self.config
+        return SpectralEncoder(
+            num_features,
+            config.width,
+            bands=(band,),
+            order=config.order,
+            input_dropout=config.input_dropout,
+            dropout=config.dropout,
+            batch_norm=True,
+            activation="relu",
+            filter_kind="ramp",
+        )
+
+    def _make_ready(self, graph: Graph) -> _Ready:
+        features = self._features(graph)
+        positives = {}
+        if "high" in self.weights:
+            count = min(self.config.neighbours, graph.num_nodes - 1)
+            nearest = nearest_by_cosine(features, count)
+            positives["high"] = Positives.from_neighbours(nearest, graph.dtype)
+        if "low" in self.weights:
+            positives["low"] = Positives.from_graph(graph)
+        operator = Propagation(graph, self_loops=False).operator()
+        return _Ready(Signal(features, operator), positives)
+
+    def _features(self, graph: Graph) -> Features:
+        return row_normalise(graph.features) if self.config.row_normalise else graph.features
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self._ready(graph)
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        ready = self._ready(graph)
+        asking = self.projector(self.encoder(ready.signal.features))
+        terms: dict[str, Tensor] = {}
+        for band, weight in self.weights.items():
+            answering = self.branches[band](ready.signal, step.generator)[0]
+            losses = several_positives_info_nce(
+                asking, answering, self.config.temperature, ready.positives[band]
+            )
+            terms[band] = weight * losses.rows.mean()
+        return terms
+
+    @override
+    def parameter_groups(self) -> list[Group]:
+        config = self.config
+        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        embedded: Tensor = self.encoder(self._features(graph))
+        return embedded
