@@ -34,7 +34,7 @@ graphs: [larger.npz]
 num_splits: 1
 perturbations:
   - {kind: dice, budgets: [0.1]}
-  - {kind: metattack, solver: unrolled, budgets: [0.25]}
+  - {kind: metattack, solver: unrolled, budgets: [0.75]}
 """
 FILES = [f"small-metattack-implicit-class-balanced-{split}.safetensors" for split in (0, 1)]
 
@@ -183,7 +183,8 @@ def is_begun(path):
 
 def test_killed_while_it_attacks_and_gone_on_with(tmp_path, monkeypatch, cli):
     (tmp_path / "tiny.yaml").write_text(LONG)
-    write_npz(tmp_path / "larger.npz", mixed_graph(400, degree=6.0, num_features=16, seed=0))
+    # Some ten seconds of attack on a fast machine, of which the first two are written down.
+    write_npz(tmp_path / "larger.npz", mixed_graph(400, degree=20.0, num_features=16, seed=0))
     running = Running(tmp_path, done=0)
     folder = tmp_path / "runs/tiny/perturbations"
     drawn = folder / "larger-dice-class-balanced-0.safetensors"
