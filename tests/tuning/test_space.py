@@ -92,8 +92,9 @@ def at(drawn, share):
     if isinstance(drawn, CategoricalDistribution):
         return drawn.choices[round(share * (len(drawn.choices) - 1))]
     if drawn.log:
-        return drawn.low * (drawn.high / drawn.low) ** share if share < 1 else drawn.high
-    value = drawn.low + share * (drawn.high - drawn.low)
+        value = drawn.low * (drawn.high / drawn.low) ** share if share < 1 else drawn.high
+    else:
+        value = drawn.low + share * (drawn.high - drawn.low)
     return round(value) if isinstance(drawn, IntDistribution) else value
 
 
