@@ -80,3 +80,11 @@ def test_changes_of_settings_that_are_not_shipped_are_refused(tmp_path):
 def test_no_published_settings_for_what_was_not_published(graph, choice):
     with pytest.raises(SettingsError, match="No published settings are shipped for 'aspect'"):
         find_experiment("aspect", graph, choice)
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "aspect-s").glob("*.yaml")), ids=lambda p: p.name)
+def test_the_stable_variant_searches_in_every_training_that_is_shipped(path):
+    registered = find_method("aspect-s")
+    config = registered.config(**load_experiment(path).settings)
+    method = registered.method(config, 4)
+    assert sum(method.is_due(epoch) for epoch in range(1, config.epochs + 1)) > 3
