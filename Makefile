@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength memory doubt tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -71,7 +71,13 @@ perturbations: $(INSTALLED) ## make the attacks of results/perturbations again; 
 strength: $(INSTALLED) ## accuracy of a GCN retrained under the attacks of record: results/strength.csv
 	@$(BIN)/python benchmarks/attack_strength.py --splits $(SPLITS)
 
-tables: $(INSTALLED) ## make the tables of results/ and of the README from the records
+memory: $(INSTALLED) ## memory and time of an epoch of every method: results/memory.csv
+	@$(BIN)/python benchmarks/memory_methods.py
+
+doubt: $(INSTALLED) ## ASPECT read without its least supported edges, clean and poisoned; wants a GPU
+	@$(BIN)/python benchmarks/doubtful_edges.py --workers $(WORKERS)
+
+tables: $(INSTALLED) ## make the tables of results/, of the README and of docs/
 	@$(BIN)/python benchmarks/tables.py
 
 lint: $(INSTALLED) ## style and types

@@ -1,6 +1,7 @@
-"""Make the tables of `results/` and of the README from the records, or check that they are theirs.
+"""Make the tables of `results/`, of the README and of `docs/`, or check that they are up to date.
 
-Run by `make tables`. With `--check` nothing is written: it says which files differ and fails.
+Tables of results come from the records, that of methods from the registry. Run by `make tables`.
+With `--check` nothing is written: it says which files differ and fails.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.errors import AspectError  # noqa: E402 - the path comes first
 from aspect.report.benchmark.results import differing_files, record_files, write_files  # noqa: E402
+from aspect.report.docs import differing_pages, write_pages  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument(
-        "--root", type=Path, default=ROOT, help="folder with results/ and README.md"
+        "--root", type=Path, default=ROOT, help="folder with results/, docs/ and README.md"
     )
     given = parser.parse_args(arguments)
     try:
@@ -33,16 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(root: Path) -> int:
-    differing = differing_files(root)
+    differing, stale = differing_files(root), differing_pages(root)
     for path in differing:
         print(f"{path.relative_to(root)} is not what the records say. Run: make tables")
-    if not differing:
+    for path in stale:
+        print(f"{path.relative_to(root)} is not what the registry says. Run: make tables")
+    if not differing and not stale:
         print(f"The tables are what the records say ({_kinds(root)}).")
-    return 1 if differing else 0
+    return 1 if differing or stale else 0
 
 
 def _write(root: Path) -> int:
-    changed = write_files(root)
+    changed = [*write_files(root), *write_pages(root)]
     for path in changed:
         print(f"{'Wrote' if path.exists() else 'Removed'} {path.relative_to(root)}.")
     if not changed:

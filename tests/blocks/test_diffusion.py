@@ -91,6 +91,13 @@ class TestPersonalisedPageRank:
         assert float(found[kept].min()) >= 0.05
         assert int(kept.sum()) < int((made(graph).sparse(threshold=0.05).dense() != 0).sum())
 
+    def test_the_store_of_entries_grows(self, graph, monkeypatch):
+        roomy = made(graph).sparse(threshold=0.03)
+        monkeypatch.setattr(module, "FIRST_ROOM", 1)
+        monkeypatch.setattr(module, "BLOCK", {"cpu": 3})
+        assert torch.equal(made(graph).sparse(threshold=0.03).dense(), roomy.dense())
+        assert int((roomy.dense() != 0).sum()) > 8
+
     def test_everything_is_not_sparse(self, graph):
         with pytest.raises(ValueError, match="Give a threshold above 0 or the most entries"):
             made(graph).sparse()

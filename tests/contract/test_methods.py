@@ -35,6 +35,8 @@ LEARNING: dict[str, dict[str, object]] = {
     "mvgrl": {"width": 64, "learning_rate": 0.01},
     "gmi": {"learning_rate": 0.01},
     "polygcl": {"width": 64, "learning_rate": 0.01, "input_dropout": 0.0, "dropout": 0.0},
+    "rdgi": {"width": 64, "learning_rate": 0.01, "perturbation_budget": 0.1},
+    "ariel": {"learning_rate": 0.01},
 }
 
 

@@ -8,6 +8,7 @@ from aspect.graph.features import (
     dropout,
     mask_columns,
     mask_rows,
+    mean_size,
     num_entries,
     permute_columns,
     row_normalise,
@@ -38,6 +39,11 @@ def test_entries_are_counted_where_they_are_not_zero(features, matrix):
     assert num_entries(features) == sum(value != 0 for row in matrix.tolist() for value in row)
     keep = torch.zeros(12, dtype=torch.float64)  # zeros that are stored do not count
     assert num_entries(mask_columns(features, keep)) == 0
+
+
+def test_the_mean_size_is_that_of_entries_that_are_not_zero(features, matrix):
+    assert_close(mean_size(features), matrix[matrix != 0].abs().mean())
+    assert float(mean_size(mask_columns(features, torch.zeros(12, dtype=torch.float64)))) == 0
 
 
 @pytest.mark.parametrize("rows", [[5, 0, 3, 7], [], [2, 2, 3, 3, 2], list(range(8))])

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.graph.data import Features, Graph
-from aspect.graph.features import num_entries
+from aspect.graph.features import mean_size, num_entries
 from aspect.graph.operators import Propagation, RescaledLaplacian
 from aspect.graph.pairs import edge_index_of, edge_keys
 from aspect.graph.sparse import SparseMatrix
@@ -132,7 +132,6 @@ def draw_entries(features: Features, share: float, generator: torch.Generator) -
     """
     (nodes, columns), device = features.shape, features.device
     values = features.values if isinstance(features, SparseMatrix) else features.flatten()
-    size = values.abs().sum() / (values != 0).sum().clamp(min=1)
     wanted = round(share * num_entries(features))
     if isinstance(features, SparseMatrix):
         stored = features.pattern.rows * columns + features.pattern.columns.long()
@@ -146,4 +145,4 @@ def draw_entries(features: Features, share: float, generator: torch.Generator) -
     keys = torch.cat(chosen)
     ones = torch.ones(len(keys), dtype=values.dtype, device=device)
     places = SparseMatrix.from_entries(keys // columns, keys % columns, ones, (nodes, columns))
-    return FeatureCandidates(places, float(size))
+    return FeatureCandidates(places, float(mean_size(features)))

@@ -12,7 +12,7 @@ HALVINGS = 60  # of the interval that holds the shift: below a float64's precisi
 
 
 def project_to_budget(
-    values: Float[Tensor, " candidates"], budget: int
+    values: Float[Tensor, " candidates"], budget: int | float
 ) -> Float[Tensor, " candidates"]:
     """The Euclidean projection onto {0 <= x <= 1, sum x <= budget}.
 

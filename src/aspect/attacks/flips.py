@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from aspect.errors import GraphError, shown
 from aspect.graph.data import Graph
-from aspect.graph.pairs import edge_index_of, edge_keys
+from aspect.graph.pairs import flip_pairs
 
 __all__ = ["apply_flips"]
 
@@ -21,10 +19,7 @@ def apply_flips(graph: Graph, flips: Int[Tensor, "flips 2"]) -> Graph:
     Features, ids and notices are those of the graph before. Flipping the same pairs again gives
     the first graph back.
     """
-    keys = _flip_keys(flips.to(graph.device), graph.num_nodes)
-    every, times = torch.unique(torch.cat([edge_keys(graph), keys]), return_counts=True)
-    left = every[times == 1]
-    return replace(graph, edge_index=edge_index_of(left, graph.num_nodes))
+    return flip_pairs(graph, _flip_keys(flips.to(graph.device), graph.num_nodes))
 
 
 def _flip_keys(flips: Int[Tensor, "flips 2"], num_nodes: int) -> Int[Tensor, " flips"]:

@@ -1,48 +1,150 @@
-"""`aspect methods`: what can be trained."""
+"""`aspect methods`: what can be trained, where it comes from and what it can."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from aspect.cli.session import Session, command
-from aspect.methods.registry import find_method, method_names
+from aspect.methods.citation import Citation
+from aspect.methods.registry import require_method_name
+
+if TYPE_CHECKING:
+    from aspect.report.methods import MethodFacts, ShippedSettings
 
 __all__ = ["methods"]
 
 
 @command
-def methods(session: Session) -> None:
-    """List the methods: what they are, where they come from, what they cost."""
+def methods(
+    session: Session,
+    name: Annotated[
+        str | None, typer.Argument(help="One method, to be shown whole.", metavar="[NAME]")
+    ] = None,
+) -> None:
+    """List the methods: what they are, where they come from, what they cost and can."""
+    if name is not None:
+        require_method_name(name)
     with session.screen.activity("Reading the registry"):
-        entries = [_entry(name) for name in method_names()]
-    session.screen.answer({"methods": entries}, lambda: _show(session, entries))
+        from aspect.report.methods import describe_method, describe_methods  # imports torch
+
+        found = describe_methods() if name is None else [describe_method(name)]
+    if name is None:
+        entries = [_entry(each) for each in found]
+        session.screen.answer({"methods": entries}, lambda: _list(session, found))
+        return
+    session.screen.answer(_whole(found[0]), lambda: _show(session, found[0]))
 
 
-def _entry(name: str) -> dict[str, Any]:
-    found = find_method(name)
+def _entry(method: MethodFacts) -> dict[str, Any]:
     return {
-        "name": name,
-        "family": found.family,
-        "paper": found.paper or None,
-        "cost": found.method.cost,
-        "inductive": found.method.inductive,
-        "trainable": found.method.trainable,
-        "summary": (found.method.__doc__ or "").strip().partition("\n")[0],
+        "name": method.name,
+        "family": method.family,
+        "paper": str(method.paper) or None,
+        "cost": method.cost,
+        "inductive": method.inductive,
+        "mini_batch": method.mini_batch,
+        "needs_quadratic_time": method.needs_quadratic_time,
+        "trainable": method.trainable,
+        "summary": method.sentence,
     }
 
 
-def _show(session: Session, entries: list[dict[str, Any]]) -> None:
+def _whole(method: MethodFacts) -> dict[str, Any]:
+    paper = method.paper if isinstance(method.paper, Citation) else None
+    return {
+        **_entry(method),
+        "citation": None if paper is None else asdict(paper) | {"reference": paper.reference},
+        "bibtex": None if paper is None else paper.bibtex,
+        "remarks": list(method.remarks),
+        "settings": [asdict(setting) for setting in method.settings],
+        "shipped": [asdict(each) for each in method.shipped],
+    }
+
+
+def _list(session: Session, found: list[MethodFacts]) -> None:
     rows = [
         [
-            entry["name"],
-            entry["family"],
-            entry["paper"] or "-",
-            entry["cost"] if entry["trainable"] else "not trained",
-            "yes" if entry["inductive"] else "no",
+            each.name,
+            each.family,
+            str(each.paper) or "-",
+            each.epoch,
+            _yes(each.inductive),
+            _yes(each.mini_batch),
         ]
-        for entry in entries
+        for each in found
     ]
-    session.screen.table(["method", "family", "paper", "cost", "inductive"], rows)
-    for entry in entries:
-        session.screen.say(f"{entry['name']}: {entry['summary']}")
-    session.screen.say("Train one with: aspect train GRAPH --method NAME")
+    columns = ["method", "family", "citation", "cost per epoch", "inductive", "mini-batch"]
+    session.screen.table(columns, rows)
+    for each in found:
+        session.screen.say(f"{each.name}: {each.sentence}")
+    session.screen.say(
+        "Cost: how the time of an epoch grows with the nodes; quadratic needs n^2 time. Inductive: "
+        "embeds graphs that it was not trained on. Mini-batch: trains on a part of the graph at a "
+        "time."
+    )
+    session.screen.say("All of one: aspect methods NAME. Train: aspect train GRAPH --method NAME")
+
+
+def _show(session: Session, method: MethodFacts) -> None:
+    say = session.screen.say
+    say(f"{method.name}: {method.sentence}")
+    for paragraph in method.remarks:
+        say(paragraph)
+    say("")
+    facts = {
+        "family": method.family,
+        "cost per epoch": method.epoch,
+        "needs n^2 time per epoch": _yes(method.needs_quadratic_time),
+        "embeds graphs it was not trained on": _yes(method.inductive),
+        "trains in mini-batches": _yes(method.mini_batch),
+    }
+    for what, answer in facts.items():
+        say(f"{what}: {answer}")
+    _cite(session, method)
+    rows = [
+        [each.name, each.default, each.allowed, each.searched or "-", each.explanation]
+        for each in method.settings
+    ]
+    session.screen.table(["setting", "default", "allowed", "search", "explanation"], rows)
+    for line in _shipped_lines(method.shipped):
+        say(line)
+    say(f"Train it with: aspect train GRAPH --method {method.name}")
+
+
+def _cite(session: Session, method: MethodFacts) -> None:
+    paper = method.paper
+    if not isinstance(paper, Citation):
+        session.screen.say(f"paper: {paper or 'none to cite'}")
+        return
+    session.screen.say(f"cite: {paper.reference}")
+    for line in paper.bibtex.splitlines():
+        session.screen.say(line)
+
+
+def _shipped_lines(shipped: tuple[ShippedSettings, ...]) -> list[str]:
+    """Graphs by where their settings come from."""
+    kinds = {
+        "official": [each for each in shipped if each.official and each.choice is None],
+        "ours": [each for each in shipped if not each.official],
+        "as published, by --config published": [
+            each for each in shipped if each.choice == "published"
+        ],
+    }
+    lines = [
+        f"Settings shipped, {kind}: {', '.join(str(each.graph) for each in of)}"
+        for kind, of in kinds.items()
+        if of
+    ]
+    lines += [
+        f"Settings for any graph, by --config {each.choice}: {each.origin}"
+        for each in shipped
+        if each.graph is None
+    ]
+    return lines or ["No settings are shipped: the defaults serve every graph."]
+
+
+def _yes(able: bool) -> str:
+    return "yes" if able else "no"

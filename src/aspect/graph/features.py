@@ -15,6 +15,7 @@ __all__ = [
     "dropout",
     "mask_columns",
     "mask_rows",
+    "mean_size",
     "num_entries",
     "permute_columns",
     "row_normalise",
@@ -33,6 +34,12 @@ def num_entries(features: Features) -> int:
     """Entries that are not zero, though they may be stored."""
     values = features.values if isinstance(features, SparseMatrix) else features
     return int(torch.count_nonzero(values))
+
+
+def mean_size(features: Features) -> Float[Tensor, ""]:
+    """The size of an entry that is not zero, on average; zero where there is none."""
+    values = features.values if isinstance(features, SparseMatrix) else features.flatten()
+    return values.abs().sum() / (values != 0).sum().clamp(min=1)
 
 
 def row_normalise(features: Features) -> Features:

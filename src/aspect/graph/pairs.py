@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from aspect.graph.data import Graph
 
-__all__ = ["edge_index_of", "edge_keys"]
+__all__ = ["count_pairs", "edge_index_of", "edge_keys", "flip_pairs"]
 
 
 def edge_keys(graph: Graph) -> Int[Tensor, " edges"]:
@@ -23,3 +25,18 @@ def edge_index_of(keys: Int[Tensor, " edges"], num_nodes: int) -> Int[Tensor, "2
     low, high = keys // num_nodes, keys % num_nodes
     both = torch.cat([keys, high * num_nodes + low]).sort().values
     return torch.stack([both // num_nodes, both % num_nodes])
+
+
+def count_pairs(
+    graph: Graph, keys: Int[Tensor, " others"]
+) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+    """All pairs that are edges or among the keys, ascending, and of each how often it is either."""
+    every: Tensor
+    every, counts = torch.unique(torch.cat([edge_keys(graph), keys]), return_counts=True)
+    return every, counts
+
+
+def flip_pairs(graph: Graph, keys: Int[Tensor, " flips"]) -> Graph:
+    """The graph with these pairs flipped, each given once: edges are removed, others joined."""
+    every, counts = count_pairs(graph, keys)
+    return replace(graph, edge_index=edge_index_of(every[counts == 1], graph.num_nodes))

@@ -18,6 +18,7 @@ from aspect.graph.features import dense, mask_columns, row_normalise
 from aspect.graph.operators import Propagation, largest_eigenvalue
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.base import FilterBank, Group, Method, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.info_nce import NodeLosses, info_nce, sampled_info_nce
 from aspect.objectives.policy_target import channel_costs, policy_loss, policy_target
@@ -27,10 +28,17 @@ from aspect.spectral.chebyshev import chebyshev_basis
 from aspect.spectral.filters import Band
 from aspect.spectral.views import Signal, SpectralEncoder
 
-__all__ = ["AspectConfig", "AspectMethod", "SpectralEmbedding"]
+__all__ = ["PAPER", "AspectConfig", "AspectMethod", "SpectralEmbedding"]
 
 # A gate whose answers differ by less than this over the nodes is global fusion in disguise.
 COLLAPSED_SPREAD = 1e-3
+
+PAPER = Citation(
+    "Z. Li, B. Yang, H. Chen",
+    "ASPECT: Node-Level Adaptive Spectral Fusion for Graph Contrastive Learning",
+    "",
+    2026,
+)
 
 BOUND = 2.0  # of the Laplacian's eigenvalues, on every graph
 
@@ -78,9 +86,7 @@ class Prepared:
         return Signal(self.features, self.propagation.operator(every))
 
 
-@register(
-    "aspect", config=AspectConfig, paper="Li, Yang and Chen, 2026", family="spectral contrast"
-)
+@register("aspect", config=AspectConfig, paper=PAPER, family="spectral contrast")
 class AspectMethod(Method):
     """Bands, policy and fusion, trained by InfoNCE between two views (`eq:aspect_loss`)."""
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 from aspect.adversarial.ascent import Ascent, Found, ascend
 from aspect.adversarial.problem import InnerProblem, stability
 from aspect.graph.data import Graph
-from aspect.methods.aspect import AspectMethod
+from aspect.methods.aspect import PAPER, AspectMethod
 from aspect.methods.aspect_s_config import AspectSConfig
 from aspect.methods.aspect_s_cost import Outlay, outlay_of
 from aspect.methods.aspect_search import SearchScope, inner_problem, known_by
@@ -40,9 +40,7 @@ class Probe:
         return replace(self, found=replace(self.found, before=before, seen=seen))
 
 
-@register(
-    "aspect-s", config=AspectSConfig, paper="Li, Yang and Chen, 2026", family="spectral contrast"
-)
+@register("aspect-s", config=AspectSConfig, paper=PAPER, family="spectral contrast")
 class AspectSMethod(AspectMethod):
     """ASPECT with a search for harmful changes every few epochs (`eq:aspect_s_loss`).
 

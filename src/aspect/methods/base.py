@@ -62,8 +62,12 @@ class Method(nn.Module, ABC):
     """
 
     name: ClassVar[str] = ""  # filled in by the registry
-    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"  # time of an epoch, in nodes
+    # Time of an epoch, in nodes and with as many edges for each: `quadratic` compares all pairs.
+    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"
     inductive: ClassVar[bool] = True  # embeds graphs that it was not trained on
+    # Trains on a part of the graph at a time, so that a step takes no more on a larger graph. Who
+    # only contrasts a sample, after seeing every node, does not.
+    mini_batch: ClassVar[bool] = False
     trainable: ClassVar[bool] = True
     phases: ClassVar[tuple[str, ...]] = ("main",)  # optimised one after the other in every epoch
     # Its state after an epoch is the same however many are planned: nothing in it, such as a

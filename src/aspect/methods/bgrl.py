@@ -19,6 +19,7 @@ from aspect.blocks.views import ViewSource
 from aspect.config import Range
 from aspect.graph.data import Graph
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.bootstrap import bootstrap_loss
 
@@ -72,7 +73,18 @@ class BgrlConfig(MethodConfig):
     """Share of the epochs in which the learning rate rises; then it falls to zero as a cosine."""
 
 
-@register("bgrl", config=BgrlConfig, paper="Thakoor et al., ICLR 2022", family="bootstrap")
+@register(
+    "bgrl",
+    config=BgrlConfig,
+    paper=Citation(
+        "S. Thakoor, C. Tallec, M. G. Azar, M. Azabou, E. L. Dyer, R. Munos, "
+        "P. Veličković, M. Valko",
+        "Large-Scale Representation Learning on Graphs via Bootstrapping",
+        "ICLR",
+        2022,
+    ),
+    family="bootstrap",
+)
 class Bgrl(Method):
     """Bootstrapped latents: no negatives, and no gradient for what is to be predicted.
 

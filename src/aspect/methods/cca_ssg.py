@@ -17,6 +17,7 @@ from aspect.blocks.views import View, ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.correlation import canonical_loss
 
@@ -57,7 +58,12 @@ class CCASSGConfig(MethodConfig):
 @register(
     "cca-ssg",
     config=CCASSGConfig,
-    paper="Zhang et al., NeurIPS 2021",
+    paper=Citation(
+        "H. Zhang, Q. Wu, J. Yan, D. Wipf, P. S. Yu",
+        "From Canonical Correlation Analysis to Self-supervised Graph Neural Networks",
+        "NeurIPS",
+        2021,
+    ),
     family="redundancy reduction",
 )
 class CanonicalCorrelation(Method):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -45,6 +45,7 @@ class RawFeatures(Method):
 class RandomEncoder(AspectMethod):
     """ASPECT with the weights it starts from: what the architecture gives without training."""
 
+    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"  # nothing is contrasted
     trainable: ClassVar[bool] = False
 
 

@@ -19,7 +19,9 @@ from aspect.blocks.scorers import BilinearScorer, sigmoid_mean
 from aspect.blocks.views import ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
+from aspect.graph.operators import Operator
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
 
@@ -44,7 +46,15 @@ class DGIConfig(MethodConfig):
 
 
 @register(
-    "dgi", config=DGIConfig, paper="Veličković et al., ICLR 2019", family="node against summary"
+    "dgi",
+    config=DGIConfig,
+    paper=Citation(
+        "P. Veličković, W. Fedus, W. L. Hamilton, P. Liò, Y. Bengio, R. D. Hjelm",
+        "Deep Graph Infomax",
+        "ICLR",
+        2019,
+    ),
+    family="node against summary",
 )
 class DGI(Method):
     """Pairs of a node and the graph's summary are told from pairs with a corrupted node.
@@ -74,12 +84,22 @@ class DGI(Method):
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         clean = self._source(graph).clean
         projected = self.encoder.project(clean.features)
-        order = draw_order(graph.num_nodes, step.generator)
-        real = self.encoder.propagate(projected, clean.operator)
-        corrupted = self.encoder.propagate(projected.index_select(0, order), clean.operator)
+        loss = self._told_apart(graph, projected, clean.operator, step.generator)
+        return {"discrimination": loss}
+
+    def _told_apart(
+        self,
+        graph: Graph,
+        projected: Float[Tensor, "nodes dim"],
+        operator: Operator,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        """The loss with a corruption drawn for it; features and operator may be changed ones."""
+        order = draw_order(graph.num_nodes, generator)
+        real = self.encoder.propagate(projected, operator)
+        corrupted = self.encoder.propagate(projected.index_select(0, order), operator)
         summaries = self.summaries(graph, projected, real)
-        scores = self._score(real, summaries), self._score(corrupted, summaries)
-        return {"discrimination": two_group_loss(*scores)}
+        return two_group_loss(self._score(real, summaries), self._score(corrupted, summaries))
 
     def summaries(
         self,
@@ -87,7 +107,7 @@ class DGI(Method):
         projected: Float[Tensor, "nodes dim"],  # noqa: ARG002
         real: Float[Tensor, "nodes dim"],
     ) -> Sequence[Float[Tensor, " dim"]]:
-        """What nodes are held against: here the clean graph's summary alone.
+        """What nodes are held against: here their own graph's summary alone.
 
         Args:
             graph: The graph as it is.

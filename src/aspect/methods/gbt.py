@@ -17,6 +17,7 @@ from aspect.blocks.views import View, ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.correlation import barlow_loss
 
@@ -61,7 +62,13 @@ def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
 @register(
     "gbt",
     config=GBTConfig,
-    paper="Bielak et al., Knowledge-Based Systems 2022",
+    paper=Citation(
+        "P. Bielak, T. Kajdanowicz, N. V. Chawla",
+        "Graph Barlow Twins: A self-supervised representation learning framework for graphs",
+        "Knowledge-Based Systems",
+        2022,
+        in_journal=True,
+    ),
     family="redundancy reduction",
 )
 class GraphBarlowTwins(Method):

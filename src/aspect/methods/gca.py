@@ -24,6 +24,7 @@ from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.views import View
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
+from aspect.methods.citation import Citation
 from aspect.methods.grace import Grace, GraceConfig, Positive, Share
 from aspect.methods.registry import register
 
@@ -73,7 +74,17 @@ class Drops:
     columns: Float[Tensor, " features"]
 
 
-@register("gca", config=GcaConfig, paper="Zhu et al., WWW 2021", family="node contrast")
+@register(
+    "gca",
+    config=GcaConfig,
+    paper=Citation(
+        "Y. Zhu, Y. Xu, F. Yu, Q. Liu, S. Wu, L. Wang",
+        "Graph Contrastive Learning with Adaptive Augmentation",
+        "WWW",
+        2021,
+    ),
+    family="node contrast",
+)
 class Gca(Grace):
     """GRACE, its views drawn by centrality: edges to minor nodes and columns of minor nodes go.
 

@@ -20,6 +20,7 @@ from aspect.config import Choice, Range
 from aspect.graph.data import Graph
 from aspect.graph.features import mask_columns
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
 
@@ -50,7 +51,16 @@ class GGDConfig(MethodConfig):
 
 
 @register(
-    "ggd", config=GGDConfig, paper="Zheng et al., NeurIPS 2022", family="group discrimination"
+    "ggd",
+    config=GGDConfig,
+    paper=Citation(
+        "Y. Zheng, S. Pan, V. C. S. Lee, Y. Zheng, P. S. Yu",
+        "Rethinking and Scaling Up Graph Contrastive Learning: An Extremely "
+        "Efficient Approach with Group Discrimination",
+        "NeurIPS",
+        2022,
+    ),
+    family="group discrimination",
 )
 class GGD(Method):
     """Nodes are told from corrupted ones by the sum of their projections alone.

@@ -21,6 +21,7 @@ from aspect.blocks.views import View, ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.mutual_information import squashed_divergence
 from aspect.objectives.reconstruction import Reconstruction
@@ -72,7 +73,17 @@ class Prepared:
     reconstruction: Reconstruction
 
 
-@register("gmi", config=GMIConfig, paper="Peng et al., WWW 2020", family="mutual information")
+@register(
+    "gmi",
+    config=GMIConfig,
+    paper=Citation(
+        "Z. Peng, W. Huang, M. Luo, Q. Zheng, Y. Rong, T. Xu, J. Huang",
+        "Graph Representation Learning via Graphical Mutual Information Maximization",
+        "WWW",
+        2020,
+    ),
+    family="mutual information",
+)
 class GraphicalMutualInformation(Method):
     """GMI-mean: two bounds on mutual information and the reconstruction of the graph.
 

@@ -12,13 +12,14 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.blocks.activations import ActivationName
-from aspect.blocks.gcn import GCNStack
+from aspect.blocks.gcn import GCNStack, StartingWeights
 from aspect.blocks.mlp import MLP
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.views import View, ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.objectives.intra_view import intra_view_info_nce
@@ -64,7 +65,15 @@ class GraceConfig(MethodConfig):
 
 
 @register(
-    "grace", config=GraceConfig, paper="Zhu et al., ICML Workshop GRL+ 2020", family="node contrast"
+    "grace",
+    config=GraceConfig,
+    paper=Citation(
+        "Y. Zhu, Y. Xu, F. Yu, Q. Liu, S. Wu, L. Wang",
+        "Deep Graph Contrastive Representation Learning",
+        "ICML Workshop GRL+",
+        2020,
+    ),
+    family="node contrast",
 )
 class Grace(Method):
     """InfoNCE between two views; all other nodes of both views are a node's negatives.
@@ -79,13 +88,17 @@ class Grace(Method):
     """
 
     cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+    starting_weights: ClassVar[StartingWeights] = "glorot"  # of the encoder
 
     def __init__(self, config: GraceConfig, num_features: int) -> None:
         super().__init__()
         self.config: GraceConfig = config
         width = config.width
         self.encoder = GCNStack(
-            [num_features, 2 * width, width], activation=config.activation, shared_activation=True
+            [num_features, 2 * width, width],
+            activation=config.activation,
+            shared_activation=True,
+            start=self.starting_weights,
         )
         self.projector = MLP([width, config.projection_width, width], activation="elu")
         self.source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))

@@ -19,6 +19,7 @@ from aspect.blocks.scorers import sigmoid_mean
 from aspect.blocks.subgraphs import drop_nodes, grow_subgraph, rewire_edges
 from aspect.config import Choice
 from aspect.graph.data import Graph
+from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import register
 from aspect.randomness import generator_for
@@ -62,7 +63,15 @@ def draw_view(graph: Graph, kind: Kind, ratio: float, generator: torch.Generator
 
 
 @register(
-    "graphcl", config=GraphCLConfig, paper="You et al., NeurIPS 2020", family="node against summary"
+    "graphcl",
+    config=GraphCLConfig,
+    paper=Citation(
+        "Y. You, T. Chen, Y. Sui, T. Chen, Z. Wang, Y. Shen",
+        "Graph Contrastive Learning with Augmentations",
+        "NeurIPS",
+        2020,
+    ),
+    family="node against summary",
 )
 class GraphCL(DGI):
     """Nodes are told from corrupted ones by the summaries of two augmented copies of the graph.

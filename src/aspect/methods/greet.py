@@ -22,6 +22,7 @@ from aspect.graph.data import Features, Graph
 from aspect.graph.features import mask_columns, row_normalise
 from aspect.graph.operators import Operator
 from aspect.methods.base import Group, Method, Step
+from aspect.methods.citation import Citation
 from aspect.methods.greet_config import GreetConfig
 from aspect.methods.greet_edges import EdgeDiscriminator
 from aspect.methods.registry import register
@@ -53,7 +54,18 @@ class Prepared:
         return Positives.from_neighbours(nearest, self.graph.dtype)
 
 
-@register("greet", config=GreetConfig, paper="Liu et al., AAAI 2023", family="spectral contrast")
+@register(
+    "greet",
+    config=GreetConfig,
+    paper=Citation(
+        "Y. Liu, Y. Zheng, D. Zhang, V. C. S. Lee, S. Pan",
+        "Beyond Smoothing: Unsupervised Graph Representation Learning with Edge "
+        "Heterophily Discriminating",
+        "AAAI",
+        2023,
+    ),
+    family="spectral contrast",
+)
 class Greet(Method):
     """Like edges feed a low-pass encoder, unlike ones a high-pass one; both are contrasted.
 

@@ -24,6 +24,7 @@ from aspect.config import Range
 from aspect.graph.data import Features, Graph
 from aspect.graph.features import dense, mask_columns
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE, info_nce
 
@@ -84,7 +85,12 @@ class _Chosen:
 @register(
     "hlcl",
     config=HLCLConfig,
-    paper="Yang and Mirzasoleiman, UAI 2024",
+    paper=Citation(
+        "W. Yang, B. Mirzasoleiman",
+        "Graph Contrastive Learning under Heterophily via Graph Filters",
+        "UAI",
+        2024,
+    ),
     family="spectral contrast",
 )
 class HLCL(Method):

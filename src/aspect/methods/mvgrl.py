@@ -24,6 +24,7 @@ from aspect.graph.features import row_normalise, take_rows
 from aspect.graph.operators import Operator
 from aspect.graph.sparse import SparseMatrix
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
 
@@ -115,7 +116,12 @@ def scale_columns(matrix: SparseMatrix) -> SparseMatrix:
 @register(
     "mvgrl",
     config=MVGRLConfig,
-    paper="Hassani and Khasahmadi, ICML 2020",
+    paper=Citation(
+        "K. Hassani, A. H. Khasahmadi",
+        "Contrastive Multi-View Representation Learning on Graphs",
+        "ICML",
+        2020,
+    ),
     family="node against summary",
 )
 class MVGRL(Method):

@@ -19,6 +19,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import row_normalise, take_rows
 from aspect.graph.operators import Propagation
 from aspect.methods.base import FilterBank, Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
 from aspect.spectral.chebyshev import chebyshev_basis
@@ -79,7 +80,12 @@ class _Views:
 @register(
     "polygcl",
     config=PolyGCLConfig,
-    paper="Chen, Lei and Wei, ICLR 2024",
+    paper=Citation(
+        "J. Chen, R. Lei, Z. Wei",
+        "PolyGCL: Graph Contrastive Learning via Learnable Spectral Polynomial Filters",
+        "ICLR",
+        2024,
+    ),
     family="spectral contrast",
 )
 class PolyGCL(Method):

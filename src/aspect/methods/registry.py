@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from aspect.errors import UnknownNameError
+from aspect.methods.citation import Citation
 
 if TYPE_CHECKING:
     from aspect.methods.base import Method, MethodConfig
@@ -25,9 +26,12 @@ class Registration:
     name: str
     method: type[Method]
     config: type[MethodConfig]
-    paper: str  # citation
+    paper: Citation | str  # a publication, or a word on the origin of what is not published
     family: str  # what kind of method it is, in a word or two
 
+
+# How the time of an epoch grows with the nodes, at as many edges per node.
+COSTS = ("linear", "quadratic")
 
 _registry: dict[str, Registration] = {}
 
@@ -35,13 +39,28 @@ AnyMethod = TypeVar("AnyMethod", bound="type[Method]")
 
 
 def register(
-    name: str, *, config: type[MethodConfig], paper: str, family: str
+    name: str, *, config: type[MethodConfig], paper: Citation | str, family: str
 ) -> Callable[[AnyMethod], AnyMethod]:
-    """Class decorator: make a method known under its name; a name used twice is an error."""
+    """Class decorator: make a method known under its name; a name used twice is an error.
+
+    Args:
+        name: as the command line calls it.
+        config: its settings.
+        paper: what to cite, or a word on where an unpublished method comes from; empty: ours, and
+            nothing to cite, as the controls.
+        family: what kind of method it is; the methods of a family stand together in tables.
+    """
 
     def enter(method: AnyMethod) -> AnyMethod:
         if name in _registry:
             raise ValueError(f"Two methods are called {name!r}.")
+        if not family:
+            raise ValueError(f"Family of the method {name!r} must be a word or two. Got none.")
+        if method.cost not in COSTS:
+            raise ValueError(
+                f"Cost of the method {name!r} must be one of {', '.join(COSTS)}. "
+                f"Got {method.cost!r}."
+            )
         method.name = name
         _registry[name] = Registration(name, method, config, paper, family)
         return method

@@ -18,6 +18,7 @@ from aspect.graph.data import Features, Graph
 from aspect.graph.features import row_normalise
 from aspect.graph.operators import Propagation
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.objectives.positives import Positives
@@ -73,7 +74,17 @@ class _Ready:
     positives: dict[str, Positives]  # by branch
 
 
-@register("s3gcl", config=S3GCLConfig, paper="Wan et al., ICML 2024", family="spectral contrast")
+@register(
+    "s3gcl",
+    config=S3GCLConfig,
+    paper=Citation(
+        "G. Wan, Y. Tian, W. Huang, N. V. Chawla, M. Ye",
+        "S3GCL: Spectral, Swift, Spatial Graph Contrastive Learning",
+        "ICML",
+        2024,
+    ),
+    family="spectral contrast",
+)
 class S3GCL(Method):
     """InfoNCE of an MLP with a high-pass and a low-pass branch, with several positives a node.
 

@@ -19,6 +19,7 @@ from aspect.blocks.views import ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
 from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.spectral_contrast import top_similarity_loss
 
@@ -67,7 +68,16 @@ class SPGCLConfig(MethodConfig):
 
 
 @register(
-    "sp-gcl", config=SPGCLConfig, paper="Wang et al., TMLR 2023", family="single-pass contrast"
+    "sp-gcl",
+    config=SPGCLConfig,
+    paper=Citation(
+        "H. Wang, J. Zhang, Q. Zhu, W. Huang, K. Kawaguchi, X. Xiao",
+        "Single-Pass Contrastive Learning Can Work for Both Homophilic and Heterophilic Graph",
+        "TMLR",
+        2023,
+        in_journal=True,
+    ),
+    family="single-pass contrast",
 )
 class SinglePassContrast(Method):
     """A spectral contrastive loss on a sample whose positives are found by similarity.

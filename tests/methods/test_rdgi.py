@@ -1,0 +1,284 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.adversarial.climb import slopes_of
+from aspect.adversarial.flippable import AllPairs, SomePairs
+from aspect.blocks.propagation import SymmetricPropagation
+from aspect.estimator import Embedder
+from aspect.graph.data import Graph
+from aspect.graph.features import dense, row_normalise
+from aspect.graph.pairs import edge_keys
+from aspect.graph.sparse import SparseMatrix
+from aspect.graph.synthetic import mixed_graph
+from aspect.methods.base import Step
+from aspect.methods.dgi import DGI, DGIConfig
+from aspect.methods.rdgi import RDGI, RDGIConfig
+from aspect.randomness import generator_for
+from aspect.training.trainer import train
+from reference.graphs import random_graph
+from reference.metattack import dense_adjacency, normalised
+from training.toys import MemoryRecorder
+
+NEVER, ALWAYS = 1e9, -1e9  # margins: out of reach, and reached by anything
+NO_SEARCH = {"perturbation_budget": 0.0, "feature_box": 0.0}
+# Fresh scores hardly tell anything, and so hardly hang on edges: steps for them are larger.
+FAR = {"edge_step": 1e4, "feature_step": 0.003}
+
+
+@pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
+def graph(request):
+    """Features in [0, 1], as bags of words have them."""
+    made = random_graph(24, 60, 12, isolated=1, density=request.param)
+    return Graph.build(dense(made.features).abs(), made.edge_index)
+
+
+def make(graph, kind=RDGI, config=RDGIConfig, **settings):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        method = kind(config(width=5, **settings), graph.num_features)
+    return method.double()
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def step(seed=0):
+    return Step(1, generator(seed))
+
+
+def own_draws(seed=0):
+    """Where the search and the changed graph's corruption come from."""
+    return generator_for(seed, "perturbation")
+
+
+def loss_of(method, graph, seed=0):
+    return method.loss_terms(graph, step(seed))["discrimination"]
+
+
+def gradients(loss, method):
+    return torch.autograd.grad(loss, list(method.parameters()))
+
+
+class TestSwitch:
+    def test_a_margin_out_of_reach_is_dgi(self, graph):
+        method, plain = make(graph, margin=NEVER), make(graph, DGI, DGIConfig)
+        found, expected = loss_of(method, graph), loss_of(plain, graph)
+        assert_close(found, expected, rtol=0, atol=0)
+        assert_close(gradients(found, method), gradients(expected, plain), rtol=0, atol=0)
+
+    def test_so_is_a_whole_training(self, graph):
+        ended = []
+        for kind, config, changes in ((RDGI, RDGIConfig, {"margin": NEVER}), (DGI, DGIConfig, {})):
+            method = make(graph, kind, config, epochs=4, patience=3, **changes)
+            train(method, graph, seed=3)
+            ended.append(method.state_dict())
+        assert_close(*ended, rtol=0, atol=0)
+
+    def test_a_margin_below_all_takes_the_changed_graph(self, graph):
+        method = make(graph, margin=ALWAYS, **FAR)
+        own = own_draws()
+        changed = method.discriminate(graph, method.search(graph, own).view, own)
+        found = loss_of(method, graph)
+        assert_close(found, changed, rtol=0, atol=0)
+        assert_close(gradients(found, method), gradients(changed, method), rtol=0, atol=0)
+        assert float(changed.detach()) != float(loss_of(make(graph, margin=NEVER), graph).detach())
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_the_margin_decides_and_is_reached_by_its_own_value(self, graph, seed):
+        method = make(graph, **FAR)
+        loss_of(method, graph, seed)
+        told = method.monitors()
+        clean, changed = told["clean_loss"], told["changed_loss"]
+        gap = float(changed - clean)
+        for margin, expected in ((gap, changed), (math.nextafter(gap, math.inf), clean)):
+            other = make(graph, margin=margin, **FAR)
+            assert_close(loss_of(other, graph, seed).detach(), expected, rtol=0, atol=0)
+
+    def test_without_searches_it_is_dgi_with_another_corruption(self, graph):
+        method = make(graph, margin=ALWAYS, **NO_SEARCH)
+        plain = make(graph, DGI, DGIConfig)
+        expected = plain.loss_terms(graph, Step(1, own_draws()))["discrimination"]
+        assert_close(loss_of(method, graph), expected)
+        assert int(method.monitors()["search_flips"]) == 0
+        view = method.search(graph, own_draws()).view
+        assert view.features is method._source(graph).features
+
+
+class TestSearch:
+    def test_flips_make_a_simple_graph(self, graph):
+        found = make(graph, **FAR).search(graph, generator())
+        assert len(found.flips) > 0
+        expected = dense_adjacency(graph)
+        low, high = found.flips // graph.num_nodes, found.flips % graph.num_nodes
+        assert bool((low < high).all())
+        for one, other in ((low, high), (high, low)):
+            expected[one, other] = 1 - expected[one, other]
+        joined = expected.nonzero().t()
+        changed = Graph.build(graph.features, joined)
+        assert_close(
+            found.view.operator.matrix.dense(),
+            SymmetricPropagation(changed).smoothing().matrix.dense(),
+        )
+
+    def test_the_official_graph_keeps_and_doubles(self, graph):
+        ours = make(graph, **FAR).search(graph, generator())
+        theirs = make(graph, official_additions=True, **FAR).search(graph, generator())
+        assert torch.equal(ours.flips, theirs.flips)
+        assert bool(torch.isin(ours.flips, edge_keys(graph)).any())
+        low, high = ours.flips // graph.num_nodes, ours.flips % graph.num_nodes
+        summed = dense_adjacency(graph)
+        summed[low, high] += 1
+        summed[high, low] += 1
+        assert_close(theirs.view.operator.matrix.dense(), normalised(summed))
+
+    @pytest.mark.parametrize(("box", "size"), [(0.1, 1e-5), (0.001, 0.01)])
+    def test_features_stay_within_the_box_and_in_range(self, graph, box, size):
+        method = make(graph, feature_box=box, feature_step=size)
+        clean = dense(row_normalise(graph.features))
+        found = method.search(graph, generator()).view.features
+        moved = (found - clean).abs().max()
+        assert 0 < float(moved) <= min(box, 10 * size) + 1e-12
+        assert float(found.min()) >= 0
+        assert float(found.max()) <= 1
+
+    def test_it_does_harm_where_the_corruption_stays_the_same(self, graph, monkeypatch):
+        order = torch.randperm(graph.num_nodes, generator=generator(4))
+        monkeypatch.setattr("aspect.methods.dgi.draw_order", lambda *_: order)
+        # A model that tells nodes apart; training it as DGI spares the searches.
+        plain = make(graph, DGI, DGIConfig, epochs=60, patience=None, learning_rate=0.02)
+        train(plain, graph, seed=0)
+        method = make(graph)
+        method.load_state_dict(plain.state_dict())
+        clean = method.discriminate(graph, method._source(graph).clean, generator())
+        harm = method.search(graph, generator())
+        changed = method.discriminate(graph, harm.view, generator())
+        assert float((changed - clean).detach()) > 0.001
+        assert len(harm.flips) > 0
+
+    def test_every_loss_has_a_corruption_of_its_own(self, graph, monkeypatch):
+        drawn = []
+
+        def listen(nodes, generator):
+            drawn.append(torch.randperm(nodes, generator=generator))
+            return drawn[-1]
+
+        monkeypatch.setattr("aspect.methods.dgi.draw_order", listen)
+        loss_of(make(graph, perturbation_steps=3), graph)
+        assert len(drawn) == 2 * (3 + 1) + 2
+        assert len({tuple(order.tolist()) for order in drawn}) == len(drawn)
+
+    def test_the_budget_is_a_share_of_the_edges(self, graph):
+        counts = [
+            len(make(graph, perturbation_budget=0.1, **FAR).search(graph, generator(seed)).flips)
+            for seed in range(10)
+        ]
+        budget = int(0.1 * graph.num_edges)
+        assert 0 < sum(counts) / 10 <= budget + 3 * (budget / 10) ** 0.5
+
+    def test_parameters_are_left_alone(self, graph):
+        method = make(graph, **FAR).train()
+        method.search(graph, generator())
+        assert all(p.grad is None and p.requires_grad for p in method.parameters())
+        assert method.training
+
+    def test_slopes_do_not_hang_on_the_order_of_nodes(self, graph, monkeypatch):
+        """The mirror image's are the mirrored ones: no triangle of the matrix comes first."""
+        method = make(graph)
+        turned = torch.arange(graph.num_nodes - 1, -1, -1)
+        mirror = Graph.build(dense(graph.features)[turned], turned[graph.edge_index])
+        order = torch.randperm(graph.num_nodes, generator=generator(4))
+        slopes = []
+        for each, corruption in ((graph, order), (mirror, turned[order[turned]])):
+            monkeypatch.setattr("aspect.methods.dgi.draw_order", lambda *_, c=corruption: c)
+            pairs = method.pairs(each, generator())
+            projected = method.encoder.project(method._source(each).features).detach()
+
+            def loss(shares, each=each, pairs=pairs, projected=projected):
+                return method._told_apart(each, projected, pairs.smoothing(shares), generator())
+
+            _, (slope,) = slopes_of(loss, pairs.nothing())
+            slopes.append(slope + slope.t())
+        assert float(slopes[0].abs().max()) > 0
+        assert_close(slopes[1], slopes[0][turned][:, turned])
+
+
+class TestLargeGraphs:
+    def test_up_to_the_bound_every_pair_may_be_flipped(self, graph):
+        assert isinstance(make(graph, exact_up_to=24).pairs(graph, generator()), AllPairs)
+        some = make(graph, exact_up_to=23, candidates=2).pairs(graph, generator())
+        assert isinstance(some, SomePairs)
+        edges, keys = edge_keys(graph), some.candidates.keys
+        assert bool(torch.isin(edges, keys).all())
+        assert graph.num_edges < len(keys) <= 3 * graph.num_edges
+
+    def test_candidates_are_drawn_anew_and_flipped_alone(self, graph):
+        method = make(graph, exact_up_to=0, candidates=1, **FAR)
+        one, other = (method.pairs(graph, generator(seed)).candidates.keys for seed in (0, 1))
+        assert one.tolist() != other.tolist()
+        flips = method.search(graph, generator()).flips
+        assert len(flips) > 0
+        assert bool(torch.isin(flips, one).all()), "the first draws are the candidates"
+
+    def test_the_user_is_told(self, graph):
+        assert list(make(graph).outlook(graph)) == []
+        (told,) = make(graph, exact_up_to=9, candidates=3).outlook(graph)
+        assert f"up to {3 * graph.num_edges} other pairs" in told
+        assert "24 nodes" in told
+        assert list(make(graph, exact_up_to=9, perturbation_budget=0.0).outlook(graph)) == []
+
+    def test_the_user_is_told_of_features_that_fill_up(self):
+        """5,000 numbers that are stored become 1.6 GB; below 1 GB, nothing is said."""
+
+        def outlook(num_nodes, **settings):
+            nodes = torch.arange(5000)
+            words = SparseMatrix.from_entries(
+                nodes, nodes % 2000, torch.ones(5000, dtype=torch.float64), (num_nodes, 2000)
+            )
+            wide = Graph(words, torch.empty(2, 0, dtype=torch.long))
+            return list(make(wide, perturbation_budget=0.0, **settings).outlook(wide))
+
+        (told,) = outlook(100_000)
+        assert "1.6 GB" in told
+        assert "feature_step=0" in told
+        assert outlook(60_000) == []
+        assert outlook(100_000, feature_step=0.0) == outlook(100_000, feature_box=0.0) == []
+
+    def test_both_forms_train(self):
+        labelled = mixed_graph(num_nodes=40, degree=4.0, num_features=6, seed=0)
+        for bound in (0, 40):
+            settings = {"width": 6, "epochs": 3, "exact_up_to": bound, "learning_rate": 0.01}
+            model = Embedder("rdgi", device="cpu", **settings).fit(labelled)
+            assert bool(torch.isfinite(model.embed(labelled)).all())
+
+
+def test_the_embedding_is_dgi_s_on_the_clean_graph(graph):
+    method = make(graph)
+    plain = make(graph, DGI, DGIConfig)
+    loss_of(method, graph).backward()
+    assert_close(method.embed(graph), plain.embed(graph), rtol=0, atol=0)
+
+
+def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
+    method, recorder = make(graph, epochs=300, patience=4, learning_rate=0.02), MemoryRecorder()
+    result = train(method, graph, seed=3, recorder=recorder)
+    losses = [report.values["loss"] for report in recorder.reports]
+    best = losses.index(min(losses)) + 1
+    assert result.stopped_early
+    assert best == result.epochs - 4
+    again = method.loss_terms(graph, Step(best, generator_for(3, "epoch", best)))
+    assert float(again["discrimination"].detach()) == pytest.approx(min(losses), abs=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("bound", [0, 100])
+def test_a_step_on_a_gpu(graph, bound):
+    placed = graph.to("cuda")
+    method = make(graph, exact_up_to=bound, margin=ALWAYS, **FAR).to("cuda")
+    loss = method.loss_terms(placed, Step(1, torch.Generator("cuda").manual_seed(0)))
+    loss["discrimination"].backward()
+    assert torch.isfinite(method.encoder.weights[0].grad).all()
+    assert float(method.monitors()["search_flips"]) > 0

@@ -1,0 +1,109 @@
+"""What is told of a method is what it declares."""
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+
+from aspect.config import Choice, Config, Range
+from aspect.experiments import FOLDER, load_experiment
+from aspect.methods.registry import find_method, method_names
+from aspect.report.methods import (
+    _settings,
+    describe_method,
+    describe_methods,
+    methods_table,
+    shipped_settings,
+)
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Example(Config):
+    """One field of every kind."""
+
+    share: Annotated[Share, Range(0.1, 0.8)] = 0.5
+    """Share of
+    something."""
+    rate: Annotated[float, Field(gt=0), Range(1e-5, 1e-2, log=True)] = 1e-3
+    """Rate."""
+    count: Annotated[int, Field(ge=1, le=9)] = 3
+    """Count."""
+    patience: Annotated[Annotated[int, Field(ge=1)] | None, Choice((20, 50))] = None
+    """Patience."""
+    kind: Annotated[Literal["one", "other"], Choice(("one", "other"))] = "one"
+    """Kind."""
+    switch: bool = True
+    """Switch."""
+
+
+def test_settings_are_told_as_they_are_declared():
+    facts = _settings(Example.model_fields)
+    assert [(each.name, each.default, each.allowed, each.searched) for each in facts] == [
+        ("share", "0.5", "float, >= 0, < 1", "0.1 to 0.8"),
+        ("rate", "0.001", "float, > 0", "1e-05 to 0.01, log"),
+        ("count", "3", "int, >= 1, <= 9", ""),
+        ("patience", "null", "int, >= 1 | null", "20 | 50"),
+        ("kind", "one", "one | other", "one | other"),
+        ("switch", "true", "true | false", ""),
+    ]
+    assert facts[0].explanation == "Share of something."
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_all_that_is_declared_is_told(name):
+    facts, entry = describe_method(name), find_method(name)
+    assert facts.sentence.endswith(".")
+    told = {*facts.sentence.split(), *(word for each in facts.remarks for word in each.split())}
+    assert told == set(entry.method.__doc__.split())
+    assert [each.name for each in facts.settings] == list(entry.config.model_fields)
+    assert all(each.allowed and each.explanation for each in facts.settings)
+    flags = ("cost", "inductive", "mini_batch", "trainable")
+    for flag in flags:
+        assert getattr(facts, flag) == getattr(entry.method, flag)
+    assert facts.needs_quadratic_time == (facts.epoch == "quadratic")
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_settings_file_is_told_once(name):
+    shipped = shipped_settings(name)
+    assert len(shipped) == len(list((FOLDER / name).glob("*.yaml")))
+    places = [(each.graph, each.choice) for each in shipped]
+    assert len(set(places)) == len(places)
+
+
+def test_official_settings_are_told_from_ours():
+    kinds = {(each.graph, each.choice): each.official for each in shipped_settings("aspect")}
+    assert kinds["cora", None] is False
+    assert kinds["cora", "published"] is True
+    assert kinds[None, "paper"] is True
+    (grace,) = [each for each in shipped_settings("grace") if each.graph == "cora"]
+    assert grace.official
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*/*.yaml")), ids=lambda path: path.name)
+def test_who_calls_settings_official_is_believed_and_nobody_else(path):
+    """The word that a file's origin opens with decides, so every file must choose it well."""
+    experiment = load_experiment(path)
+    (facts,) = [
+        each
+        for each in shipped_settings(path.parent.name)
+        if (each.graph, each.choice == "published")
+        == (experiment.graph, path.name.endswith(".published.yaml"))
+    ]
+    if facts.choice is None:
+        opening = experiment.origin[:60].lower()
+        assert facts.official == ("official" in opening or "settings of the" in opening)
+        assert not (facts.official and "validation accuracy" in experiment.origin)
+
+
+def test_the_table_has_a_row_for_every_method_and_the_controls_last():
+    head, rule, *rows = methods_table(describe_methods()).splitlines()
+    names = [row.split("`")[1] for row in rows]
+    assert sorted(names) == method_names()
+    controls = [name for name in method_names() if find_method(name).family == "control"]
+    assert names[-len(controls) :] == controls
+    assert {row.count(" | ") for row in (head, rule, *rows)} == {6}
+    grace = rows[names.index("grace")]
+    assert "| node contrast | Zhu et al., ICML Workshop GRL+ 2020 | quadratic | yes | no |" in grace
+    assert "| control | - | not trained | yes | no |" in rows[names.index("raw")]
