@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,14 @@ from aspect.estimator import Embedder
 from aspect.evaluation.neighbours import knn_probe, majority_probe
 from aspect.evaluation.probe import ProbeSettings
 from aspect.evaluation.protocol import Evaluation, Spread, evaluate_embeddings
+from aspect.evaluation.readings import (
+    check_doubt,
+    doubting,
+    probe_readings,
+    read_doubting,
+    told_choice,
+    with_all_edges,
+)
 from aspect.experiments import Experiment
 from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
 from aspect.graph.splits import Split, SplitKind, make_splits
@@ -42,7 +50,8 @@ class Row:
 
     name: str
     linear: Evaluation  # of the majority class: its accuracy, without any probe
-    neighbours: Evaluation | None  # None where there is no embedding
+    neighbours: Evaluation | None  # None where there is no embedding, or several
+    doubt: tuple[float, ...] = ()  # shares of edges left out: by seed, then by split
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values in percent; `std` is over splits, `std_seeds` over the means of seeds."""
@@ -55,6 +64,7 @@ class Row:
             "roc_auc": plain_spread(linear.roc_auc),
             "validation": plain_spread(linear.validation),
             "knn": plain_spread(self.neighbours.strict if self.neighbours else None),
+            "doubt": list(self.doubt) or None,
         }
 
 
@@ -99,6 +109,7 @@ def evaluate_runs(
     *,
     splits: SplitKind = "class-balanced",
     probe: str = "ours",
+    doubt: Sequence[float] = (),
     device: str | None = None,
     data_dir: str | None = None,
     on_row: Callable[[str], object] = lambda _: None,
@@ -109,25 +120,31 @@ def evaluate_runs(
         paths: The runs' folders.
         splits: Kind of splits.
         probe: `ours` for the protocol's probe, `published` for the one that the settings came with.
+        doubt: Shares of doubtful edges to leave out; a further row is read, split by split, with
+            the one that validation prefers, all edges being one of them.
         device: Where embeddings are computed and probed.
         data_dir: Where files of named data sets lie, if not where they lay in training.
         on_row: Told the name of each row before it is computed.
     """
     runs = [load_run(path, device=device) for path in paths]
     _check_comparable(runs)
+    check_doubt(runs[0].model.name, doubt)
     labelled = runs[0].read_graph(data_dir)
     check_labels(labelled, runs[0])
     settings = probe_settings(runs[0].experiment, probe)
     drawn = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
     judge = _Judge(labelled, drawn, settings)
-    rows = list(_rows(judge, _entrants(runs, labelled.graph), labelled.graph, on_row))
+    rows = list(_rows(judge, _entrants(runs, labelled.graph), labelled.graph, doubt, on_row))
     return Comparison(
         graph=runs[0].record["graph"]["name"],
         runs=tuple(str(run.path) for run in runs),
         splits=splits,
         probe=probe,
         rows=tuple(rows),
-        notices=rows[0].linear.results[0].notices_naming(labelled.class_names),
+        notices=(
+            *rows[0].linear.results[0].notices_naming(labelled.class_names),
+            *(told_choice(f"for {row.name}", row.doubt) for row in rows if row.doubt),
+        ),
         warnings=tuple(f"{run.path}: {text}" for run in runs for text in run.record["warnings"]),
     )
 
@@ -136,11 +153,18 @@ def _rows(
     judge: _Judge,
     entrants: Mapping[str, Sequence[Embedder]],
     graph: Graph,
+    doubt: Sequence[float],
     on_row: Callable[[str], object],
 ) -> Iterator[Row]:
+    method = next(iter(entrants))
     for name, models in entrants.items():
         on_row(name)
         yield judge.row(name, [model.embed(graph).to(model.device) for model in models])
+        if doubt and name == method:
+            on_row(doubting(name))
+            shares = with_all_edges(doubt)
+            readings = [read_doubting(model, graph, shares) for model in models]
+            yield judge.doubting_row(doubting(name), readings, shares)
     on_row(MAJORITY)
     yield judge.majority()
 
@@ -192,6 +216,7 @@ class _Judge:
     def __init__(
         self, labelled: LabelledGraph, splits: list[Split], settings: ProbeSettings
     ) -> None:
+        self.labelled = labelled
         self.labels, self.num_classes = labelled.labels, labelled.num_classes
         self.splits, self.settings = splits, settings
 
@@ -208,6 +233,16 @@ class _Judge:
             for each in embeddings
         ]
         return Row(name, linear, Evaluation(tuple(neighbours)))
+
+    def doubting_row(
+        self, name: str, readings: Sequence[Iterable[Tensor]], shares: Sequence[float]
+    ) -> Row:
+        """By seed, a reading for each share; validation chooses for every split."""
+        found = [
+            probe_readings(each, self.labelled, self.splits, self.settings) for each in readings
+        ]
+        doubt = tuple(shares[place] for _, chosen in found for place in chosen)
+        return Row(name, Evaluation(tuple(result for result, _ in found)), None, doubt)
 
     def majority(self) -> Row:
         result = majority_probe(self.labels, self.splits, num_classes=self.num_classes)

@@ -181,3 +181,31 @@ def test_a_method_that_embeds_no_other_graph_is_not_evaded(monkeypatch):
     evaded = make_plan(perturbations=["none", {"kind": "random", "mode": "evade"}])
     with pytest.raises(SettingsError, match=r"Entry 'raw' of the plan 'toy' cannot be evaded"):
         cells_of(evaded)
+
+
+WARY = {"name": "wary", "method": "raw", "doubt": [0.3, 0.2]}
+
+
+def test_doubting_entries_are_works_of_their_own():
+    plain, wary = cells_of(make_plan(entries=["raw", WARY]))
+    assert (plain.work.doubt, wary.work.doubt) == (None, (0.0, 0.2, 0.3))
+    assert plain.key != wary.key
+    assert "doubt" not in plain.work.model_dump()
+
+
+def test_a_method_that_embeds_no_other_graph_cannot_doubt_its_own(monkeypatch):
+    monkeypatch.setattr(find_method("raw").method, "inductive", False)
+    with pytest.raises(SettingsError, match=r"Entry 'wary' of the plan 'toy' cannot doubt edges: "):
+        cells_of(make_plan(entries=[WARY]))
+
+
+def test_edges_are_not_doubted_where_the_probe_sees_the_clean_graph():
+    plan = make_plan(entries=[WARY], perturbations=[{"kind": "random", "mode": "evade"}])
+    with pytest.raises(SettingsError, match=r"cannot doubt edges in mode evade"):
+        cells_of(plan)
+
+
+@pytest.mark.parametrize("doubt", [[], [1.0], [-0.1], [0.1, float("nan")]])
+def test_a_share_to_doubt_is_at_least_nothing_and_less_than_everything(doubt):
+    with pytest.raises(SettingsError, match="doubt"):
+        make_plan(entries=[{**WARY, "doubt": doubt}])

@@ -34,6 +34,7 @@ def changed(cell, **work):
         {"perturbation_sha256": ("1" * 64,)},
         {"seed": 1},
         {"device": "cuda"},
+        {"doubt": (0.0, 0.1)},
         {"version": "9.9.9"},
     ],
     ids=str,

@@ -16,6 +16,7 @@ from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.perturbed import Change, perturb
 from aspect.benchmark.run import Task, run_cell
 from aspect.evaluation.evasion import evasion_probe
+from aspect.evaluation.readings import probe_doubting
 from aspect.graph.npz import read_npz, write_npz
 from aspect.graph.splits import make_splits
 from benchmark.attacked import Prepared, attacked_plan
@@ -64,6 +65,21 @@ def test_a_clean_cell_is_training_and_probing(path):
     assert record.loss == model.result.values
     assert record.dim == model.embed(labelled.graph).shape[1]
     assert record.parameters == sum(each.numel() for each in model.method.parameters())
+
+
+def test_a_doubting_cell_is_read_with_the_share_that_validation_prefers(path):
+    shares = [0.0, 0.1, 0.3]
+    plain, doubting = cells_on(
+        path, entries=["aspect", {"name": "wary", "method": "aspect", "doubt": shares}]
+    )
+    assert plain.key != doubting.key
+    record = run_cell(Task(doubting)).record
+    model, labelled, splits = by_hand(path, doubting)
+    found, chosen = probe_doubting(model, labelled.graph, labelled, splits, shares)
+    assert record.status == "done", record.error
+    assert scores(record.scores) == scores(found.splits)
+    assert [score.doubt for score in record.scores] == list(chosen)
+    assert {score.doubt for score in run_cell(Task(plain)).record.scores} == {None}
 
 
 def test_a_record_tells_what_a_reader_asks(path, small_graph):

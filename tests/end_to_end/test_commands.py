@@ -10,7 +10,9 @@ import torch
 from aspect import Aspect, mixed_graph, read_graph
 from aspect.experiments import load_experiment
 from aspect.graph.catalogue import DATASETS
+from aspect.graph.support import without_doubtful
 from aspect.methods.registry import method_names
+from aspect.runs import load_run
 
 from .conftest import TINY, write_tables
 
@@ -92,6 +94,14 @@ def test_evaluate_prints_the_four_rows(cli, trained):
     for row in ("aspect", "random", "raw", "majority class"):
         assert row in done.out
     assert "only for comparison with published tables" in done.out
+
+
+def test_evaluate_adds_a_row_that_doubts_edges(cli, trained):
+    found = cli("evaluate", trained, "--doubt", 0.1, "--doubt", 0.3, "--json").json
+    names = [row["name"] for row in found["rows"]]
+    assert names == ["aspect", "aspect, doubting", "random", "raw", "majority class"]
+    cli("evaluate", trained, "--doubt", 1).refused("--doubt", "below 1")
+    cli("evaluate", "mixed", "--mode", "evade", "--doubt", 0.1).refused("--doubt", "evade")
 
 
 def test_evaluate_answers_with_one_json_object(cli, trained):
@@ -183,6 +193,16 @@ def test_embed_serves_a_graph_that_was_not_trained_on(cli, trained, suffix):
     assert torch.isfinite(expected).all()
     if suffix == "npy":
         np.testing.assert_array_equal(np.load(cli.cwd / "new.npy"), expected.numpy())
+
+
+def test_embed_leaves_doubtful_edges_out(cli, trained):
+    whole = load_run(trained, device="cpu").read_trained_graph()
+    found = cli("embed", trained, "--doubt", 0.2, "--out", "z.npy", "--json").json
+    assert found["doubted_edges"] == int(0.2 * whole.num_edges)
+    expected = Aspect.load(trained / "model.safetensors").embed(without_doubtful(whole, 0.2))
+    np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), expected.numpy())
+    told = cli("embed", trained, "--doubt", 0.2, "--out", "z.csv").out
+    assert f"{found['doubted_edges']} edges with little support were left out." in told
 
 
 def test_tensorboard_gets_the_same_curves(cli, tables):

@@ -169,6 +169,12 @@ def test_embeddings_are_not_replaced_unasked(cli, trained):
     assert cli("embed", trained, "--out", "z.csv", "--overwrite").code == 0
 
 
+@pytest.mark.parametrize("share", ["-0.1", "1", "nan"])
+def test_no_share_of_the_edges_to_doubt(cli, trained, share):
+    cli("embed", trained, "--doubt", share, "--out", "z.npy").refused("--doubt", "below 1")
+    assert not list(cli.cwd.iterdir())
+
+
 def test_a_run_that_is_missing_or_unfinished(cli, run_copy):
     (run_copy / "record.json").unlink()
     cli("evaluate", run_copy).refused("not complete", "--resume")

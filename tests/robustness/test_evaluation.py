@@ -15,13 +15,15 @@ from aspect.benchmark.run import Task, run_cell
 from aspect.comparison import evaluate_runs
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation import readings
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.probe import ProbeSettings, linear_probe
 from aspect.experiments import PerturbedBy, PublishedProbe
 from aspect.graph.splits import make_splits
+from aspect.graph.support import without_doubtful
+from aspect.methods.aspect import AspectMethod
 from aspect.methods.controls import RawFeatures
 from aspect.perturbation import FilePerturbation
-from aspect.robustness import study
 from aspect.robustness.evaluation import evaluate_evaded, evaluate_poisoned
 from aspect.robustness.files import read_perturbations
 from aspect.runs import load_run, open_run
@@ -100,13 +102,72 @@ def test_each_poisoned_model_is_judged_on_its_own_split_alone(place, poisoned, f
 
 def test_no_other_split_of_a_poisoned_model_is_ever_looked_at(place, poisoned, monkeypatch):
     seen = Mock(side_effect=linear_probe)
-    monkeypatch.setattr(study, "linear_probe", seen)
+    monkeypatch.setattr(readings, "linear_probe", seen)
     judge(poisoned[:1])
     test = splits_of(place)[1].test
     assert len(seen.mock_calls) == 2 * 2 + 1  # random and raw, clean and poisoned; the method
     for call in seen.mock_calls:
         (split,) = call.args[2]
         assert torch.equal(split.test, test)
+
+
+def test_a_doubting_row_is_read_with_the_share_that_validation_prefers(place, clean, poisoned):
+    found = judge([poisoned[0], clean], doubt=[0.3, 0.1])
+    assert [row.name for row in found.rows] == ["aspect", "aspect, doubting", *NAMES[1:]]
+    row, split = row_of(found, "aspect, doubting", 0.1), splits_of(place)[1]
+    told = []
+    graph = Trace.read(place.flips(1)).apply(place.labelled, 0.1)
+    for folder, seen, scores in (
+        (poisoned[0], graph, row.perturbed),
+        (clean, place.labelled.graph, row.clean),
+    ):
+        model = load_run(folder, device="cpu").model
+        tried = [
+            probed(place, model.embed(without_doubtful(seen, share)), [split])[0]
+            for share in (0.0, 0.1, 0.3)
+        ]
+        best = max(range(3), key=lambda place: tried[place].validation)
+        assert scores[0].splits == (tried[best],)
+        told.append(f"{(0, 10, 30)[best]}% of the edges in 1 split.")
+    assert f"for aspect, doubting at a budget of 0.1: {told[0]}" in found.notices[-1]
+    assert f"for aspect, doubting clean: {told[1]}" in found.notices[-2]
+
+
+def test_a_clean_run_has_a_doubting_row_too(clean, place):
+    options = {"splits": "random", "probe": "published", "device": "cpu"}
+    plain, found = evaluate_runs([clean], **options), evaluate_runs([clean], doubt=[0.2], **options)
+    assert [row.name for row in found.rows] == ["aspect", "aspect, doubting", *NAMES[1:]]
+    assert found.rows[0] == plain.rows[0]
+    model, graph = load_run(clean, device="cpu").model, place.labelled.graph
+    tried = [
+        probed(place, model.embed(without_doubtful(graph, share)), splits_of(place))
+        for share in (0.0, 0.2)
+    ]
+    best = [max(pair, key=lambda score: score.validation) for pair in zip(*tried, strict=True)]
+    assert list(found.rows[1].linear.results[0].splits) == best
+    assert found.rows[1].neighbours is None
+    shares = [
+        0.2 if chosen is pair[1] else 0.0
+        for chosen, pair in zip(best, zip(*tried, strict=True), strict=True)
+    ]
+    assert found.rows[1].to_dict()["doubt"] == shares
+    assert "Doubtful edges left out for aspect, doubting: " in found.notices[-1]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_a_share_to_doubt_is_checked(clean, poisoned, share):
+    for judged in (
+        lambda: judge(poisoned[:1], doubt=[share]),
+        lambda: evaluate_runs([clean], doubt=[share]),
+    ):
+        with pytest.raises(SettingsError, match="at least 0 and below 1"):
+            judged()
+
+
+def test_a_method_bound_to_its_graph_doubts_nothing(clean, monkeypatch):
+    monkeypatch.setattr(AspectMethod, "inductive", False)
+    with pytest.raises(SettingsError, match="no edge of it can be doubted"):
+        evaluate_runs([clean], doubt=[0.1])
 
 
 def test_the_clean_side_is_on_the_same_splits(place, clean, found):

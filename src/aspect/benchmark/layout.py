@@ -83,6 +83,7 @@ class _Layout:
         most = min(planned, entry.seeds or planned)
         for perturbation, seeds in plan.planned():
             _refuse_evasion(plan, entry, perturbation)
+            _refuse_doubt(plan, entry, perturbation)
             for splits in _groups(perturbation, count):
                 for seed in range(min(most, seeds)):
                     work = Work(
@@ -94,6 +95,7 @@ class _Layout:
                         split_numbers=splits,
                         perturbation=perturbation,
                         perturbation_sha256=self.flips.sha256(graph, perturbation, splits),
+                        doubt=entry.doubt,
                         seed=seed,
                         device=self.device,
                         version=__version__,
@@ -137,6 +139,24 @@ def _refuse_evasion(plan: Plan, entry: Entry, perturbation: Perturbation | None)
             f"Entry {entry.name!r} of the plan {plan.name!r} cannot be evaded: "
             f"{entry.registered!r} embeds no graph but the one that it was trained on. "
             "Leave the entry out, or let the mode be poison."
+        )
+
+
+def _refuse_doubt(plan: Plan, entry: Entry, perturbation: Perturbation | None) -> None:
+    """Refuse to leave edges out where nothing can be read then, or no validation node knows why."""
+    if entry.doubt is None:
+        return
+    if not find_method(entry.registered).method.inductive:
+        raise SettingsError(
+            f"Entry {entry.name!r} of the plan {plan.name!r} cannot doubt edges: "
+            f"{entry.registered!r} embeds no graph but the one that it was trained on. "
+            "Leave `doubt` out."
+        )
+    if perturbation is not None and perturbation.mode == "evade":
+        raise SettingsError(
+            f"Entry {entry.name!r} of the plan {plan.name!r} cannot doubt edges in mode evade: "
+            "its probe, and what chooses for it, see the clean graph. Let the mode be poison, or "
+            "leave `doubt` out."
         )
 
 

@@ -19,6 +19,8 @@ __all__ = ["Entry", "Plan", "load_plan", "plan_names"]
 
 FOLDER = Path(__file__).parent / "plans"
 
+Share = Annotated[float, Field(ge=0, lt=1)]
+
 
 class Entry(Config):
     """A line of the table: a method, or a variant of one."""
@@ -39,6 +41,14 @@ class Entry(Config):
     """At most so many pre-training seeds: one, where nothing is drawn."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Changes to the settings."""
+    doubt: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
+    """Shares of doubtful edges to leave out of the embedding; validation chooses one a split."""
+
+    @field_validator("doubt")
+    @classmethod
+    def _all_edges_are_a_choice(cls, doubt: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        """Smallest first, as `evaluate --doubt` tries them: of equals, the least is left out."""
+        return None if doubt is None else tuple(sorted({0.0, *doubt}))
 
     @model_validator(mode="before")
     @classmethod

@@ -19,7 +19,7 @@ FORMAT = 1
 SplitName = Literal["class-balanced", "random", "published"]
 
 # Left out of a work where they say nothing: older records, which lack them, keep their keys.
-SILENT = ("splits_sha256", "perturbation_sha256")
+SILENT = ("splits_sha256", "perturbation_sha256", "doubt")
 
 
 class Work(Config):
@@ -46,6 +46,8 @@ class Work(Config):
     perturbation_sha256: tuple[str, ...] | None = None
     """What the perturbation files do at the budget, split by split, so that a record is bound to
     its very flips; none: they are drawn, or there was no file since the attack failed."""
+    doubt: tuple[float, ...] | None = None
+    """Shares of doubtful edges to leave out, of which validation chooses; none: all are read."""
     seed: int
     """Pre-training seed."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -111,6 +113,8 @@ class SplitScores(Config):
     """The weight decay that validation chose."""
     step: int | None = None
     """The step that validation chose."""
+    doubt: float | None = None
+    """The share of doubtful edges left out that validation chose; none: it was not asked."""
     missing_in_train: tuple[int, ...] = ()
     """Classes without a training node."""
     missing_in_test: tuple[int, ...] = ()

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from aspect.evaluation.details import Details
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.inspection import inspect_model
 from aspect.evaluation.probe import linear_probe
+from aspect.evaluation.readings import probe_doubting
 from aspect.evaluation.result import ProbeResult
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.source import GraphSource
@@ -179,14 +180,14 @@ class _Run:
             embeddings = model.embed(graph)
         check_finite(embeddings)
         with self._timed("probe", model.device):
-            found = self._probe(model, embeddings, labelled, splits)
+            found, doubt = self._probe(model, graph, embeddings, labelled, splits)
         result, policy = model.result, model.policy(graph)
         assert result is not None  # the model is fitted
         return Record(
             status="done",
             cell=self.cell,
             graph=graph_facts(self._source(), labelled),
-            scores=_scores(found, self.cell.work.split_numbers),
+            scores=_scores(found, self.cell.work.split_numbers, doubt),
             epochs=result.epochs,
             stopped_early=result.stopped_early,
             loss={name: value for name, value in result.values.items() if math.isfinite(value)},
@@ -207,18 +208,23 @@ class _Run:
     def _probe(
         self,
         model: Embedder,
+        graph: Graph,
         embeddings: torch.Tensor,
         labelled: LabelledGraph,
         splits: list[Split],
-    ) -> ProbeResult:
+    ) -> tuple[ProbeResult, Sequence[float | None]]:
+        """The scores, and the share of doubtful edges that was left out for each of them."""
         work, labels = self.cell.work, labelled.labels
+        if work.doubt is not None:
+            return probe_doubting(model, graph, labelled, splits, work.doubt)
         clean, classes = embeddings.to(model.device), labelled.num_classes
+        unasked = [None] * len(splits)
         if work.perturbation is None or work.perturbation.mode == "poison":
-            return linear_probe(clean, labels, splits, num_classes=classes)
+            return linear_probe(clean, labels, splits, num_classes=classes), unasked
         perturbed = (
             model.embed(change.apply(labelled)).to(model.device) for change in self.task.changes()
         )
-        return evasion_probe(clean, perturbed, labels, splits, num_classes=classes)
+        return evasion_probe(clean, perturbed, labels, splits, num_classes=classes), unasked
 
     def _details(self, model: Embedder, labelled: LabelledGraph, curves: ValueRecorder) -> Details:
         """Of the clean graph and the perturbed ones."""
@@ -241,10 +247,12 @@ class _Run:
         self.seconds[step] = time.perf_counter() - started
 
 
-def _scores(found: ProbeResult, numbers: tuple[int, ...]) -> tuple[SplitScores, ...]:
+def _scores(
+    found: ProbeResult, numbers: tuple[int, ...], doubt: Sequence[float | None]
+) -> tuple[SplitScores, ...]:
     return tuple(
-        SplitScores(split=number, **asdict(score))
-        for number, score in zip(numbers, found.splits, strict=True)
+        SplitScores(split=number, doubt=share, **asdict(score))
+        for number, score, share in zip(numbers, found.splits, doubt, strict=True)
     )
 
 

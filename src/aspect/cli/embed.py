@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.cli.options import Overwrite, ReadingOptions
+from aspect.cli.options import Overwrite, ReadingOptions, check_doubt
 from aspect.cli.paths import check_target
 from aspect.cli.session import Session, command
 from aspect.errors import FileError, SettingsError
@@ -40,15 +40,24 @@ def embed(
             help="A graph with the same features.  [default: the one trained on]", metavar="GRAPH"
         ),
     ] = None,
+    doubt: Annotated[
+        float,
+        typer.Option(
+            help="Share of the edges to leave out: those that fit the neighbourhoods at their ends "
+            "least. Insures against edges that somebody put there to mislead.",
+            metavar="SHARE",
+        ),
+    ] = 0.0,
     overwrite: Overwrite = False,
 ) -> None:
     """Write one row per node, with the ids, and the policy as a column of its own."""
     source = None if graph is None else GraphSource.named(graph, reading.reading())
     if graph is None and reading != ReadingOptions():
         raise SettingsError("Options of reading belong to a graph. Name it after the model.")
+    check_doubt([doubt])
     _check_out(out, overwrite, inputs=[model, graph, reading.nodes])
     with session.screen.activity("Embedding"):
-        content = _embed(session, model, source, out, overwrite=overwrite)
+        content = _embed(session, model, source, out, doubt, overwrite=overwrite)
     session.screen.answer(content, lambda: session.screen.say(_sentence(content)))
 
 
@@ -67,13 +76,21 @@ def _check_out(out: Path, overwrite: bool, inputs: Iterable[str | Path | None]) 
 
 
 def _embed(
-    session: Session, model: str, source: GraphSource | None, out: Path, *, overwrite: bool
+    session: Session,
+    model: str,
+    source: GraphSource | None,
+    out: Path,
+    doubt: float,
+    *,
+    overwrite: bool,
 ) -> dict[str, Any]:
     from aspect.graph.embeddings import write_embeddings
+    from aspect.graph.support import without_doubtful
 
-    embedder, graph = _load(session, model, source)
-    for notice in graph.notices:
+    embedder, whole = _load(session, model, source)
+    for notice in whole.notices:
         session.screen.note(f"Note: {notice}")
+    graph = without_doubtful(whole, doubt)
     embeddings, policy = embedder.embed(graph), embedder.policy(graph)
     write_embeddings(
         out,
@@ -84,7 +101,13 @@ def _embed(
         integer_ids=graph.integer_ids,
     )
     gate = None if policy is None else {"mean": float(policy.mean()), "std": float(policy.std())}
-    return {"out": str(out), "nodes": len(embeddings), "dim": embeddings.shape[1], "gate": gate}
+    return {
+        "out": str(out),
+        "nodes": len(embeddings),
+        "dim": embeddings.shape[1],
+        "gate": gate,
+        "doubted_edges": whole.num_edges - graph.num_edges,
+    }
 
 
 def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Embedder, Graph]:
@@ -113,4 +136,6 @@ def _sentence(content: dict[str, Any]) -> str:
         "" if gate is None else f" Nodes trust the low band with {gate['mean']:.2f} on average."
     )
     wrote = f"Wrote {content['nodes']} embeddings of {content['dim']} dimensions"
-    return f"{wrote} to {content['out']}.{policy}"
+    doubted = content["doubted_edges"]
+    left_out = f" {doubted} edges with little support were left out." if doubted else ""
+    return f"{wrote} to {content['out']}.{policy}{left_out}"

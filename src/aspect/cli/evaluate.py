@@ -64,6 +64,12 @@ def evaluate(
     """
     scores.check()
     sweep.check(targets)
+    how.check()
+    if how.doubt and sweep.mode == "evade":
+        raise SettingsError(
+            "--doubt does not go with --mode evade: validation would choose on the clean graph. "
+            "Leave --doubt out, or take --mode poison on a graph."
+        )
     paths = _folders(targets)
     given = [*wanted, *trained, session.seed is not None, reading != ReadingOptions()]
     if paths and any(given):
@@ -102,6 +108,10 @@ def _answer_of_graph(
     perturbed: PerturbedEvaluation, plans: Sequence[Plan], *, retrain: bool
 ) -> Answer:
     """Train what is not trained yet, and probe it."""
+    if perturbed.how.doubt:
+        from aspect.evaluation.readings import check_doubt
+
+        check_doubt(plans[0].experiment.method, perturbed.how.doubt)
     if perturbed.sweep.perturbation:
         return perturbed.answer(perturbed.of_graph(plans, retrain=retrain))
     paths = run_all(perturbed.session, plans, retrain=retrain)
@@ -166,14 +176,16 @@ def _compare(
     with session.screen.activity("Starting"):
         from aspect.comparison import evaluate_runs
     with session.screen.progress("Evaluating") as advance:
-        done = iter(range(ROWS))
+        total = ROWS + bool(how.doubt)
+        done = iter(range(total))
         comparison = evaluate_runs(
             paths,
             splits=how.splits or "class-balanced",
             probe=how.probe,
+            doubt=how.doubt or (),
             device=session.device,
             data_dir=session.data_dir,
-            on_row=lambda name: advance(next(done), ROWS, name),
+            on_row=lambda name: advance(next(done), total, name),
         )
     for warning in comparison.warnings:
         session.screen.warn(warning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -22,6 +23,7 @@ __all__ = [
     "ScoreOptions",
     "SeedOptions",
     "SettingsOptions",
+    "check_doubt",
 ]
 
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
@@ -101,6 +103,27 @@ class ProbeOptions(NamedTuple):
         Literal["ours", "published"],
         typer.Option(help="Our probe, or the one that published settings came with."),
     ] = "ours"
+    doubt: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="A further row, read without this share of the edges, those with the least "
+            "support; may be repeated, and validation chooses.",
+            metavar="SHARE",
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse shares that are none."""
+        check_doubt(self.doubt or ())
+
+
+def check_doubt(shares: Iterable[float]) -> None:
+    """Refuse what is no share of the edges to leave out."""
+    for share in shares:
+        if not 0 <= share < 1:
+            raise SettingsError(
+                f"--doubt must be a share of the edges, at least 0 and below 1. Got {share}."
+            )
 
 
 class SeedOptions(NamedTuple):

@@ -101,7 +101,7 @@ class PerturbedEvaluation:
     def _poison(self, paths: Sequence[Path]) -> Robustness:
         from aspect.robustness.evaluation import evaluate_poisoned
 
-        return self._judge(partial(evaluate_poisoned, paths))
+        return self._judge(partial(evaluate_poisoned, paths, doubt=self.how.doubt or ()))
 
     def _evade(
         self, paths: Sequence[Path], perturbations: Sequence[FilePerturbation]

@@ -11,13 +11,20 @@ from aspect.attacks.names import Mode
 from aspect.comparison import check_same_method, check_seeds, controls
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation.readings import (
+    check_doubt,
+    doubting,
+    read_doubting,
+    told_choice,
+    with_all_edges,
+)
 from aspect.graph.data import Graph
 from aspect.methods.registry import find_method
 from aspect.perturbation import FilePerturbation
 from aspect.robustness.files import check_one_attack
 from aspect.robustness.grouping import PoisonedRuns, group_poisoned
 from aspect.robustness.result import PerturbedRow, Robustness
-from aspect.robustness.study import Study
+from aspect.robustness.study import CLEAN, Study
 from aspect.runs import StoredRun, open_run
 
 __all__ = ["check_inductive", "evaluate_evaded", "evaluate_poisoned"]
@@ -35,6 +42,7 @@ def evaluate_poisoned(
     paths: Sequence[str | Path],
     *,
     probe: str = "ours",
+    doubt: Sequence[float] = (),
     device: str | None = None,
     data_dir: str | None = None,
     on_step: OnStep = _ignore,
@@ -45,32 +53,61 @@ def evaluate_poisoned(
         paths: Folders of runs of one method and graph: poisoned ones, of one attack at any budgets,
             splits and seeds; and clean ones, which tell what the perturbation took.
         probe: As of `evaluate_runs`.
+        doubt: As of `evaluate_runs`.
         device: Where embeddings are computed and probed.
         data_dir: Where files of named data sets lie, if not where they lay in training.
         on_step: Told how far it is.
     """
     runs = [open_run(path) for path in paths]
     check_same_method(runs)
+    check_doubt(runs[0].record["method"], doubt)
     clean = [run for run in runs if not run.is_poisoned]
     check_seeds(clean)
     groups = group_poisoned([run for run in runs if run.is_poisoned])
     study = Study.begin(runs, [each.perturbation for each in groups], probe, data_dir)
     on_step(0, 1 + len(groups), CLEAN_STEP)
     seeds = {run.record["seed"]: run for group in groups for run in group.runs}
-    graph = study.labelled.graph
+    graph, shares = study.labelled.graph, with_all_edges(doubt) if doubt else []
+    choices: dict[float, list[float]] = {}  # the shares left out, by budget
     for name, model in _entrants(study.method, clean, list(seeds.values()), graph, device):
         study.enter_clean(name, model.seed, _embedded(model, graph))
+        if shares and name == study.method:
+            readings = read_doubting(model, graph, shares)
+            chosen = study.enter_clean(doubting(name), model.seed, *readings)
+            choices.setdefault(CLEAN, []).extend(shares[place] for place in chosen)
     for done, group in enumerate(groups, start=1):
         on_step(done, 1 + len(groups), group.perturbation.title)
-        _enter_poisoned(study, group, device)
-    return _result(study, "poison", runs, probe)
+        own = _enter_poisoned(study, group, shares, device)
+        choices.setdefault(group.perturbation.budget, []).extend(own)
+    return _result(study, "poison", runs, probe, _told_choices(study.method, choices))
 
 
-def _enter_poisoned(study: Study, group: PoisonedRuns, device: str | None) -> None:
-    """The rows of one perturbed graph; the controls meet the same one as the method."""
-    graph = group.perturbation.apply(study.labelled)
+def _enter_poisoned(
+    study: Study, group: PoisonedRuns, shares: Sequence[float], device: str | None
+) -> list[float]:
+    """The rows of one perturbed graph; the controls meet the same one as the method.
+
+    Returns:
+        The share of doubtful edges that validation chose to leave out, run by run.
+    """
+    graph, choices = group.perturbation.apply(study.labelled), []
     for name, model in _entrants(study.method, group.runs, group.runs, graph, device):
         study.enter_poisoned(name, model.seed, group.perturbation, _embedded(model, graph))
+        if shares and name == study.method:
+            readings = read_doubting(model, graph, shares)
+            chosen = study.enter_poisoned(doubting(name), model.seed, group.perturbation, *readings)
+            choices += [shares[place] for place in chosen]
+    return choices
+
+
+def _told_choices(method: str, choices: Mapping[float, Sequence[float]]) -> list[str]:
+    return [
+        told_choice(
+            f"for {doubting(method)} {f'at a budget of {budget:g}' if budget else 'clean'}", shares
+        )
+        for budget, shares in choices.items()
+        if shares
+    ]
 
 
 def evaluate_evaded(
@@ -152,7 +189,13 @@ def _embedded(model: Embedder, graph: Graph) -> Tensor:
     return model.embed(graph).to(model.device)
 
 
-def _result(study: Study, mode: Mode, runs: Sequence[StoredRun], probe: str) -> Robustness:
+def _result(
+    study: Study,
+    mode: Mode,
+    runs: Sequence[StoredRun],
+    probe: str,
+    choices: Sequence[str] = (),
+) -> Robustness:
     rows = study.rows()
     most = max(rows, key=lambda row: len(row.splits))
     found = next(iter(most.perturbed.values()))
@@ -164,7 +207,11 @@ def _result(study: Study, mode: Mode, runs: Sequence[StoredRun], probe: str) -> 
         runs=tuple(str(run.path) for run in runs),
         perturbations=tuple(study.perturbations),
         rows=tuple(rows),
-        notices=(*found.notices_naming(study.labelled.class_names), *_unpaired(study.method, rows)),
+        notices=(
+            *found.notices_naming(study.labelled.class_names),
+            *_unpaired(study.method, rows),
+            *choices,
+        ),
         warnings=tuple(f"{run.path}: {text}" for run in runs for text in run.record["warnings"]),
     )
 

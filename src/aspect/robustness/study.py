@@ -9,14 +9,15 @@ from torch import Tensor
 from aspect.comparison import MAJORITY, check_labels, probe_settings
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.neighbours import majority_probe
-from aspect.evaluation.probe import ProbeSettings, linear_probe
+from aspect.evaluation.probe import ProbeSettings
+from aspect.evaluation.readings import probe_readings
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.graph.data import LabelledGraph
 from aspect.perturbation import FilePerturbation
 from aspect.robustness.result import PerturbedRow
 from aspect.runs import StoredRun
 
-__all__ = ["Study"]
+__all__ = ["CLEAN", "Study"]
 
 CLEAN = 0.0  # the budget of the graph as it is
 
@@ -53,16 +54,19 @@ class Study:
         settings = probe_settings(runs[0].experiment, probe)
         return cls(runs[0].record["method"], labelled, perturbations, settings)
 
-    def enter_clean(self, name: str, seed: int, embeddings: Tensor) -> None:
-        """Probe embeddings of the clean graph on all splits."""
-        self._enter(name, CLEAN, seed, self._probe(embeddings, list(self.splits)))
+    def enter_clean(self, name: str, seed: int, *readings: Tensor) -> tuple[int, ...]:
+        """Probe embeddings of the clean graph on all splits; of several, validation chooses.
+
+        Returns:
+            The place of the chosen one for each split.
+        """
+        return self._judge(name, CLEAN, seed, readings, list(self.splits))
 
     def enter_poisoned(
-        self, name: str, seed: int, perturbation: FilePerturbation, embeddings: Tensor
-    ) -> None:
-        """Probe embeddings of a perturbed graph, on the split that it was perturbed for alone."""
-        scores = self._probe(embeddings, [perturbation.facts.split])
-        self._enter(name, perturbation.budget, seed, scores)
+        self, name: str, seed: int, perturbation: FilePerturbation, *readings: Tensor
+    ) -> tuple[int, ...]:
+        """The same of a perturbed graph, on the split that it was perturbed for alone."""
+        return self._judge(name, perturbation.budget, seed, readings, [perturbation.facts.split])
 
     def enter_evaded(
         self,
@@ -84,15 +88,18 @@ class Study:
         )
         self._enter(name, perturbation.budget, seed, {number: found.splits[0]})
 
-    def _probe(self, embeddings: Tensor, numbers: Sequence[int]) -> dict[int, SplitScore]:
-        found = linear_probe(
-            embeddings,
-            self.labelled.labels,
-            [self.splits[number] for number in numbers],
-            num_classes=self.labelled.num_classes,
-            settings=self.settings,
-        )
-        return dict(zip(numbers, found.splits, strict=True))
+    def _judge(
+        self,
+        name: str,
+        budget: float,
+        seed: int,
+        readings: Sequence[Tensor],
+        numbers: Sequence[int],
+    ) -> tuple[int, ...]:
+        splits = [self.splits[number] for number in numbers]
+        found, chosen = probe_readings(readings, self.labelled, splits, self.settings)
+        self._enter(name, budget, seed, dict(zip(numbers, found.splits, strict=True)))
+        return chosen
 
     def _enter(self, name: str, budget: float, seed: int, scores: Mapping[int, SplitScore]) -> None:
         self._scores.setdefault((name, budget), {}).setdefault(seed, {}).update(scores)

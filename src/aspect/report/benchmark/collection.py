@@ -34,7 +34,7 @@ GRAPH_ORDER = (
 ATTACK_ORDER = (("metattack", "unrolled"), ("metattack", "implicit"), ("dice", ""), ("random", ""))
 
 # What the works behind one entry's numbers of one graph share, and those behind one mean.
-ALWAYS_EQUAL = ("method", "settings", "graph_sha256")
+ALWAYS_EQUAL = ("method", "settings", "graph_sha256", "doubt")
 EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256")
 
 

@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from aspect.benchmark.store import read_records
-from aspect.errors import FileError, reason
-from aspect.graph.files import replacing
 from aspect.report.benchmark.ablation import ablation_tables
 from aspect.report.benchmark.accuracy import clean_tables, perturbed_tables
 from aspect.report.benchmark.collection import Collection, collect
+from aspect.report.benchmark.comparisons import significance_tables
 from aspect.report.benchmark.readme import fill_blocks
 from aspect.report.benchmark.sweeps import sweep_tables
 from aspect.report.benchmark.tidy import TidyKind, tidy_csv
+from aspect.report.generated import differing, read_text, write_differing
 from aspect.report.tables import Table
 
 __all__ = ["differing_files", "expected_files", "record_files", "write_files"]
@@ -39,11 +40,22 @@ def _ablation(records: Collection) -> list[Table]:
     return ablation_tables(records, with_published=True)
 
 
+def _stability(records: Collection) -> list[Table]:
+    tables = [
+        *perturbed_tables(records, with_published=True),
+        *ablation_tables(records, with_published=True),
+        *significance_tables(records),
+    ]
+    # Other plans have tables of the same perturbation.
+    return [replace(table, name=f"stability-{table.name}") for table in tables]
+
+
 MAKERS: dict[TidyKind, Callable[[Collection], list[Table]]] = {
     "clean": _clean,
     "perturbed": _perturbed,
     "ablation": _ablation,
     "sweep": sweep_tables,
+    "stability": _stability,
 }
 
 
@@ -68,7 +80,7 @@ def expected_files(root: Path) -> dict[Path, str | None]:
         blocks |= _blocks(kind, tables)
     readme = root / README
     if readme.is_file():
-        expected[readme] = fill_blocks(_read(readme), blocks)
+        expected[readme] = fill_blocks(read_text(readme), blocks)
     return expected
 
 
@@ -85,33 +97,9 @@ def _joined(tables: Sequence[Table], form: Callable[[Table], str]) -> str:
 
 def differing_files(root: Path) -> list[Path]:
     """The files that are not what the records say."""
-    return [path for path, text in expected_files(root).items() if _read_if_there(path) != text]
+    return differing(expected_files(root))
 
 
 def write_files(root: Path) -> list[Path]:
     """Make every file what the records say; those that changed."""
-    expected = expected_files(root)
-    changed = [path for path, text in expected.items() if _read_if_there(path) != text]
-    for path in changed:
-        text = expected[path]
-        try:
-            if text is None:
-                path.unlink()
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"Cannot write {path}: {reason(error)}.") from error
-        with replacing(path, overwrite=True) as file:
-            file.write(text.encode())
-    return changed
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"Cannot read {path}: {reason(error)}.") from error
-
-
-def _read_if_there(path: Path) -> str | None:
-    return _read(path) if path.is_file() else None
+    return write_differing(expected_files(root))

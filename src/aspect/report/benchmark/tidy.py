@@ -17,7 +17,7 @@ from aspect.report.tables import csv_safe
 
 __all__ = ["COLUMNS", "TidyKind", "tidy_csv"]
 
-TidyKind = Literal["clean", "perturbed", "ablation", "sweep"]
+TidyKind = Literal["clean", "perturbed", "ablation", "sweep", "stability"]
 
 COLUMNS = (
     "method",
@@ -51,7 +51,7 @@ def tidy_csv(records: Sequence[Record] | Collection, kind: TidyKind) -> str:
         records: of one or several plans.
         kind: `clean`: methods on unperturbed graphs; `perturbed`: under all perturbations, with the
             clean figures that they are held against; `sweep`: the same for perturbations with
-            several budgets; `ablation`: entries that belong to a group.
+            several budgets; `ablation`: entries that belong to a group; `stability`: everything.
     """
     if kind not in get_args(TidyKind):
         raise UnknownNameError("kind of table", kind, get_args(TidyKind))
@@ -70,6 +70,8 @@ def tidy_csv(records: Sequence[Record] | Collection, kind: TidyKind) -> str:
 
 def _wanted(collection: Collection, kind: TidyKind) -> list[Scores]:
     """The scores that belong into a table of this kind."""
+    if kind == "stability":
+        return list(collection.scores.values())
     if kind == "ablation":
         entries = collection.entries
         return [each for place, each in collection.scores.items() if entries[place.entry].group]

@@ -1,0 +1,239 @@
+"""Which edges have little support, and what an embedding gains and loses without them.
+
+First table: how well support (`aspect.graph.support`) tells the edges that the attacks of record
+added, at 10% of the edges, from all others of the poisoned graph; no label is read. Second table:
+ASPECT with its shipped settings, trained on the clean graph and on the one poisoned for each split
+(unrolled Metattack and masked features, 10%), and read with growing shares of the least supported
+edges left out. `chosen` is read, split by split, with the share of the highest validation accuracy
+on the graph at hand, the smallest of equals; test labels choose nothing. The last column holds it
+against the reading with all edges, by the tests of the other tables. Scores go to
+`results/doubtful_edges.csv`; the graphs' files lie in the folder that ASPECT_DATA names. Run by
+`make doubt`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import multiprocessing
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from sklearn.metrics import roc_auc_score
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src")]
+
+from aspect.attacks.trace import Trace  # noqa: E402 - the path comes first
+from aspect.estimator import Embedder  # noqa: E402
+from aspect.evaluation.probe import linear_probe  # noqa: E402
+from aspect.evaluation.significance import holm, paired_test  # noqa: E402
+from aspect.experiments import find_experiment  # noqa: E402
+from aspect.graph.data import LabelledGraph  # noqa: E402
+from aspect.graph.datasets import load_named  # noqa: E402
+from aspect.graph.files import replacing  # noqa: E402
+from aspect.graph.pairs import edge_keys  # noqa: E402
+from aspect.graph.splits import make_splits  # noqa: E402
+from aspect.graph.support import edge_support, without_doubtful  # noqa: E402
+
+PERTURBATIONS = ROOT / "results" / "perturbations"
+SCORES = ROOT / "results" / "doubtful_edges.csv"
+GRAPHS = ("cora", "citeseer", "chameleon", "squirrel")
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.3)
+SPLITS, NUM_SPLITS = "class-balanced", 10
+BUDGET = 0.1
+CLEAN = -1  # in the place of the split that a graph was poisoned for
+
+
+def path_of(graph: str, solver: str, split: int) -> Path:
+    """The file of an attack of record."""
+    return PERTURBATIONS / f"{graph}-metattack-{solver}-{SPLITS}-{split}.safetensors"
+
+
+def flips_of(graph: str, solver: str, split: int) -> Trace:
+    """The attack of record."""
+    return Trace.read(path_of(graph, solver, split))
+
+
+def detection(labelled: LabelledGraph, trace: Trace) -> tuple[float, float]:
+    """Area under the ROC curve, and the share of added edges among as many with least support."""
+    poisoned = trace.apply(labelled, BUDGET)
+    added = ~torch.isin(edge_keys(poisoned), edge_keys(labelled.graph))
+    support = edge_support(poisoned)
+    least = torch.argsort(support, stable=True)[: int(added.sum())]
+    return float(roc_auc_score(~added, support)), float(added[least].float().mean())
+
+
+@dataclass(frozen=True)
+class Score:
+    """One reading of one training, in percent."""
+
+    graph: str
+    poisoned: bool
+    split: int
+    share: float
+    validation: float
+    strict: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model on the clean graph, or on the one poisoned for a split."""
+
+    graph: str
+    split: int
+    device: str | None
+
+    def scores(self) -> list[Score]:
+        """All readings."""
+        labelled = load_named(self.graph)
+        splits = make_splits(SPLITS, labelled.labels, labelled.num_classes, count=NUM_SPLITS)
+        graph, judged = labelled.graph, range(NUM_SPLITS)
+        if self.split != CLEAN:
+            graph = flips_of(self.graph, "unrolled", self.split).apply(labelled, BUDGET)
+            judged = range(self.split, self.split + 1)
+        settings = find_experiment("aspect", self.graph, None)[0].settings
+        model = Embedder("aspect", seed=0, device=self.device, **settings).fit(graph)
+        found = []
+        for share in SHARES:
+            embeddings = model.embed(without_doubtful(graph, share)).to(model.device)
+            probe = linear_probe(
+                embeddings,
+                labelled.labels,
+                [splits[split] for split in judged],
+                num_classes=labelled.num_classes,
+            )
+            for split, score in zip(judged, probe.splits, strict=True):
+                row = (self.split != CLEAN, split, share, score.validation, score.strict)
+                found.append(Score(self.graph, *row))
+        return found
+
+
+def run_all(wanted: Sequence[Training], workers: int) -> Iterator[list[Score]]:
+    """Several trainings at a time, each in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(Training.scores, wanted)
+
+
+def missing(wanted: Sequence[Training]) -> list[str]:
+    """Files of flips that the trainings need and that are not there."""
+    needed = [path_of(each.graph, "unrolled", each.split) for each in wanted if each.split != CLEAN]
+    return [path.name for path in needed if not path.is_file()]
+
+
+def chosen(scores: Iterable[Score]) -> list[Score]:
+    """Split by split, the reading that validation prefers."""
+    best: dict[int, Score] = {}
+    for score in sorted(scores, key=lambda score: (score.split, -score.validation, score.share)):
+        best.setdefault(score.split, score)
+    return list(best.values())
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--graph", choices=GRAPHS, action="append", help="one graph only")
+    parser.add_argument("--workers", type=int, default=2, help="trainings at a time (default: 2)")
+    parser.add_argument("--device", help="where to train (default: the GPU if there is one)")
+    parser.add_argument("--show", action="store_true", help="train nothing, read the scores")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, keep the scores, print both tables."""
+    given, console = parse(arguments), Console(width=140)
+    graphs = given.graph or GRAPHS
+    kept = read_scores() if SCORES.exists() else []
+    if not given.show:
+        wanted = [
+            Training(graph, split, given.device)
+            for graph in graphs
+            for split in range(CLEAN, NUM_SPLITS)
+        ]
+        lacking = missing(wanted)
+        if lacking:
+            print(f"{lacking[0]} and {len(lacking) - 1} more are not there.", file=sys.stderr)
+            print("Run: make perturbations, or name graphs that have theirs.", file=sys.stderr)
+            return 2
+        kept = [score for score in kept if score.graph not in graphs]
+        for scores in run_all(wanted, given.workers):
+            kept += scores
+            write_scores(kept)  # what is done is not lost where another training fails
+    console.print(detection_table(graphs))
+    console.print(reading_table([score for score in kept if score.graph in graphs]))
+    return 0
+
+
+def read_scores() -> list[Score]:
+    """What was measured before."""
+    with SCORES.open(newline="") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    return [
+        Score(
+            row["graph"],
+            row["poisoned"] == "True",
+            int(row["split"]),
+            *(float(row[name]) for name in ("share", "validation", "strict")),
+        )
+        for row in rows
+    ]
+
+
+def write_scores(scores: Sequence[Score]) -> None:
+    """All of them, in one order whatever came first."""
+    text = io.StringIO()
+    text.write(
+        "# Made by `make doubt`: accuracy of ASPECT read without its least supported edges\n"
+    )
+    writer = csv.DictWriter(text, [field.name for field in fields(Score)], lineterminator="\n")
+    writer.writeheader()
+    rows = sorted(scores, key=lambda s: (GRAPHS.index(s.graph), s.poisoned, s.share, s.split))
+    writer.writerows(asdict(score) for score in rows)
+    with replacing(SCORES, overwrite=True) as file:
+        file.write(text.getvalue().encode())
+
+
+def detection_table(graphs: Sequence[str], splits: int = 3) -> Table:
+    """Every graph by every solver, means over the first splits."""
+    table = Table("graph", "solver", "splits", "area under ROC", "found among the least supported")
+    for graph in graphs:
+        labelled = load_named(graph)
+        for solver in ("unrolled", "implicit"):
+            pairs = [detection(labelled, flips_of(graph, solver, k)) for k in range(splits)]
+            area, share = torch.tensor(pairs).mean(0).tolist()
+            table.add_row(graph, solver, str(splits), f"{area:.3f}", f"{100 * share:.0f}%")
+    return table
+
+
+def reading_table(scores: Sequence[Score]) -> Table:
+    """Strict accuracy by share and of the chosen readings, which are tested against all edges."""
+    shares = [f"{100 * share:.0f}% out" for share in SHARES]
+    table = Table("graph", "", *shares, "chosen", "chosen less 0% out, 95% interval, p")
+    rows, tests = [], []
+    for graph, poisoned in dict.fromkeys((score.graph, score.poisoned) for score in scores):
+        of_state = [s for s in scores if (s.graph, s.poisoned) == (graph, poisoned)]
+        columns = [[s.strict for s in of_state if s.share == share] for share in SHARES]
+        best = [score.strict for score in chosen(of_state)]
+        cells = [_spread(column) for column in [*columns, best]]
+        rows.append((graph, "poisoned" if poisoned else "clean", *cells))
+        tests.append(paired_test(best, columns[0]))
+    corrected = holm([test.corrected_p_value for test in tests])
+    for row, test, p_value in zip(rows, tests, corrected, strict=True):
+        found = f"{test.difference:+.2f} ({test.low:.2f} to {test.high:.2f})"
+        table.add_row(*row, f"{found}, {max(p_value, test.p_value):.3f}")
+    return table
+
+
+def _spread(values: Sequence[float]) -> str:
+    numbers = torch.tensor(values, dtype=torch.float64)
+    return f"{float(numbers.mean()):.1f} ± {float(numbers.std()):.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
