@@ -95,8 +95,12 @@ class Method(nn.Module, ABC):
         return {}
 
     def parameter_groups(self) -> list[Group]:
-        """Which parameters are trained how; every phase needs at least one group."""
-        return [Group(list(self.parameters()), learning_rate=1e-3)]
+        """Which parameters are trained how; every phase needs at least one group.
+
+        By default all of them, by the `learning_rate` and `weight_decay` of the settings.
+        """
+        told = self.config.model_dump(include={"learning_rate", "weight_decay"})
+        return [Group(list(self.parameters()), **{"learning_rate": 1e-3, **told})]
 
     def learning_rate_factor(self, epoch: int) -> float:  # noqa: ARG002
         """What all learning rates are multiplied by in an epoch: a schedule."""

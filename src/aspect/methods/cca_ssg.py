@@ -16,7 +16,7 @@ from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.views import View, ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.correlation import canonical_loss
@@ -112,11 +112,6 @@ class CanonicalCorrelation(Method):
             self(views.corrupted(edge_drop, config.column_mask, step.generator)) for _ in range(2)
         )
         return {"correlation": canonical_loss(one, other, config.decorrelation)}
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

@@ -20,7 +20,7 @@ from aspect.blocks.views import ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
 from aspect.graph.operators import Operator
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
@@ -121,11 +121,6 @@ class DGI(Method):
     ) -> Float[Tensor, " nodes"]:
         """The sum of a node's logits over the summaries."""
         return torch.stack([self.scorer(nodes, summary) for summary in summaries]).sum(0)
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

@@ -19,7 +19,7 @@ from aspect.blocks.views import ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
 from aspect.graph.features import mask_columns
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
@@ -97,11 +97,6 @@ class GGD(Method):
         real = self.encoder.propagate(projected, clean.operator)
         corrupted = self.encoder.propagate(projected.index_select(0, order), clean.operator)
         return {"discrimination": two_group_loss(self.scorer(real), self.scorer(corrupted))}
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

@@ -20,7 +20,7 @@ from aspect.blocks.scorers import BilinearScorer
 from aspect.blocks.views import View, ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.mutual_information import squashed_divergence
@@ -159,11 +159,6 @@ class GraphicalMutualInformation(Method):
         if drawn is None or drawn >= nodes:
             return reconstruction.exact(embeddings)
         return reconstruction.sampled(embeddings, drawn * nodes, generator)
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

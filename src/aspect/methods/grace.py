@@ -18,7 +18,7 @@ from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.views import View, ViewSource
 from aspect.config import Choice, Range
 from aspect.graph.data import Graph
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
@@ -126,11 +126,6 @@ class Grace(Method):
         queries, keys = self.projector(self.see(first)), self.projector(self.see(second))
         losses = intra_view_info_nce(queries, keys, self.config.temperature)
         return {"contrast": losses.symmetric.mean()}
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

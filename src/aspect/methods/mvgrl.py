@@ -23,7 +23,7 @@ from aspect.graph.data import Features, Graph
 from aspect.graph.features import row_normalise, take_rows
 from aspect.graph.operators import Operator
 from aspect.graph.sparse import SparseMatrix
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
@@ -182,11 +182,6 @@ class MVGRL(Method):
             return torch.stack([self.scorer(nodes, summary) for nodes, summary in pairs])
 
         return two_group_loss(scores(along, spread), scores(along_corrupted, spread_corrupted))
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

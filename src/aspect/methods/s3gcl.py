@@ -17,7 +17,7 @@ from aspect.config import Choice, Range
 from aspect.graph.data import Features, Graph
 from aspect.graph.features import row_normalise
 from aspect.graph.operators import Propagation
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
@@ -157,11 +157,6 @@ class S3GCL(Method):
             )
             terms[band] = weight * losses.rows.mean()
         return terms
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        return [Group(list(self.parameters()), config.learning_rate, config.weight_decay)]
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
