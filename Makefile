@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength memory doubt tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength memory doubt settings tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -76,6 +76,9 @@ memory: $(INSTALLED) ## memory and time of an epoch of every method: results/mem
 
 doubt: $(INSTALLED) ## ASPECT read without its least supported edges, clean and poisoned; wants a GPU
 	@$(BIN)/python benchmarks/doubtful_edges.py --workers $(WORKERS)
+
+settings: $(INSTALLED) ## search settings where a method's authors give none, and ship them; hours of a GPU
+	@$(BIN)/python benchmarks/settings.py --workers $(WORKERS)
 
 tables: $(INSTALLED) ## make the tables of results/, of the README and of docs/
 	@$(BIN)/python benchmarks/tables.py

@@ -9,9 +9,6 @@ and Squirrel. Run by `make perturbations`.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "benchmarks")]
+
+from commands import CommandFailedError, positive, run_command  # noqa: E402 - the path comes first
+
 FOLDER = ROOT / "results" / "perturbations"
 SPLITS = range(10)
 
@@ -76,27 +77,10 @@ def attacks(solvers: Sequence[str], graphs: Sequence[str]) -> Iterator[Attack]:
                 yield from (Attack(solver, graph, split) for split in SPLITS)
 
 
-class AttackFailedError(Exception):
-    """An attack ended without its file; the message is its own."""
-
-
 def run(attack: Attack, folder: Path, device: str) -> dict[str, Any]:
-    """Make one file, in a process of its own; what it says of itself."""
-    options = ["--out", str(folder / attack.file_name), "--device", device, "--resume", "--json"]
-    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "aspect", *attack.command, *options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        why = lines[-1] if lines else f"it ended with exit code {done.returncode}."
-        raise AttackFailedError(f"aspect {' '.join(attack.command)}: {why}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    """Make one file; what it says of itself."""
+    options = ["--out", str(folder / attack.file_name), "--device", device, "--resume"]
+    return run_command(attack.command, options)
 
 
 def run_all(
@@ -118,17 +102,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--graph", choices=BUDGETS["implicit"], action="append", help="one graph only"
     )
-    parser.add_argument("--workers", type=_positive, default=2, help="files at a time (default: 2)")
+    parser.add_argument("--workers", type=positive, default=2, help="files at a time (default: 2)")
     parser.add_argument("--device", default="cpu", help="where the attacks run (default: cpu)")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the files")
     return parser.parse_args(arguments)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"it must be 1 or more. Got {number}.")
-    return number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{file['seconds']:.1f}",
                 f"{result['peak_memory_bytes'] / 2**20:.0f}",
             )
-    except AttackFailedError as error:
+    except CommandFailedError as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:

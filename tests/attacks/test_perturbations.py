@@ -47,11 +47,11 @@ def test_a_failure_is_one_sentence_and_ends_the_work(tmp_path, capsys, monkeypat
 
 
 def fail(attack):
-    raise script.AttackFailedError(f"{attack.graph} broke")
+    raise script.CommandFailedError(f"{attack.graph} broke")
 
 
 def test_a_process_that_fails_tells_why(tmp_path):
-    with pytest.raises(script.AttackFailedError, match=r"--split 0: .*abacus"):
+    with pytest.raises(script.CommandFailedError, match=r"--split 0: .*abacus"):
         script.run(script.Attack("implicit", "cora", 0), tmp_path, "abacus")
 
 

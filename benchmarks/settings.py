@@ -1,0 +1,145 @@
+"""Find settings for every baseline on every graph that its authors give none for, and ship them.
+
+Each is one `aspect tune`, from the method's defaults, and validation nodes alone choose the best
+trial; the methods and graphs are those of the plan `clean`. A search that is complete is kept, one
+that was interrupted goes on. Hours of a GPU; the graphs' files lie in the folder that ASPECT_DATA
+names. Run by `make settings`. With `--ship` no search is begun: what is complete is shipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
+
+from aspect.benchmark.plan import load_plan  # noqa: E402 - the path comes first
+from aspect.config import to_yaml  # noqa: E402
+from aspect.experiments import FOLDER as SHIPPED  # noqa: E402
+from aspect.experiments import load_experiment  # noqa: E402
+from aspect.methods.registry import find_method  # noqa: E402
+from aspect.report.methods import shipped_settings  # noqa: E402
+from aspect.training.folder import write_text  # noqa: E402
+from commands import CommandFailedError, positive, run_command  # noqa: E402
+
+SEARCHES = ROOT / "runs" / "settings"
+TRIALS = 20
+OURS = ("aspect", "aspect-s")  # searched by themselves, more closely; their files say how
+
+# Where an epoch is dear, trials are shorter than the defaults.
+MOST_EPOCHS = {("s3gcl", "pubmed"): 100, ("gca", "pubmed"): 400}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A method on a graph."""
+
+    method: str
+    graph: str
+
+    @property
+    def command(self) -> list[str]:
+        """What searches, `aspect` left out; with one worker a search can be repeated."""
+        words = f"tune {self.graph} --method {self.method} --config defaults --trials {TRIALS}"
+        most = MOST_EPOCHS.get((self.method, self.graph))
+        return [*words.split(), *(["--max-epochs", str(most)] if most else []), "--workers", "1"]
+
+    @property
+    def name(self) -> str:
+        """The folder of its search."""
+        return f"{self.graph}-{self.method}"
+
+
+def wanted(methods: Sequence[str] = (), graphs: Sequence[str] = ()) -> Iterator[Wanted]:
+    """All baselines on all graphs but for those with official settings; none given: all."""
+    plan = load_plan("clean")
+    for method in dict.fromkeys(entry.method or entry.name for entry in plan.entries):
+        if method in OURS or find_method(method).family == "control":
+            continue
+        official = {each.graph for each in shipped_settings(method) if each.official}
+        for graph in plan.graphs:
+            asked = method in (methods or [method]) and graph in (graphs or [graph])
+            if asked and graph not in official:
+                yield Wanted(method, graph)
+
+
+def trials_done(folder: Path) -> int:
+    """Trials that are over in a search's folder."""
+    table = folder / "trials.csv"
+    if not table.is_file():
+        return 0
+    with table.open(newline="", encoding="utf-8") as file:
+        return sum(1 for _ in csv.DictReader(file))
+
+
+def ship(each: Wanted, searches: Path, shipped: Path = SHIPPED) -> Path | None:
+    """Write a search's best settings among those of the package; None if it is not complete."""
+    folder = searches / each.name
+    if trials_done(folder) < TRIALS:
+        return None
+    found = load_experiment(folder / "settings.yaml")
+    path = shipped / each.method / f"{each.graph}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    content = {"settings": found.settings, "origin": found.origin}
+    write_text(path, to_yaml({"method": each.method, "graph": each.graph, **content}))
+    return path
+
+
+def search_all(
+    asked: Sequence[Wanted], searches: Path, device: str | None, workers: int
+) -> Iterator[tuple[Wanted, dict[str, Any]]]:
+    """All searches, several at a time, each as soon as those before it are over."""
+
+    def search(each: Wanted) -> dict[str, Any]:
+        options = ["--out", str(searches / each.name), *(["--device", device] if device else [])]
+        (found,) = run_command(each.command, options)["searches"]
+        return dict(found)
+
+    with ThreadPoolExecutor(workers) as pool:
+        yield from zip(asked, pool.map(search, asked), strict=True)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--method", action="append", default=[], help="one method only")
+    parser.add_argument("--graph", action="append", default=[], help="one graph only")
+    parser.add_argument("--ship", action="store_true", help="search nothing, ship what is complete")
+    parser.add_argument("--workers", type=positive, default=2, help="searches at a time")
+    parser.add_argument("--device", help="as of aspect tune")
+    parser.add_argument("--searches", type=Path, default=SEARCHES, help="folder of the searches")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search and ship what is asked for, with one line for each; 2: a search failed."""
+    given = parse(arguments)
+    asked = list(wanted(given.method, given.graph))
+    try:
+        if not given.ship:
+            for each, found in search_all(asked, given.searches, given.device, given.workers):
+                best, start = found["validation"], found["start"]
+                print(f"{each.name}: {best:.2f}% on validation nodes, from {start:.2f}%")
+    except CommandFailedError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Interrupted. The same command goes on.", file=sys.stderr)
+        return 130
+    paths = {each: ship(each, given.searches) for each in asked}
+    missing = [each.name for each, path in paths.items() if path is None]
+    print(f"Shipped {len(paths) - len(missing)} of {len(paths)} searched settings.")
+    if missing:
+        print(f"Not complete: {', '.join(missing)}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

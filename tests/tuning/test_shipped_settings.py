@@ -1,0 +1,84 @@
+"""`make settings`: what it searches for, and how a search becomes a shipped file."""
+
+import pytest
+from tests.attacks.scripts import load_script
+
+from aspect.experiments import FOLDER, load_experiment
+from aspect.methods.registry import find_method
+from aspect.tuning.space import Space
+
+
+@pytest.fixture(scope="module")
+def script():
+    return load_script("settings")
+
+
+def write_search(folder, *, trials, settings="{width: 64}"):
+    folder.mkdir(parents=True)
+    lines = ["trial,state", *(f"{number},complete" for number in range(trials))]
+    (folder / "trials.csv").write_text("\n".join(lines) + "\n")
+    (folder / "settings.yaml").write_text(
+        f"method: dgi\ngraph: texas\ngraph_sha256: abc\nseed: 0\nsettings: {settings}\n"
+        "origin: Highest mean validation accuracy, 70.00%, of some trials.\n"
+    )
+
+
+def test_it_searches_all_baselines_where_nothing_official_is_shipped(script):
+    wanted = {(each.method, each.graph) for each in script.wanted()}
+    assert ("dgi", "texas") in wanted
+    assert ("dgi", "cora") not in wanted  # official
+    methods = {method for method, _ in wanted}
+    assert not methods & {"aspect", "aspect-s", "raw", "random", "low", "high"}
+    assert len(methods | {"greet"}) == 17  # GREET's authors tell settings for every graph
+
+
+def test_it_can_be_asked_for_a_part(script):
+    (only,) = script.wanted(["grace"], ["texas"])
+    assert (only.method, only.graph) == ("grace", "texas")
+    assert only.command[:4] == ["tune", "texas", "--method", "grace"]
+    assert "--max-epochs" not in only.command
+
+
+def test_dear_searches_say_that_they_are_shorter(script):
+    (dear,) = script.wanted(["gca"], ["pubmed"])
+    most = dear.command[dear.command.index("--max-epochs") + 1]
+    assert int(most) < find_method("gca").config().epochs
+
+
+def test_a_complete_search_is_shipped_without_what_belongs_to_its_run(script, tmp_path):
+    each = script.Wanted("dgi", "texas")
+    write_search(tmp_path / "searches" / each.name, trials=script.TRIALS)
+    path = script.ship(each, tmp_path / "searches", tmp_path)
+    assert path == tmp_path / "dgi" / "texas.yaml"
+    found = load_experiment(path)
+    assert (found.method, found.graph, found.settings) == ("dgi", "texas", {"width": 64})
+    assert found.graph_sha256 is None
+    assert "validation accuracy" in found.origin
+
+
+@pytest.mark.parametrize("trials", [None, 0, 19])
+def test_an_unfinished_search_is_not_shipped(script, tmp_path, trials):
+    each = script.Wanted("dgi", "texas")
+    if trials is not None:
+        write_search(tmp_path / "searches" / each.name, trials=trials)
+    assert script.ship(each, tmp_path / "searches", tmp_path) is None
+    assert not (tmp_path / "dgi").exists()
+
+
+FOUND = [path for path in sorted(FOLDER.glob("*/*.yaml")) if "of aspect tune" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_a_search_found_is_a_default_or_could_be_drawn(path):
+    experiment = load_experiment(path)
+    space = Space.of(experiment.method, {})
+    for name, drawn in space.distributions.items():
+        value, default = experiment.settings[name], getattr(space.base, name)
+        choices = getattr(drawn, "choices", ())
+        assert value == default or value in choices or drawn.low <= value <= drawn.high
+
+
+def test_a_failed_search_is_told(script, tmp_path, capsys):
+    given = ["--method", "dgi", "--graph", "texas", "--searches", str(tmp_path)]
+    assert script.main([*given, "--device", "nowhere"]) == 2
+    assert "aspect tune texas --method dgi" in capsys.readouterr().err
