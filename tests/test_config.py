@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
-from aspect.config import Choice, Config, Range, load_yaml, make_config, parse_overrides, to_yaml
+from aspect.config import (
+    Choice,
+    Config,
+    Positive,
+    Range,
+    Share,
+    Weight,
+    load_yaml,
+    make_config,
+    parse_overrides,
+    to_yaml,
+)
 from aspect.errors import FileError, SettingsError
 
 
@@ -40,6 +51,32 @@ def test_settings_are_frozen():
 
 def test_docstrings_explain_the_fields():
     assert ToyConfig.model_fields["order"].description == "Order of the filter."
+
+
+class BoundedConfig(Config):
+    drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
+    temperature: Positive = 0.5
+    weight_decay: Weight = 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "refused"),
+    [
+        ("drop", (0.0, 0.999), (-0.001, 1.0)),
+        ("temperature", (1e-9, 1e9), (0.0, -1.0)),
+        ("weight_decay", (0.0, 1e9), (-1e-9,)),
+    ],
+)
+def test_bounds_by_name(name, allowed, refused):
+    for value in allowed:
+        assert getattr(BoundedConfig(**{name: value}), name) == value
+    for value in (*refused, float("nan"), float("inf")):
+        with pytest.raises(ValidationError, match=name):
+            BoundedConfig(**{name: value})
+
+
+def test_a_bound_by_name_leaves_room_for_a_range():
+    assert BoundedConfig.model_fields["drop"].metadata[-1] == Range(0.0, 0.6)
 
 
 def test_search_ranges_are_kept_with_the_field():

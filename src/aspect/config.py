@@ -10,15 +10,33 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import override
 
 from aspect.errors import FileError, SettingsError, reason
 
-__all__ = ["Choice", "Config", "Range", "load_yaml", "make_config", "parse_overrides", "to_yaml"]
+__all__ = [
+    "Choice",
+    "Config",
+    "Positive",
+    "Range",
+    "Share",
+    "Weight",
+    "load_yaml",
+    "make_config",
+    "parse_overrides",
+    "to_yaml",
+]
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+"""A part that leaves something over: what is dropped, for example."""
+Positive = Annotated[float, Field(gt=0)]
+"""A number such as a temperature or a learning rate, which makes no sense at 0."""
+Weight = Annotated[float, Field(ge=0)]
+"""What a term counts; at 0 it does not."""
 
 FLOAT, TIMESTAMP = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
 EXPONENT_NUMBER = r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"

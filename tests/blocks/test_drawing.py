@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from aspect.blocks.drawing import draw_near, draw_order, draw_others
+from aspect.blocks.drawing import draw_batches, draw_near, draw_order, draw_others, draw_pairs
 from reference.graphs import path_graph, random_graph
 
 
@@ -31,6 +31,28 @@ def test_two_nodes_have_each_other():
 def test_a_node_alone_has_no_other():
     with pytest.raises(ValueError, match=r"at least 2 nodes to draw another one\. Got 1"):
         draw_others(torch.zeros(1, dtype=torch.long), 1, torch.Generator())
+
+
+def test_pairs_are_uniform_over_two_nodes_that_differ():
+    one, other = draw_pairs(20_000, 4, torch.Generator().manual_seed(0))
+    counts = torch.zeros(4, 4).index_put((one, other), torch.ones(20_000), accumulate=True)
+    expected = (1 - torch.eye(4)) / 12
+    assert float((counts / 20_000 - expected).abs().max()) < 5 * (11 / 144 / 20_000) ** 0.5
+
+
+def test_batches_hold_every_node_once():
+    batches = draw_batches(23, 10, torch.Generator().manual_seed(0))
+    assert [len(batch) for batch in batches] == [10, 10, 3]
+    assert sorted(torch.cat(batches).tolist()) == list(range(23))
+    assert torch.cat(batches).tolist() != list(range(23))
+
+
+@pytest.mark.parametrize("size", [None, 23, 99])
+def test_one_batch_of_all_is_not_drawn(size):
+    generator = torch.Generator().manual_seed(0)
+    before = generator.get_state()
+    assert draw_batches(23, size, generator) is None
+    assert torch.equal(generator.get_state(), before)
 
 
 class TestNear:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from sklearn.metrics.pairwise import cosine_similarity
 
-from aspect.blocks.neighbours import nearest_by_cosine
+from aspect.blocks.neighbours import nearest_by_cosine, similar_positives
 from aspect.graph.sparse import SparseMatrix
 
 
@@ -53,3 +53,19 @@ def test_none():
 def test_more_than_there_are_is_refused(count):
     with pytest.raises(ValueError, match=rf"between 0 and 24 in number\. Got {count}\."):
         nearest_by_cosine(drawn(), count)
+
+
+@pytest.mark.parametrize("compress", [False, True], ids=["dense", "compressed"])
+def test_positives_are_the_node_and_its_nearest(compress):
+    features = drawn(binary=True)
+    features[3] = 0
+    given = SparseMatrix.from_dense(features) if compress else features
+    found = similar_positives(given, 4).matrix
+    sets = [set(row.nonzero().flatten().tolist()) for row in found.dense()]
+    assert sets == [{i, *nearest} for i, nearest in enumerate(slow(features, 4))]
+    assert sets[3] == {3}
+    assert found.dtype == features.dtype
+
+
+def test_more_positives_than_nodes_are_all_nodes():
+    assert bool(similar_positives(drawn(), 99).matrix.dense().all())

@@ -11,13 +11,17 @@ from aspect.blocks.centrality import (
     eigenvector_centrality,
     pagerank_centrality,
 )
+from aspect.blocks.diffused import DiffusedGraph
 from aspect.blocks.diffusion import PersonalisedPageRank, return_probabilities
-from aspect.blocks.drawing import draw_near, draw_order, draw_others
+from aspect.blocks.drawing import draw_batches, draw_near, draw_order, draw_others, draw_pairs
 from aspect.blocks.edge_choice import choose_edges, edge_similarity
+from aspect.blocks.edge_discriminator import WalkedGraph
+from aspect.blocks.edge_split import EdgeSplit
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.neighbours import nearest_by_cosine
 from aspect.blocks.propagation import SymmetricPropagation, neighbour_mean
 from aspect.blocks.subgraphs import drop_nodes, grow_subgraph, rewire_edges
+from aspect.blocks.views import ViewSource
 from aspect.objectives.correlation import barlow_loss, canonical_loss
 from aspect.objectives.intra_view import intra_view_info_nce
 from aspect.objectives.pairs import pair_cosines
@@ -50,6 +54,15 @@ BLOCKS = {
     "high": lambda g, x: SymmetricPropagation(g).sharpening(weights_of(g))(x),
     "mean": lambda g, x: neighbour_mean(g)(x),
     "diffusion": lambda g, x: PersonalisedPageRank(SymmetricPropagation(g).smoothing().matrix)(x),
+    "cropped": lambda g, x: (
+        DiffusedGraph.of(g).within(torch.arange(20, device=x.device)).diffusion(x[:20])
+    ),
+    "split": lambda g, x: (
+        EdgeSplit.of(ViewSource(g), like_share=0.4, unlike_share=0.7).high().operator(x)
+    ),
+    "unlike": lambda g, x: WalkedGraph.of(g, normalise_rows=True, walk_steps=4).filters(
+        weights_of(g), 0.3
+    )[1](x),
     "walks": lambda g, x: return_probabilities(g) + 0 * x.sum(),
     "nearest": lambda g, x: nearest_by_cosine(g.features, 5) + 0 * x.sum(),
     "edges": lambda g, x: choose_edges(g, edge_similarity(g, x.detach()), 0.4) + 0 * x.sum(),
@@ -112,6 +125,8 @@ def test_draws_are_made_on_the_device(graph):
     order = draw_order(60, generator)
     assert order.device.type == "cuda"
     assert not bool((draw_others(order, 60, generator) == order).any())
+    assert draw_pairs(5, 60, generator).device.type == "cuda"
+    assert [len(batch) for batch in draw_batches(60, 40, generator)] == [40, 20]
     assert len(draw_near(placed, 5, 2, 9, generator)) == 9
     assert drop_nodes(placed, 0.5, generator).graph.num_nodes == 30
     assert grow_subgraph(placed, 0.5, generator).graph.device.type == "cuda"

@@ -31,3 +31,25 @@ def test_a_copied_module_makes_its_own():
     graph = random_graph(num_nodes=20)
     assert (original.prepared(graph), copied.prepared(graph)) == (40, 60)
     assert original.state_dict() == {}
+
+
+def test_what_is_forgotten_is_made_anew():
+    made = []
+    prepared = PerGraph(lambda graph: made.append(graph) or len(made))
+    graph = random_graph()
+    assert prepared(graph) == 1
+    prepared.forget()
+    assert [prepared(graph), prepared(graph)] == [2, 2]
+
+
+def test_loading_a_state_makes_it_forget_in_a_copy_too():
+    original = Doubling()
+    original.register_load_state_dict_post_hook(original.prepared.forget)
+    copied = copy.deepcopy(original)
+    graph = random_graph(num_nodes=20)
+    for module in (original, copied):
+        assert module.prepared(graph) == 40
+        module.factor = 3
+        assert module.prepared(graph) == 40
+    copied.load_state_dict({})
+    assert (original.prepared(graph), copied.prepared(graph)) == (40, 60)

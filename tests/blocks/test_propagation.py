@@ -8,6 +8,7 @@ from aspect.blocks.propagation import (
     SymmetricPropagation,
     dense_smoothing,
     neighbour_mean,
+    spread,
 )
 from aspect.graph.data import Graph
 from aspect.graph.pairs import edge_keys
@@ -136,11 +137,11 @@ def test_the_mean_over_neighbours_leaves_the_node_out(graph):
         assert_close(found[node], expected)
 
 
-def test_a_window_is_cropped_and_not_normalised_anew(graph):
-    operator, nodes = SymmetricPropagation(graph).smoothing(), torch.tensor([9, 0, 4])
-    x = torch.randn(3, 2, dtype=torch.float64)
-    expected = operator.matrix.dense()[nodes][:, nodes] @ x
-    assert_close(operator.within(nodes, x), expected)
+@pytest.mark.parametrize("hops", [0, 1, 3])
+def test_spreading_is_a_power_of_the_operator(graph, hops):
+    operator, x = SymmetricPropagation(graph).smoothing(), graph.features
+    expected = torch.linalg.matrix_power(operator.matrix.dense(), hops) @ x
+    assert_close(spread(x, operator, hops), expected)
 
 
 def test_thinning_drops_and_scales_entries_the_diagonal_included(graph):
@@ -157,8 +158,8 @@ def test_the_mean_over_thinnings_is_the_operator(graph):
     operator, x = SymmetricPropagation(graph).smoothing(), graph.features
     generator = torch.Generator().manual_seed(0)
     draws = torch.stack([operator.thinned(0.3, generator)(x) for _ in range(2000)])
-    spread = draws.std(0) / 2000**0.5
-    assert float(((draws.mean(0) - operator(x)) / spread.clamp(min=1e-9)).abs().max()) < 5
+    deviation = draws.std(0) / 2000**0.5
+    assert float(((draws.mean(0) - operator(x)) / deviation.clamp(min=1e-9)).abs().max()) < 5
 
 
 def test_a_graph_without_edges_keeps_its_signal():

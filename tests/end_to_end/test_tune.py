@@ -130,6 +130,18 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli)
     assert "has its 2 trials already" in best.err
 
 
+def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_said(
+    graph, cli, tmp_path
+):
+    poisoned = tmp_path / "poisoned.yaml"
+    poisoned.write_text("method: low\nperturbation: {file: flips.safetensors}\n")
+    few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", *SMALL, "--splits", "random"]
+    done = cli("tune", *graph, "--config", poisoned, *few)
+    assert done.code == 0, done.err
+    assert f"The settings of {poisoned}, " in done.err
+    assert "were for a perturbed graph. They are searched on edges as it is." in done.err
+
+
 def test_a_search_in_which_everything_fails_says_why(graph, cli):
     wrong = ["--set", "learning_rate=1e30", "--set", "epochs=3"]
     done = cli("tune", *graph, "--trials", 2, "--workers", 1, *wrong, *SMALL, "--out", "search")

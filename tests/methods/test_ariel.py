@@ -172,12 +172,12 @@ class TestSearch:
         for sizes in ({"feature_step": 0.0}, {"edge_step": 0.0}, {}):
             method = make(graph, **(NEAR | sizes))
             pairs, x = AllPairs.of(graph), dense(row_normalise(graph.features))
-            known = method._known_by(first_view(method, graph))
+            known = method.known_by(first_view(method, graph))
             found = search(method, graph)
             losses = []
             for features, shares in ((x, pairs.nothing()), (found.view.features, found.shares)):
                 seen = method.projector(method.encoder(features, pairs.smoothing(shares)))
-                losses.append(float(method._contrast(known, seen).detach()))
+                losses.append(float(method.contrast(known, seen).detach()))
             assert losses[1] > losses[0], sizes
 
     def test_steps_of_zero_leave_the_graph_as_it_is(self, graph):
@@ -203,9 +203,9 @@ class TestSearch:
     def test_random_slopes_are_for_training_alone(self, graph):
         method = make(graph, activation="rrelu", **NEAR)
         clean = method.source(graph).clean
-        one, other = (method._known_by(clean, generator(seed)) for seed in (0, 1))
+        one, other = (method.known_by(clean, generator(seed)) for seed in (0, 1))
         assert not torch.equal(one, other)
-        assert_close(method._known_by(clean), method.projector(method.embed(graph)))
+        assert_close(method.known_by(clean), method.projector(method.embed(graph)))
         shares = [
             method.search(graph, first_view(method, graph), generator(seed)).shares
             for seed in (0, 1)
@@ -280,7 +280,7 @@ def test_the_embedding_is_the_whole_clean_graph_s(graph):
     method.loss_terms(graph, step())
     assert_close(method.embed(graph), before, rtol=0, atol=0)
     clean = View(row_normalise(graph.features), SymmetricPropagation(graph).smoothing())
-    assert_close(method.projector(before), method._known_by(clean))
+    assert_close(method.projector(before), method.known_by(clean))
 
 
 def test_features_are_raw_by_default(graph):

@@ -6,9 +6,9 @@ from torch.testing import assert_close
 
 from aspect.blocks.drawing import draw_others
 from aspect.graph.data import Graph
-from aspect.methods import gmi
 from aspect.methods.base import Step
 from aspect.methods.gmi import GMIConfig, GraphicalMutualInformation
+from aspect.objectives import reconstruction as objective
 from reference import two_views
 from reference.contrast import reconstruction
 from reference.graphs import random_graph
@@ -151,10 +151,10 @@ class TestPairs:
         assert abs(error.item()) < 4
 
     def test_very_large_graphs_draw_by_themselves(self, graph, monkeypatch):
-        monkeypatch.setattr(gmi, "EXACT_UP_TO", 24)
-        monkeypatch.setattr(gmi, "DRAWN_BEYOND", 3)
+        monkeypatch.setattr(objective, "EXACT_UP_TO", 24)
+        monkeypatch.setattr(objective, "DRAWN_BEYOND", 3)
         assert_close(self.edges(graph), self.edges(graph, pairs_per_node=3), rtol=0, atol=0)
-        monkeypatch.setattr(gmi, "EXACT_UP_TO", 25)
+        monkeypatch.setattr(objective, "EXACT_UP_TO", 25)
         assert not torch.equal(self.edges(graph), self.edges(graph, pairs_per_node=3))
 
 

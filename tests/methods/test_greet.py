@@ -4,12 +4,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from aspect.blocks.propagation import spread
 from aspect.graph.data import Graph
 from aspect.graph.features import dense
+from aspect.methods import greet as module
 from aspect.methods.base import Step
 from aspect.methods.greet import Greet, GreetConfig
 from aspect.training.trainer import train
 from reference import contrast
+from reference.edge_weights import plain_filters, plain_weights
 from reference.graphs import random_graph
 
 SMALL = {
@@ -57,42 +60,6 @@ def copied(module):
     return [parameter.detach().clone() for parameter in module.parameters()]
 
 
-def plain_filters(graph, weights, strength):
-    """Both operators as dense matrices, from weights of entries."""
-    nodes = graph.num_nodes
-    matrices = []
-    for each in (weights, 1 - weights):
-        looped = torch.eye(nodes, dtype=graph.dtype)
-        looped = looped.index_put(tuple(graph.edge_index), each)
-        root = looped.sum(1) ** -0.5
-        matrices.append(root[:, None] * looped * root[None, :])
-    low, high = matrices
-    eye = torch.eye(nodes, dtype=graph.dtype)
-    return low, eye - strength * high * (1 - eye)
-
-
-def plain_scores(method, graph):
-    """The raw score by the formula: both orders of the ends, averaged."""
-    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=graph.dtype)
-    adjacency[tuple(graph.edge_index)] = 1
-    walk = adjacency / adjacency.sum(0).clamp(min=1)
-    powers = [torch.linalg.matrix_power(walk, k).diagonal() for k in range(1, 5)]
-    whole = torch.cat([dense(graph.features), torch.stack(powers, dim=1)], dim=1)
-    layers = method.discriminator
-    hidden = torch.relu(whole @ layers.hidden.weight.t() + layers.hidden.bias)
-    source, target = graph.edge_index
-    one = torch.cat([hidden[source], hidden[target]], dim=1)
-    other = torch.cat([hidden[target], hidden[source]], dim=1)
-    weight, bias = layers.scorer.weight[0], layers.scorer.bias
-    return (one @ weight + other @ weight) / 2 + bias
-
-
-def plain_weights(method, graph, generator):
-    scores = plain_scores(method, graph)
-    noise = torch.empty_like(scores).uniform_(1e-4, 1 - 1e-4, generator=generator)
-    return torch.sigmoid(noise.log() - (1 - noise).log() + scores)
-
-
 def plain_encodings(method, graph, weights):
     matrices = plain_filters(graph, weights, method.config.high_pass_strength)
     found = []
@@ -110,59 +77,11 @@ def plain_positives(features, count):
     return [{node, *others} for node, others in enumerate(nearest)]
 
 
-class TestEdges:
-    def test_scores_equal_the_formula_and_are_symmetric(self, graph):
-        method = make(graph)
-        weights = method.edge_weights(graph, None)
-        assert_close(weights, plain_scores(method, graph).sigmoid())
-        matrix = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=graph.dtype)
-        matrix[tuple(graph.edge_index)] = weights.detach()
-        assert_close(matrix, matrix.t())
-
-    def test_draws_equal_the_formula_and_lie_between_zero_and_one(self, graph):
-        method = make(graph)
-        weights = method.edge_weights(graph, draw())
-        assert_close(weights, plain_weights(method, graph, draw()))
-        assert bool(((weights > 0) & (weights < 1)).all())
-
-    def test_the_median_of_draws_is_the_weight_without_noise(self, one_graph):
-        method, generator = make(one_graph), draw()
-        with torch.no_grad():
-            draws = [method.edge_weights(one_graph, generator) for _ in range(501)]
-            expected = method.edge_weights(one_graph, None)
-        found = torch.stack(draws).median(0).values
-        assert_close(found, expected, rtol=0, atol=0.1)
-
-
-class TestFilters:
-    def test_like_edges_alone_are_a_graph_convolution(self, one_graph):
-        method = make(one_graph)
-        ones = torch.ones(one_graph.edge_index.shape[1], dtype=one_graph.dtype)
-        low, high = (each.matrix.dense() for each in method.filters(one_graph, ones))
-        assert_close(low, plain_filters(one_graph, ones, 0.3)[0])
-        assert_close(high, torch.eye(one_graph.num_nodes, dtype=one_graph.dtype))
-
-    def test_the_high_pass_has_a_unit_diagonal_and_subtracts(self, one_graph):
-        method = make(one_graph)
-        with torch.no_grad():
-            weights = method.edge_weights(one_graph, draw())
-        low, high = (each.matrix.dense() for each in method.filters(one_graph, weights))
-        assert_close((low, high), plain_filters(one_graph, weights, 0.3))
-        assert bool((high.diagonal() == 1).all())
-        assert bool((high - torch.diag(high.diagonal()) <= 0).all())
-
-    def test_no_strength_leaves_the_signal_alone(self, one_graph):
-        method = make(one_graph, high_pass_strength=0.0)
-        weights = method.edge_weights(one_graph, draw())
-        _, high = method.filters(one_graph, weights)
-        assert_close(high.matrix.dense(), torch.eye(one_graph.num_nodes, dtype=one_graph.dtype))
-
-
 class TestContrast:
     @pytest.mark.parametrize("neighbours", [0, 3])
     def test_it_equals_the_formula(self, one_graph, neighbours):
         graph, method = one_graph, make(one_graph, neighbours=neighbours)
-        weights = plain_weights(method, graph, draw()).detach()
+        weights = plain_weights(method.discriminator, graph, draw()).detach()
         low, high = plain_encodings(method, graph, weights)
         projected = []
         for projector, x in zip(method.projectors, (low, high), strict=True):
@@ -196,35 +115,34 @@ class TestContrast:
 
     def test_columns_are_masked_exactly_and_entries_thinned(self, graph, monkeypatch):
         method = make(graph, first_column_mask=0.5, second_column_mask=0.3, first_edge_dropout=0.5)
-        seen, spread = [], []
+        seen, watched_operators = [], []
         for encoder in method.encoders:
             encoder.register_forward_pre_hook(lambda _, given: seen.append(dense(given[0])))
-        whole = method._spread
 
-        def watched(hidden, operator):
-            spread.append(operator.matrix.dense())
-            return whole(hidden, operator)
+        def watched(hidden, operator, hops):
+            watched_operators.append(operator.matrix.dense())
+            return spread(hidden, operator, hops)
 
-        monkeypatch.setattr(method, "_spread", watched)
+        monkeypatch.setattr(module, "spread", watched)
         method.loss_terms(graph, step("contrast"))
         given = dense(graph.features)
         for features, masked in zip(seen, (3, 2), strict=True):  # of 7 columns
             changed = (features != given).any(0)
             assert int(changed.sum()) <= masked
             assert not bool(features[:, changed].any())
-        weights = method.edge_weights(graph, draw()).detach()
+        weights = plain_weights(method.discriminator, graph, draw()).detach()
         low, high = plain_filters(graph, weights, 0.3)
-        kept = spread[0] != 0
-        assert_close(spread[0][kept], 2 * low[kept])
+        kept = watched_operators[0] != 0
+        assert_close(watched_operators[0][kept], 2 * low[kept])
         assert not bool(kept.diagonal().all()), "self-loops are dropped too"
-        assert_close(spread[1], high)
+        assert_close(watched_operators[1], high)
 
 
 class TestRanking:
     def test_it_equals_the_loop(self, one_graph):
         graph, method = one_graph, make(one_graph, like_margin=0.4, unlike_margin=0.2)
         generator = draw()
-        weights = plain_weights(method, graph, generator)
+        weights = plain_weights(method.discriminator, graph, generator)
         embedding = contrast.unit(torch.cat(plain_encodings(method, graph, weights), dim=1))
         source, target = graph.edge_index
         one = torch.randint(24, source.shape, generator=generator)
@@ -281,13 +199,15 @@ class TestPhases:
 class TestEmbedding:
     def test_it_is_both_encodings_without_noise(self, graph):
         method = make(graph)
-        expected = plain_encodings(method, graph, method.edge_weights(graph, None))
+        weights = method.discriminator(method.ready(graph))
+        expected = plain_encodings(method, graph, weights)
         assert_close(method.embed(graph), torch.cat(expected, dim=1))
 
     def test_it_may_be_drawn_and_is_the_same_every_time(self, graph):
         method = make(graph, drawn_embedding=True)
         generator = draw(int(method.noise_seed))
-        expected = plain_encodings(method, graph, plain_weights(method, graph, generator))
+        weights = plain_weights(method.discriminator, graph, generator)
+        expected = plain_encodings(method, graph, weights)
         assert_close(method.embed(graph), torch.cat(expected, dim=1))
         assert_close(method.embed(graph), method.embed(graph), rtol=0, atol=0)
         assert "noise_seed" in method.state_dict()
@@ -300,5 +220,5 @@ class TestEmbedding:
 
 def test_more_neighbours_than_nodes_are_all_nodes(one_graph):
     method = make(one_graph, neighbours=100)
-    assert len(method.ready(one_graph).positives.matrix.values) == 24**2
+    assert len(method.positives(one_graph).matrix.values) == 24**2
     assert torch.isfinite(method.loss_terms(one_graph, step("contrast"))["contrast"])

@@ -1,17 +1,19 @@
 import itertools
 import math
+from copy import deepcopy
 
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity, elu
 from torch.testing import assert_close
 
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
+from aspect.blocks.edge_split import EdgeSplit
+from aspect.blocks.views import ViewSource
 from aspect.methods.base import Step
 from aspect.methods.hlcl import HLCL, HLCLConfig
 from aspect.training.trainer import train
 from reference.graphs import random_graph
+from reference.two_views import features_of, smoothing
 
 STILL = {"dropout": 0.0, "edge_drop": 0.0, "node_drop": 0.0, "column_mask": 0.0}
 
@@ -41,30 +43,19 @@ def step(epoch=1, seed=0):
 
 
 def chosen_of(method, graph):
-    return method._chosen(graph)
+    return method.split(graph)
 
 
 def operators(graph, chosen, *, unit_diagonal=False):
     """The low pass of the like edges and the high pass of the unlike ones, as matrices."""
-    matrices = []
-    for weights in (chosen.like, chosen.unlike):
-        looped = torch.eye(graph.num_nodes, dtype=torch.float64)
-        looped[tuple(graph.edge_index)] = weights
-        scale = looped.sum(1).rsqrt()
-        matrices.append(scale[:, None] * looped * scale)
     own = torch.eye(graph.num_nodes, dtype=torch.float64)
-    high = own - matrices[1]
-    return matrices[0], torch.where(own == 1, own, high) if unit_diagonal else high
-
-
-def rows(graph):
-    x = dense(graph.features)
-    sums = x.abs().sum(1, keepdim=True)
-    return x / torch.where(sums > 0, sums, 1)
+    high = own - smoothing(graph, chosen.unlike)
+    high = torch.where(own == 1, own, high) if unit_diagonal else high
+    return smoothing(graph, chosen.like), high
 
 
 def encode(method, graph, operator):
-    x = rows(graph)
+    x = features_of(graph)
     for weight, bias in zip(method.encoder.weights, method.encoder.biases, strict=True):
         x = (operator @ (x @ weight) + bias).relu()
     return x
@@ -118,59 +109,32 @@ def test_equal_projections_cost_the_logarithm_of_the_nodes(graph, simplified):
     assert_close(total.item(), math.log(graph.num_nodes))
 
 
-def test_every_view_is_drawn_anew(full):
-    for name in STILL:
-        method = make(full, **STILL | {name: 0.5})
-        generator = step().generator
-        views = (method._low_view, method._high_view)
-        differ = [not torch.equal(v(full, generator), v(full, generator)) for v in views]
-        assert differ == [name != "node_drop", name != "edge_drop"], name
-
-
-def test_low_and_high_pass_of_the_same_edges_add_up_to_the_signal(full):
-    method = make(full)
-    source, weights = method._source(full), chosen_of(method, full).like
-    x = dense(full.features)
-    passed = method._low_pass(source, weights)(x) + method._high_pass(source, weights)(x)
-    assert_close(passed, x)
-
-
-def test_a_constant_on_a_regular_graph_passes_low_and_not_high():
-    nodes = torch.arange(8)
-    ring = Graph.build(torch.randn(8, 4).double(), torch.stack([nodes, (nodes + 1) % 8]))
-    method = make(ring)
-    source, ones = method._source(ring), torch.ones(16, dtype=torch.float64)
-    constant = torch.full((8, 3), 1.7, dtype=torch.float64)
-    assert_close(method._low_pass(source, ones)(constant), constant)
-    assert_close(method._high_pass(source, ones)(constant), torch.zeros_like(constant))
-
-
-def chosen_by_loop(graph, x, share, sign):
-    chosen = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
-    for i in range(graph.num_nodes):
-        others = graph.edge_index[1][graph.edge_index[0] == i].tolist()
-        likeness = {j: sign * float(cosine_similarity(x[i], x[j], dim=0)) for j in others}
-        count = math.ceil(round(share * len(others), 9))
-        for j in sorted(others, key=lambda j: -likeness[j])[:count]:
-            chosen[i, j] = chosen[j, i] = 1
-    return chosen[tuple(graph.edge_index)]
+@pytest.mark.parametrize("name", STILL)
+def test_every_rate_makes_a_loss_random(full, name):
+    method = make(full, **STILL | {name: 0.5})
+    one, other = (method.loss_terms(full, step(seed=seed)) for seed in (0, 1))
+    differ = [not torch.equal(one[kind], other[kind]) for kind in ("low", "high")]
+    assert differ == [name != "node_drop", name != "edge_drop"]
 
 
 def test_edges_are_first_chosen_by_features(full):
     chosen = chosen_of(make(full), full)
-    assert_close(chosen.like, chosen_by_loop(full, full.features, 0.4, 1))
-    assert_close(chosen.unlike, chosen_by_loop(full, full.features, 0.7, -1))
+    expected = EdgeSplit.of(ViewSource(full), like_share=0.4, unlike_share=0.7)
+    assert_close((chosen.like, chosen.unlike), (expected.like, expected.unlike))
 
 
-def test_edges_are_chosen_anew_by_both_passes_of_the_encoder(full):
+def test_edges_are_chosen_anew_by_the_encoder(full):
     method = make(full, interval=3)
-    views = operators(full, chosen_of(method, full))
-    seen = torch.cat([encode(method, full, each) for each in views], dim=1).detach()
-    assert bool((seen.norm(dim=1) > 0).all())  # a row of zeros would be like nothing
+    before = chosen_of(method, full)
+    encoder, source = deepcopy(method.encoder), ViewSource(full)
     method.loss_terms(full, step(epoch=4))
+    for parameter in method.encoder.parameters():
+        parameter.data.normal_()  # it moves on, what it has chosen stays
+    method.split.forget()
     chosen = chosen_of(method, full)
-    assert_close(chosen.like, chosen_by_loop(full, seen, 0.4, 1))
-    assert_close(chosen.unlike, chosen_by_loop(full, seen, 0.7, -1))
+    expected = EdgeSplit.of(source, encoder, like_share=0.4, unlike_share=0.7)
+    assert_close((chosen.like, chosen.unlike), (expected.like, expected.unlike))
+    assert not torch.equal(chosen.like, before.like)
 
 
 def test_the_choice_changes_after_every_interval_and_never_between(full):
@@ -184,29 +148,6 @@ def test_the_choice_changes_after_every_interval_and_never_between(full):
     never = make(full, interval=None)
     never.loss_terms(full, step(101))
     assert not bool(never.has_chosen)
-
-
-def test_all_shares_are_the_whole_graph(graph):
-    chosen = chosen_of(make(graph, like_share=1.0, unlike_share=1.0), graph)
-    assert bool(chosen.like.all())
-    assert bool(chosen.unlike.all())
-
-
-def test_equally_similar_edges_are_chosen_whatever_the_numbering():
-    draw = torch.Generator().manual_seed(1)
-    words = (torch.rand(40, 4, generator=draw) < 0.5).double()  # sixteen rows at most
-    extra = torch.rand(40, 1, generator=draw, dtype=torch.float64) < 0.1
-    features = torch.cat([words, extra], dim=1)
-    graph = Graph.build(features, torch.randint(40, (2, 150), generator=draw))
-    order = torch.randperm(40, generator=draw)
-    place = torch.argsort(order)
-    other = Graph.build(features[order], place[graph.edge_index])
-    method = make(graph)
-    chosen, again = chosen_of(method, graph).like, chosen_of(method, other).like
-    table = torch.zeros(2, 40, 40, dtype=torch.float64)
-    table[0][tuple(graph.edge_index)] = chosen
-    table[1][tuple(other.edge_index)] = again
-    assert_close(table[1], table[0][order][:, order])
 
 
 def test_the_embedding_is_the_low_pass_of_the_like_edges(graph):

@@ -35,7 +35,7 @@ def test_an_epoch_is_measured(name):
     assert (found.graph, found.method) == ("squirrel", name)
     assert found.peak_bytes > 2**20
     assert (found.epoch_seconds == 0) == (not find_method(name).method.trainable)
-    assert found.settings == ("shipped" if name in ("hlcl", "aspect-s") else "defaults")
+    assert found.settings == ("defaults" if name == "raw" else "shipped")
 
 
 @pytest.mark.usefixtures("small")

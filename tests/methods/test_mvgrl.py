@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from aspect.blocks.diffused import DiffusedGraph
 from aspect.graph.features import dense, row_normalise
-from aspect.graph.sparse import SparseMatrix
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
-from aspect.methods.mvgrl import MVGRL, MVGRLConfig, Structure, scale_columns
+from aspect.methods.mvgrl import MVGRL, MVGRLConfig
 from reference.graphs import random_graph
 
 
@@ -105,8 +105,8 @@ class TestLoss:
         method, starts = make(graph, sampling="windows", sample=17), set()
         for seed in range(30):
             for window in method._draw_windows(graph, generator(seed)):
-                (start,) = window.edges.args[0][:1].tolist()
-                assert window.edges.args[0].tolist() == list(range(start, start + 17))
+                start = int(window.edges.nodes[0])
+                assert window.edges.nodes.tolist() == list(range(start, start + 17))
                 starts.add(start)
         assert starts == {0, 1, 2, 3}
 
@@ -117,9 +117,9 @@ class TestLoss:
 
     def test_one_view_twice_with_tied_weights_is_dgi(self, graph, monkeypatch):
         method = make(graph)
-        ready = method._structure(graph)
-        same = Structure(ready.features, ready.edges, ready.edges)
-        monkeypatch.setattr(method, "_structure", lambda _: same)
+        views = method._views(graph)
+        same = DiffusedGraph(views.features, views.edges, views.edges)
+        monkeypatch.setattr(method, "_views", lambda _: same)
         method.diffusion_encoder.load_state_dict(method.edge_encoder.state_dict())
         twin = DGI(DGIConfig(width=5), graph.num_features).double()
         twin.encoder.load_state_dict(method.edge_encoder.state_dict())
@@ -127,42 +127,14 @@ class TestLoss:
         assert_close(loss_of(method, graph), loss_of(twin, graph))
 
 
-class TestDiffusion:
-    def test_it_is_symmetric_with_a_bounded_spectrum(self, graph):
-        eye = torch.eye(graph.num_nodes, dtype=torch.float64)
-        found = make(graph)._structure(graph).diffusion(eye)
-        assert_close(found, found.t())
-        values = torch.linalg.eigvalsh(found)
-        assert float(values[0]) >= 0.2 / 1.8 - 1e-6
-        assert float(values[-1]) == pytest.approx(1, abs=2e-6)
-        roots = (graph.degrees() + 1).double().sqrt()
-        assert_close(found @ roots, roots, rtol=1e-5, atol=1e-5)
-
-    def test_its_loops_count_once_even_where_the_adjacencys_count_twice(self, graph):
-        ready = make(graph, loop_weight=2.0)._structure(graph)
-        eye = torch.eye(graph.num_nodes, dtype=torch.float64)
-        assert_close(ready.diffusion(eye), diffusion(graph), rtol=0, atol=2e-6)
-        assert_close(ready.edges.matrix.dense(), smoothing(graph, 2.0))
-
-    def test_small_entries_go_and_columns_are_scaled(self, graph):
-        found = make(graph, threshold=0.05)._structure(graph).diffusion.matrix.dense()
-        kept = diffusion(graph)
-        kept[kept < 0.05] = 0
-        least, largest = kept.min(0).values, kept.max(0).values
-        assert_close(found, (kept - least) / (largest - least), rtol=1e-5, atol=1e-5)
-        assert bool((found.max(0).values == 1).all())
-
-    def test_a_full_column_is_shifted_by_its_least_entry(self):
-        matrix = torch.tensor([[2.0, 0.0, 3.0, 0.0], [4.0, 5.0, 3.0, 0.0], [3.0, 1.0, 3.0, 0.0]])
-        found = scale_columns(SparseMatrix.from_dense(matrix)).dense()
-        expected = [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.2, 0.0, 0.0]]
-        assert_close(found, torch.tensor(expected))
-
-    def test_windows_of_scaled_entries_are_cropped(self, graph):
-        nodes, x = torch.tensor([7, 1, 12, 4]), torch.randn(4, 3, dtype=torch.float64)
-        ready = make(graph, threshold=0.02)._structure(graph)
-        matrix = ready.diffusion.matrix.dense()
-        assert_close(ready.within(nodes).diffusion(x), matrix[nodes][:, nodes] @ x)
+def test_settings_of_the_two_views_are_heeded(graph):
+    eye = torch.eye(graph.num_nodes, dtype=torch.float64)
+    options = {"loop_weight": 2.0, "restart": 0.4, "threshold": 0.05}
+    found = make(graph, row_normalise=False, **options)._views(graph)
+    expected = DiffusedGraph.of(graph, normalise_rows=False, **options)
+    assert_close(dense(found.features), dense(graph.features))
+    assert_close(found.edges(eye), expected.edges(eye))
+    assert_close(found.diffusion(eye), expected.diffusion(eye))
 
 
 class TestEmbedding:

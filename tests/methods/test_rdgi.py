@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from aspect.adversarial.climb import slopes_of
 from aspect.adversarial.flippable import AllPairs, SomePairs
+from aspect.adversarial.harm import flippable_pairs
 from aspect.blocks.propagation import SymmetricPropagation
 from aspect.estimator import Embedder
 from aspect.graph.data import Graph
@@ -105,7 +106,7 @@ class TestSwitch:
         assert_close(loss_of(method, graph), expected)
         assert int(method.monitors()["search_flips"]) == 0
         view = method.search(graph, own_draws()).view
-        assert view.features is method._source(graph).features
+        assert view.features is method.source(graph).features
 
 
 class TestSearch:
@@ -153,7 +154,7 @@ class TestSearch:
         train(plain, graph, seed=0)
         method = make(graph)
         method.load_state_dict(plain.state_dict())
-        clean = method.discriminate(graph, method._source(graph).clean, generator())
+        clean = method.discriminate(graph, method.source(graph).clean, generator())
         harm = method.search(graph, generator())
         changed = method.discriminate(graph, harm.view, generator())
         assert float((changed - clean).detach()) > 0.001
@@ -194,11 +195,11 @@ class TestSearch:
         slopes = []
         for each, corruption in ((graph, order), (mirror, turned[order[turned]])):
             monkeypatch.setattr("aspect.methods.dgi.draw_order", lambda *_, c=corruption: c)
-            pairs = method.pairs(each, generator())
-            projected = method.encoder.project(method._source(each).features).detach()
+            pairs = flippable_pairs(each, method.config, generator())
+            projected = method.encoder.project(method.source(each).features).detach()
 
             def loss(shares, each=each, pairs=pairs, projected=projected):
-                return method._told_apart(each, projected, pairs.smoothing(shares), generator())
+                return method.tell_apart(each, projected, pairs.smoothing(shares), generator())
 
             _, (slope,) = slopes_of(loss, pairs.nothing())
             slopes.append(slope + slope.t())
@@ -208,8 +209,9 @@ class TestSearch:
 
 class TestLargeGraphs:
     def test_up_to_the_bound_every_pair_may_be_flipped(self, graph):
-        assert isinstance(make(graph, exact_up_to=24).pairs(graph, generator()), AllPairs)
-        some = make(graph, exact_up_to=23, candidates=2).pairs(graph, generator())
+        every, fewer = RDGIConfig(exact_up_to=24), RDGIConfig(exact_up_to=23, candidates=2)
+        assert isinstance(flippable_pairs(graph, every, generator()), AllPairs)
+        some = flippable_pairs(graph, fewer, generator())
         assert isinstance(some, SomePairs)
         edges, keys = edge_keys(graph), some.candidates.keys
         assert bool(torch.isin(edges, keys).all())
@@ -217,7 +219,10 @@ class TestLargeGraphs:
 
     def test_candidates_are_drawn_anew_and_flipped_alone(self, graph):
         method = make(graph, exact_up_to=0, candidates=1, **FAR)
-        one, other = (method.pairs(graph, generator(seed)).candidates.keys for seed in (0, 1))
+        one, other = (
+            flippable_pairs(graph, method.config, generator(seed)).candidates.keys
+            for seed in (0, 1)
+        )
         assert one.tolist() != other.tolist()
         flips = method.search(graph, generator()).flips
         assert len(flips) > 0

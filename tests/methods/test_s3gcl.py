@@ -126,8 +126,8 @@ def test_equal_vectors_cost_the_logarithm_of_the_negatives(graph):
 
 def test_positives_are_the_nearest_and_the_neighbours():
     graph = random_graph()
-    ready = make(graph)._ready(graph)
-    nearest, joined = (ready.positives[band].matrix.dense() for band in ("high", "low"))
+    positives = make(graph)._positives(graph)
+    nearest, joined = (positives[band].matrix.dense() for band in ("high", "low"))
     assert_close(nearest, positives_of(graph, "high", 3).double())
     assert_close(nearest.sum(1), torch.full((20,), 4.0, dtype=torch.float64))
     assert_close(joined, positives_of(graph, "low", 3).double())
@@ -139,7 +139,7 @@ def test_a_branch_without_weight_is_not_there(low_weight, bands):
     graph = random_graph()
     method = make(graph, low_weight=low_weight)
     assert list(method.branches) == bands
-    assert list(method._ready(graph).positives) == bands
+    assert list(method._positives(graph)) == bands
     assert list(method.loss_terms(graph, step())) == bands
 
 

@@ -7,7 +7,10 @@ from torch.testing import assert_close
 from aspect.objectives.info_nce import NodeLosses, with_smaller_blocks
 from aspect.objectives.negatives import log_sum_of_negatives
 from aspect.objectives.positives import Positives
-from aspect.objectives.several_positives import several_positives_info_nce
+from aspect.objectives.several_positives import (
+    several_positives_info_nce,
+    several_positives_loss,
+)
 from reference import contrast
 from reference.graphs import random_graph
 
@@ -188,3 +191,36 @@ def test_memory_may_run_out(monkeypatch):
         torch.autograd.grad(expected.sum(), queries),
     )
     assert with_smaller_blocks(lambda size: size, 3, 1) == 3
+
+
+class TestLoss:
+    def test_without_batches_it_is_the_mean_over_both_directions(self):
+        (queries, keys), positives = views(), some_positives()
+        slow = slow_losses(queries, keys, 0.3, positives)
+        expected = (slow.rows.mean() + slow.columns.mean()) / 2
+        assert_close(several_positives_loss(queries, keys, 0.3, positives), expected)
+
+    def test_one_batch_of_all_is_no_batch_in_whatever_order(self):
+        (queries, keys), positives = views(), some_positives()
+        everyone = torch.randperm(NODES, generator=torch.Generator().manual_seed(2))
+        found = several_positives_loss(queries, keys, 0.3, positives, [everyone])
+        assert_close(found, several_positives_loss(queries, keys, 0.3, positives))
+
+    def test_nodes_meet_those_of_their_batch_alone(self):
+        (queries, keys), positives = views(), some_positives()
+        batches = [torch.tensor([4, 0, 9, 2, 7, 10]), torch.tensor([1, 3, 5, 6, 8])]
+        total = 0.0
+        for batch in batches:
+            places = {int(node): place for place, node in enumerate(batch)}
+            own = as_sets(positives)
+            sets = [{places[j] for j in own[i] if j in places} for i in batch.tolist()]
+            for one, other in ((queries, keys), (keys, queries)):
+                total = (
+                    total + contrast.several_positives(one[batch], other[batch], 0.3, sets).sum()
+                )
+        found = several_positives_loss(queries, keys, 0.3, positives, batches)
+        assert_close(found, total / 2 / NODES)
+        gradients = (
+            torch.autograd.grad(each, (queries, keys)) for each in (found, total / 2 / NODES)
+        )
+        assert_close(*gradients)

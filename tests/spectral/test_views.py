@@ -6,11 +6,11 @@ from aspect.graph.data import Graph
 from aspect.graph.features import dense
 from aspect.graph.operators import Propagation
 from aspect.graph.sparse import SparseMatrix
-from aspect.spectral.chebyshev import chebyshev_basis
+from aspect.spectral.chebyshev import chebyshev_basis, chebyshev_nodes
 from aspect.spectral.filters import MonotoneFilter
 from aspect.spectral.views import Signal, SpectralEncoder
 from reference.graphs import random_graph
-from reference.spectrum import filtered, rescaled_laplacian
+from reference.spectrum import filtered, polynomial, rescaled_laplacian
 
 ORDERS = ["filter-first", "project-first"]
 
@@ -226,15 +226,44 @@ def test_inputs_are_not_changed(graph, signal):
 def test_a_band_by_itself_is_that_band(signal, layer_order, filter_kind):
     made = encoder(layer_order, order=6, filter_kind=filter_kind, batch_norm=True)
     both = made(signal)
-    for number in range(2):
-        assert_close(made.embed_band(number, signal), both[number])
+    for one, other in zip(made.embed_apart(signal), both, strict=True):
+        assert_close(one, other)
 
 
-def test_bands_by_themselves_draw_masks_of_their_own(signal):
-    made = encoder(order=6, input_dropout=0.5)
-    generator = torch.Generator().manual_seed(0)
-    one, other = (made.embed_band(0, signal, generator) for _ in range(2))
-    assert not torch.equal(one, other)
+def test_bands_by_themselves_draw_masks_of_their_own_the_highest_first(signal):
+    made, generator = encoder(order=6, input_dropout=0.5), torch.Generator().manual_seed(0)
+    low, high = made.embed_apart(signal, generator)
+    both = made(signal, torch.Generator().manual_seed(0))  # one mask, the first that is drawn
+    assert_close(high, both[1])
+    assert not torch.allclose(low, both[0])
+
+
+@pytest.mark.parametrize("filter_kind", ["monotone", "ramp"])
+@pytest.mark.parametrize("lambda_max", [2.0, 1.3])
+def test_responses_are_the_polynomials_at_every_frequency(filter_kind, lambda_max):
+    made = encoder(order=6, filter_kind=filter_kind)
+    frequencies = torch.linspace(0, lambda_max, 9)
+    found = made.responses(frequencies, lambda_max)
+    rescaled = (2 * frequencies.double() / lambda_max - 1).tolist()
+    expected = [polynomial(band().tolist(), rescaled) for band in made.filters]
+    assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+def test_responses_take_the_filters_values_at_the_nodes():
+    made = encoder(order=5)
+    found = made.float().responses(chebyshev_nodes(5) + 1)
+    assert found.dtype == torch.float64
+    for response, band in zip(found, made.filters, strict=True):
+        assert_close(response, band.values().double(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalise_rows", [True, False])
+def test_a_graphs_signal_has_no_loops(graph, normalise_rows):
+    made = Signal.of(graph, normalise_rows=normalise_rows)
+    eye = torch.eye(graph.num_nodes, dtype=torch.float64)
+    assert_close(made.operator(eye), rescaled_laplacian(graph, self_loops=False))
+    sums = graph.features.abs().sum(1, keepdim=True)
+    assert_close(made.features, graph.features / sums if normalise_rows else graph.features)
 
 
 def test_ramps_filter_by_their_values(graph, signal):

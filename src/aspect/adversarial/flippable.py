@@ -18,13 +18,14 @@ from aspect.adversarial.projection import project_to_budget
 from aspect.blocks.propagation import MatrixOperator, SymmetricPropagation, dense_smoothing
 from aspect.graph.data import Graph
 from aspect.graph.operators import Operator
-from aspect.graph.pairs import count_pairs, edge_index_of
+from aspect.graph.pairs import count_pairs, edge_index_of, flip_pairs
 
 __all__ = [
     "AllPairs",
     "Flippable",
     "SomePairs",
     "added_smoothing",
+    "flipped_smoothing",
     "within_budget",
 ]
 
@@ -109,6 +110,11 @@ def within_budget(shares: Float[Tensor, "*pairs"], budget: int | float) -> Float
     rising = shares > 0
     clipped[rising] = project_to_budget(shares[rising], budget)
     return clipped
+
+
+def flipped_smoothing(graph: Graph, keys: Int[Tensor, " flips"]) -> MatrixOperator:
+    """The convolution's matrix with these pairs flipped: edges removed, others joined."""
+    return SymmetricPropagation(flip_pairs(graph, keys)).smoothing()
 
 
 def added_smoothing(graph: Graph, keys: Int[Tensor, " flips"]) -> MatrixOperator:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from aspect.benchmark.perturbation import AnyPerturbation, Perturbation
 from aspect.benchmark.record import SplitName
-from aspect.config import Config, load_yaml, make_config
+from aspect.config import Config, Share, load_yaml, make_config
 from aspect.errors import UnknownNameError
 from aspect.graph.source import GraphSource, Reading, check_graph_name
 from aspect.methods.registry import find_method, require_method_name
@@ -18,8 +18,6 @@ from aspect.methods.registry import find_method, require_method_name
 __all__ = ["Entry", "Plan", "load_plan", "plan_names"]
 
 FOLDER = Path(__file__).parent / "plans"
-
-Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Entry(Config):

@@ -48,13 +48,6 @@ class PersonalisedPageRank:
         diffused: Tensor = _Diffusion.apply(x, self)  # type: ignore[no-untyped-call]  # torch
         return diffused
 
-    def within(
-        self, nodes: Int[Tensor, " window"], x: Float[Tensor, "window dim"]
-    ) -> Float[Tensor, "window dim"]:
-        """`S[nodes, nodes] x`: cropped but not normalised anew (MVGRL's windows)."""
-        whole = x.new_zeros(self.matrix.shape[0], x.shape[1]).index_copy(0, nodes, x)
-        return self(whole)[nodes]
-
     @property
     def order(self) -> int:
         """The degree at which the series is cut."""

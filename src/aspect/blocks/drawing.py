@@ -9,7 +9,7 @@ from torch import Tensor
 from aspect.graph.data import Graph
 from aspect.graph.operators import Propagation
 
-__all__ = ["draw_near", "draw_order", "draw_others"]
+__all__ = ["draw_batches", "draw_near", "draw_order", "draw_others", "draw_pairs"]
 
 
 def draw_order(num_nodes: int, generator: torch.Generator) -> Int[Tensor, " nodes"]:
@@ -25,6 +25,21 @@ def draw_others(
         raise ValueError(f"There must be at least 2 nodes to draw another one. Got {num_nodes}.")
     drawn = torch.randint(num_nodes - 1, nodes.shape, generator=generator, device=nodes.device)
     return drawn + (drawn >= nodes)
+
+
+def draw_pairs(count: int, num_nodes: int, generator: torch.Generator) -> Int[Tensor, "2 count"]:
+    """So many pairs of two nodes that differ, each uniform; a pair may come twice."""
+    one = torch.randint(num_nodes, (count,), generator=generator, device=generator.device)
+    return torch.stack([one, draw_others(one, num_nodes, generator)])
+
+
+def draw_batches(
+    num_nodes: int, size: int | None, generator: torch.Generator
+) -> tuple[Int[Tensor, " _"], ...] | None:
+    """All nodes in batches of so many, the last one smaller; None, undrawn, where one holds all."""
+    if size is None or size >= num_nodes:
+        return None
+    return torch.split(draw_order(num_nodes, generator), size)
 
 
 @torch.no_grad()

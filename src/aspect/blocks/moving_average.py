@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import nn
+
+from aspect.blocks.schedules import falling_cosine
 
 __all__ = ["follow", "momentum_at"]
 
 
 def momentum_at(step: int, steps: int, first: float) -> float:
     """`1 - (1 - first) (1 + cos(pi step / steps)) / 2`: rises from `first` at step 0 to 1."""
-    return 1 - (1 - first) * (1 + math.cos(math.pi * step / steps)) / 2
+    return 1 - (1 - first) * falling_cosine(step, steps)
 
 
 @torch.no_grad()

@@ -9,8 +9,9 @@ from torch import Tensor
 from aspect.graph.data import Features
 from aspect.graph.features import dense, take_rows
 from aspect.graph.sparse import SparseMatrix
+from aspect.objectives.positives import Positives
 
-__all__ = ["nearest_by_cosine"]
+__all__ = ["nearest_by_cosine", "similar_positives"]
 
 BLOCK_BYTES = 64 * 2**20  # of similarities, in float64
 # Similarities are compared in steps of 2^-32: what is equal but for rounding counts as equal.
@@ -41,6 +42,12 @@ def nearest_by_cosine(
     every = torch.arange(nodes, device=features.device)
     starts = range(0, nodes, block)
     return torch.cat([_nearest(unit, every[start : start + block], count) for start in starts])
+
+
+def similar_positives(features: Features, count: int) -> Positives:
+    """Every node and those with the most similar features, at most all others (GREET, S3GCL)."""
+    nearest = nearest_by_cosine(features, min(count, features.shape[0] - 1))
+    return Positives.from_neighbours(nearest, features.dtype)
 
 
 def _unit_rows(features: Features) -> Features:

@@ -16,7 +16,8 @@ class PerGraph(Generic[Prepared]):
     """Calls `make` for a graph and keeps the answer until another graph is given.
 
     A method's `prepare` calls it, and so do its loss and its embedding: the first one pays. It is
-    no part of a method's state, since a graph gives the same again.
+    no part of a method's state, since a graph gives the same again; who makes something by weights
+    that change says `forget`.
     """
 
     def __init__(self, make: Callable[[Graph], Prepared]) -> None:
@@ -28,3 +29,10 @@ class PerGraph(Generic[Prepared]):
         if self._kept is None or self._kept[0] is not graph:
             self._kept = (graph, self._make(graph))
         return self._kept[1]
+
+    def forget(self, *_: object) -> None:
+        """Make it anew at the next call: what it was made from has changed.
+
+        It can be given to torch as a hook, whose arguments it ignores.
+        """
+        self._kept = None

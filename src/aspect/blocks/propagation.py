@@ -11,10 +11,10 @@ from torch import Tensor
 
 from aspect.graph.data import Graph
 from aspect.graph.features import dropout
-from aspect.graph.operators import Propagation, inverse_root_degrees
+from aspect.graph.operators import Operator, Propagation, inverse_root_degrees
 from aspect.graph.sparse import SparseMatrix
 
-__all__ = ["MatrixOperator", "SymmetricPropagation", "dense_smoothing", "neighbour_mean"]
+__all__ = ["MatrixOperator", "SymmetricPropagation", "dense_smoothing", "neighbour_mean", "spread"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +26,6 @@ class MatrixOperator:
     def __call__(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
         """The product with x; it has gradients for the matrix's values too."""
         return self.matrix @ x
-
-    def within(
-        self, nodes: Int[Tensor, " window"], x: Float[Tensor, "window dim"]
-    ) -> Float[Tensor, "window dim"]:
-        """The rows and columns of some nodes alone: cropped, not normalised anew (MVGRL)."""
-        whole = x.new_zeros(self.matrix.shape[0], x.shape[1]).index_copy(0, nodes, x)
-        return self(whole)[nodes]
 
     def thinned(self, rate: float, generator: torch.Generator | None) -> MatrixOperator:
         """Dropout of the entries, the diagonal's included; without a generator, none.
@@ -129,3 +122,12 @@ def neighbour_mean(graph: Graph) -> MatrixOperator:
     matrix = Propagation(graph, self_loops=False).operator().neighbours
     degrees = graph.degrees().to(graph.dtype)  # of a row that has an entry it is never zero
     return MatrixOperator(matrix.with_values(1 / degrees[matrix.pattern.rows]))
+
+
+def spread(
+    x: Float[Tensor, "nodes dim"], operator: Operator, hops: int
+) -> Float[Tensor, "nodes dim"]:
+    """The operator applied so many times: what reaches each node within so many hops."""
+    for _ in range(hops):
+        x = operator(x)
+    return x

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from aspect.blocks.drawing import draw_order, draw_pairs
 from aspect.graph.data import Graph
 from aspect.graph.features import take_rows
 from aspect.graph.pairs import edge_index_of, edge_keys
@@ -89,11 +90,9 @@ def rewire_edges(graph: Graph, ratio: float, generator: torch.Generator) -> Grap
     edge twice; here they are uniform over undirected edges. A drawn pair may be an edge already.
     """
     moved = math.floor(graph.num_edges * (ratio / 2) / 2)
-    device, nodes = graph.device, graph.num_nodes
-    order = torch.randperm(graph.num_edges, generator=generator, device=device)
-    one = torch.randint(nodes, (moved,), generator=generator, device=device)
-    other = torch.randint(nodes - 1, (moved,), generator=generator, device=device)
-    other = other + (other >= one)
+    nodes = graph.num_nodes
+    order = draw_order(graph.num_edges, generator)
+    one, other = draw_pairs(moved, nodes, generator)
     added = torch.minimum(one, other) * nodes + torch.maximum(one, other)
     keys = torch.unique(torch.cat([edge_keys(graph)[order[moved:]], added]))
     return Graph(graph.features, edge_index_of(keys, nodes))

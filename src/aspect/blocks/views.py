@@ -12,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aspect.blocks.augmentations import column_mask, entry_weights, weighted_mask
-from aspect.blocks.propagation import MatrixOperator, SymmetricPropagation
+from aspect.blocks.propagation import SymmetricPropagation
 from aspect.graph.data import Features, Graph
 from aspect.graph.features import mask_columns, row_normalise
+from aspect.graph.operators import Operator
 
 __all__ = ["View", "ViewSource"]
 
@@ -24,18 +25,16 @@ class View:
     """Features and the operator that spreads them."""
 
     features: Features
-    operator: MatrixOperator
+    operator: Operator
 
 
 class ViewSource:
     """Where views of one graph come from; the pattern of propagation is found once."""
 
-    def __init__(
-        self, graph: Graph, *, normalise_rows: bool = True, loop_weight: float = 1.0
-    ) -> None:
+    def __init__(self, graph: Graph, *, normalise_rows: bool = True) -> None:
         self.graph = graph
         self.features = row_normalise(graph.features) if normalise_rows else graph.features
-        self.propagation = SymmetricPropagation(graph, loop_weight=loop_weight)
+        self.propagation = SymmetricPropagation(graph)
 
     @property
     def clean(self) -> View:

@@ -123,6 +123,12 @@ def tune(
     The same command goes on with a search that was interrupted. The first trial is the start.
     """
     planned = _plan(graphs, start, reading, session.seed, out)
+    for each in planned:
+        if each.plan.experiment.perturbation is not None:
+            session.screen.warn(
+                f"The settings of {each.plan.settings_from} were for a perturbed graph. They are "
+                f"searched on {each.plan.source.name} as it is."
+            )
     fixed = list(parse_overrides(start.settings or []))
     with session.screen.activity("Starting"):
         searches = [_prepare(session, each.plan, how, fixed) for each in planned]

@@ -294,11 +294,7 @@ class AspectMethod(Method):
     def filter_bank(
         self, graph: Graph, frequencies: Float[Tensor, " frequencies"]
     ) -> FilterBank | None:
-        coefficients = self.encoder.coefficients().double()
-        at = frequencies.to(coefficients).unsqueeze(1)
-        rescaled = 2 * at / self._lambda_max(graph) - 1
-        terms = chebyshev_basis(lambda x: rescaled * x, torch.ones_like(at), self.config.order)
-        responses = coefficients @ torch.cat(list(terms), dim=1).t()
+        responses = self.encoder.responses(frequencies, self._lambda_max(graph))
         return FilterBank(dict(zip(self.bands, responses, strict=True)), self.config.self_loops)
 
     @override

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from aspect.config import Choice, Range
+from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.methods.base import MethodConfig
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.policy.fusion import Readout
@@ -14,10 +14,6 @@ from aspect.policy.gate import Fusion, GateInput
 from aspect.spectral.views import Activation, LayerOrder
 
 __all__ = ["AspectConfig"]
-
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-Weight = Annotated[float, Field(ge=0)]
 
 
 class AspectConfig(MethodConfig):

@@ -20,7 +20,6 @@ from aspect.methods.aspect_search import SearchScope, inner_problem, known_by
 from aspect.methods.base import Step
 from aspect.methods.registry import register
 from aspect.objectives.policy_target import channel_costs
-from aspect.randomness import generator_for
 from aspect.spectral.views import Signal
 
 __all__ = ["AspectSConfig", "AspectSMethod"]
@@ -64,9 +63,7 @@ class AspectSMethod(AspectMethod):
         if not self.is_due(step.epoch):
             return super().loss_terms(graph, step)
         # Draws of its own, so that those of the plain epoch stay as they are.
-        generator = generator_for(
-            step.generator.initial_seed(), "perturbation", device=graph.device
-        )
+        generator = step.apart("perturbation")
         self._probe = probe = self.search(graph, generator).without_views()
         terms = super().loss_terms(graph, step)
         if self.config.stability_weight > 0:

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from aspect.adversarial.ascent import Discretisation, StepRule
-from aspect.config import Choice, Range
-from aspect.methods.aspect_config import AspectConfig, Positive, Weight
+from aspect.config import Choice, Positive, Range, Weight
+from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.aspect_search import StabilityTarget
 
 __all__ = ["AspectSConfig"]

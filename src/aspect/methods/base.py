@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from aspect.config import Config
 from aspect.graph.data import Graph
+from aspect.randomness import generator_for
 
 __all__ = ["FilterBank", "Group", "Method", "MethodConfig", "Step"]
 
@@ -34,6 +35,11 @@ class Step:
     epoch: int  # 1 is the first
     generator: torch.Generator  # the only source of randomness; on the graph's device
     phase: str = "main"
+
+    def apart(self, purpose: str) -> torch.Generator:
+        """A generator for a purpose of its own: its draws leave those of the step as they are."""
+        seed = self.generator.initial_seed()
+        return generator_for(seed, purpose, device=self.generator.device)
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class Method(nn.Module, ABC):
     # With patience, a training ends with its weights after the step of the best epoch; or with
     # those before it, whose loss was the lowest.
     keeps_before_step: ClassVar[bool] = False
+    decoupled_decay: ClassVar[bool] = False  # of `parameter_groups` by default: AdamW
 
     config: MethodConfig
 
@@ -97,10 +104,13 @@ class Method(nn.Module, ABC):
     def parameter_groups(self) -> list[Group]:
         """Which parameters are trained how; every phase needs at least one group.
 
-        By default all of them, by the `learning_rate` and `weight_decay` of the settings.
+        By default all that have gradients, by the `learning_rate` and `weight_decay` of the
+        settings.
         """
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         told = self.config.model_dump(include={"learning_rate", "weight_decay"})
-        return [Group(list(self.parameters()), **{"learning_rate": 1e-3, **told})]
+        rates = {"learning_rate": 1e-3, **told}
+        return [Group(trained, **rates, decoupled=self.decoupled_decay)]
 
     def learning_rate_factor(self, epoch: int) -> float:  # noqa: ARG002
         """What all learning rates are multiplied by in an epoch: a schedule."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from functools import partial
 from typing import Annotated, ClassVar
 
+import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
@@ -14,23 +13,22 @@ from typing_extensions import override
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.mlp import MLP
 from aspect.blocks.moving_average import follow, momentum_at
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.views import ViewSource
-from aspect.config import Range
+from aspect.blocks.schedules import falling_cosine
+from aspect.blocks.views import View
+from aspect.config import Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Step
 from aspect.methods.citation import Citation
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.bootstrap import bootstrap_loss
 
 __all__ = ["Bgrl", "BgrlConfig"]
 
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
 Width = Annotated[int, Field(ge=1)]
 
 
-class BgrlConfig(MethodConfig):
+class BgrlConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are the official ones but for the epochs.
 
     The official 10,000 epochs are for graphs of 8,000 nodes and more. Both schedules stretch and
@@ -39,8 +37,6 @@ class BgrlConfig(MethodConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 1000
     """Steps in all, to which both schedules are cut (T)."""
-    row_normalise: bool = True
-    """Divide each node's features by the sum of their sizes."""
 
     # The networks
     hidden_width: Width = 512
@@ -67,7 +63,7 @@ class BgrlConfig(MethodConfig):
     # The optimiser
     learning_rate: Annotated[Positive, Range(1e-5, 5e-3, log=True)] = 5e-4
     """Highest learning rate, of encoder and predictor (eta)."""
-    weight_decay: Annotated[float, Field(ge=0)] = 1e-5
+    weight_decay: Weight = 1e-5
     """Weight decay of encoder and predictor, of the weights themselves."""
     warm_up: Share = 0.1
     """Share of the epochs in which the learning rate rises; then it falls to zero as a cosine."""
@@ -85,7 +81,7 @@ class BgrlConfig(MethodConfig):
     ),
     family="bootstrap",
 )
-class Bgrl(Method):
+class Bgrl(OneEncoder):
     """Bootstrapped latents: no negatives, and no gradient for what is to be predicted.
 
     The online network and a predictor see one view, the target network the other, and each view
@@ -99,21 +95,26 @@ class Bgrl(Method):
     """
 
     anytime: ClassVar[bool] = False
+    decoupled_decay: ClassVar[bool] = True
+
+    config: BgrlConfig
 
     def __init__(self, config: BgrlConfig, num_features: int) -> None:
-        super().__init__()
-        self.config: BgrlConfig = config
+        super().__init__(config)
         widths = [num_features, config.hidden_width, config.width]
         self.online = GCNStack(widths, norm_momentum=config.norm_momentum)
         self.target = GCNStack(widths, norm_momentum=config.norm_momentum).requires_grad_(False)
         self.predictor = MLP(
             [config.width, config.prediction_width, config.width], activation="prelu"
         )
-        self.source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        self.source(graph)
+    def see(
+        self, view: View, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "nodes dim"]:
+        """What the online network makes of a view: it is the encoder, and draws nothing."""
+        embeddings: Tensor = self.online(view.features, view.operator, generator)
+        return embeddings
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
@@ -126,7 +127,7 @@ class Bgrl(Method):
             )
         ]
         # In this order: the second view leaves its statistics behind.
-        predicted = [self.predictor(self.online(view.features, view.operator)) for view in views]
+        predicted = [self.predictor(self.see(view)) for view in views]
         targets = [self.target(view.features, view.operator) for view in views]
         return {
             "first": bootstrap_loss(predicted[0], targets[1]),
@@ -134,26 +135,14 @@ class Bgrl(Method):
         }
 
     @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        trained = [*self.online.parameters(), *self.predictor.parameters()]
-        return [Group(trained, config.learning_rate, config.weight_decay, decoupled=True)]
-
-    @override
     def learning_rate_factor(self, epoch: int) -> float:
         epochs = self.config.epochs
         warm_up, step = self.config.warm_up * epochs, epoch - 1
         if step < warm_up:
             return step / warm_up
-        return (1 + math.cos(math.pi * (step - warm_up) / (epochs - warm_up))) / 2
+        return falling_cosine(step - warm_up, epochs - warm_up)
 
     @override
     def after_step(self, step: Step) -> None:
         momentum = momentum_at(step.epoch - 1, self.config.epochs, self.config.momentum)
         follow(self.target, self.online, momentum)
-
-    @override
-    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        clean = self.source(graph).clean
-        encoded: Tensor = self.online(clean.features, clean.operator)
-        return encoded

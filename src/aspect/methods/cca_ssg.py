@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
+import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
@@ -12,12 +12,12 @@ from typing_extensions import override
 
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.mlp import MLP
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.views import View, ViewSource
-from aspect.config import Choice, Range
+from aspect.blocks.views import View
+from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Method, MethodConfig, Step
+from aspect.methods.base import Step
 from aspect.methods.citation import Citation
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.correlation import canonical_loss
 
@@ -25,10 +25,8 @@ __all__ = ["CCASSGConfig", "CanonicalCorrelation"]
 
 NORM_MOMENTUM = 0.1  # torch's default
 
-Share = Annotated[float, Field(ge=0, lt=1)]
 
-
-class CCASSGConfig(MethodConfig):
+class CCASSGConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""
 
     epochs: Annotated[int, Field(ge=0)] = 100
@@ -47,11 +45,11 @@ class CCASSGConfig(MethodConfig):
     """Share of feature columns masked in each view (p_f)."""
     edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.2
     """Share of edges dropped in each view, either direction on its own (p_e)."""
-    decorrelation: Annotated[float, Field(ge=0), Range(2e-4, 5e-3, log=True)] = 1e-3
+    decorrelation: Annotated[Weight, Range(2e-4, 5e-3, log=True)] = 1e-3
     """Weight of what columns of one view repeat of each other (lambda)."""
-    learning_rate: Annotated[float, Field(gt=0), Range(3e-4, 3e-3, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(3e-4, 3e-3, log=True)] = 1e-3
     """Learning rate."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: Weight = 0.0
     """Weight decay."""
 
 
@@ -66,7 +64,7 @@ class CCASSGConfig(MethodConfig):
     ),
     family="redundancy reduction",
 )
-class CanonicalCorrelation(Method):
+class CanonicalCorrelation(OneEncoder):
     """Soft canonical correlation analysis of two views; no negatives, no projector.
 
     The embedding is what the encoder gives, not standardised. Where we differ from the official
@@ -77,9 +75,10 @@ class CanonicalCorrelation(Method):
     embedded, since those of masked views are others; `running_statistics` is the usual way.
     """
 
+    config: CCASSGConfig
+
     def __init__(self, config: CCASSGConfig, num_features: int) -> None:
-        super().__init__()
-        self.config: CCASSGConfig = config
+        super().__init__(config)
         self.encoder = (
             _make_mlp(num_features, config.width, running_statistics=config.running_statistics)
             if config.backbone == "mlp"
@@ -89,34 +88,26 @@ class CanonicalCorrelation(Method):
                 activate_last=False,
             )
         )
-        self.views = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
-
-    def forward(self, view: View) -> Float[Tensor, "nodes dim"]:
-        """Embed the nodes of a view."""
-        if isinstance(self.encoder, MLP):
-            seen: Tensor = self.encoder(view.features)
-            return seen
-        spread: Tensor = self.encoder(view.features, view.operator)
-        return spread
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        self.views(graph)
+    def see(
+        self, view: View, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "nodes dim"]:
+        if not isinstance(self.encoder, MLP):
+            return super().see(view, generator)
+        embeddings: Tensor = self.encoder(view.features)
+        return embeddings
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        config, views = self.config, self.views(graph)
+        config, source = self.config, self.source(graph)
         # An MLP would not notice dropped edges.
         edge_drop = config.edge_drop if config.backbone == "gcn" else 0.0
         one, other = (
-            self(views.corrupted(edge_drop, config.column_mask, step.generator)) for _ in range(2)
+            self.see(source.corrupted(edge_drop, config.column_mask, step.generator))
+            for _ in range(2)
         )
         return {"correlation": canonical_loss(one, other, config.decorrelation)}
-
-    @override
-    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        embeddings: Tensor = self(self.views(graph).clean)
-        return embeddings
 
 
 def _make_mlp(num_features: int, width: int, *, running_statistics: bool) -> MLP:

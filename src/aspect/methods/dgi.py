@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, ClassVar
 
 import torch
@@ -14,21 +13,21 @@ from typing_extensions import override
 
 from aspect.blocks.drawing import draw_order
 from aspect.blocks.gcn import GCNStack
-from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.scorers import BilinearScorer, sigmoid_mean
-from aspect.blocks.views import ViewSource
-from aspect.config import Choice, Range
+from aspect.blocks.views import View
+from aspect.config import Choice, Positive, Range, Weight
 from aspect.graph.data import Graph
 from aspect.graph.operators import Operator
-from aspect.methods.base import Method, MethodConfig, Step
+from aspect.methods.base import Step
 from aspect.methods.citation import Citation
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
 
 __all__ = ["DGI", "DGIConfig"]
 
 
-class DGIConfig(MethodConfig):
+class DGIConfig(OneEncoderConfig):
     """Settings of DGI; the defaults are the official ones of Cora and Citeseer."""
 
     epochs: Annotated[int, Field(ge=0)] = 10_000
@@ -39,9 +38,9 @@ class DGIConfig(MethodConfig):
     """Divide each node's features by the sum of their sizes, as the official code does."""
     width: Annotated[int, Field(ge=1), Choice((256, 512, 1024))] = 512
     """Dimensions of the embedding (F')."""
-    learning_rate: Annotated[float, Field(gt=0), Range(1e-4, 1e-2, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of all weights."""
-    weight_decay: Annotated[float, Field(ge=0), Range(1e-6, 1e-3, log=True)] = 0.0
+    weight_decay: Annotated[Weight, Range(1e-6, 1e-3, log=True)] = 0.0
     """Weight decay of all weights."""
 
 
@@ -56,7 +55,7 @@ class DGIConfig(MethodConfig):
     ),
     family="node against summary",
 )
-class DGI(Method):
+class DGI(OneEncoder):
     """Pairs of a node and the graph's summary are told from pairs with a corrupted node.
 
     `H = PReLU(A-hat X W + b)` with one slope; the summary is `sigmoid(mean_i h_i)`; a corrupted
@@ -69,32 +68,34 @@ class DGI(Method):
 
     keeps_before_step: ClassVar[bool] = True
 
+    config: DGIConfig
+    encoder: GCNStack
+
     def __init__(self, config: DGIConfig, num_features: int) -> None:
-        super().__init__()
-        self.config: DGIConfig = config
+        super().__init__(config)
         self.encoder = GCNStack([num_features, config.width])
         self.scorer = BilinearScorer(config.width, config.width)
-        self._source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self._source(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        clean = self._source(graph).clean
-        projected = self.encoder.project(clean.features)
-        loss = self._told_apart(graph, projected, clean.operator, step.generator)
-        return {"discrimination": loss}
+        clean = self.source(graph).clean
+        return {"discrimination": self.discriminate(graph, clean, step.generator)}
 
-    def _told_apart(
+    def discriminate(
+        self, graph: Graph, view: View, generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """The loss on the graph as a view has it, with a corruption drawn for it."""
+        projected = self.encoder.project(view.features)
+        return self.tell_apart(graph, projected, view.operator, generator)
+
+    def tell_apart(
         self,
         graph: Graph,
         projected: Float[Tensor, "nodes dim"],
         operator: Operator,
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
-        """The loss with a corruption drawn for it; features and operator may be changed ones."""
+        """As `discriminate`, by features that have met the encoder's weights already."""
         order = draw_order(graph.num_nodes, generator)
         real = self.encoder.propagate(projected, operator)
         corrupted = self.encoder.propagate(projected.index_select(0, order), operator)
@@ -121,9 +122,3 @@ class DGI(Method):
     ) -> Float[Tensor, " nodes"]:
         """The sum of a node's logits over the summaries."""
         return torch.stack([self.scorer(nodes, summary) for summary in summaries]).sum(0)
-
-    @override
-    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        clean = self._source(graph).clean
-        embedding: Tensor = self.encoder(clean.features, clean.operator)
-        return embedding

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from functools import partial
 from typing import Annotated, ClassVar
 
-from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
 from aspect.blocks.gcn import GCNStack
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.views import View, ViewSource
-from aspect.config import Choice, Range
+from aspect.blocks.schedules import falling_cosine
+from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Step
 from aspect.methods.citation import Citation
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.correlation import barlow_loss
 
 __all__ = ["GBTConfig", "GraphBarlowTwins", "warm_up_then_cosine"]
 
-Share = Annotated[float, Field(ge=0, lt=1)]
 
-
-class GBTConfig(MethodConfig):
+class GBTConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; the rates are near the mean of the official ones."""
 
     epochs: Annotated[int, Field(ge=0)] = 1000
@@ -41,9 +36,9 @@ class GBTConfig(MethodConfig):
     """Share of feature columns masked in each view (p_x)."""
     edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.4
     """Share of edges dropped in each view, either direction on its own (p_e)."""
-    learning_rate: Annotated[float, Field(gt=0), Range(1e-4, 2e-3, log=True)] = 5e-4
+    learning_rate: Annotated[Positive, Range(1e-4, 2e-3, log=True)] = 5e-4
     """Learning rate at its peak."""
-    weight_decay: Annotated[float, Field(ge=0)] = 1e-5
+    weight_decay: Weight = 1e-5
     """Decoupled weight decay (AdamW)."""
     warm_up: Share = 0.1
     """Share of the epochs in which the learning rate rises; officially 100 of 1000 epochs."""
@@ -56,7 +51,7 @@ def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
     """
     if done < warm_up:
         return done / max(1, warm_up - 1)
-    return (1 + math.cos(math.pi * (done - warm_up) / (epochs - warm_up))) / 2
+    return falling_cosine(done - warm_up, epochs - warm_up)
 
 
 @register(
@@ -71,8 +66,10 @@ def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
     ),
     family="redundancy reduction",
 )
-class GraphBarlowTwins(Method):
+class GraphBarlowTwins(OneEncoder):
     """The cross-correlation of two views' embeddings is drawn to the identity; no negatives.
+
+    The embedding is signed, neither activated nor normalised.
 
     As in the official code the first epoch, at a learning rate of zero, moves batch norm's
     statistics alone. Where we differ: a constant column of an embedding counts as uncorrelated
@@ -82,32 +79,24 @@ class GraphBarlowTwins(Method):
     """
 
     anytime: ClassVar[bool] = False
+    decoupled_decay: ClassVar[bool] = True
+
+    config: GBTConfig
 
     def __init__(self, config: GBTConfig, num_features: int) -> None:
-        super().__init__()
-        self.config: GBTConfig = config
+        super().__init__(config)
         self.encoder = GCNStack(
             [num_features, 2 * config.width, config.width],
             norm_momentum=config.norm_momentum,
             activate_last=False,
             bias=False,
         )
-        self.views = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
-
-    def forward(self, view: View) -> Float[Tensor, "nodes dim"]:
-        """Embed the nodes of a view: signed numbers, neither activated nor normalised."""
-        embeddings: Tensor = self.encoder(view.features, view.operator)
-        return embeddings
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.views(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        config, views = self.config, self.views(graph)
+        config, source = self.config, self.source(graph)
         one, other = (
-            self(views.corrupted(config.edge_drop, config.column_mask, step.generator))
+            self.see(source.corrupted(config.edge_drop, config.column_mask, step.generator))
             for _ in range(2)
         )
         return {"correlation": barlow_loss(one, other)}
@@ -116,14 +105,3 @@ class GraphBarlowTwins(Method):
     def learning_rate_factor(self, epoch: int) -> float:
         epochs = self.config.epochs
         return warm_up_then_cosine(epoch - 1, round(self.config.warm_up * epochs), epochs)
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        parameters = list(self.parameters())
-        return [Group(parameters, config.learning_rate, config.weight_decay, decoupled=True)]
-
-    @override
-    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        embeddings: Tensor = self(self.views(graph).clean)
-        return embeddings

@@ -22,10 +22,10 @@ from aspect.blocks.centrality import (
 )
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.views import View
-from aspect.config import Choice, Range
+from aspect.config import Choice
 from aspect.graph.data import Graph
 from aspect.methods.citation import Citation
-from aspect.methods.grace import Grace, GraceConfig, Positive, Share
+from aspect.methods.grace import Grace, LaterGraceConfig
 from aspect.methods.registry import register
 
 __all__ = ["Drops", "Gca", "GcaConfig"]
@@ -36,14 +36,14 @@ EDGE_STEPS, COLUMN_STEPS = 200, 10  # of the walk behind `pagerank`, in the offi
 SMALLEST = 1e-8  # added to eigenvector centralities: a component may have none
 
 
-class GcaConfig(GraceConfig):
+class GcaConfig(LaterGraceConfig):
     """Symbols of the paper in parentheses; defaults for graphs that the official code leaves out.
 
     They are the official script's with a lower learning rate and fewer epochs.
     """
 
-    epochs: Annotated[int, Field(ge=0)] = 1000
-    """Passes over the graph."""
+    activation: Annotated[ActivationName, Choice(("prelu", "relu", "rrelu"))] = "prelu"
+    """What follows both layers; `rrelu` always has its mean slope, as in the official code."""
     centrality: Annotated[Centrality, Choice(("degree", "pagerank", "eigenvector"))] = "degree"
     """By what nodes matter (phi)."""
     highest_drop: Annotated[float, Field(ge=0, le=1)] = 0.7
@@ -52,18 +52,6 @@ class GcaConfig(GraceConfig):
     """Count a column by the sizes of its entries, for features without zeros; off: by presence."""
     official_nan: bool = False
     """On a graph with an empty column mask every column with `highest_drop`, whatever the rates."""
-    activation: Annotated[ActivationName, Choice(("prelu", "relu", "rrelu"))] = "prelu"
-    """What follows both layers; `rrelu` always has its mean slope, as in the official code."""
-    first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.3
-    """Mean probability of dropping an edge direction in the first view (p_e,1)."""
-    second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.4
-    """Mean probability of dropping an edge direction in the second view (p_e,2)."""
-    first_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.1
-    """Mean probability of masking a feature column in the first view (p_f,1)."""
-    second_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.0
-    """Mean probability of masking a feature column in the second view (p_f,2)."""
-    learning_rate: Annotated[Positive, Range(5e-4, 1e-2, log=True)] = 1e-3
-    """Learning rate of encoder and projector."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +84,10 @@ class Gca(Grace):
     `official_nan`), and a regular graph is dropped uniformly (there it divides by zero).
     """
 
+    config: GcaConfig
+
     def __init__(self, config: GcaConfig, num_features: int) -> None:
         super().__init__(config, num_features)
-        self.config: GcaConfig = config
         self.drops = PerGraph(self._weigh)
 
     @override

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, ClassVar
 
 from jaxtyping import Float
@@ -13,21 +12,21 @@ from typing_extensions import override
 from aspect.blocks.augmentations import exact_mask
 from aspect.blocks.drawing import draw_order
 from aspect.blocks.gcn import GCNStack
-from aspect.blocks.per_graph import PerGraph
+from aspect.blocks.propagation import spread
 from aspect.blocks.scorers import SummedLinearScorer
-from aspect.blocks.views import ViewSource
-from aspect.config import Choice, Range
+from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.graph.features import mask_columns
-from aspect.methods.base import Method, MethodConfig, Step
+from aspect.methods.base import Step
 from aspect.methods.citation import Citation
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
 
 __all__ = ["GGD", "GGDConfig"]
 
 
-class GGDConfig(MethodConfig):
+class GGDConfig(OneEncoderConfig):
     """Settings of GGD; the defaults are the official ones of Cora."""
 
     epochs: Annotated[int, Field(ge=0)] = 500
@@ -40,13 +39,13 @@ class GGDConfig(MethodConfig):
     """Dimensions of the embedding (D')."""
     projector_layers: Annotated[int, Field(ge=1)] = 1
     """Linear layers between an embedding and its score."""
-    column_mask: Annotated[float, Field(ge=0, lt=1), Range(0.0, 0.4)] = 0.2
+    column_mask: Annotated[Share, Range(0.0, 0.4)] = 0.2
     """Share of feature columns masked at a step, the same for both groups."""
     hops: Annotated[int, Field(ge=0), Choice((0, 5, 10))] = 5
     """Steps of smoothing in what is added to the embedding (n); 0: nothing is added."""
-    learning_rate: Annotated[float, Field(gt=0), Range(1e-4, 1e-2, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of all weights."""
-    weight_decay: Annotated[float, Field(ge=0), Range(1e-6, 1e-3, log=True)] = 0.0
+    weight_decay: Annotated[Weight, Range(1e-6, 1e-3, log=True)] = 0.0
     """Weight decay of all weights."""
 
 
@@ -62,7 +61,7 @@ class GGDConfig(MethodConfig):
     ),
     family="group discrimination",
 )
-class GGD(Method):
+class GGD(OneEncoder):
     """Nodes are told from corrupted ones by the sum of their projections alone.
 
     `H = PReLU(A-hat X' W + b)` with one slope, where X' lacks exactly floor(rate * columns)
@@ -77,20 +76,17 @@ class GGD(Method):
 
     keeps_before_step: ClassVar[bool] = True
 
+    config: GGDConfig
+    encoder: GCNStack
+
     def __init__(self, config: GGDConfig, num_features: int) -> None:
-        super().__init__()
-        self.config: GGDConfig = config
+        super().__init__(config)
         self.encoder = GCNStack([num_features, config.width])
         self.scorer = SummedLinearScorer(config.width, config.projector_layers)
-        self._source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self._source(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        clean, rate = self._source(graph).clean, self.config.column_mask
+        clean, rate = self.source(graph).clean, self.config.column_mask
         kept = exact_mask(graph.num_features, rate, step.generator, graph.dtype)
         projected = self.encoder.project(mask_columns(clean.features, kept))
         order = draw_order(graph.num_nodes, step.generator)
@@ -100,11 +96,7 @@ class GGD(Method):
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        clean = self._source(graph).clean
-        embedding: Tensor = self.encoder(clean.features, clean.operator)
+        embedding = super().embed(graph)
         if self.config.hops == 0:
             return embedding
-        smoothed = embedding
-        for _ in range(self.config.hops):
-            smoothed = clean.operator(smoothed)
-        return embedding + smoothed
+        return embedding + spread(embedding, self.source(graph).clean.operator, self.config.hops)

@@ -17,25 +17,19 @@ from aspect.blocks.gcn import GCNStack
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.propagation import MatrixOperator, neighbour_mean
 from aspect.blocks.scorers import BilinearScorer
-from aspect.blocks.views import View, ViewSource
-from aspect.config import Choice, Range
+from aspect.config import Choice, Positive, Range, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Method, MethodConfig, Step
+from aspect.methods.base import Step
 from aspect.methods.citation import Citation
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.mutual_information import squashed_divergence
 from aspect.objectives.reconstruction import Reconstruction
 
 __all__ = ["GMIConfig", "GraphicalMutualInformation"]
 
-# Time grows with the square of the nodes: beyond so many, pairs without an edge are drawn.
-EXACT_UP_TO = 50_000
-DRAWN_BEYOND = 64
 
-Weight = Annotated[float, Field(ge=0)]
-
-
-class GMIConfig(MethodConfig):
+class GMIConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""
 
     epochs: Annotated[int, Field(ge=0)] = 550
@@ -58,7 +52,7 @@ class GMIConfig(MethodConfig):
     """Other nodes drawn for every node and each of the first two terms."""
     pairs_per_node: Annotated[int, Field(ge=1)] | None = None
     """Pairs drawn for those without an edge; none: all up to 50,000 nodes, 64 a node beyond."""
-    learning_rate: Annotated[float, Field(gt=0), Range(3e-4, 3e-3, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(3e-4, 3e-3, log=True)] = 1e-3
     """Learning rate."""
     weight_decay: Weight = 0.0
     """Weight decay."""
@@ -66,11 +60,15 @@ class GMIConfig(MethodConfig):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What every epoch on one graph needs."""
+    """What every epoch on one graph needs beside the clean view."""
 
-    view: View  # normalised features and the operator of the convolutions
     mean: MatrixOperator  # over neighbours, the node itself left out
     reconstruction: Reconstruction
+
+    @classmethod
+    def of(cls, graph: Graph) -> Prepared:
+        """Found once for a graph."""
+        return cls(neighbour_mean(graph), Reconstruction(graph))
 
 
 @register(
@@ -84,7 +82,7 @@ class Prepared:
     ),
     family="mutual information",
 )
-class GraphicalMutualInformation(Method):
+class GraphicalMutualInformation(OneEncoder):
     """GMI-mean: two bounds on mutual information and the reconstruction of the graph.
 
     Scores pass a sigmoid before they enter the bounds, and probabilities of edges are kept off 0
@@ -98,36 +96,36 @@ class GraphicalMutualInformation(Method):
     cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
     keeps_before_step: ClassVar[bool] = True
 
+    config: GMIConfig
+    encoder: GCNStack
+
     def __init__(self, config: GMIConfig, num_features: int) -> None:
-        super().__init__()
-        self.config: GMIConfig = config
+        super().__init__(config)
         self.encoder = GCNStack([num_features, *[config.width] * config.layers])
         self.neighbour_activation = Activation("prelu")
         self.feature_scorer = BilinearScorer(num_features, config.width)
         self.neighbour_scorer = BilinearScorer(config.width, config.width)
-        self.ready = PerGraph(self._prepare)
-
-    def _prepare(self, graph: Graph) -> Prepared:
-        view = ViewSource(graph, normalise_rows=self.config.row_normalise).clean
-        return Prepared(view, neighbour_mean(graph), Reconstruction(graph))
+        self.ready = PerGraph(Prepared.of)
 
     @override
     def prepare(self, graph: Graph) -> None:
+        super().prepare(graph)
         self.ready(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, ready, generator = self.config, self.ready(graph), step.generator
-        transformed = self.encoder.project(ready.view.features)
-        embeddings = self.encoder.propagate(transformed, ready.view.operator)
+        clean = self.source(graph).clean
+        transformed = self.encoder.project(clean.features)
+        embeddings = self.encoder.propagate(transformed, clean.operator)
         # Of the first layer's transformed features, however many layers there are.
         neighbours = self.neighbour_activation(ready.mean(transformed))
-        own = self.feature_scorer.project(ready.view.features)
+        own = self.feature_scorer.project(clean.features)
         features = self._divergence(self.feature_scorer, own, embeddings, generator)
         # The embedding is exchanged, the neighbours stay.
         left = self.neighbour_scorer.project(embeddings)
         around = self._divergence(self.neighbour_scorer, left, neighbours, generator)
-        edges = self._reconstruct(ready.reconstruction, embeddings, generator)
+        edges = ready.reconstruction(embeddings, config.pairs_per_node, generator)
         return {
             "features": config.feature_weight * features,
             "neighbours": config.neighbour_weight * around,
@@ -146,22 +144,3 @@ class GraphicalMutualInformation(Method):
         drawn = draw_others(nodes.expand(self.config.negatives, -1), len(right), generator)
         false = torch.stack([scorer.pairs(projected[others], right) for others in drawn])
         return squashed_divergence(scorer.pairs(projected, right), false)
-
-    def _reconstruct(
-        self,
-        reconstruction: Reconstruction,
-        embeddings: Float[Tensor, "nodes dim"],
-        generator: torch.Generator,
-    ) -> Float[Tensor, ""]:
-        nodes, drawn = len(embeddings), self.config.pairs_per_node
-        if drawn is None and nodes > EXACT_UP_TO:
-            drawn = DRAWN_BEYOND
-        if drawn is None or drawn >= nodes:
-            return reconstruction.exact(embeddings)
-        return reconstruction.sampled(embeddings, drawn * nodes, generator)
-
-    @override
-    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        view = self.ready(graph).view
-        embeddings: Tensor = self.encoder(view.features, view.operator)
-        return embeddings

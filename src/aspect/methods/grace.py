@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -14,28 +13,21 @@ from typing_extensions import override
 from aspect.blocks.activations import ActivationName
 from aspect.blocks.gcn import GCNStack, StartingWeights
 from aspect.blocks.mlp import MLP
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.views import View, ViewSource
-from aspect.config import Choice, Range
+from aspect.blocks.views import View
+from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Method, MethodConfig, Step
+from aspect.methods.base import Step
 from aspect.methods.citation import Citation
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.objectives.intra_view import intra_view_info_nce
 
-__all__ = ["Grace", "GraceConfig"]
-
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-Weight = Annotated[float, Field(ge=0)]
+__all__ = ["Grace", "GraceConfig", "LaterGraceConfig"]
 
 
-class GraceConfig(MethodConfig):
+class GraceConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are those of the official code."""
-
-    row_normalise: bool = True
-    """Divide each node's features by the sum of their sizes."""
 
     # The networks
     width: Annotated[int, Field(ge=1)] = 256
@@ -64,6 +56,23 @@ class GraceConfig(MethodConfig):
     """Weight decay of encoder and projector, by the gradient."""
 
 
+class LaterGraceConfig(GraceConfig):
+    """GRACE's settings, with the defaults and ranges of those who built on it: GCA and ARIEL."""
+
+    epochs: Annotated[int, Field(ge=0)] = 1000
+    """Passes over the graph."""
+    first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.3
+    """Share of edge directions dropped in the first view, on average (p_e,1)."""
+    second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.4
+    """Share of edge directions dropped in the second view, on average (p_e,2)."""
+    first_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.1
+    """Share of feature columns masked in the first view, on average (p_f,1)."""
+    second_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.0
+    """Share of feature columns masked in the second view, on average (p_f,2)."""
+    learning_rate: Annotated[Positive, Range(5e-4, 1e-2, log=True)] = 1e-3
+    """Learning rate of encoder and projector."""
+
+
 @register(
     "grace",
     config=GraceConfig,
@@ -75,7 +84,7 @@ class GraceConfig(MethodConfig):
     ),
     family="node contrast",
 )
-class Grace(Method):
+class Grace(OneEncoder):
     """InfoNCE between two views; all other nodes of both views are a node's negatives.
 
     Every step drops edges, each direction on its own, and masks feature columns, twice. The
@@ -90,9 +99,10 @@ class Grace(Method):
     cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
     starting_weights: ClassVar[StartingWeights] = "glorot"  # of the encoder
 
+    config: GraceConfig
+
     def __init__(self, config: GraceConfig, num_features: int) -> None:
-        super().__init__()
-        self.config: GraceConfig = config
+        super().__init__(config)
         width = config.width
         self.encoder = GCNStack(
             [num_features, 2 * width, width],
@@ -101,11 +111,6 @@ class Grace(Method):
             start=self.starting_weights,
         )
         self.projector = MLP([width, config.projection_width, width], activation="elu")
-        self.source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.source(graph)
 
     def corrupted(self, graph: Graph, generator: torch.Generator) -> tuple[View, View]:
         """Two views of the graph, drawn one after the other."""
@@ -114,19 +119,20 @@ class Grace(Method):
         second = config.second_edge_drop, config.second_column_mask
         return source.corrupted(*first, generator), source.corrupted(*second, generator)
 
-    def see(self, view: View) -> Float[Tensor, "nodes dim"]:
-        """What the encoder makes of a view."""
-        # Without a generator: the encoder has no dropout, and `rrelu` its mean slope (GCA).
-        encoded: Tensor = self.encoder(view.features, view.operator)
-        return encoded
+    def known_by(
+        self, view: View, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "nodes dim"]:
+        """A view's projections; without a generator `rrelu` has its mean slope (GCA)."""
+        projected: Tensor = self.projector(self.see(view, generator))
+        return projected
+
+    def contrast(
+        self, one: Float[Tensor, "nodes dim"], other: Float[Tensor, "nodes dim"]
+    ) -> Float[Tensor, ""]:
+        """The mean over nodes of InfoNCE between the projections of two views, both ways."""
+        return intra_view_info_nce(one, other, self.config.temperature).symmetric.mean()
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         first, second = self.corrupted(graph, step.generator)
-        queries, keys = self.projector(self.see(first)), self.projector(self.see(second))
-        losses = intra_view_info_nce(queries, keys, self.config.temperature)
-        return {"contrast": losses.symmetric.mean()}
-
-    @override
-    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        return self.see(self.source(graph).clean)
+        return {"contrast": self.contrast(self.known_by(first), self.known_by(second))}

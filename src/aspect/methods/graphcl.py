@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
@@ -17,7 +16,7 @@ from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.propagation import MatrixOperator, SymmetricPropagation
 from aspect.blocks.scorers import sigmoid_mean
 from aspect.blocks.subgraphs import drop_nodes, grow_subgraph, rewire_edges
-from aspect.config import Choice
+from aspect.config import Choice, Share
 from aspect.graph.data import Graph
 from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
@@ -34,7 +33,7 @@ class GraphCLConfig(DGIConfig):
 
     augmentation: Annotated[Kind, Choice(("node", "subgraph", "mask", "edge"))] = "node"
     """How both views are drawn: drop nodes, grow a part, blank feature rows, or rewire edges."""
-    ratio: Annotated[float, Field(ge=0, lt=1), Choice((0.1, 0.2))] = 0.2
+    ratio: Annotated[Share, Choice((0.1, 0.2))] = 0.2
     """Share of the graph that a view lacks; of the edges, a quarter of it is moved."""
 
 
@@ -84,11 +83,11 @@ class GraphCL(DGI):
     drawn uniformly, where it favours low node numbers and may draw one twice.
     """
 
+    config: GraphCLConfig
     view_seed: Tensor
 
     def __init__(self, config: GraphCLConfig, num_features: int) -> None:
         super().__init__(config, num_features)
-        self.config: GraphCLConfig = config
         # A part of the state: a training that is resumed must see the same views again.
         self.register_buffer("view_seed", torch.randint(2**62, ()))
         self._views = PerGraph(self._draw_views)

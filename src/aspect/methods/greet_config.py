@@ -6,14 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from aspect.config import Choice, Range
+from aspect.config import Choice, Positive, Range, Share
 from aspect.methods.base import MethodConfig
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 
 __all__ = ["GreetConfig"]
 
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
 Margin = Annotated[float, Field(ge=0, le=2)]
 Count = Annotated[int, Field(ge=1)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -14,24 +14,16 @@ from typing_extensions import override
 from aspect.blocks.drawing import draw_order
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.scorers import BilinearScorer, relu_mean
-from aspect.config import Choice, Range
+from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.graph.features import row_normalise, take_rows
-from aspect.graph.operators import Propagation
+from aspect.graph.features import take_rows
 from aspect.methods.base import FilterBank, Group, Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
-from aspect.spectral.chebyshev import chebyshev_basis
 from aspect.spectral.views import Activation, Signal, SpectralEncoder
 
 __all__ = ["PolyGCL", "PolyGCLConfig"]
-
-LOW, HIGH = 0, 1  # numbers of the encoder's bands
-
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-Weight = Annotated[float, Field(ge=0)]
 
 
 class PolyGCLConfig(MethodConfig):
@@ -65,16 +57,6 @@ class PolyGCLConfig(MethodConfig):
     """Learning rate of the filters and of the mixture."""
     filter_weight_decay: Annotated[Weight, Range(1e-6, 1e-2, log=True)] = 0.0
     """Weight decay of the filters and of the mixture."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Views:
-    """The graph and a shuffled one, each through both filters."""
-
-    low: Float[Tensor, "nodes dim"]
-    high: Float[Tensor, "nodes dim"]
-    shuffled_low: Float[Tensor, "nodes dim"]
-    shuffled_high: Float[Tensor, "nodes dim"]
 
 
 @register(
@@ -112,47 +94,33 @@ class PolyGCL(Method):
             batch_norm=config.batch_norm,
             activation=config.activation,
         )
-        if not config.trains_norm:
-            self.encoder.norm.requires_grad_(False)
-            self.encoder.activation.requires_grad_(False)
+        for part in (self.encoder.norm, self.encoder.activation):
+            part.requires_grad_(config.trains_norm)
         self.mixture = nn.Parameter(torch.full((2,), 0.5))  # beta of low, alpha of high
         self.scorer = BilinearScorer(config.width, config.width, start="torch")
-        self._signal = PerGraph(self._make_signal)
-
-    def _make_signal(self, graph: Graph) -> Signal:
-        features = row_normalise(graph.features) if self.config.row_normalise else graph.features
-        return Signal(features, Propagation(graph, self_loops=False).operator())
+        self._signal = PerGraph(partial(Signal.of, normalise_rows=config.row_normalise))
 
     @override
     def prepare(self, graph: Graph) -> None:
         self._signal(graph)
 
-    def _views(self, graph: Graph, generator: torch.Generator) -> _Views:
-        clean = self._signal(graph)
-        order = draw_order(graph.num_nodes, generator)
-        shuffled = Signal(take_rows(clean.features, order), clean.operator)
-        # Every view has a dropout mask of its own, so that no two share a Chebyshev basis.
-        high, low, shuffled_high, shuffled_low = (
-            self.encoder.embed_band(band, signal, generator)
-            for signal in (clean, shuffled)
-            for band in (HIGH, LOW)
-        )
-        return _Views(low, high, shuffled_low, shuffled_high)
-
     def _mix(
         self, low: Float[Tensor, "nodes dim"], high: Float[Tensor, "nodes dim"]
     ) -> Float[Tensor, "nodes dim"]:
         """`beta h_low + alpha h_high`."""
-        return self.mixture[LOW] * low + self.mixture[HIGH] * high
+        beta, alpha = self.mixture.unbind()
+        return beta * low + alpha * high
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        views = self._views(graph, step.generator)
-        summary = relu_mean(self._mix(views.low, views.high))
-        real = torch.cat([self.scorer(views.low, summary), self.scorer(views.high, summary)])
-        shuffled = (views.shuffled_low, views.shuffled_high)
-        corrupted = torch.cat([self.scorer(view, summary) for view in shuffled])
-        return {"discrimination": two_group_loss(real, corrupted)}
+        clean, generator = self._signal(graph), step.generator
+        order = draw_order(graph.num_nodes, generator)
+        shuffled = Signal(take_rows(clean.features, order), clean.operator)
+        real = self.encoder.embed_apart(clean, generator)
+        corrupted = self.encoder.embed_apart(shuffled, generator)
+        summary = relu_mean(self._mix(*real))
+        scores = torch.stack([self.scorer(band, summary) for band in (*real, *corrupted)])
+        return {"discrimination": two_group_loss(scores[:2], scores[2:])}
 
     @override
     def monitors(self) -> dict[str, Tensor]:
@@ -172,17 +140,11 @@ class PolyGCL(Method):
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        low, high = self.encoder(self._signal(graph))
-        return self._mix(low, high)
+        return self._mix(*self.encoder(self._signal(graph)))
 
     @override
     def filter_bank(
-        self,
-        graph: Graph,
-        frequencies: Float[Tensor, " frequencies"],
+        self, graph: Graph, frequencies: Float[Tensor, " frequencies"]
     ) -> FilterBank | None:
-        coefficients = self.encoder.coefficients().double()
-        shifted = frequencies.to(coefficients).unsqueeze(1) - 1
-        terms = chebyshev_basis(lambda x: shifted * x, torch.ones_like(shifted), self.config.order)
-        low, high = coefficients @ torch.cat(list(terms), dim=1).t()
+        low, high = self.encoder.responses(frequencies)
         return FilterBank({"low": low, "high": high}, self_loops=False)

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.adversarial.candidates import draw_edges
-from aspect.adversarial.climb import worst_features, worst_flips
-from aspect.adversarial.flippable import AllPairs, Flippable, SomePairs, added_smoothing
-from aspect.blocks.propagation import MatrixOperator, SymmetricPropagation
-from aspect.blocks.views import View
-from aspect.config import Choice
-from aspect.graph.data import Features, Graph
-from aspect.graph.features import dense
-from aspect.graph.pairs import flip_pairs
+from aspect.adversarial.harm import Harm, find_in_turn
+from aspect.config import Choice, Weight
+from aspect.graph.data import Graph
+from aspect.graph.operators import Operator
 from aspect.graph.sparse import SparseMatrix
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import register
-from aspect.randomness import generator_for
 
-__all__ = ["RDGI", "Harm", "RDGIConfig"]
-
-Weight = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
+__all__ = ["RDGI", "RDGIConfig"]
 
 TOLD_BYTES = 10**9  # of features that are no longer compressed, from which on the user is told
 
@@ -47,7 +37,7 @@ class RDGIConfig(DGIConfig):
     """By how much the found graph's loss must exceed the clean one's to take its place (tau)."""
 
     # The search
-    perturbation_budget: Annotated[Share, Choice((0.1, 0.2, 0.4))] = 0.4
+    perturbation_budget: Annotated[float, Field(ge=0, le=1), Choice((0.1, 0.2, 0.4))] = 0.4
     """Pairs flipped at most, as a share of the edges (alpha); zero: edges are left alone."""
     perturbation_steps: Annotated[int, Field(ge=1)] = 10
     """Steps of ascent over edges, and as many over features."""
@@ -66,14 +56,6 @@ class RDGIConfig(DGIConfig):
     drawn anew in every epoch."""
     official_additions: bool = False
     """Add what was to be flipped, as the official code: an edge to be removed weighs two."""
-
-
-@dataclass(frozen=True, eq=False)
-class Harm:
-    """What a search found."""
-
-    view: View  # the changed graph
-    flips: Int[Tensor, " flips"]  # its pairs, smaller end * nodes + larger end
 
 
 @register(
@@ -107,92 +89,30 @@ class RDGI(DGI):
 
     cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
 
-    def __init__(self, config: RDGIConfig, num_features: int) -> None:
-        super().__init__(config, num_features)
-        self.config: RDGIConfig = config
-        self._monitors: dict[str, Tensor] = {}
+    config: RDGIConfig
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        seed = step.generator.initial_seed()
-        generator = generator_for(seed, "perturbation", device=graph.device)
+        generator = step.apart("perturbation")
         harm = self.search(graph, generator)
-        clean = self.discriminate(graph, self._source(graph).clean, step.generator)
+        clean = self.discriminate(graph, self.source(graph).clean, step.generator)
         changed = self.discriminate(graph, harm.view, generator)
         does_harm = float((changed - clean).detach()) >= self.config.margin
-        self._monitors = {
+        self.monitored = {
             "clean_loss": clean.detach(),
             "changed_loss": changed.detach(),
             "search_flips": clean.new_tensor(len(harm.flips)),
         }
         return {"discrimination": changed if does_harm else clean}
 
-    def discriminate(
-        self, graph: Graph, view: View, generator: torch.Generator
-    ) -> Float[Tensor, ""]:
-        """DGI's loss on the graph as a view has it, with a corruption drawn for it."""
-        projected = self.encoder.project(view.features)
-        return self._told_apart(graph, projected, view.operator, generator)
-
-    @torch.no_grad()
     def search(self, graph: Graph, generator: torch.Generator) -> Harm:
         """A graph within reach whose loss is high for the model as it is now."""
-        clean = self._source(graph).clean
-        flips = self._search_flips(graph, clean, generator)
-        operator = self._flipped(graph, flips)
-        features = self._search_features(graph, View(clean.features, operator), generator)
-        return Harm(View(features, operator), flips)
+        clean = self.source(graph).clean
 
-    def _search_flips(
-        self, graph: Graph, clean: View, generator: torch.Generator
-    ) -> Int[Tensor, " flips"]:
-        config = self.config
-        budget = int(config.perturbation_budget * graph.num_edges)
-        if budget == 0:
-            return graph.edge_index.new_empty(0)
-        projected = self.encoder.project(clean.features)  # as it is, whatever is flipped
-        return worst_flips(
-            self.pairs(graph, generator),
-            lambda operator: self._told_apart(graph, projected, operator, generator),
-            budget,
-            step=config.edge_step,
-            steps=config.perturbation_steps,
-            generator=generator,
-        )
+        def loss(projected: Float[Tensor, "nodes dim"], operator: Operator) -> Tensor:
+            return self.tell_apart(graph, projected, operator, generator)
 
-    def pairs(self, graph: Graph, generator: torch.Generator) -> Flippable:
-        """What may be flipped: every pair, or on a large graph every edge and some others."""
-        if graph.num_nodes <= self.config.exact_up_to:
-            return AllPairs.of(graph)
-        others = self.config.candidates * graph.num_edges
-        return SomePairs(draw_edges(graph, others, generator, self_loops=True))
-
-    def _flipped(self, graph: Graph, flips: Int[Tensor, " flips"]) -> MatrixOperator:
-        if len(flips) == 0:
-            return self._source(graph).clean.operator
-        if self.config.official_additions:
-            return added_smoothing(graph, flips)
-        return SymmetricPropagation(flip_pairs(graph, flips)).smoothing()
-
-    @property
-    def _moves_features(self) -> bool:
-        return min(self.config.feature_box, self.config.feature_step) > 0
-
-    def _search_features(self, graph: Graph, view: View, generator: torch.Generator) -> Features:
-        config = self.config
-        if not self._moves_features:
-            return view.features
-        return worst_features(
-            dense(view.features),
-            lambda x: self.discriminate(graph, View(x, view.operator), generator),
-            box=config.feature_box,
-            step=config.feature_step,
-            steps=config.perturbation_steps,
-        )
-
-    @override
-    def monitors(self) -> dict[str, Tensor]:
-        return self._monitors
+        return find_in_turn(graph, clean, self.encoder.project, loss, self.config, generator)
 
     @override
     def outlook(self, graph: Graph) -> Iterable[str]:
@@ -204,8 +124,8 @@ class RDGI(DGI):
                 f"nodes, and exact_up_to is {config.exact_up_to:,}."
             )
         size = nodes * graph.num_features * graph.dtype.itemsize
-        is_compressed = isinstance(graph.features, SparseMatrix)
-        if self._moves_features and is_compressed and size > TOLD_BYTES:
+        moves_features = min(config.feature_box, config.feature_step) > 0
+        if moves_features and isinstance(graph.features, SparseMatrix) and size > TOLD_BYTES:
             yield (
                 f"RDGI's search over features holds them with their zeros, {size / 1e9:,.1f} GB, "
                 f"several times over: feature_step=0 leaves it out."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 from jaxtyping import Float
@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from aspect.blocks.mlp import MLP
-from aspect.blocks.neighbours import nearest_by_cosine
+from aspect.blocks.neighbours import similar_positives
 from aspect.blocks.per_graph import PerGraph
-from aspect.config import Choice, Range
-from aspect.graph.data import Features, Graph
-from aspect.graph.features import row_normalise
-from aspect.graph.operators import Propagation
+from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.graph.data import Graph
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
@@ -29,10 +27,6 @@ from aspect.spectral.views import Signal, SpectralEncoder
 __all__ = ["S3GCL", "S3GCLConfig"]
 
 NORM_MOMENTUM = 0.1
-
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-Weight = Annotated[float, Field(ge=0)]
 
 
 class S3GCLConfig(MethodConfig):
@@ -64,14 +58,6 @@ class S3GCLConfig(MethodConfig):
     """Learning rate."""
     weight_decay: Annotated[Weight, Range(1e-7, 1e-4, log=True)] = 1e-6
     """Weight decay."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Ready:
-    """What every epoch on one graph needs."""
-
-    signal: Signal
-    positives: dict[str, Positives]  # by branch
 
 
 @register(
@@ -110,7 +96,8 @@ class S3GCL(Method):
         self.branches = nn.ModuleDict(
             {band: self._branch(band, num_features) for band in self.weights}
         )
-        self._ready = PerGraph(self._make_ready)
+        self._signal = PerGraph(partial(Signal.of, normalise_rows=config.row_normalise))
+        self._positives = PerGraph(self._find_positives)
 
     def _branch(self, band: Band, num_features: int) -> SpectralEncoder:
         config = self.config
@@ -126,39 +113,34 @@ class S3GCL(Method):
             filter_kind="ramp",
         )
 
-    def _make_ready(self, graph: Graph) -> _Ready:
-        features = self._features(graph)
-        positives = {}
+    def _find_positives(self, graph: Graph) -> dict[Band, Positives]:
+        """Those of every branch there is: the nearest by features, or the neighbours."""
+        found: dict[Band, Positives] = {}
         if "high" in self.weights:
-            count = min(self.config.neighbours, graph.num_nodes - 1)
-            nearest = nearest_by_cosine(features, count)
-            positives["high"] = Positives.from_neighbours(nearest, graph.dtype)
+            found["high"] = similar_positives(self._signal(graph).features, self.config.neighbours)
         if "low" in self.weights:
-            positives["low"] = Positives.from_graph(graph)
-        operator = Propagation(graph, self_loops=False).operator()
-        return _Ready(Signal(features, operator), positives)
-
-    def _features(self, graph: Graph) -> Features:
-        return row_normalise(graph.features) if self.config.row_normalise else graph.features
+            found["low"] = Positives.from_graph(graph)
+        return found
 
     @override
     def prepare(self, graph: Graph) -> None:
-        self._ready(graph)
+        self._signal(graph)
+        self._positives(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        ready = self._ready(graph)
-        asking = self.projector(self.encoder(ready.signal.features))
+        signal, positives = self._signal(graph), self._positives(graph)
+        asking = self.projector(self.encoder(signal.features))
         terms: dict[str, Tensor] = {}
         for band, weight in self.weights.items():
-            answering = self.branches[band](ready.signal, step.generator)[0]
+            answering = self.branches[band](signal, step.generator)[0]
             losses = several_positives_info_nce(
-                asking, answering, self.config.temperature, ready.positives[band]
+                asking, answering, self.config.temperature, positives[band]
             )
             terms[band] = weight * losses.rows.mean()
         return terms
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        embedded: Tensor = self.encoder(self._features(graph))
+        embedded: Tensor = self.encoder(self._signal(graph).features)
         return embedded

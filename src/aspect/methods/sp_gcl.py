@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
@@ -14,12 +13,11 @@ from typing_extensions import override
 from aspect.blocks.drawing import draw_near, draw_order
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.mlp import MLP
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.views import ViewSource
-from aspect.config import Choice, Range
+from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Step
 from aspect.methods.citation import Citation
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.spectral_contrast import top_similarity_loss
 
@@ -28,7 +26,7 @@ __all__ = ["SPGCLConfig", "SinglePassContrast"]
 NORM_MOMENTUM = 0.1  # torch's default
 
 
-class SPGCLConfig(MethodConfig):
+class SPGCLConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""
 
     epochs: Annotated[int, Field(ge=0)] = 500
@@ -41,7 +39,7 @@ class SPGCLConfig(MethodConfig):
     """Dimensions of both layers and of the projector."""
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Normalise each layer's outputs over the nodes before the activation."""
-    dropout: Annotated[float, Field(ge=0, lt=1), Range(0.0, 0.7)] = 0.5
+    dropout: Annotated[Share, Range(0.0, 0.7)] = 0.5
     """Share of each layer's outputs dropped in training."""
     projector_activation: Annotated[Literal["prelu", "relu"], Choice(("prelu", "relu"))] = "prelu"
     """Between the projector's two layers."""
@@ -61,9 +59,9 @@ class SPGCLConfig(MethodConfig):
     """Most similar nodes of the sample that are a node's positives, itself the first (K_pos)."""
     negatives: Annotated[int, Field(ge=1), Range(50, 200)] = 100
     """Random nodes of the sample that are its negatives (K_neg)."""
-    learning_rate: Annotated[float, Field(gt=0), Range(3e-4, 3e-3, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(3e-4, 3e-3, log=True)] = 1e-3
     """Learning rate."""
-    weight_decay: Annotated[float, Field(ge=0), Range(1e-6, 1e-3, log=True)] = 1e-4
+    weight_decay: Annotated[Weight, Range(1e-6, 1e-3, log=True)] = 1e-4
     """Decoupled weight decay (AdamW)."""
 
 
@@ -79,7 +77,7 @@ class SPGCLConfig(MethodConfig):
     ),
     family="single-pass contrast",
 )
-class SinglePassContrast(Method):
+class SinglePassContrast(OneEncoder):
     """A spectral contrastive loss on a sample whose positives are found by similarity.
 
     Embeddings are the encoder's outputs in evaluation, neither projected nor activated once more.
@@ -90,9 +88,12 @@ class SinglePassContrast(Method):
     subtract them again.
     """
 
+    decoupled_decay: ClassVar[bool] = True
+
+    config: SPGCLConfig
+
     def __init__(self, config: SPGCLConfig, num_features: int) -> None:
-        super().__init__()
-        self.config: SPGCLConfig = config
+        super().__init__(config)
         width = config.width
         self.encoder = GCNStack(
             [num_features, width, width],
@@ -103,19 +104,6 @@ class SinglePassContrast(Method):
             bias=not config.batch_norm,
         )
         self.projector = MLP([width, width, width], activation=config.projector_activation)
-        self.views = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
-
-    def forward(
-        self, graph: Graph, generator: torch.Generator | None = None
-    ) -> Float[Tensor, "nodes dim"]:
-        """Embed every node; without a generator nothing is dropped."""
-        clean = self.views(graph).clean
-        embeddings: Tensor = self.encoder(clean.features, clean.operator, generator)
-        return embeddings
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.views(graph)
 
     def draw_sample(self, graph: Graph, generator: torch.Generator) -> Int[Tensor, " sample"]:
         """Who is contrasted in an epoch; near seeds, a node may come several times."""
@@ -127,20 +115,9 @@ class SinglePassContrast(Method):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, generator = self.config, step.generator
-        embeddings = self(graph, generator)
+        embeddings = self.see(self.source(graph).clean, generator)
         sample = self.draw_sample(graph, generator)
         projected = self.projector(embeddings[sample].relu())
         positives = min(config.positives, len(sample))
         contrast = top_similarity_loss(projected, positives, config.negatives, generator)
         return {"contrast": contrast}
-
-    @override
-    def parameter_groups(self) -> list[Group]:
-        config = self.config
-        parameters = list(self.parameters())
-        return [Group(parameters, config.learning_rate, config.weight_decay, decoupled=True)]
-
-    @override
-    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        embeddings: Tensor = self(graph)
-        return embeddings

@@ -20,6 +20,9 @@ __all__ = ["Reconstruction"]
 # Within the logarithms of GMI's code: in float32 a probability that has become 0 or 1 costs 23.03
 # at most and has no slope. A softplus of the inner products would go on pushing.
 TINY = 1e-10
+# Time grows with the square of the nodes: beyond so many, pairs without an edge are drawn.
+EXACT_UP_TO = 50_000
+DRAWN_BEYOND = 64
 
 
 class Reconstruction:
@@ -35,6 +38,23 @@ class Reconstruction:
         self.joined_weight = (pairs - half) / half
         self.mean_weight = 1 / (pairs - half)  # w2 over the number of pairs
         self.num_nodes = graph.num_nodes
+
+    def __call__(
+        self,
+        embeddings: Float[Tensor, "nodes dim"],
+        pairs_per_node: int | None,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        """Exact, or with so many drawn pairs a node where there are more nodes than that.
+
+        Without a number all pairs up to 50,000 nodes, and 64 a node beyond.
+        """
+        nodes, drawn = self.num_nodes, pairs_per_node
+        if drawn is None and nodes > EXACT_UP_TO:
+            drawn = DRAWN_BEYOND
+        if drawn is None or drawn >= nodes:
+            return self.exact(embeddings)
+        return self.sampled(embeddings, drawn * nodes, generator)
 
     def exact(
         self, embeddings: Float[Tensor, "nodes dim"], *, block: int | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.objectives.cosine import directions
@@ -11,7 +13,7 @@ from aspect.objectives.info_nce import KEPT_BYTES, LOWEST_FLOAT32_TEMPERATURE, N
 from aspect.objectives.negatives import log_sum_of_negatives
 from aspect.objectives.positives import Positives
 
-__all__ = ["several_positives_info_nce"]
+__all__ = ["several_positives_info_nce", "several_positives_loss"]
 
 
 def several_positives_info_nce(
@@ -39,3 +41,24 @@ def several_positives_info_nce(
     rows = negatives.rows - torch.linalg.vecdot(one, mean @ other) / temperature
     columns = negatives.columns - torch.linalg.vecdot(other, mean @ one) / temperature
     return NodeLosses(rows.to(dtype), columns.to(dtype))
+
+
+def several_positives_loss(
+    queries: Float[Tensor, "nodes dim"],
+    keys: Float[Tensor, "nodes dim"],
+    temperature: float,
+    positives: Positives,
+    batches: Sequence[Int[Tensor, " _"]] | None = None,
+) -> Float[Tensor, ""]:
+    """The mean of `symmetric` over all nodes, each held against all or those of its batch (GREET).
+
+    Batches hold every node once; positives outside a node's batch do not count.
+    """
+    if batches is None:
+        return several_positives_info_nce(queries, keys, temperature, positives).symmetric.mean()
+    total = queries.new_zeros(())
+    for batch in batches:
+        among = positives.among(batch)
+        losses = several_positives_info_nce(queries[batch], keys[batch], temperature, among)
+        total = total + losses.symmetric.sum()
+    return total / len(queries)

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aspect.graph.data import Features
-from aspect.graph.features import dense, drop_entries, dropout
-from aspect.graph.operators import Operator
+from aspect.graph.data import Features, Graph
+from aspect.graph.features import dense, drop_entries, dropout, row_normalise
+from aspect.graph.operators import Operator, Propagation
 from aspect.spectral.chebyshev import chebyshev_basis
 from aspect.spectral.filters import Band, MonotoneFilter, RampFilter
 
@@ -31,6 +31,12 @@ class Signal:
     features: Features
     operator: Operator
     basis: Float[Tensor, "terms nodes features"] | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, *, normalise_rows: bool) -> Signal:
+        """A graph without self-loops, rescaled by the bound 2 (PolyGCL, S3GCL)."""
+        features = row_normalise(graph.features) if normalise_rows else graph.features
+        return cls(features, Propagation(graph, self_loops=False).operator())
 
 
 class SpectralEncoder(nn.Module):
@@ -79,17 +85,33 @@ class SpectralEncoder(nn.Module):
         chosen = self.filters if only is None else [self.filters[only]]
         return torch.stack([band() for band in chosen])
 
+    def responses(
+        self, frequencies: Float[Tensor, " frequencies"], lambda_max: float = 2.0
+    ) -> Float[Tensor, "bands frequencies"]:
+        """What every band does at eigenvalues of the Laplacian, in float64.
+
+        `lambda_max` is what the operator is rescaled by.
+        """
+        coefficients = self.coefficients().double()
+        rescaled = 2 * frequencies.to(coefficients).unsqueeze(1) / lambda_max - 1
+        terms = chebyshev_basis(lambda x: rescaled * x, torch.ones_like(rescaled), self.order)
+        return coefficients @ torch.cat(list(terms), dim=1).t()
+
     def forward(
         self, signal: Signal, generator: torch.Generator | None = None
     ) -> Float[Tensor, "bands nodes dim"]:
         """Embed every node in every band, lowest first; without a generator nothing is dropped."""
         return self._embed(signal, generator)
 
-    def embed_band(
-        self, number: int, signal: Signal, generator: torch.Generator | None = None
-    ) -> Float[Tensor, "nodes dim"]:
-        """One band by itself, with an input-dropout mask of its own (PolyGCL)."""
-        return self._embed(signal, generator, number)[0]
+    def embed_apart(
+        self, signal: Signal, generator: torch.Generator | None = None
+    ) -> list[Float[Tensor, "nodes dim"]]:
+        """Every band by itself, lowest first, each with dropout masks of its own (PolyGCL).
+
+        The highest draws first, as in PolyGCL's code.
+        """
+        highest_first = reversed(range(len(self.filters)))
+        return [self._embed(signal, generator, band)[0] for band in highest_first][::-1]
 
     def _embed(
         self, signal: Signal, generator: torch.Generator | None, only: int | None = None

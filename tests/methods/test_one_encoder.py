@@ -1,0 +1,80 @@
+"""The base of methods with one encoder, by the smallest of them."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.blocks.gcn import GCNStack
+from aspect.graph.features import dense, row_normalise
+from aspect.methods.base import Method, Step
+from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
+from aspect.methods.registry import method_names
+from reference import two_views
+from reference.graphs import random_graph
+
+
+class Plain(OneEncoder):
+    def __init__(self, config, num_features):
+        super().__init__(config)
+        self.encoder = GCNStack([num_features, 4], activation="rrelu")
+
+    def loss_terms(self, graph, step):
+        embeddings = self.see(self.source(graph).clean, step.generator)
+        self.monitored = {"largest": embeddings.detach().max()}
+        return {"size": embeddings.square().mean()}
+
+
+@pytest.fixture(params=[0.2, 1.0], ids=["sparse", "dense"])
+def graph(request):
+    return random_graph(20, 40, 6, isolated=1, density=request.param)
+
+
+def make(graph, **settings):
+    return Plain(OneEncoderConfig(**settings), graph.num_features).to(graph.dtype)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_the_embedding_is_the_encoder_s_of_the_clean_graph(graph, normalised):
+    method = make(graph, row_normalise=normalised)
+    features = dense(row_normalise(graph.features) if normalised else graph.features)
+    hidden = two_views.smoothing(graph) @ features @ method.encoder.weights[0]
+    assert_close(method.embed(graph), torch.where(hidden >= 0, hidden, hidden * 11 / 48))
+
+
+def test_a_generator_is_for_training_alone(graph):
+    method, clean = make(graph), make(graph).source(graph).clean
+    one, other = (method.see(clean, torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    assert not torch.equal(one, other)
+    assert torch.equal(method.see(clean), method.embed(graph))
+
+
+def test_the_source_is_found_once_for_a_graph(graph):
+    method = make(graph)
+    method.prepare(graph)
+    kept = method.source(graph)
+    method.embed(graph)
+    assert method.source(graph) is kept
+    other = random_graph(9, 12, 6)
+    assert method.source(other).graph is other
+
+
+def test_nothing_of_a_graph_is_part_of_the_state(graph):
+    method = make(graph)
+    names = set(method.state_dict())
+    method.prepare(graph)
+    assert set(method.state_dict()) == names == {"encoder.weights.0", "encoder.biases.0"}
+
+
+def test_a_step_tells_what_it_monitors(graph):
+    method = make(graph)
+    assert method.monitors() == {}
+    method.loss_terms(graph, Step(1, torch.Generator().manual_seed(0)))
+    assert set(method.monitors()) == {"largest"}
+
+
+def test_it_is_no_method_by_itself():
+    assert issubclass(OneEncoder, Method)
+    assert OneEncoder.name == ""
+    assert "one_encoder" not in method_names()
+    with pytest.raises(TypeError, match="loss_terms"):
+        OneEncoder(OneEncoderConfig())
