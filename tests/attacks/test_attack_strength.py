@@ -9,7 +9,7 @@ from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.attacks.trace_file import TraceFile
 from aspect.errors import SettingsError
 from attacks.attempts import CPU, labelled_graph
-from attacks.scripts import load_script
+from scripts import load_script
 
 strength = load_script("attack_strength")
 

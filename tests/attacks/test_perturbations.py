@@ -11,7 +11,7 @@ from aspect.attacks.trace import Trace
 from aspect.cli.main import commands
 from aspect.graph.datasets import load_named
 from attacks.attempts import CPU, labelled_graph
-from attacks.scripts import load_script
+from scripts import load_script
 
 script = load_script("perturbations")
 

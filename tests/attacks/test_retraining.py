@@ -9,9 +9,9 @@ from aspect import mixed_graph
 from aspect.graph.data import UNLABELLED
 from aspect.graph.features import dense, row_normalise
 from aspect.graph.splits import make_splits
-from attacks.scripts import load_script
 from attacks.tasks import class_task
 from reference.metattack import dense_adjacency, normalised
+from scripts import load_script
 
 retraining = load_script("retraining")
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from attacks.scripts import FOLDER, load_script
+from scripts import FOLDER, load_script
 
 script = load_script("speed_attack")
 

@@ -1,27 +1,17 @@
 """`make doubt`: what it chooses, keeps and claims."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
-import pytest
-
 from aspect.benchmark.store import read_records
+from scripts import load_script
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def script():
-    path = ROOT / "benchmarks" / "doubtful_edges.py"
-    spec = importlib.util.spec_from_file_location("doubtful_edges", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+script = load_script("doubtful_edges")
 
 
-def test_validation_chooses_the_smallest_of_equal_shares(script):
+def test_validation_chooses_the_smallest_of_equal_shares():
     scores = [
         script.Score("cora", True, split, share, validation, strict)
         for split, share, validation, strict in (
@@ -35,7 +25,7 @@ def test_validation_chooses_the_smallest_of_equal_shares(script):
     assert [(each.split, each.share) for each in script.chosen(scores)] == [(0, 0.1), (1, 0.0)]
 
 
-def test_scores_come_back_as_they_were_written(script, tmp_path, monkeypatch):
+def test_scores_come_back_as_they_were_written(tmp_path, monkeypatch):
     monkeypatch.setattr(script, "SCORES", tmp_path / "scores.csv")
     scores = [
         script.Score("citeseer", False, 1, 0.05, 81.25, 80.5),
@@ -45,7 +35,7 @@ def test_scores_come_back_as_they_were_written(script, tmp_path, monkeypatch):
     assert script.read_scores() == scores[::-1]  # graph by graph
 
 
-def test_missing_flips_are_told_before_anything_is_trained(script, tmp_path, monkeypatch, capsys):
+def test_missing_flips_are_told_before_anything_is_trained(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(script, "PERTURBATIONS", tmp_path)
     monkeypatch.setattr(script, "SCORES", tmp_path / "scores.csv")
     assert script.main(["--graph", "cora"]) == 2

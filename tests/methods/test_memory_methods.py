@@ -9,7 +9,7 @@ import pytest
 
 from aspect.graph.synthetic import mixed_graph
 from aspect.methods.registry import find_method, method_names
-from attacks.scripts import FOLDER, load_script
+from scripts import FOLDER, load_script
 
 script = load_script("memory_methods")
 

@@ -9,7 +9,7 @@ import torch
 
 from aspect import mixed_graph
 from aspect.methods.aspect_s_config import AspectSConfig
-from attacks.scripts import FOLDER, load_script
+from scripts import FOLDER, load_script
 
 script = load_script("speed_stable")
 

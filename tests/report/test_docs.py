@@ -6,7 +6,7 @@ import pytest
 
 from aspect.errors import SettingsError
 from aspect.report.docs import differing_pages, write_pages
-from attacks.scripts import load_script
+from scripts import load_script
 
 ROOT = Path(__file__).parents[2]
 

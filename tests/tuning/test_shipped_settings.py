@@ -1,16 +1,13 @@
 """`make settings`: what it searches for, and how a search becomes a shipped file."""
 
 import pytest
-from tests.attacks.scripts import load_script
 
 from aspect.experiments import FOLDER, load_experiment
 from aspect.methods.registry import find_method
 from aspect.tuning.space import Space
+from scripts import load_script
 
-
-@pytest.fixture(scope="module")
-def script():
-    return load_script("settings")
+script = load_script("settings")
 
 
 def write_search(folder, *, trials, settings="{width: 64}"):
@@ -23,7 +20,7 @@ def write_search(folder, *, trials, settings="{width: 64}"):
     )
 
 
-def test_it_searches_all_baselines_where_nothing_official_is_shipped(script):
+def test_it_searches_all_baselines_where_nothing_official_is_shipped():
     wanted = {(each.method, each.graph) for each in script.wanted()}
     assert ("dgi", "texas") in wanted
     assert ("dgi", "cora") not in wanted  # official
@@ -32,20 +29,20 @@ def test_it_searches_all_baselines_where_nothing_official_is_shipped(script):
     assert len(methods | {"greet"}) == 17  # GREET's authors tell settings for every graph
 
 
-def test_it_can_be_asked_for_a_part(script):
+def test_it_can_be_asked_for_a_part():
     (only,) = script.wanted(["grace"], ["texas"])
     assert (only.method, only.graph) == ("grace", "texas")
     assert only.command[:4] == ["tune", "texas", "--method", "grace"]
     assert "--max-epochs" not in only.command
 
 
-def test_dear_searches_say_that_they_are_shorter(script):
+def test_dear_searches_say_that_they_are_shorter():
     (dear,) = script.wanted(["gca"], ["pubmed"])
     most = dear.command[dear.command.index("--max-epochs") + 1]
     assert int(most) < find_method("gca").config().epochs
 
 
-def test_a_complete_search_is_shipped_without_what_belongs_to_its_run(script, tmp_path):
+def test_a_complete_search_is_shipped_without_what_belongs_to_its_run(tmp_path):
     each = script.Wanted("dgi", "texas")
     write_search(tmp_path / "searches" / each.name, trials=script.TRIALS)
     path = script.ship(each, tmp_path / "searches", tmp_path)
@@ -57,7 +54,7 @@ def test_a_complete_search_is_shipped_without_what_belongs_to_its_run(script, tm
 
 
 @pytest.mark.parametrize("trials", [None, 0, 19])
-def test_an_unfinished_search_is_not_shipped(script, tmp_path, trials):
+def test_an_unfinished_search_is_not_shipped(tmp_path, trials):
     each = script.Wanted("dgi", "texas")
     if trials is not None:
         write_search(tmp_path / "searches" / each.name, trials=trials)
@@ -78,7 +75,7 @@ def test_what_a_search_found_is_a_default_or_could_be_drawn(path):
         assert value == default or value in choices or drawn.low <= value <= drawn.high
 
 
-def test_a_failed_search_is_told(script, tmp_path, capsys):
+def test_a_failed_search_is_told(tmp_path, capsys):
     given = ["--method", "dgi", "--graph", "texas", "--searches", str(tmp_path)]
     assert script.main([*given, "--device", "nowhere"]) == 2
     assert "aspect tune texas --method dgi" in capsys.readouterr().err

@@ -1,25 +1,14 @@
 """Tables of a repository follow from its records, and a difference is noticed."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from aspect.errors import AspectError, SettingsError
 from aspect.report.benchmark.results import differing_files, expected_files, write_files
 from aspect.report.benchmark.tidy import tidy_csv
 from report.benchmark_records import ABLATION, make_records, poison
+from scripts import load_script
 
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "tables.py"
-
-
-@pytest.fixture(scope="module")
-def main():
-    spec = importlib.util.spec_from_file_location("benchmark_tables_script", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
-
+main = load_script("tables").main
 
 CLEAN = make_records()
 ABLATED = make_records(ABLATION, perturbations=[None, poison()])
@@ -102,7 +91,7 @@ def test_records_that_do_not_parse_are_refused(root):
         expected_files(root)
 
 
-def test_the_script_says_what_differs_and_how_to_mend_it(main, root, capsys):
+def test_the_script_says_what_differs_and_how_to_mend_it(root, capsys):
     assert main(["--check", "--root", str(root)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"{name} is not what the records say. Run: make tables" for name in [*MADE, "README.md"]
@@ -113,7 +102,7 @@ def test_the_script_says_what_differs_and_how_to_mend_it(main, root, capsys):
     assert capsys.readouterr().out == "The tables are what the records say (clean, ablation).\n"
 
 
-def test_the_script_refuses_a_broken_readme_in_one_line(main, root, capsys):
+def test_the_script_refuses_a_broken_readme_in_one_line(root, capsys):
     (root / "README.md").write_text("<!-- table:clean -->\n", encoding="utf-8")
     assert main(["--check", "--root", str(root)]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -4,7 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
 def load_script(name):
