@@ -101,3 +101,9 @@ def test_a_graph_without_edges_or_features_is_no_trouble():
     assert without_doubtful(empty, 0.5).num_edges == 0
     dark = Graph.build(torch.zeros(3, 2), torch.tensor([[0, 1], [1, 2]]))
     assert torch.equal(edge_support(dark), torch.zeros(2))
+
+
+def test_support_that_is_known_is_not_found_again(graph):
+    support = torch.arange(graph.num_edges, dtype=graph.dtype)
+    left = without_doubtful(graph, 0.5, support)
+    assert torch.equal(edge_keys(left), edge_keys(graph)[graph.num_edges // 2 :])

@@ -21,7 +21,7 @@ from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, linear_prob
 from aspect.evaluation.result import ProbeResult
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.splits import Split
-from aspect.graph.support import check_share, without_doubtful
+from aspect.graph.support import check_share, edge_support, without_doubtful
 from aspect.methods.registry import find_method
 
 __all__ = [
@@ -74,8 +74,10 @@ def read_doubting(
     model: Embedder, graph: Graph, shares: Iterable[float]
 ) -> Iterator[Float[Tensor, "nodes dim"]]:
     """What an inductive model makes of its graph without some shares of the doubtful edges."""
-    for share in shares:
-        yield model.embed(without_doubtful(graph, share)).to(model.device)
+    wanted, here = tuple(shares), graph.to(model.device)
+    support = edge_support(here) if any(wanted) else None
+    for share in wanted:
+        yield model.embed(without_doubtful(here, share, support)).to(model.device)
 
 
 def probe_doubting(

@@ -48,17 +48,20 @@ def _cosines(own: Tensor, joined: Tensor, low: Tensor, high: Tensor) -> Float[Te
     return (one * other).sum(1) / lengths
 
 
-def without_doubtful(graph: Graph, share: float) -> Graph:
+def without_doubtful(
+    graph: Graph, share: float, support: Float[Tensor, " edges"] | None = None
+) -> Graph:
     """The graph without at most a share of its edges: those with the least support.
 
     Edges that are level with one that stays do so too, so that nothing hangs on the order of nodes.
-    A node may lose its last edge.
+    A node may lose its last edge. The support is that of `edge_support`, if it is known already.
     """
     check_share(share)
     count = round(share * graph.num_edges)
     if count == 0:
         return graph
-    support = edge_support(graph)
+    if support is None:
+        support = edge_support(graph)
     first_kept = support.sort().values[min(count, len(support) - 1)]
     rounding = LEVEL * torch.finfo(support.dtype).eps
     keys = edge_keys(graph)[support >= first_kept - rounding]
