@@ -1,4 +1,4 @@
-"""Commands of `aspect`, each in a process of its own, several at a time."""
+"""Commands of `aspect` for scripts, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_command(words: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
 
 
 def positive(text: str) -> int:
-    """A number for the command line of a script."""
+    """Read a whole number from a script's command line: how many at a time."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"it must be 1 or more. Got {number}.")

@@ -31,6 +31,7 @@ from commands import CommandFailedError, positive, run_command  # noqa: E402
 
 SEARCHES = ROOT / "runs" / "settings"
 TRIALS = 20
+PLAN = load_plan("clean")
 OURS = ("aspect", "aspect-s")  # searched by themselves, more closely; their files say how
 
 # Where an epoch is dear, trials are shorter than the defaults.
@@ -57,14 +58,21 @@ class Wanted:
         return f"{self.graph}-{self.method}"
 
 
+def baselines() -> list[str]:
+    """The methods of the plan but for ours and the controls."""
+    methods = dict.fromkeys(entry.method or entry.name for entry in PLAN.entries)
+    return [
+        method
+        for method in methods
+        if method not in OURS and find_method(method).family != "control"
+    ]
+
+
 def wanted(methods: Sequence[str] = (), graphs: Sequence[str] = ()) -> Iterator[Wanted]:
     """All baselines on all graphs but for those with official settings; none given: all."""
-    plan = load_plan("clean")
-    for method in dict.fromkeys(entry.method or entry.name for entry in plan.entries):
-        if method in OURS or find_method(method).family == "control":
-            continue
+    for method in baselines():
         official = {each.graph for each in shipped_settings(method) if each.official}
-        for graph in plan.graphs:
+        for graph in PLAN.graphs:
             asked = method in (methods or [method]) and graph in (graphs or [graph])
             if asked and graph not in official:
                 yield Wanted(method, graph)
@@ -109,8 +117,10 @@ def search_all(
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--method", action="append", default=[], help="one method only")
-    parser.add_argument("--graph", action="append", default=[], help="one graph only")
+    for name, choices in (("method", baselines()), ("graph", PLAN.graphs)):
+        parser.add_argument(
+            f"--{name}", choices=choices, action="append", default=[], help=f"one {name} only"
+        )
     parser.add_argument("--ship", action="store_true", help="search nothing, ship what is complete")
     parser.add_argument("--workers", type=positive, default=2, help="searches at a time")
     parser.add_argument("--device", help="as of aspect tune")
@@ -122,6 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Search and ship what is asked for, with one line for each; 2: a search failed."""
     given = parse(arguments)
     asked = list(wanted(given.method, given.graph))
+    if not asked:
+        print("Nothing to search: the authors give settings for all that was asked for.")
+        return 0
     try:
         if not given.ship:
             for each, found in search_all(asked, given.searches, given.device, given.workers):

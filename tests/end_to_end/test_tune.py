@@ -138,8 +138,19 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
     few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", *SMALL, "--splits", "random"]
     done = cli("tune", *graph, "--config", poisoned, *few)
     assert done.code == 0, done.err
-    assert f"The settings of {poisoned}, " in done.err
-    assert "were for a perturbed graph. They are searched on edges as it is." in done.err
+    said = (
+        f"The settings of {poisoned} were for a perturbed graph. The search is on edges as it is."
+    )
+    assert said in done.err
+
+
+def test_a_settings_file_tells_the_method(graph, cli, tmp_path):
+    start = tmp_path / "start.yaml"
+    start.write_text("method: low\nsettings: {epochs: 1, width: 8}\n")
+    few = ["--trials", 1, "--workers", 1, "--splits", "random", "--json"]
+    for options, name in (([], "low"), (["--method", "high"], "high")):
+        (found,) = cli("tune", *graph, "--config", start, *options, *few).json["searches"]
+        assert found["method"] == name
 
 
 def test_a_search_in_which_everything_fails_says_why(graph, cli):

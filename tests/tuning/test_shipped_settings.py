@@ -36,6 +36,20 @@ def test_it_can_be_asked_for_a_part():
     assert "--max-epochs" not in only.command
 
 
+@pytest.mark.parametrize(
+    "words", [["--method", "grcae"], ["--method", "aspect"], ["--graph", "coar"]]
+)
+def test_what_is_never_searched_is_refused(words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        script.main(["--ship", *words])
+    assert f"argument {words[0]}: invalid choice: {words[1]!r}" in capsys.readouterr().err
+
+
+def test_settings_of_the_authors_leave_nothing_to_search(capsys):
+    assert script.main(["--method", "dgi", "--graph", "cora"]) == 0
+    assert "Nothing to search" in capsys.readouterr().out
+
+
 def test_dear_searches_say_that_they_are_shorter():
     (dear,) = script.wanted(["gca"], ["pubmed"])
     most = dear.command[dear.command.index("--max-epochs") + 1]

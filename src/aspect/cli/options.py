@@ -61,7 +61,10 @@ class SettingsOptions(NamedTuple):
 
     method: Annotated[
         str | None,
-        typer.Option(help="A method of `aspect methods`.  [default: aspect]", metavar="NAME"),
+        typer.Option(
+            help="A method of `aspect methods`.  [default: that of the settings file, or aspect]",
+            metavar="NAME",
+        ),
     ] = None
     config: Annotated[
         str | None,

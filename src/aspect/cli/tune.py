@@ -33,7 +33,9 @@ class StartOptions(NamedTuple):
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="A method of `aspect methods`; may be repeated.  [default: aspect]", metavar="NAME"
+            help="A method of `aspect methods`; may be repeated.  "
+            "[default: that of the settings file, or aspect]",
+            metavar="NAME",
         ),
     ] = None
     config: Annotated[
@@ -50,8 +52,8 @@ class StartOptions(NamedTuple):
     ] = None
 
     def each(self) -> list[SettingsOptions]:
-        """The same for one method after the other."""
-        names = list(dict.fromkeys(self.method or ["aspect"]))
+        """The same for one method after the other; none named: that of the settings."""
+        names: list[str | None] = [*dict.fromkeys(self.method)] if self.method else [None]
         return [SettingsOptions(name, self.config, self.settings) for name in names]
 
 
@@ -126,8 +128,8 @@ def tune(
     for each in planned:
         if each.plan.experiment.perturbation is not None:
             session.screen.warn(
-                f"The settings of {each.plan.settings_from} were for a perturbed graph. They are "
-                f"searched on {each.plan.source.name} as it is."
+                f"The settings of {start.config or each.plan.settings_from} were for a perturbed "
+                f"graph. The search is on {each.plan.source.name} as it is."
             )
     fixed = list(parse_overrides(start.settings or []))
     with session.screen.activity("Starting"):

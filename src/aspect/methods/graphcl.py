@@ -91,6 +91,8 @@ class GraphCL(DGI):
         # A part of the state: a training that is resumed must see the same views again.
         self.register_buffer("view_seed", torch.randint(2**62, ()))
         self._views = PerGraph(self._draw_views)
+        # Loaded weights come with a seed of their own.
+        self.register_load_state_dict_post_hook(self._views.forget)  # type: ignore[no-untyped-call]  # torch
 
     def _draw_views(self, graph: Graph) -> tuple[FixedView, FixedView]:
         config, seed = self.config, int(self.view_seed)
