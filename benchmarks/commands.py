@@ -7,13 +7,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["CommandFailedError", "positive", "run_command"]
+__all__ = ["CommandFailedError", "positive", "run_command", "run_several", "told_in_a_line"]
 
 SOURCE = Path(__file__).parents[1] / "src"
+
+Job = TypeVar("Job")
+Main = Callable[[Sequence[str] | None], int]
 
 
 class CommandFailedError(Exception):
@@ -36,6 +41,34 @@ def run_command(words: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
         raise CommandFailedError(f"aspect {' '.join(words)}: {why}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def run_several(
+    jobs: Sequence[Job], run: Callable[[Job], dict[str, Any]], workers: int
+) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """All jobs, several at a time, each as soon as those before it are done.
+
+    After a failure or Ctrl-C those under way come to their end and no further one is begun.
+    """
+    with ThreadPoolExecutor(workers) as pool:
+        yield from zip(jobs, pool.map(run, jobs), strict=True)  # map gives up what has not begun
+
+
+def told_in_a_line(main: Main) -> Main:
+    """A failed command and Ctrl-C end a script with a sentence and an exit code, not a traceback."""
+
+    @wraps(main)
+    def telling(arguments: Sequence[str] | None = None) -> int:
+        try:
+            return main(arguments)
+        except CommandFailedError as error:
+            print(error, file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("Interrupted. The same command goes on.", file=sys.stderr)
+            return 130
+
+    return telling
 
 
 def positive(text: str) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,12 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks")]
 
-from commands import CommandFailedError, positive, run_command  # noqa: E402 - the path comes first
+from commands import (  # noqa: E402 - the path comes first
+    positive,
+    run_command,
+    run_several,
+    told_in_a_line,
+)
 
 FOLDER = ROOT / "results" / "perturbations"
 SPLITS = range(10)
@@ -83,18 +87,6 @@ def run(attack: Attack, folder: Path, device: str) -> dict[str, Any]:
     return run_command(attack.command, options)
 
 
-def run_all(
-    wanted: Sequence[Attack], folder: Path, device: str, workers: int
-) -> Iterator[tuple[Attack, dict[str, Any]]]:
-    """All files, several at a time, each as soon as those before it are there.
-
-    After a failure or Ctrl-C those under way come to their end and no further one is begun.
-    """
-    with ThreadPoolExecutor(workers) as pool:
-        results = pool.map(lambda attack: run(attack, folder, device), wanted)
-        yield from zip(wanted, results, strict=True)  # map gives up what has not begun
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -108,6 +100,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+@told_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the files that are asked for, and show one line for each."""
     given = parse(arguments)
@@ -115,26 +108,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     console = Console()
     table = Table("file", "flips", "of the edges", "seconds", "MiB at most")
-    try:
-        for attack, result in run_all(wanted, given.out, given.device, given.workers):
-            (file,) = result["files"]
-            console.print(f"{attack.file_name}: {file['flips']} flips, {file['seconds']:.1f} s")
-            table.add_row(
-                attack.file_name,
-                str(file["flips"]),
-                f"{100 * file['reached']:.1f}%",
-                f"{file['seconds']:.1f}",
-                f"{result['peak_memory_bytes'] / 2**20:.0f}",
-            )
-    except CommandFailedError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Interrupted. The same command goes on.", file=sys.stderr)
-        return 130
+    made = run_several(wanted, lambda attack: run(attack, given.out, given.device), given.workers)
+    for attack, result in made:
+        (file,) = result["files"]
+        console.print(f"{attack.file_name}: {file['flips']} flips, {file['seconds']:.1f} s")
+        table.add_row(
+            attack.file_name,
+            str(file["flips"]),
+            f"{100 * file['reached']:.1f}%",
+            f"{file['seconds']:.1f}",
+            f"{result['peak_memory_bytes'] / 2**20:.0f}",
+        )
     console.print(table)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

@@ -12,7 +12,6 @@ import argparse
 import csv
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from aspect.experiments import load_experiment  # noqa: E402
 from aspect.methods.registry import find_method  # noqa: E402
 from aspect.report.methods import shipped_settings  # noqa: E402
 from aspect.training.folder import write_text  # noqa: E402
-from commands import CommandFailedError, positive, run_command  # noqa: E402
+from commands import positive, run_command, run_several, told_in_a_line  # noqa: E402
 
 SEARCHES = ROOT / "runs" / "settings"
 TRIALS = 20
@@ -100,18 +99,11 @@ def ship(each: Wanted, searches: Path, shipped: Path = SHIPPED) -> Path | None:
     return path
 
 
-def search_all(
-    asked: Sequence[Wanted], searches: Path, device: str | None, workers: int
-) -> Iterator[tuple[Wanted, dict[str, Any]]]:
-    """All searches, several at a time, each as soon as those before it are over."""
-
-    def search(each: Wanted) -> dict[str, Any]:
-        options = ["--out", str(searches / each.name), *(["--device", device] if device else [])]
-        (found,) = run_command(each.command, options)["searches"]
-        return dict(found)
-
-    with ThreadPoolExecutor(workers) as pool:
-        yield from zip(asked, pool.map(search, asked), strict=True)
+def search(each: Wanted, searches: Path, device: str | None) -> dict[str, Any]:
+    """Carry out one search; what it says of itself."""
+    options = ["--out", str(searches / each.name), *(["--device", device] if device else [])]
+    (found,) = run_command(each.command, options)["searches"]
+    return dict(found)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -128,24 +120,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+@told_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search and ship what is asked for, with one line for each; 2: a search failed."""
+    """Search and ship what is asked for, with one line for each."""
     given = parse(arguments)
     asked = list(wanted(given.method, given.graph))
     if not asked:
         print("Nothing to search: the authors give settings for all that was asked for.")
         return 0
-    try:
-        if not given.ship:
-            for each, found in search_all(asked, given.searches, given.device, given.workers):
-                best, start = found["validation"], found["start"]
-                print(f"{each.name}: {best:.2f}% on validation nodes, from {start:.2f}%")
-    except CommandFailedError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Interrupted. The same command goes on.", file=sys.stderr)
-        return 130
+    if not given.ship:
+        found = run_several(
+            asked, lambda each: search(each, given.searches, given.device), given.workers
+        )
+        for each, result in found:
+            start = "failed" if result["start"] is None else f"{result['start']:.2f}%"
+            print(f"{each.name}: {result['validation']:.2f}% on validation nodes; start: {start}")
     paths = {each: ship(each, given.searches) for each in asked}
     missing = [each.name for each, path in paths.items() if path is None]
     print(f"Shipped {len(paths) - len(missing)} of {len(paths)} searched settings.")
@@ -155,4 +144,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

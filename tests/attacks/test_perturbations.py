@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from attacks.attempts import CPU, labelled_graph
 from scripts import load_script
 
 script = load_script("perturbations")
+CommandFailedError = import_module("commands").CommandFailedError  # the script's own
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "results" / "perturbations").glob("*.safetensors"))
@@ -47,11 +49,11 @@ def test_a_failure_is_one_sentence_and_ends_the_work(tmp_path, capsys, monkeypat
 
 
 def fail(attack):
-    raise script.CommandFailedError(f"{attack.graph} broke")
+    raise CommandFailedError(f"{attack.graph} broke")
 
 
 def test_a_process_that_fails_tells_why(tmp_path):
-    with pytest.raises(script.CommandFailedError, match=r"--split 0: .*abacus"):
+    with pytest.raises(CommandFailedError, match=r"--split 0: .*abacus"):
         script.run(script.Attack("implicit", "cora", 0), tmp_path, "abacus")
 
 
