@@ -11,7 +11,7 @@ from torch import Tensor
 from aspect.blocks.diffusion import PersonalisedPageRank
 from aspect.blocks.propagation import MatrixOperator, SymmetricPropagation
 from aspect.graph.data import Features, Graph
-from aspect.graph.features import row_normalise, take_rows
+from aspect.graph.features import seen_features, take_rows
 from aspect.graph.operators import Operator
 from aspect.graph.sparse import SparseMatrix
 
@@ -54,7 +54,7 @@ class DiffusedGraph:
 
         What is left of it is scaled by `scale_columns`, as in MVGRL's code.
         """
-        features = row_normalise(graph.features) if normalise_rows else graph.features
+        features = seen_features(graph.features, normalise_rows=normalise_rows)
         edges = SymmetricPropagation(graph, loop_weight=loop_weight).smoothing()
         rank = PersonalisedPageRank(SymmetricPropagation(graph).smoothing().matrix, restart)
         if threshold is None:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from aspect.blocks.diffusion import return_probabilities
 from aspect.blocks.propagation import MatrixOperator, SymmetricPropagation
 from aspect.graph.data import Features, Graph
-from aspect.graph.features import row_normalise
+from aspect.graph.features import seen_features
 
 __all__ = ["EdgeDiscriminator", "WalkedGraph"]
 
@@ -31,7 +31,7 @@ class WalkedGraph:
     @classmethod
     def of(cls, graph: Graph, *, normalise_rows: bool, walk_steps: int) -> WalkedGraph:
         """Walk from every node; rows of features divided by their sums, or as they are."""
-        features = row_normalise(graph.features) if normalise_rows else graph.features
+        features = seen_features(graph.features, normalise_rows=normalise_rows)
         walks = return_probabilities(graph, walk_steps)
         return cls(graph, features, walks, SymmetricPropagation(graph))
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from aspect.blocks.augmentations import column_mask, entry_weights, weighted_mask
 from aspect.blocks.propagation import SymmetricPropagation
 from aspect.graph.data import Features, Graph
-from aspect.graph.features import mask_columns, row_normalise
+from aspect.graph.features import mask_columns, seen_features
 from aspect.graph.operators import Operator
 
 __all__ = ["View", "ViewSource"]
@@ -33,7 +33,7 @@ class ViewSource:
 
     def __init__(self, graph: Graph, *, normalise_rows: bool = True) -> None:
         self.graph = graph
-        self.features = row_normalise(graph.features) if normalise_rows else graph.features
+        self.features = seen_features(graph.features, normalise_rows=normalise_rows)
         self.propagation = SymmetricPropagation(graph)
 
     @property

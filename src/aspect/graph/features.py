@@ -19,6 +19,7 @@ __all__ = [
     "num_entries",
     "permute_columns",
     "row_normalise",
+    "seen_features",
     "take_rows",
 ]
 
@@ -51,6 +52,11 @@ def row_normalise(features: Features) -> Features:
         return features.with_values(features.values / torch.where(sums > 0, sums, 1)[rows])
     sums = features.abs().sum(1, keepdim=True)
     return features / torch.where(sums > 0, sums, 1)
+
+
+def seen_features(features: Features, *, normalise_rows: bool) -> Features:
+    """Features as a method sees them: with rows normalised, or as they are."""
+    return row_normalise(features) if normalise_rows else features
 
 
 def mask_columns(features: Features, keep: Float[Tensor, " features"] | None) -> Features:

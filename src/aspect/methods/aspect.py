@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from aspect.blocks.augmentations import column_mask, edge_weights
 from aspect.graph.data import Features, Graph
-from aspect.graph.features import dense, mask_columns, row_normalise
+from aspect.graph.features import dense, mask_columns, seen_features
 from aspect.graph.operators import Propagation, largest_eigenvalue
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.base import FilterBank, Group, Method, Step
@@ -135,7 +135,7 @@ class AspectMethod(Method):
 
     def _prepare(self, graph: Graph) -> Prepared:
         config = self.config
-        features = row_normalise(graph.features) if config.row_normalise else graph.features
+        features = seen_features(graph.features, normalise_rows=config.row_normalise)
         propagation = Propagation(
             graph, self_loops=config.self_loops, lambda_max=self._lambda_max(graph)
         )

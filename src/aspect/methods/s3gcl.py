@@ -15,6 +15,7 @@ from aspect.blocks.neighbours import similar_positives
 from aspect.blocks.per_graph import PerGraph
 from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
+from aspect.graph.features import seen_features
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
@@ -142,5 +143,7 @@ class S3GCL(Method):
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        embedded: Tensor = self.encoder(self._signal(graph).features)
+        # No edge is looked at, so none is prepared for a graph that is only embedded.
+        rows = self.config.row_normalise
+        embedded: Tensor = self.encoder(seen_features(graph.features, normalise_rows=rows))
         return embedded

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from aspect.graph.data import Features, Graph
-from aspect.graph.features import dense, drop_entries, dropout, row_normalise
+from aspect.graph.features import dense, drop_entries, dropout, seen_features
 from aspect.graph.operators import Operator, Propagation
 from aspect.spectral.chebyshev import chebyshev_basis
 from aspect.spectral.filters import Band, MonotoneFilter, RampFilter
@@ -35,7 +35,7 @@ class Signal:
     @classmethod
     def of(cls, graph: Graph, *, normalise_rows: bool) -> Signal:
         """A graph without self-loops, rescaled by the bound 2 (PolyGCL, S3GCL)."""
-        features = row_normalise(graph.features) if normalise_rows else graph.features
+        features = seen_features(graph.features, normalise_rows=normalise_rows)
         return cls(features, Propagation(graph, self_loops=False).operator())
 
 
