@@ -55,7 +55,7 @@ def run_several(
 
 
 def told_in_a_line(main: Main) -> Main:
-    """A failed command and Ctrl-C end a script with a sentence and an exit code, not a traceback."""
+    """A failed command and Ctrl-C end a script with a sentence and an exit code, no traceback."""
 
     @wraps(main)
     def telling(arguments: Sequence[str] | None = None) -> int:
