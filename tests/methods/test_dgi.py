@@ -8,10 +8,8 @@ from torch.testing import assert_close
 from aspect.graph.features import dense
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
-from aspect.randomness import generator_for
-from aspect.training.trainer import train
+from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss
 from reference.graphs import random_graph
-from training.toys import MemoryRecorder
 
 
 @pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
@@ -123,15 +121,8 @@ def test_features_may_stay_raw(graph):
 
 
 def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
-    method, recorder = make(graph, epochs=300, patience=4, learning_rate=0.02), MemoryRecorder()
-    result = train(method, graph, seed=3, recorder=recorder)
-    losses = [report.values["loss"] for report in recorder.reports]
-    best = losses.index(min(losses)) + 1
-    assert result.stopped_early
-    assert best == result.epochs - 4
-    assert best > 1
-    again = method.loss_terms(graph, Step(best, generator_for(3, "epoch", best)))
-    assert float(again["discrimination"].detach()) == pytest.approx(min(losses), abs=1e-12)
+    method = make(graph, epochs=300, patience=4, learning_rate=0.02)
+    assert_ends_with_the_weights_of_the_lowest_loss(method, graph)
 
 
 def test_all_weights_share_rate_and_decay(graph):

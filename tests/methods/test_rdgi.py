@@ -19,9 +19,9 @@ from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.rdgi import RDGI, RDGIConfig
 from aspect.randomness import generator_for
 from aspect.training.trainer import train
+from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
-from training.toys import MemoryRecorder
 
 NEVER, ALWAYS = 1e9, -1e9  # margins: out of reach, and reached by anything
 NO_SEARCH = {"perturbation_budget": 0.0, "feature_box": 0.0}
@@ -268,14 +268,8 @@ def test_the_embedding_is_dgi_s_on_the_clean_graph(graph):
 
 
 def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
-    method, recorder = make(graph, epochs=300, patience=4, learning_rate=0.02), MemoryRecorder()
-    result = train(method, graph, seed=3, recorder=recorder)
-    losses = [report.values["loss"] for report in recorder.reports]
-    best = losses.index(min(losses)) + 1
-    assert result.stopped_early
-    assert best == result.epochs - 4
-    again = method.loss_terms(graph, Step(best, generator_for(3, "epoch", best)))
-    assert float(again["discrimination"].detach()) == pytest.approx(min(losses), abs=1e-12)
+    method = make(graph, epochs=300, patience=4, learning_rate=0.02)
+    assert_ends_with_the_weights_of_the_lowest_loss(method, graph)
 
 
 @pytest.mark.gpu
