@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 __all__ = ["project_to_budget"]
 
-HALVINGS = 60  # of the interval that holds the shift: below a float64's precision
+SPARE_BITS = 8  # of the shift, beyond those of a number's precision
 
 
 def project_to_budget(
@@ -17,16 +19,20 @@ def project_to_budget(
     """The Euclidean projection onto {0 <= x <= 1, sum x <= budget}.
 
     Where clipping alone exceeds the budget, it is `clip(values - shift)` for the shift at which the
-    sum is the budget; the sum falls with the shift, so halving an interval finds it. Nothing waits
-    for a device: the same steps are taken whether the budget binds or not.
+    sum is the budget. With a budget of b and a bit, the sum is at least b + 1 at one below the
+    value that b others exceed, and at most b at that value: the shift lies between, and halving
+    finds one binary digit of it at a time. Nothing waits for a device, and the operations are few,
+    since small graphs cost a device little but their number.
     """
-    if len(values) == 0:
-        return values
-    low = values.new_zeros(())  # the sum is above the budget here, or the budget does not bind
-    high = values.max().clamp(min=0)  # nothing is left here
+    allowed = int(budget)
+    if len(values) <= allowed:
+        return values.clamp(0, 1)
     binds = values.clamp(0, 1).sum() > budget
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        is_above = (values - middle).clamp(0, 1).sum() > budget
+    bits = SPARE_BITS - round(math.log2(torch.finfo(values.dtype).eps))
+    high = values.kthvalue(len(values) - allowed).values.clamp(min=0)
+    low = (high - 1).clamp(min=0)
+    for _ in range(bits):
+        middle = torch.lerp(low, high, 0.5)
+        is_above = (values - middle).clamp_(0, 1).sum() > budget
         low, high = torch.where(is_above, middle, low), torch.where(is_above, high, middle)
-    return (values - torch.where(binds, high, low.new_zeros(()))).clamp(0, 1)
+    return (values - high * binds).clamp_(0, 1)
