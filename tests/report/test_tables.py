@@ -99,3 +99,17 @@ def test_chances_have_a_column_of_their_own():
     table = Table("t", "", ("x",), (Line("a", "", (cell,)), Line("b", "", (Cell(),))))
     assert table.to_csv() == "method,note,x,x low,x high,x p\na,,1.0,0.0,2.0,0.04\nb,,,,,\n"
     assert cell.text == "1.00 (0.00 to 2.00), p = 0.040 †"
+
+
+def test_a_published_figure_stands_outside_the_marks_and_in_a_column_of_its_own():
+    rows = [
+        Line("a", "", (Cell(3.0, std=0.5, published=2.5, footnote=1),)),
+        Line("b", "", (Cell(published=4.0),)),
+    ]
+    table = Table("t", "", ("score",), marked(rows))
+    assert "| **3.00 ± 0.50** (2.50) \\[1\\] |" in table.to_markdown()
+    assert "| - (4.00) |" in table.to_markdown()
+    assert r"a & \textbf{3.00} $\pm$ 0.50 (2.50) {[}1{]} \\" in table.to_latex()
+    head, *found = list(csv.reader(io.StringIO(table.to_csv())))
+    assert head == ["method", "note", "score", "score std", "score published"]
+    assert [row[2:] for row in found] == [["3.0", "0.5", "2.5"], ["", "", "4.0"]]

@@ -47,7 +47,7 @@ class ReportOptions(NamedTuple):
         typer.Option(help="Of the figures: svg, pdf, png.  [default: svg,pdf]", metavar="LIST"),
     ] = None
     published: Annotated[
-        bool, typer.Option("--published", help="Add the paper's figures below ours.")
+        bool, typer.Option("--published", help="Put the paper's figures beside ours.")
     ] = False
     title: Annotated[str | None, typer.Option(help="Headline of the page.", metavar="TEXT")] = None
     overwrite: Overwrite = False

@@ -34,6 +34,7 @@ class Cell:
     std: float | None = None
     low: float | None = None  # ends of an interval
     high: float | None = None
+    published: float | None = None  # another's figure of the same thing, to be held against ours
     digits: int = 2
     mark: Mark = ""
     p_value: float | None = None  # of the difference that the value is
@@ -50,8 +51,22 @@ class Cell:
         ('81.25 ± 0.50', '1.0 (-0.5 to 2.5)', '-')
         >>> Cell(2.0, p_value=0.0004, decided=True, digits=1).text, Cell(footnote=1).text
         ('2.0, p < 0.001 †', '- [1]')
+        >>> Cell(81.25, std=0.5, published=82.0).text
+        '81.25 ± 0.50 (82.00)'
         """
-        return f"{self.word or self._number}{self._footnote}"
+        return f"{self.own_text} {self.remarks}".rstrip()
+
+    @property
+    def own_text(self) -> str:
+        """The number or the word, without what is said about it."""
+        return self.word or self._number
+
+    @property
+    def remarks(self) -> str:
+        """What follows: the published figure in brackets, and the number of a note."""
+        beside = "" if self.published is None else f"({self.published:.{self.digits}f})"
+        footnote = f"[{self.footnote}]" if self.footnote else ""
+        return f"{beside} {footnote}".strip()
 
     @property
     def _number(self) -> str:
@@ -66,14 +81,10 @@ class Cell:
             text += f", p {_chance(self.p_value)}"
         return f"{text} {DECIDED}" if self.decided else text
 
-    @property
-    def _footnote(self) -> str:
-        return f" [{self.footnote}]" if self.footnote else ""
-
     def to_latex(self) -> str:
         """The same with the best bold and the second best underlined, spreads left plain."""
         if self.word or self.value is None:
-            return escape_latex(self.text if self.word else f"—{self._footnote}")
+            return escape_latex(self.text if self.word else f"— {self.remarks}".rstrip())
         command = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}[self.mark]
         text = command % latex_number(self.value, self.digits)
         if self.std is not None:
@@ -83,8 +94,8 @@ class Cell:
             text += f" ({ends[0]} to {ends[1]})"
         if self.p_value is not None:
             text += f", $p {_chance(self.p_value)}$"
-        remarks = [DECIDED if self.decided else "", self._footnote]
-        return " ".join([text, *(escape_latex(remark) for remark in remarks if remark)])
+        remarks = f"{DECIDED if self.decided else ''} {self.remarks}".strip()
+        return f"{text} {escape_latex(remarks)}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -180,7 +191,14 @@ class Table:
 
 
 # Fields of a cell that CSV shows in columns of their own, and what is added to the column's name.
-PARTS = {"value": "", "std": "std", "low": "low", "high": "high", "p_value": "p"}
+PARTS = {
+    "value": "",
+    "std": "std",
+    "low": "low",
+    "high": "high",
+    "p_value": "p",
+    "published": "published",
+}
 
 
 def counted(count: int, noun: str) -> str:
@@ -252,7 +270,8 @@ def _line_title(line: Line) -> str:
 
 def _emphasised(cell: Cell) -> str:
     star = {"best": "**", "second": "*", "": ""}[cell.mark]
-    return f"{star}{_markdown_safe(cell.text)}{star}"
+    own = f"{star}{_markdown_safe(cell.own_text)}{star}"
+    return f"{own} {_markdown_safe(cell.remarks)}".rstrip()
 
 
 def _latex_line(line: Line) -> str:

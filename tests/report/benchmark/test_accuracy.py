@@ -71,20 +71,26 @@ def test_an_entry_that_was_not_asked_for_is_a_plain_gap():
     assert table.notes == ()
 
 
-def test_published_figures_stand_apart_on_the_old_cornell():
+def test_published_figures_stand_beside_ours_on_the_old_cornell():
     records = make_records(["aspect", "low"], ["cora", "cornell", "cornell_old"])
     strict, optimistic, macro = clean_tables(records, with_published=True)
     for table in (strict, optimistic):
-        line = table.lines[-1]
-        assert (line.title, line.apart) == ("aspect, published", True)
-        assert line.note == "Li, Yang and Chen, 2026, Table 4"
-        assert [cell.text for cell in line.cells] == ["88.94 ± 1.10", "-", "89.18 ± 2.77"]
-        assert len(table.lines) == 3
+        ours, low = table.lines
+        assert [cell.published for cell in ours.cells] == [88.94, None, 89.18]
+        assert ours.cells[0].text.endswith(" (88.94)")
+        assert not any(cell.published for cell in low.cells)
+        assert "In brackets: the figures of Li, Yang and Chen, 2026, Table 4." in table.caption
         assert any("cornell_old" in note for note in table.notes)
-        assert table.lines[0].cells[0].mark in ("best", "second")
-    assert len(macro.lines) == 2
     other = clean_tables(make_records(["aspect"], split_kind="random"), with_published=True)
-    assert len(other[0].lines) == 1
+    for table in (macro, *other, *clean_tables(records)):
+        assert not any(cell.published for line in table.lines for cell in line.cells)
+        assert "brackets" not in table.caption
+
+
+def test_a_published_figure_stands_where_ours_is_missing():
+    records = [*make_records(["aspect"], ["cora"]), *make_records(["dgi"], ["texas"])]
+    (table, *_) = clean_tables(records, with_published=True)
+    assert table.lines[1].cells[0].text == "- (85.88)"
 
 
 def test_average_drop_is_the_mean_relative_loss_and_the_lowest_is_best():
@@ -184,11 +190,11 @@ def test_published_figures_of_the_papers_attack():
     graphs = ["cora", "citeseer", "pubmed", "actor", "chameleon", "squirrel"]
     records = make_records(["aspect-s", "raw"], graphs, [None, attack])
     (table,) = perturbed_tables(records, with_published=True)
-    line = table.lines[-1]
-    assert (line.apart, line.note) == (True, "Li, Yang and Chen, 2026, Table 5")
-    assert [cell.value for cell in line.cells] == [85.3, 78.86, 84.93, 39.2, 66.97, 50.17, 6.51]
+    assert "In brackets: the figures of Li, Yang and Chen, 2026, Table 5." in table.caption
+    found = [[cell.published for cell in line.cells] for line in table.lines]
+    assert found == [[85.3, 78.86, 84.93, 39.2, 66.97, 50.17, 6.51], [None] * 7]
     (part,) = perturbed_tables(make_records(["aspect-s"], ["cora"], [attack]), with_published=True)
-    assert [cell.value for cell in part.lines[-1].cells] == [85.3, None]
+    assert [cell.published for cell in part.lines[0].cells] == [85.3, None]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +210,7 @@ def test_published_figures_of_the_papers_attack():
 )
 def test_no_other_attack_stands_beside_the_papers_figures(attack):
     (table,) = perturbed_tables(make_records(["aspect-s"], ["cora"], [attack]), with_published=True)
-    assert not any(line.apart for line in table.lines)
+    assert not any(cell.published for line in table.lines for cell in line.cells)
 
 
 def test_nothing_perturbed_gives_no_table():

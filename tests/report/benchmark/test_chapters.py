@@ -150,7 +150,8 @@ def test_published_figures_are_optional():
     records = make_records(["aspect"], ["cora"])
     for wanted in (True, False):
         parts = chapters_of(records, with_published=wanted)
-        assert any(line.apart for line in parts[0].tables[0].lines) == wanted
+        cells = [cell for line in parts[0].tables[0].lines for cell in line.cells]
+        assert any(cell.published is not None for cell in cells) == wanted
 
 
 @pytest.fixture(scope="module")

@@ -194,23 +194,32 @@ def test_a_table_can_be_saved_as_it_is():
     assert rows[1][0] == "'=cmd()"
 
 
+def number(text):
+    return f'<span class="number">{text}</span>'
+
+
 @pytest.mark.parametrize(
     ("cell", "markup"),
     [
-        (Cell(1.5, std=0.25), "1.50 ± 0.25"),
-        (Cell(1.5, footnote=1), "1.50 [1]"),
+        (Cell(1.5, std=0.25), number("1.50 ± 0.25")),
+        (Cell(1.5, footnote=1), number("1.50 [1]")),
+        (
+            Cell(1.5, std=0.25, published=2.0),
+            f'{number("1.50 ± 0.25")}<span class="interval"> (2.00)</span>',
+        ),
         (
             Cell(1.5, low=-1.0, high=2.0),
-            '1.50<span class="interval"> (-1.00 to 2.00)</span>',
+            f'{number("1.50")}<span class="interval"> (-1.00 to 2.00)</span>',
         ),
         (
             Cell(1.5, low=1.0, high=2.0, p_value=0.01, decided=True),
-            '1.50<span class="interval"> (1.00 to 2.00)</span><span class="hidden">,</span>'
-            '<span class="interval"> p = 0.010 †</span>',
+            f'{number("1.50")}<span class="interval"> (1.00 to 2.00)</span>'
+            '<span class="hidden">,</span><span class="interval"> p = 0.010 †</span>',
         ),
         (
             Cell(1.5, p_value=0.5),
-            '1.50<span class="hidden">,</span><span class="interval"> p = 0.500</span>',
+            f'{number("1.50")}<span class="hidden">,</span>'
+            '<span class="interval"> p = 0.500</span>',
         ),
         (Cell(word="a, p (b)"), "a, p (b)"),
     ],

@@ -10,8 +10,8 @@ from aspect.benchmark.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.comparisons import Question, compare
 from aspect.report.benchmark.names import table_name
-from aspect.report.benchmark.published import Figure, citation, is_papers, published
-from aspect.report.benchmark.score_cells import Footnotes, means_over, score_cell
+from aspect.report.benchmark.published import Figure, is_papers, published
+from aspect.report.benchmark.score_cells import Footnotes, cited, means_over, score_cell
 from aspect.report.benchmark.scores import Place, Scores
 from aspect.report.tables import Cell, Line, Table, marked, slug
 
@@ -62,7 +62,7 @@ def ablation_tables(
 
     Args:
         records: of any plans; entries without a group are left out.
-        with_published: add the paper's figures below ours, for entries that it knows.
+        with_published: put the paper's figures beside ours, for entries that it knows.
     """
     collection = collect(records)
     groups = [group for splits in collection.kinds for group in _groups(collection, splits)]
@@ -104,7 +104,12 @@ def _accuracy(group: Group, with_published: bool) -> Table:
             group.collection.title(entry),
             group.collection.entries[entry].note,
             tuple(
-                score_cell(group.find(entry, column), "strict", footnotes)
+                score_cell(
+                    group.find(entry, column),
+                    "strict",
+                    footnotes,
+                    _beside(group, entry, *column) if with_published else None,
+                )
                 for column in group.columns
             ),
         )
@@ -114,29 +119,24 @@ def _accuracy(group: Group, with_published: bool) -> Table:
     return Table(
         table_name(group.collection, f"ablation-{slug(group.head)}", group.splits),
         f"{group.collection.title(group.head)} and its variants: accuracy on unseen nodes in "
-        f"percent, {means_over(group.splits, found)}.",
+        f"percent, {means_over(group.splits, found)}."
+        f"{cited(lines, 'ablation-clean')}",
         group.titles,
-        (*marked(lines), *(_published_lines(group) if with_published else ())),
+        marked(lines),
         head="variant",
         notes=footnotes.notes,
     )
 
 
-def _published_lines(group: Group) -> list[Line]:
-    """The paper's figures for the members that it knows by the same name, on its own splits."""
-    lines = []
-    for entry in group.members if group.splits == "class-balanced" else ():
-        # The head is the method itself, whatever the plan calls it.
-        name = group.collection.entries[entry].work.method if entry == group.head else entry
-        figures = [
-            _published(name, group.collection.graphs[graph], state)
-            for graph, state in group.columns
-        ]
-        if any(figures):
-            cells = tuple(Cell(each.mean, std=each.std) if each else Cell() for each in figures)
-            title = f"{group.collection.title(entry)}, published"
-            lines.append(Line(title, citation("ablation-clean"), cells, apart=True))
-    return lines
+def _beside(
+    group: Group, entry: str, graph: str, perturbation: Perturbation | None
+) -> Figure | None:
+    """The paper's figure for a member that it knows by the same name, on its own splits."""
+    if group.splits != "class-balanced":
+        return None
+    # The head is the method itself, whatever the plan calls it.
+    name = group.collection.entries[entry].work.method if entry == group.head else entry
+    return _published(name, group.collection.graphs[graph], perturbation)
 
 
 def _published(entry: str, graph: str, perturbation: Perturbation | None) -> Figure | None:

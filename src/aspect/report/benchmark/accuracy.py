@@ -14,12 +14,12 @@ from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import perturbation_name, table_name
 from aspect.report.benchmark.published import (
     PAPERS_BUDGET,
+    Figure,
     PublishedTable,
-    citation,
     is_papers,
     published,
 )
-from aspect.report.benchmark.score_cells import Footnotes, means_over, score_cell
+from aspect.report.benchmark.score_cells import Footnotes, cited, means_over, score_cell
 from aspect.report.benchmark.scores import Metric, Place, Scores
 from aspect.report.tables import Cell, Direction, Line, Table, marked
 
@@ -41,6 +41,7 @@ class CleanTable:
     name: str
     metric: Metric
     caption: str
+    has_published: bool = True
 
 
 CLEAN = (
@@ -52,9 +53,40 @@ CLEAN = (
         "published tables",
     ),
     CleanTable(
-        "clean-macro-f1", "macro_f1", "Macro-F1 in percent, over the classes of each test set"
+        "clean-macro-f1",
+        "macro_f1",
+        "Macro-F1 in percent, over the classes of each test set",
+        has_published=False,
     ),
 )
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What the paper prints of the same splits and perturbation, for entries that it knows."""
+
+    collection: Collection
+    splits: SplitName
+    perturbation: Perturbation | None
+
+    @property
+    def _table(self) -> PublishedTable | None:
+        if self.splits != "class-balanced":
+            return None
+        if self.perturbation is None:
+            return "clean"
+        return "perturbed" if is_papers(self.perturbation) else None
+
+    def figure(self, entry: str, graph: str) -> Figure | None:
+        """Its accuracy."""
+        table = self._table
+        return published(entry, self.collection.graphs[graph], table) if table else None
+
+    def average_drop(self, entry: str, graphs: Sequence[str]) -> Figure | None:
+        """Its average drop, where all graphs that it is over are here."""
+        known = sum(self.figure(entry, graph) is not None for graph in graphs)
+        is_whole = known == PAPERS_PERTURBED_GRAPHS
+        return published(entry, "", "average-drop") if is_whole else None
 
 
 def clean_tables(
@@ -67,7 +99,7 @@ def clean_tables(
 
     Args:
         records: of any plans; those of perturbed graphs are left out.
-        with_published: add the paper's figures below ours, for entries that it knows.
+        with_published: put the paper's figures beside ours, for entries that it knows.
         metrics: those to show.
     """
     collection = collect(records)
@@ -84,20 +116,19 @@ def _clean(
     collection: Collection, splits: SplitName, kind: CleanTable, with_published: bool
 ) -> Table:
     graphs, footnotes = collection.columns(splits, None), Footnotes()
-    lines = list(_lines(collection, splits, None, graphs, kind.metric, footnotes))
+    paper = Paper(collection, splits, None) if with_published and kind.has_published else None
+    lines = _lines(collection, splits, None, graphs, kind.metric, footnotes, paper)
     if all(cell.value is None for line in lines for cell in line.cells):
         lines = lines if kind.metric == "strict" else []  # where nothing has this number
-    below: list[Line] = []
-    if with_published and kind.metric != "macro_f1" and splits == "class-balanced":
-        below = _published_lines(collection, graphs, "clean")
-    notes = [*footnotes.notes, *([CORNELL] if below and "cornell_old" in graphs else [])]
+    source = cited(lines, "clean")
+    notes = [*footnotes.notes, *([CORNELL] if source and "cornell_old" in graphs else [])]
     if kind.metric == "strict":
         notes += missing_class_notes(collection, splits, graphs)
     return Table(
         table_name(collection, kind.name, splits),
-        f"{kind.caption}; {_means(collection, splits, None, graphs)}.",
+        f"{kind.caption}; {_means(collection, splits, None, graphs)}.{source}",
         tuple(collection.graphs[graph] for graph in graphs),
-        (*marked(lines), *(below if lines else ())),
+        marked(lines),
         notes=tuple(notes),
     )
 
@@ -141,28 +172,27 @@ def perturbed_table(
 ) -> Table:
     """Strict accuracy and average drop under one perturbation at one budget."""
     graphs, footnotes = collection.columns(splits, perturbation), Footnotes()
+    paper = Paper(collection, splits, perturbation) if with_published else None
     lines = [
         Line(line.title, line.note, (*line.cells, drop))
         for line, drop in zip(
-            _lines(collection, splits, perturbation, graphs, "strict", footnotes),
-            _drops(collection, splits, perturbation, graphs, footnotes),
+            _lines(collection, splits, perturbation, graphs, "strict", footnotes, paper),
+            _drops(collection, splits, perturbation, graphs, footnotes, paper),
             strict=True,
         )
     ]
     highest: Direction = "highest"
     directions: list[Direction] = [*[highest] * len(graphs), "lowest"]
-    below = []
-    if with_published and splits == "class-balanced" and is_papers(perturbation):
-        below = _published_lines(collection, graphs, "perturbed")
     what = "edges flipped, as large a share of feature entries masked"
     return Table(
         table_name(collection, f"perturbed-{perturbation_name(perturbation)}", splits),
         f"Accuracy on unseen nodes in percent under {_heading(perturbation)} "
         f"({what if perturbation.features else 'edges flipped'}; {MODES[perturbation.mode]}); "
         f"{_means(collection, splits, perturbation, graphs)}. Average drop: (clean - perturbed) / "
-        "clean in percent, averaged over the graphs; lower is better.",
+        "clean in percent, averaged over the graphs; lower is better."
+        f"{cited(lines, 'perturbed')}",
         (*(collection.graphs[graph] for graph in graphs), DROP),
-        (*marked(lines, directions), *below),
+        marked(lines, directions),
         notes=(*footnotes.notes, *missing_class_notes(collection, splits, graphs)),
     )
 
@@ -199,6 +229,7 @@ def _drops(
     perturbation: Perturbation,
     graphs: Sequence[str],
     footnotes: Footnotes,
+    paper: Paper | None,
 ) -> list[Cell]:
     """One cell per entry; it is said which graphs an average leaves out."""
     cells = []
@@ -213,7 +244,9 @@ def _drops(
         cell = average_drop(clean, after)
         sentence = f"Without {', '.join(left_out)}: no clean or no perturbed figure."
         number = footnotes.number(sentence if left_out else "")
-        cells.append(Cell(cell.value, footnote=number))
+        beside = paper.average_drop(entry, graphs) if paper else None
+        published = beside.mean if beside else None
+        cells.append(Cell(cell.value, published=published, footnote=number))
     return cells
 
 
@@ -224,6 +257,7 @@ def _lines(
     graphs: Sequence[str],
     metric: Metric,
     footnotes: Footnotes,
+    paper: Paper | None,
 ) -> list[Line]:
     """One line per entry that has a record of any of the graphs."""
     return [
@@ -232,31 +266,16 @@ def _lines(
             collection.entries[entry].note,
             tuple(
                 score_cell(
-                    collection.find(Place(entry, graph, splits, perturbation)), metric, footnotes
+                    collection.find(Place(entry, graph, splits, perturbation)),
+                    metric,
+                    footnotes,
+                    paper.figure(entry, graph) if paper else None,
                 )
                 for graph in graphs
             ),
         )
         for entry in collection.rows(splits, perturbation, graphs)
     ]
-
-
-def _published_lines(
-    collection: Collection, graphs: Sequence[str], table: PublishedTable
-) -> list[Line]:
-    """The paper's figures for the entries that it knows by the same name."""
-    lines = []
-    for entry in collection.methods:
-        figures = [published(entry, collection.graphs[graph], table) for graph in graphs]
-        cells = [Cell(each.mean, std=each.std) if each else Cell() for each in figures]
-        if table == "perturbed":
-            drop = published(entry, "", "average-drop")
-            is_whole = sum(each is not None for each in figures) == PAPERS_PERTURBED_GRAPHS
-            cells.append(Cell(drop.mean) if drop and is_whole else Cell())
-        if any(figures):
-            title = f"{collection.title(entry)}, published"
-            lines.append(Line(title, citation(table), tuple(cells), apart=True))
-    return lines
 
 
 def _means(

@@ -129,7 +129,7 @@ class Chapter:
 
 
 def chapters(material: Material, *, with_published: bool = False) -> list[Chapter]:
-    """What was found, in the order of the paper; its own figures stand below ours if wanted."""
+    """What was found, in the order of the paper; its own figures stand beside ours if wanted."""
     records, details = material.records, material.details
     collection = collect(records if any(record.scores for record in records) else ())
     failed = any(record.status == "failed" for record in records)

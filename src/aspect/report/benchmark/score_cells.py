@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from aspect.benchmark.record import SplitName
 from aspect.evaluation.protocol import Spread
+from aspect.report.benchmark.published import Figure, PublishedTable, citation
 from aspect.report.benchmark.scores import Metric, Scores
-from aspect.report.tables import Cell, counted
+from aspect.report.tables import Cell, Line, counted
 
-__all__ = ["Footnotes", "means_over", "score_cell"]
+__all__ = ["Footnotes", "cited", "means_over", "score_cell"]
 
 LONGEST = 240  # letters of a note; errors can be long
 
@@ -43,16 +44,26 @@ class Footnotes:
         )
 
 
-def score_cell(scores: Scores | None, metric: Metric, footnotes: Footnotes) -> Cell:
-    """Mean ± standard deviation over splits; a gap or a remark where records failed or lack."""
+def score_cell(
+    scores: Scores | None, metric: Metric, footnotes: Footnotes, beside: Figure | None = None
+) -> Cell:
+    """Mean ± standard deviation over splits; a gap or a remark where records failed or lack.
+
+    Args:
+        scores: those of an entry at a place, if there are any.
+        metric: which of them.
+        footnotes: to take remarks.
+        beside: the paper's figure of the same thing.
+    """
+    published = beside.mean if beside else None
     if scores is None:
-        return Cell()
+        return Cell(published=published)
     number = footnotes.number(f"{scores.complaint}." if scores.complaint else "")
     spread = scores.spread(metric)
     if spread is None:
-        return Cell(footnote=number)
+        return Cell(published=published, footnote=number)
     tip = "\n".join(_behind(scores, metric, spread))
-    return Cell(spread.mean, std=spread.std_splits, footnote=number, tip=tip)
+    return Cell(spread.mean, std=spread.std_splits, published=published, footnote=number, tip=tip)
 
 
 def _behind(scores: Scores, metric: Metric, spread: Spread) -> Iterator[str]:
@@ -89,3 +100,9 @@ def means_over(splits: SplitName, scores: Iterable[Scores | None]) -> str:
 def _range(counts: set[int], noun: str) -> str:
     fewest, most = min(counts, default=0), max(counts, default=0)
     return counted(most, noun) if fewest == most else f"{fewest} to {counted(most, noun)}"
+
+
+def cited(lines: Iterable[Line], table: PublishedTable) -> str:
+    """A sentence for the caption, after a space, where any figure of the paper is shown."""
+    shown = any(cell.published is not None for line in lines for cell in line.cells)
+    return f" In brackets: the figures of {citation(table)}." if shown else ""
