@@ -244,6 +244,17 @@ def test_time_left_is_that_of_like_cells():
     assert clock.left([second, raw], [], 1) == pytest.approx(7.0)
 
 
+def test_an_unknown_method_is_taken_for_one_of_its_kind():
+    names = ("dgi", "raw", "bgrl")  # all linear
+    quadratic, *linear = (cells_of(make_plan(entries=[name]))[0] for name in ("grace", *names))
+    clock = clock_of(quadratic, *linear)
+    clock.note(quadratic, 1000.0)
+    assert clock.left([linear[0]], [], 1) == pytest.approx(1000.0), "for want of anything nearer"
+    clock.note(linear[0], 2.0)
+    clock.note(linear[1], 4.0)
+    assert clock.left([linear[2]], [], 1) == pytest.approx(3.0)
+
+
 def test_more_workers_than_cells_save_no_time():
     first, second = cells_of(make_plan(seeds=2, entries=["aspect"]))
     clock = clock_of(first, second)

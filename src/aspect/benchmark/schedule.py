@@ -25,7 +25,7 @@ def cost(cell: Cell, facts: ReadFacts) -> float:
 
 
 class Clock:
-    """Time left, from what like cells took: those of the same method and graph, if there are."""
+    """Time left, from what the most alike of the cells that are done took."""
 
     def __init__(self, costs: dict[str, float]) -> None:
         self.costs = costs  # by the cell's key
@@ -74,5 +74,11 @@ class Clock:
 
 
 def _likenesses(cell: Cell) -> tuple[tuple[str, ...], ...]:
-    """From the closest to the loosest, which all cells share."""
-    return (cell.work.method, cell.graph), (cell.work.method,), ()
+    """From the closest to the loosest, which all cells share.
+
+    Units of linear and of quadratic work differ by orders of magnitude: one kind says little of the
+    other, and is asked last.
+    """
+    method = cell.work.method
+    kind = find_method(method).method.cost
+    return (method, cell.graph), (method,), ("every method", "of cost", kind), ()
