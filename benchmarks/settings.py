@@ -43,6 +43,10 @@ MOST_EPOCHS: dict[tuple[str, str | None], int] = {
     ("gca", "pubmed"): 150,
 }
 
+# On graphs so small a pre-training is short, and what it leads to hangs on its seed.
+SMALL_GRAPHS = ("cornell", "cornell_old", "texas", "wisconsin")
+OF_SMALL_GRAPHS = {"seeds": 3, "epochs": 400}
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -55,8 +59,22 @@ class Wanted:
     def command(self) -> list[str]:
         """What searches, `aspect` left out; with one worker a search can be repeated."""
         words = f"tune {self.graph} --method {self.method} --config defaults --trials {TRIALS}"
-        most = MOST_EPOCHS.get((self.method, self.graph), MOST_EPOCHS.get((self.method, None)))
-        return [*words.split(), *(["--max-epochs", str(most)] if most else []), "--workers", "1"]
+        if self.is_small:
+            words += f" --seeds {OF_SMALL_GRAPHS['seeds']}"
+        if self.most_epochs is not None:
+            words += f" --max-epochs {self.most_epochs}"
+        return [*words.split(), "--workers", "1"]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its graph has a few hundred nodes."""
+        return self.graph in SMALL_GRAPHS
+
+    @property
+    def most_epochs(self) -> int | None:
+        """Those of a trial at most; None: as many as the defaults have."""
+        own = MOST_EPOCHS.get((self.method, self.graph), MOST_EPOCHS.get((self.method, None)))
+        return own or (OF_SMALL_GRAPHS["epochs"] if self.is_small else None)
 
     @property
     def name(self) -> str:

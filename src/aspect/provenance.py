@@ -45,8 +45,13 @@ def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | N
 
 @torch.no_grad()
 def faults_of(model: Embedder, graph: Graph, embeddings: Float[Tensor, "nodes dim"]) -> list[str]:
-    """What the method complains of, and a collapse if there is one; a sentence each."""
+    """Complaints of the method, a training that came to nothing, a collapse; a sentence each."""
     complaints = list(model.method.complaints(graph.to(model.device)))
+    if model.result is not None and model.result.epochs > 0 and model.result.kept == 0:
+        complaints.append(
+            "No loss was below that of the first epoch, so the weights are those from before the "
+            "training. Try a lower learning_rate or more patience."
+        )
     collapse = collapse_of(embeddings)
     return [*complaints, *([collapse] if collapse else [])]
 

@@ -37,7 +37,7 @@ def test_the_loss_is_the_sum_of_the_terms_and_falls():
     assert [report.epoch for report in recorder.reports] == list(range(1, 61))
     assert {report.epochs for report in recorder.reports} == {60}
     assert recorder.reports[-1].values["loss"] < recorder.reports[0].values["loss"] / 2
-    assert result == trainer.TrainingResult(60, False, recorder.reports[-1].values)
+    assert result == trainer.TrainingResult(60, False, recorder.reports[-1].values, kept=60)
     assert recorder.is_done
 
 
@@ -58,7 +58,7 @@ def test_a_method_is_trained_in_training_mode_and_handed_back_in_evaluation_mode
 def test_no_epochs_leave_the_first_weights():
     method = Toy(epochs=0)
     result = train(method, tiny_graph(), seed=0)
-    assert result == trainer.TrainingResult(0, False, {})
+    assert result == trainer.TrainingResult(0, False, {}, kept=0)
     torch.testing.assert_close(method.weights.detach(), torch.tensor([2.0, -1.0]))
 
 
@@ -89,15 +89,26 @@ def test_early_stopping_restores_the_state_of_the_best_epoch():
 
 def test_without_patience_the_last_epoch_is_kept():
     method = Scripted([1.0, 5.0, 9.0])
-    assert not train(method, tiny_graph(), seed=0).stopped_early
+    result = train(method, tiny_graph(), seed=0)
+    assert (result.stopped_early, result.kept) == (False, 3)
     assert int(method.last_epoch) == 3
 
 
 def test_with_patience_left_the_best_epoch_is_kept_at_the_end():
     method = Scripted([5.0, 1.0, 2.0, 3.0], patience=3)
     result = train(method, tiny_graph(), seed=0)
-    assert (result.epochs, result.stopped_early) == (4, False)
+    assert (result.epochs, result.stopped_early, result.kept) == (4, False, 2)
     assert int(method.last_epoch) == 2
+
+
+@pytest.mark.parametrize("before_step", [False, True])
+def test_it_is_told_when_the_weights_are_those_from_before_the_training(before_step):
+    class Keeps(Scripted):
+        keeps_before_step: ClassVar[bool] = before_step
+
+    method = Keeps([1.0, 2.0, 3.0, 4.0], patience=2)
+    assert train(method, tiny_graph(), seed=0).kept == (0 if before_step else 1)
+    assert int(method.last_epoch) == (0 if before_step else 1)
 
 
 def test_patience_that_runs_out_at_the_last_epoch_is_no_early_stop():

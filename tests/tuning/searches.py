@@ -9,6 +9,7 @@ from aspect.evaluation.probe import ProbeSettings
 from aspect.experiments import Experiment
 from aspect.graph.npz import write_npz
 from aspect.graph.synthetic import mixed_graph
+from aspect.methods.registry import find_method
 from aspect.tuning.request import plan_search
 from aspect.tuning.search import tune
 
@@ -46,12 +47,14 @@ def write_graph(folder, name="graph.npz", labelled=None):
 
 def small_search(path, settings=None, *, method="aspect", seed=0, **options):
     """A search of the method's settings on a graph's file; its size is fixed."""
-    given = {"max_epochs": 8, "device": "cpu", "fixed": list(SMALL), **options}
+    known = find_method(method).config.model_fields
+    small = {name: value for name, value in SMALL.items() if name in known}
+    given = {"max_epochs": 8, "device": "cpu", "fixed": list(small), **options}
     experiment = Experiment(
         method=method,
         graph=str(path),
         seed=seed,
-        settings={**SMALL, "epochs": 3, **(settings or {})},
+        settings={**small, "epochs": 3, **(settings or {})},
     )
     return plan_search(experiment, settings_from="test's own", **given)
 

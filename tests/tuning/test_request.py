@@ -35,7 +35,9 @@ def test_epochs_are_searched_where_that_means_something(path):
     assert (free.searches_epochs, free.max_epochs) == (True, LEAST_MOST_EPOCHS)
     assert small_search(path, {"epochs": 900}, max_epochs=None).max_epochs == 900
     patient = small_search(path, {"patience": 2}, max_epochs=None)
-    assert (patient.searches_epochs, patient.max_epochs) == (False, 3)
+    assert (patient.searches_epochs, patient.max_epochs) == (True, LEAST_MOST_EPOCHS)
+    stubborn = small_search(path, {"patience": 2}, fixed=["patience"], max_epochs=None)
+    assert (stubborn.searches_epochs, stubborn.max_epochs) == (False, 3)
     fixed = small_search(path, fixed=["epochs"], max_epochs=None)
     assert (fixed.searches_epochs, fixed.max_epochs) == (False, 3)
     random = small_search(path, method="random", max_epochs=None)

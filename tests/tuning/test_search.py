@@ -76,6 +76,28 @@ def test_every_trial_reaches_what_training_with_its_settings_gives(path, out, mo
     assert {each.epochs for each in result.results[1:]} <= set(search.rungs)
 
 
+def test_a_training_that_stops_by_itself_may_be_better_on_the_way(path, out, monkeypatch):
+    monkeypatch.setattr(journal, "_pruner", Never)
+    search = small_search(path, {"patience": 12}, method="dgi", max_epochs=40)
+    drawn = search_for(search, out, 5).results[1:]
+    for each in drawn:
+        assert each.settings["patience"] == (12 if each.epochs == 40 else None)
+        assert each.validation == pytest.approx(validation_of(search, each.settings))
+    assert any(each.epochs < 40 for each in drawn)
+
+
+def test_epochs_with_a_choice_of_their_own_are_drawn(path, out, monkeypatch):
+    """GBT's schedule is cut to its epochs, so that a part of a training is no shorter training."""
+    monkeypatch.setattr(journal, "_pruner", Never)
+    search = small_search(path, {"epochs": 60}, method="gbt", max_epochs=60)
+    assert not search.searches_epochs
+    drawn = search_for(search, out, 5).results[1:]
+    assert {each.epochs for each in drawn} <= {50, 60}
+    for each in drawn:
+        assert each.settings["epochs"] == each.epochs
+        assert each.validation == pytest.approx(validation_of(search, each.settings))
+
+
 def test_fixed_settings_stay(path, out):
     search = small_search(path, fixed=["width", "order", "epochs", "dropout"], max_epochs=None)
     result = search_for(search, out, 3)

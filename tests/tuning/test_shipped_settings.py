@@ -30,10 +30,19 @@ def test_it_searches_all_baselines_where_nothing_official_is_shipped():
 
 
 def test_it_can_be_asked_for_a_part():
-    (only,) = script.wanted(["grace"], ["texas"])
-    assert (only.method, only.graph) == ("grace", "texas")
-    assert only.command[:4] == ["tune", "texas", "--method", "grace"]
+    (only,) = script.wanted(["grace"], ["actor"])
+    assert (only.method, only.graph) == ("grace", "actor")
+    assert only.command[:4] == ["tune", "actor", "--method", "grace"]
     assert "--max-epochs" not in only.command
+    assert "--seeds" not in only.command
+
+
+def test_small_graphs_are_searched_with_several_seeds():
+    (small,) = script.wanted(["grace"], ["texas"])
+    assert small.command[small.command.index("--seeds") + 1] == "3"
+    assert small.command[small.command.index("--max-epochs") + 1] == "400"
+    (dear,) = script.wanted(["ariel"], ["texas"])
+    assert dear.command[dear.command.index("--max-epochs") + 1] == "300"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aspect.config import make_config
-from aspect.errors import GraphError
+from aspect.errors import GraphError, TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.logistic import Tasks
 from aspect.evaluation.validation import validation_accuracy
@@ -50,7 +50,7 @@ def test_a_rung_scores_what_a_training_of_so_many_epochs_gives(problem, search):
     told = []
     settings = {**search.settings, "epochs": 8}
     scores = score_settings(problem, search, settings, lambda *each: told.append(each))
-    assert list(scores) == [2, 3, 8]
+    assert list(scores) == [3, 8]
     assert told == list(scores.items())
     for epochs, score in scores.items():
         model = Embedder("aspect", device="cpu", **{**settings, "epochs": epochs})
@@ -99,14 +99,30 @@ def test_a_method_that_is_anytime_does_not_ask_how_many_epochs_are_planned(probl
             torch.testing.assert_close(kept[2][key], value, rtol=0, atol=0)
 
 
-def test_with_patience_only_the_end_counts(problem, tmp_path):
-    search = small_search(write_graph(tmp_path), {"patience": 1, "epochs": 30}, max_epochs=None)
+def test_with_patience_the_way_counts_and_the_end_that_it_chose(problem, tmp_path):
+    search = small_search(write_graph(tmp_path), {"patience": 8, "epochs": 300}, max_epochs=None)
     told = []
     scores = score_settings(problem, search, search.settings, lambda *each: told.append(each))
     model = Embedder("aspect", device="cpu", **search.settings).fit(problem.graph)
     assert model.result.stopped_early
-    assert scores == {30: mean_accuracy(problem, model.embed(problem.graph))}
-    assert told[-1][0] == 30
+    *rungs, end = scores
+    assert end == told[-1][0] == 300
+    assert scores[end] == mean_accuracy(problem, model.embed(problem.graph))
+    assert rungs == [epoch for epoch in search.rungs if epoch <= model.result.epochs]
+    for epochs in rungs:
+        settings = {**search.settings, "epochs": epochs, "patience": None}
+        plain = Embedder("aspect", device="cpu", **settings).fit(problem.graph)
+        assert scores[epochs] == mean_accuracy(problem, plain.embed(problem.graph))
+
+
+def test_weights_from_before_the_training_count_for_the_start_alone(problem, tmp_path):
+    """A learning rate that only does harm: patience brings the first weights back."""
+    wild = {"patience": 4, "epochs": 9, "learning_rate": 1e3}
+    search = small_search(write_graph(tmp_path), wild, method="dgi", max_epochs=9)
+    assert list(score_settings(problem, search, search.settings, ignore)) == [9]
+    drawn = {**search.settings, "weight_decay": 1e-4}
+    with pytest.raises(TrainingError, match="the weights that it started from"):
+        score_settings(problem, search, drawn, ignore)
 
 
 def test_seeds_are_averaged_and_the_first_is_told(problem, tmp_path):
@@ -145,7 +161,7 @@ def test_the_probe_is_handed_no_test_label(problem, search, monkeypatch):
         return build(known, splits, *rest)
 
     monkeypatch.setattr(Tasks, "build", spy)
-    score_settings(problem, search, {**search.settings, "epochs": 3}, ignore)
+    score_settings(problem, search, {**search.settings, "epochs": 8}, ignore)
     assert len(seen) == 2 * len(problem.splits)
     assert all(bool((known[split.test] == UNLABELLED).all()) for known, split in seen)
 

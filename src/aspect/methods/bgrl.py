@@ -15,7 +15,7 @@ from aspect.blocks.mlp import MLP
 from aspect.blocks.moving_average import follow, momentum_at
 from aspect.blocks.schedules import falling_cosine
 from aspect.blocks.views import View
-from aspect.config import Positive, Range, Share, Weight
+from aspect.config import Choice, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -35,7 +35,7 @@ class BgrlConfig(OneEncoderConfig):
     shrink with the epochs, so that fewer of them need no other settings.
     """
 
-    epochs: Annotated[int, Field(ge=0)] = 1000
+    epochs: Annotated[int, Field(ge=0), Choice((50, 100, 300, 1000))] = 1000
     """Steps in all, to which both schedules are cut (T)."""
 
     # The networks

@@ -47,7 +47,7 @@ class CCASSGConfig(OneEncoderConfig):
     """Share of edges dropped in each view, either direction on its own (p_e)."""
     decorrelation: Annotated[Weight, Range(2e-4, 5e-3, log=True)] = 1e-3
     """Weight of what columns of one view repeat of each other (lambda)."""
-    learning_rate: Annotated[Positive, Range(3e-4, 3e-3, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(5e-5, 3e-3, log=True)] = 1e-3
     """Learning rate."""
     weight_decay: Weight = 0.0
     """Weight decay."""

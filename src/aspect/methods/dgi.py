@@ -34,13 +34,11 @@ class DGIConfig(OneEncoderConfig):
     """The most passes over the graph; patience ends the training long before."""
     patience: Annotated[Annotated[int, Field(ge=1)] | None, Choice((20, 50))] = 20
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
-    row_normalise: Annotated[bool, Choice((True, False))] = True
-    """Divide each node's features by the sum of their sizes, as the official code does."""
     width: Annotated[int, Field(ge=1), Choice((256, 512, 1024))] = 512
     """Dimensions of the embedding (F')."""
     learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of all weights."""
-    weight_decay: Annotated[Weight, Range(1e-6, 1e-3, log=True)] = 0.0
+    weight_decay: Annotated[Weight, Range(1e-6, 1e-2, log=True)] = 0.0
     """Weight decay of all weights."""
 
 

@@ -24,10 +24,8 @@ __all__ = ["GBTConfig", "GraphBarlowTwins", "warm_up_then_cosine"]
 class GBTConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; the rates are near the mean of the official ones."""
 
-    epochs: Annotated[int, Field(ge=0)] = 1000
+    epochs: Annotated[int, Field(ge=0), Choice((50, 200, 500, 1000))] = 1000
     """Passes over the graph (T)."""
-    row_normalise: bool = True
-    """Divide each node's features by the sum of their sizes, as the official code does."""
     width: Annotated[int, Field(ge=1), Choice((128, 256, 512))] = 256
     """Dimensions of the embedding; the hidden layer has twice as many (d)."""
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.01

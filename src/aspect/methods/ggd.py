@@ -33,8 +33,6 @@ class GGDConfig(OneEncoderConfig):
     """Passes over the graph."""
     patience: Annotated[int, Field(ge=1)] | None = 500
     """Epochs without a lower loss before stopping at the best; as many as epochs: never stop."""
-    row_normalise: Annotated[bool, Choice((True, False))] = True
-    """Divide each node's features by the sum of their sizes, as the official code does."""
     width: Annotated[int, Field(ge=1), Choice((512, 1024, 1536))] = 512
     """Dimensions of the embedding (D')."""
     projector_layers: Annotated[int, Field(ge=1)] = 1

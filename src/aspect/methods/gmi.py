@@ -36,8 +36,6 @@ class GMIConfig(OneEncoderConfig):
     """Most passes over the graph."""
     patience: Annotated[int, Field(ge=1)] | None = 20
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
-    row_normalise: bool = True
-    """Divide each node's features by the sum of their sizes, as the official code does."""
     layers: Annotated[int, Field(ge=1), Choice((1, 2))] = 1
     """Graph convolutions; officially two for Cora and one for other graphs."""
     width: Annotated[int, Field(ge=1)] = 512

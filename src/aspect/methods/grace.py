@@ -50,7 +50,7 @@ class GraceConfig(OneEncoderConfig):
     # The objective and the optimiser
     temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.2, 0.9, log=True)] = 0.4
     """Temperature of InfoNCE (tau)."""
-    learning_rate: Annotated[Positive, Range(2e-4, 2e-3, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(5e-5, 2e-3, log=True)] = 1e-3
     """Learning rate of encoder and projector."""
     weight_decay: Weight = 1e-5
     """Weight decay of encoder and projector, by the gradient."""
@@ -69,7 +69,7 @@ class LaterGraceConfig(GraceConfig):
     """Share of feature columns masked in the first view, on average (p_f,1)."""
     second_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.0
     """Share of feature columns masked in the second view, on average (p_f,2)."""
-    learning_rate: Annotated[Positive, Range(5e-4, 1e-2, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of encoder and projector."""
 
 

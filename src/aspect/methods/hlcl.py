@@ -82,7 +82,8 @@ class HLCL(OneEncoder):
     what like ones leave, and counts an edge that both ends choose twice). Equally similar edges
     are told apart by the means around their ends, so that no numbering of nodes matters. The
     embedding is the low pass of the clean graph; the code scores a randomly augmented one and
-    keeps the checkpoint with the best test accuracy.
+    keeps the checkpoint with the best test accuracy. Edges have both directions on every graph
+    (there, those of the files), and weights start as of a graph convolution (there, of a layer).
 
     Edges are chosen anew by a copy of the encoder, kept with the weights, that sees the subgraphs
     chosen by features. We read the paper as letting it see the subgraphs in use; then a choice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
@@ -11,6 +12,7 @@ from typing_extensions import override
 
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.views import View, ViewSource
+from aspect.config import Choice
 from aspect.graph.data import Graph
 from aspect.methods.base import Method, MethodConfig
 
@@ -20,8 +22,8 @@ __all__ = ["OneEncoder", "OneEncoderConfig"]
 class OneEncoderConfig(MethodConfig):
     """Settings of every method with one encoder."""
 
-    row_normalise: bool = True
-    """Divide each node's features by the sum of their sizes."""
+    row_normalise: Annotated[bool, Choice((True, False))] = True
+    """Divide each node's features by the sum of their sizes, as most official codes do."""
 
 
 class OneEncoder(Method):

@@ -48,6 +48,7 @@ class TrainingResult:
     epochs: int  # run in all, those before an interruption included
     stopped_early: bool
     values: dict[str, float]  # of the last epoch
+    kept: int  # the epoch after which the weights were what they are now; 0: before the first
 
 
 class Recorder(Protocol):
@@ -123,7 +124,7 @@ class _Training:
             self.method.load_state_dict(self.best)
         self.method.eval()
         self.recorder.training_done()
-        return TrainingResult(self.epoch, self.epoch < epochs, self.values)
+        return TrainingResult(self.epoch, self.epoch < epochs, self.values, self._kept_epoch())
 
     def _run_epoch(self) -> None:
         self.method.train()
@@ -140,6 +141,11 @@ class _Training:
         self.values = _joined(by_phase)
         if self.stopping.observe(self.epoch, watched):
             self.best = before or self._kept_state()
+
+    def _kept_epoch(self) -> int:
+        if not self.best:
+            return self.epoch
+        return self.stopping.best_epoch - int(self.method.keeps_before_step)
 
     def _kept_state(self) -> dict[str, Tensor]:
         """A copy of all that the method is now."""

@@ -108,7 +108,8 @@ class Ledger:
         return Asked(number, trial._trial_id, settings)
 
     def _drawn(self, point: dict[str, Any]) -> dict[str, Any]:
-        return {**self.space.settings(point), "epochs": self.search.max_epochs}
+        drawn, most = self.space.settings(point), self.search.max_epochs
+        return {**drawn, "epochs": min(point.get("epochs", most), most)}
 
     def tell(self, asked: Asked, score: TrialScore) -> None:
         """Note how a trial went."""
@@ -157,8 +158,9 @@ def _keep(study: optuna.Study, trial: FrozenTrial, values: dict[str, Any]) -> No
 
 def _result(trial: FrozenTrial) -> TrialResult:
     kept, state = trial.user_attrs, STATES[trial.state]
-    epochs = kept.get(EPOCHS)
-    settings = kept[SETTINGS] if epochs is None else {**kept[SETTINGS], "epochs": epochs}
+    epochs, settings = kept.get(EPOCHS), kept[SETTINGS]
+    if epochs is not None and epochs < settings["epochs"]:
+        settings = {**settings, "epochs": epochs, "patience": None}
     return TrialResult(
         number=kept[NUMBER],
         state=state,

@@ -24,7 +24,7 @@ __all__ = ["LEAST_MOST_EPOCHS", "Search", "plan_search", "rungs"]
 # Trials whose epochs are searched train for so many at least, unless the user says otherwise.
 LEAST_MOST_EPOCHS = 200
 
-SHARES = (8, 4, 2, 1)
+MOST_RUNGS = 8
 LEAST_APART = 5  # epochs between two rungs; a score takes as long as some epochs
 
 
@@ -56,7 +56,8 @@ class Search(Config):
     max_epochs: int
     """Epochs that a trial trains for at most; the start keeps its own."""
     searches_epochs: bool
-    """Whether the best epoch of a trial, of those it is scored at, becomes its setting."""
+    """Whether the best epoch of a trial, of those it is scored at, becomes its setting; patience is
+    off in the settings then, unless the epoch of its own choice is the best."""
     device: Literal["cpu", "cuda"]
     """Kind of device: each draws other numbers from the same seed."""
     version: str = __version__
@@ -79,15 +80,16 @@ class Search(Config):
 
 
 def rungs(most: int, start: int) -> tuple[int, ...]:
-    """Epochs to score trainings at: shares of the most, and those that the search starts from.
+    """Epochs to score trainings at: the most, by halves, and those that the search starts from.
+
+    Some methods are at their best after a few epochs, on small graphs above all.
 
     >>> rungs(200, 20)
-    (20, 25, 50, 100, 200)
+    (7, 13, 20, 25, 50, 100, 200)
     """
-    kept: list[int] = []
-    for epoch in (math.ceil(most / share) for share in reversed(SHARES)):
-        if not kept or kept[-1] - epoch >= LEAST_APART:
-            kept.append(epoch)
+    kept = [most]
+    while kept[-1] // 2 >= LEAST_APART and len(kept) < MOST_RUNGS:
+        kept.append(math.ceil(kept[-1] / 2))
     own = {start} if start < most else set()
     return tuple(sorted({*kept, *own} - {0}))
 
@@ -120,8 +122,8 @@ def plan_search(
     entry = find_method(experiment.method)
     base = make_config(entry.config, experiment.settings, owner=experiment.method)
     Space.around(experiment.method, base, fixed)
-    # A method with patience ends at an epoch of its own choice.
-    is_free = "epochs" not in fixed and base.patience is None
+    # A method whose patience is fixed ends at an epoch of its own choice, and at no other.
+    is_free = "epochs" not in fixed and (base.patience is None or "patience" not in fixed)
     searches_epochs = is_free and entry.method.anytime and entry.method.trainable
     place = choose_device(device)
     source = source_of(experiment).absolute()

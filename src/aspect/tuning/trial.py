@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from aspect.benchmark.record import SplitName
 from aspect.config import make_config
-from aspect.errors import GraphError
+from aspect.errors import GraphError, TrainingError
 from aspect.estimator import DTYPE
 from aspect.evaluation.validation import validation_accuracy
 from aspect.graph.data import Graph
@@ -29,6 +29,9 @@ from aspect.tuning.journal import open_study
 from aspect.tuning.request import Search
 
 __all__ = ["Problem", "RungRecorder", "TrialScore", "TrialTask", "run_trial", "score_settings"]
+
+
+FIRST_PART = 8  # no trial is given up before it has done one of so many parts of the most epochs
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,11 @@ def run_trial(task: TrialTask) -> TrialScore:
         if epoch in told:  # and not given up there
             return
         trial.report(validation, epoch)
-        # The start is never given up: it is what the others are held against.
-        if task.number > 0 and epoch < task.settings["epochs"] and trial.should_prune():
+        # The start is never given up: it is what the others are held against. First epochs say too
+        # little of where a training leads.
+        is_early = epoch < search.max_epochs / FIRST_PART
+        is_over = epoch == task.settings["epochs"]
+        if task.number > 0 and not is_early and not is_over and trial.should_prune():
             raise _GivenUpError
 
     try:
@@ -151,7 +157,11 @@ def score_settings(
     for place, seed in enumerate(search.seeds):
         listener = tell if place == 0 else _ignore
         curves.append(dict(_curve(problem, search, settings, seed, listener)))
-    return {epoch: sum(curve[epoch] for curve in curves) / len(curves) for epoch in curves[0]}
+    # With patience, each seed's training ends where it pleases: what all of them have counts.
+    common = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)]
+    if not common:
+        raise TrainingError("Every training ended with the weights that it started from.")
+    return {epoch: sum(curve[epoch] for curve in curves) / len(curves) for epoch in common}
 
 
 def _ignore(epoch: int, validation: float) -> None:
@@ -172,13 +182,14 @@ def _curve(
     method = method.to(problem.graph.device)
     before = [epoch for epoch in search.rungs if epoch < config.epochs]
     recorder = RungRecorder(before, lambda: problem.score(method), tell)
-    train(method, problem.graph, seed=seed, recorder=recorder)
-    # With patience the training ends where it pleases, and with the weights that it prefers.
-    if config.patience is None:
-        yield from recorder.scores.items()
-    final = problem.score(method)
-    tell(config.epochs, final)
-    yield config.epochs, final
+    result = train(method, problem.graph, seed=seed, recorder=recorder)
+    yield from recorder.scores.items()
+    # With patience the training ends where it pleases, and with the weights that it prefers. Those
+    # from before the first epoch are no merit of the settings, unless they are given ones.
+    if result.kept > 0 or not search.searches_epochs or settings == search.settings:
+        final = problem.score(method)
+        tell(config.epochs, final)
+        yield config.epochs, final
 
 
 @lru_cache(maxsize=1)  # a worker carries out many trials on one graph
