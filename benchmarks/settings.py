@@ -43,9 +43,9 @@ MOST_EPOCHS: dict[tuple[str, str | None], int] = {
     ("gca", "pubmed"): 150,
 }
 
-# On graphs so small a pre-training is short, and what it leads to hangs on its seed.
+# On graphs so small few epochs do, and what they lead to hangs on the seed.
 SMALL_GRAPHS = ("cornell", "cornell_old", "texas", "wisconsin")
-OF_SMALL_GRAPHS = {"seeds": 3, "epochs": 400}
+SEEDS_ON_SMALL, MOST_EPOCHS_ON_SMALL = 3, 200
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Wanted:
         """What searches, `aspect` left out; with one worker a search can be repeated."""
         words = f"tune {self.graph} --method {self.method} --config defaults --trials {TRIALS}"
         if self.is_small:
-            words += f" --seeds {OF_SMALL_GRAPHS['seeds']}"
+            words += f" --seeds {SEEDS_ON_SMALL}"
         if self.most_epochs is not None:
             words += f" --max-epochs {self.most_epochs}"
         return [*words.split(), "--workers", "1"]
@@ -73,8 +73,9 @@ class Wanted:
     @property
     def most_epochs(self) -> int | None:
         """Those of a trial at most; None: as many as the defaults have."""
-        own = MOST_EPOCHS.get((self.method, self.graph), MOST_EPOCHS.get((self.method, None)))
-        return own or (OF_SMALL_GRAPHS["epochs"] if self.is_small else None)
+        if self.is_small:
+            return MOST_EPOCHS_ON_SMALL
+        return MOST_EPOCHS.get((self.method, self.graph), MOST_EPOCHS.get((self.method, None)))
 
     @property
     def name(self) -> str:
