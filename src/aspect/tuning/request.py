@@ -24,7 +24,7 @@ __all__ = ["LEAST_MOST_EPOCHS", "Search", "plan_search", "rungs"]
 # Trials whose epochs are searched train for so many at least, unless the user says otherwise.
 LEAST_MOST_EPOCHS = 200
 
-MOST_RUNGS = 8
+MOST_RUNGS = 6  # the first at a thirty-second of the most epochs
 LEAST_APART = 5  # epochs between two rungs; a score takes as long as some epochs
 
 
