@@ -60,6 +60,10 @@ def test_a_clean_cell_is_training_and_probing(path):
     assert record.status == "done", record.error
     assert scores(record.scores) == scores(expected.splits)
     assert [score.split for score in record.scores] == [0, 1]
+    for score, split in zip(record.scores, splits, strict=True):
+        frequent = labelled.labels[split.validation].bincount().argmax()
+        share = 100 * (labelled.labels[split.test] == frequent).double().mean()
+        assert score.majority == pytest.approx(float(share))
     assert record.gate["mean"] == pytest.approx(float(model.policy(labelled.graph).mean()))
     assert record.epochs == 3
     assert record.loss == model.result.values

@@ -119,6 +119,9 @@ class SplitScores(Config):
     """Classes without a training node."""
     missing_in_test: tuple[int, ...] = ()
     """Classes without a test node."""
+    majority: float | None = None
+    """Test accuracy of one answer for every node, the class that most validation nodes have; none:
+    not told."""
     test_to_train: float | None = None
     """Test nodes for each training node, which says how much splits overlap; none: not told."""
 

@@ -23,6 +23,7 @@ from aspect.evaluation.curves import ValueRecorder
 from aspect.evaluation.details import Details
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.inspection import inspect_model
+from aspect.evaluation.neighbours import majority_probe
 from aspect.evaluation.probe import linear_probe
 from aspect.evaluation.readings import probe_doubting
 from aspect.evaluation.result import ProbeResult
@@ -187,7 +188,7 @@ class _Run:
             status="done",
             cell=self.cell,
             graph=graph_facts(self._source(), labelled),
-            scores=_scores(found, self.cell.work.split_numbers, doubt),
+            scores=_scores(found, self.cell.work.split_numbers, doubt, labelled, splits),
             epochs=result.epochs,
             stopped_early=result.stopped_early,
             loss={name: value for name, value in result.values.items() if math.isfinite(value)},
@@ -248,11 +249,18 @@ class _Run:
 
 
 def _scores(
-    found: ProbeResult, numbers: tuple[int, ...], doubt: Sequence[float | None]
+    found: ProbeResult,
+    numbers: tuple[int, ...],
+    doubt: Sequence[float | None],
+    labelled: LabelledGraph,
+    splits: list[Split],
 ) -> tuple[SplitScores, ...]:
+    one_answer = majority_probe(labelled.labels, splits, num_classes=labelled.num_classes)
     return tuple(
-        SplitScores(split=number, doubt=share, **asdict(score))
-        for number, score, share in zip(numbers, found.splits, doubt, strict=True)
+        SplitScores(split=number, doubt=share, majority=least.strict, **asdict(score))
+        for number, score, share, least in zip(
+            numbers, found.splits, doubt, one_answer.splits, strict=True
+        )
     )
 
 

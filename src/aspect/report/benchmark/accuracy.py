@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.metrics import PERCENT
-from aspect.report.benchmark.caveats import missing_class_notes
+from aspect.report.benchmark.caveats import majority_notes, missing_class_notes
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import perturbation_name, table_name
 from aspect.report.benchmark.published import (
@@ -123,6 +123,7 @@ def _clean(
     source = cited(lines, "clean")
     notes = [*footnotes.notes, *([CORNELL] if source and "cornell_old" in graphs else [])]
     if kind.metric == "strict":
+        notes += majority_notes(collection, splits, graphs)
         notes += missing_class_notes(collection, splits, graphs)
     return Table(
         table_name(collection, kind.name, splits),
