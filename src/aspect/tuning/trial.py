@@ -185,8 +185,9 @@ def _curve(
     result = train(method, problem.graph, seed=seed, recorder=recorder)
     yield from recorder.scores.items()
     # With patience the training ends where it pleases, and with the weights that it prefers. Those
-    # from before the first epoch are no merit of the settings, unless they are given ones.
-    if result.kept > 0 or not search.searches_epochs or settings == search.settings:
+    # from before the first epoch are no merit of settings that were drawn.
+    is_start = settings == search.settings
+    if result.kept > 0 or is_start or not search.searches_epochs:
         final = problem.score(method)
         tell(config.epochs, final)
         yield config.epochs, final

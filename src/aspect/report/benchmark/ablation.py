@@ -10,7 +10,7 @@ from aspect.benchmark.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.comparisons import Question, compare
 from aspect.report.benchmark.names import table_name
-from aspect.report.benchmark.published import Figure, is_papers, published
+from aspect.report.benchmark.published import Paper
 from aspect.report.benchmark.score_cells import Footnotes, cited, means_over, score_cell
 from aspect.report.benchmark.scores import Place, Scores
 from aspect.report.tables import Cell, Line, Table, marked, slug
@@ -130,19 +130,12 @@ def _accuracy(group: Group, with_published: bool) -> Table:
 
 def _beside(
     group: Group, entry: str, graph: str, perturbation: Perturbation | None
-) -> Figure | None:
-    """The paper's figure for a member that it knows by the same name, on its own splits."""
-    if group.splits != "class-balanced":
-        return None
+) -> float | None:
+    """The paper's figure for a member that it knows by the same name."""
     # The head is the method itself, whatever the plan calls it.
     name = group.collection.entries[entry].work.method if entry == group.head else entry
-    return _published(name, group.collection.graphs[graph], perturbation)
-
-
-def _published(entry: str, graph: str, perturbation: Perturbation | None) -> Figure | None:
-    if perturbation is None:
-        return published(entry, graph, "ablation-clean")
-    return published(entry, graph, "ablation-perturbed") if is_papers(perturbation) else None
+    paper = Paper(group.splits, perturbation, of_ablation=True)
+    return paper.accuracy(name, group.collection.graphs[graph])
 
 
 def _differences(group: Group) -> Table:

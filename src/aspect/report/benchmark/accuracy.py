@@ -12,13 +12,7 @@ from aspect.evaluation.metrics import PERCENT
 from aspect.report.benchmark.caveats import majority_notes, missing_class_notes
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import perturbation_name, table_name
-from aspect.report.benchmark.published import (
-    PAPERS_BUDGET,
-    Figure,
-    PublishedTable,
-    is_papers,
-    published,
-)
+from aspect.report.benchmark.published import PAPERS_BUDGET, Paper
 from aspect.report.benchmark.score_cells import Footnotes, cited, means_over, score_cell
 from aspect.report.benchmark.scores import Metric, Place, Scores
 from aspect.report.tables import Cell, Direction, Line, Table, marked
@@ -31,7 +25,6 @@ MODES = {
 }
 CORNELL = "The paper's Cornell is cornell_old here: Cornell's edges with the nodes of Texas."
 DROP = "average drop"
-PAPERS_PERTURBED_GRAPHS = 6  # its average drop is over all of them
 
 
 @dataclass(frozen=True)
@@ -61,34 +54,6 @@ CLEAN = (
 )
 
 
-@dataclass(frozen=True)
-class Paper:
-    """What the paper prints of the same splits and perturbation, for entries that it knows."""
-
-    collection: Collection
-    splits: SplitName
-    perturbation: Perturbation | None
-
-    @property
-    def _table(self) -> PublishedTable | None:
-        if self.splits != "class-balanced":
-            return None
-        if self.perturbation is None:
-            return "clean"
-        return "perturbed" if is_papers(self.perturbation) else None
-
-    def figure(self, entry: str, graph: str) -> Figure | None:
-        """Its accuracy."""
-        table = self._table
-        return published(entry, self.collection.graphs[graph], table) if table else None
-
-    def average_drop(self, entry: str, graphs: Sequence[str]) -> Figure | None:
-        """Its average drop, where all graphs that it is over are here."""
-        known = sum(self.figure(entry, graph) is not None for graph in graphs)
-        is_whole = known == PAPERS_PERTURBED_GRAPHS
-        return published(entry, "", "average-drop") if is_whole else None
-
-
 def clean_tables(
     records: Sequence[Record] | Collection,
     *,
@@ -116,7 +81,7 @@ def _clean(
     collection: Collection, splits: SplitName, kind: CleanTable, with_published: bool
 ) -> Table:
     graphs, footnotes = collection.columns(splits, None), Footnotes()
-    paper = Paper(collection, splits, None) if with_published and kind.has_published else None
+    paper = Paper(splits, None) if with_published and kind.has_published else None
     lines = _lines(collection, splits, None, graphs, kind.metric, footnotes, paper)
     if all(cell.value is None for line in lines for cell in line.cells):
         lines = lines if kind.metric == "strict" else []  # where nothing has this number
@@ -173,7 +138,7 @@ def perturbed_table(
 ) -> Table:
     """Strict accuracy and average drop under one perturbation at one budget."""
     graphs, footnotes = collection.columns(splits, perturbation), Footnotes()
-    paper = Paper(collection, splits, perturbation) if with_published else None
+    paper = Paper(splits, perturbation) if with_published else None
     lines = [
         Line(line.title, line.note, (*line.cells, drop))
         for line, drop in zip(
@@ -245,9 +210,9 @@ def _drops(
         cell = average_drop(clean, after)
         sentence = f"Without {', '.join(left_out)}: no clean or no perturbed figure."
         number = footnotes.number(sentence if left_out else "")
-        beside = paper.average_drop(entry, graphs) if paper else None
-        published = beside.mean if beside else None
-        cells.append(Cell(cell.value, published=published, footnote=number))
+        titles = [collection.graphs[graph] for graph in graphs]
+        beside = paper.average_drop(entry, titles) if paper else None
+        cells.append(Cell(cell.value, published=beside, footnote=number))
     return cells
 
 
@@ -270,7 +235,7 @@ def _lines(
                     collection.find(Place(entry, graph, splits, perturbation)),
                     metric,
                     footnotes,
-                    paper.figure(entry, graph) if paper else None,
+                    paper.accuracy(entry, collection.graphs[graph]) if paper else None,
                 )
                 for graph in graphs
             ),

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Literal, get_args
 
 from aspect.benchmark.perturbation import Perturbation
+from aspect.benchmark.record import SplitName
 from aspect.errors import DataError
 
 __all__ = [
     "CITATION",
     "PAPERS_BUDGET",
     "Figure",
+    "Paper",
     "PublishedTable",
     "citation",
-    "is_papers",
     "published",
     "published_figures",
 ]
 
 CITATION = "Li, Yang and Chen, 2026"
 PAPERS_BUDGET = 0.1
+PAPERS_PERTURBED_GRAPHS = 6  # its average drop is over all of them
 
 # `clean` and `perturbed` are the full tables; those of its main text show a part of them.
 PublishedTable = Literal[
@@ -64,13 +67,42 @@ def citation(table: PublishedTable) -> str:
     return f"{CITATION}, Table {NUMBERS[table]}"
 
 
-def is_papers(perturbation: Perturbation | None) -> bool:
+@dataclass(frozen=True)
+class Paper:
+    """What the paper prints of the same splits and perturbation, for names of ours."""
+
+    splits: SplitName
+    perturbation: Perturbation | None
+    of_ablation: bool = False
+
+    @property
+    def table(self) -> PublishedTable | None:
+        """Where it does, if anywhere."""
+        if self.splits != "class-balanced":
+            return None
+        if self.perturbation is None:
+            return "ablation-clean" if self.of_ablation else "clean"
+        if not _is_papers(self.perturbation):
+            return None
+        return "ablation-perturbed" if self.of_ablation else "perturbed"
+
+    def accuracy(self, method: str, graph: str) -> float | None:
+        """In percent; None where it says nothing."""
+        figure = published(method, graph, self.table) if self.table else None
+        return figure.mean if figure else None
+
+    def average_drop(self, method: str, graphs: Sequence[str]) -> float | None:
+        """Over the graphs of its table, where all of them are here."""
+        known = sum(self.accuracy(method, graph) is not None for graph in graphs)
+        figure = published(method, "", "average-drop")
+        return figure.mean if figure and known == PAPERS_PERTURBED_GRAPHS else None
+
+
+def _is_papers(perturbation: Perturbation) -> bool:
     """Whether it is the one of the paper's tables: Metattack and masked features at 10%.
 
     The solver is the original's: published tables were made with implementations that unroll.
     """
-    if perturbation is None:
-        return False
     attack = (perturbation.kind, perturbation.solver, perturbation.mode, perturbation.features)
     is_same = attack == ("metattack", "unrolled", "poison", True)
     return is_same and math.isclose(perturbation.budget, PAPERS_BUDGET)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from aspect.benchmark.record import SplitName
 from aspect.evaluation.protocol import Spread
-from aspect.report.benchmark.published import Figure, PublishedTable, citation
+from aspect.report.benchmark.published import PublishedTable, citation
 from aspect.report.benchmark.scores import Metric, Scores
 from aspect.report.tables import Cell, Line, counted
 
@@ -45,7 +45,7 @@ class Footnotes:
 
 
 def score_cell(
-    scores: Scores | None, metric: Metric, footnotes: Footnotes, beside: Figure | None = None
+    scores: Scores | None, metric: Metric, footnotes: Footnotes, published: float | None = None
 ) -> Cell:
     """Mean ± standard deviation over splits; a gap or a remark where records failed or lack.
 
@@ -53,9 +53,8 @@ def score_cell(
         scores: those of an entry at a place, if there are any.
         metric: which of them.
         footnotes: to take remarks.
-        beside: the paper's figure of the same thing.
+        published: the paper's figure of the same thing.
     """
-    published = beside.mean if beside else None
     if scores is None:
         return Cell(published=published)
     number = footnotes.number(f"{scores.complaint}." if scores.complaint else "")
