@@ -43,6 +43,12 @@ def test_small_graphs_are_searched_with_several_seeds():
     assert small.command[small.command.index("--max-epochs") + 1] == "200"
 
 
+@pytest.mark.parametrize("method", script.WITH_ONE_SEED)
+def test_methods_whose_epochs_are_dear_are_searched_with_one(method):
+    (small,) = script.wanted([method], ["wisconsin"])
+    assert "--seeds" not in small.command
+
+
 @pytest.mark.parametrize(
     "words", [["--method", "grcae"], ["--method", "aspect"], ["--graph", "coar"]]
 )
