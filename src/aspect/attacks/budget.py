@@ -7,20 +7,26 @@ import math
 from aspect.errors import GraphError, SettingsError
 from aspect.graph.data import Graph
 
-__all__ = ["check_flips", "flips_within", "least_share"]
+__all__ = ["check_flips", "flips_within", "least_share", "rounded"]
 
 
 def flips_within(share: float, graph: Graph) -> int:
     """The flips that a budget of so large a share of the edges allows, rounded."""
+    count = rounded(share, graph.num_edges)
+    check_flips(count, graph)
+    return count
+
+
+def rounded(share: float, edges: int) -> int:
+    """A share of so many edges; one that rounds to none of them is refused."""
     if not 0 < share <= 1:
         raise SettingsError(f"Attack budget must be a share in (0, 1]. Got {share}.")
-    count = round(share * graph.num_edges)
-    if count == 0 and graph.num_edges:
+    count = round(share * edges)
+    if count == 0 and edges:
         raise SettingsError(
-            f"Attack budget of {share:g} allows no flip of {graph.num_edges} edges. "
-            f"It must be {least_share(graph.num_edges):g} or more."
+            f"Attack budget of {share:g} allows no flip of {edges} edges. "
+            f"It must be {least_share(edges):g} or more."
         )
-    check_flips(count, graph)
     return count
 
 

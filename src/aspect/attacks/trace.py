@@ -19,7 +19,7 @@ from jaxtyping import Int
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from aspect.attacks.budget import least_share
+from aspect.attacks.budget import rounded
 from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.names import SUFFIX, AttackKind
@@ -126,16 +126,7 @@ class Trace:
 
     def flips(self, share: float) -> Int[Tensor, "flips 2"]:
         """The attack of a budget: a share of the clean graph's edges, rounded."""
-        if not 0 < share <= 1:
-            raise SettingsError(f"Attack budget must be a share in (0, 1]. Got {share}.")
-        edges = self.facts.graph.edges
-        count = round(share * edges)
-        if count == 0:
-            raise SettingsError(
-                f"Attack budget of {share:g} allows no flip of {edges} edges. "
-                f"It must be {least_share(edges):g} or more."
-            )
-        return self.first(count)
+        return self.first(rounded(share, self.facts.graph.edges))
 
     def apply(self, labelled: LabelledGraph, budget: float, *, features: bool = True) -> Graph:
         """The graph perturbed to a budget; features are masked at the same rate, or left alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, model_validator
@@ -19,7 +19,7 @@ from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.grace import Grace, LaterGraceConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 from aspect.objectives.info_nce import LOWEST_FLOAT32_TEMPERATURE
 from aspect.objectives.information import information_hinge
 
@@ -99,7 +99,7 @@ class Ariel(Grace):
     taken over.
     """
 
-    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"
+    cost: ClassVar[Cost] = "linear"
     mini_batch: ClassVar[bool] = True
     starting_weights: ClassVar[StartingWeights] = "uniform"
 

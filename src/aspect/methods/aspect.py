@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from aspect.graph.operators import Propagation, largest_eigenvalue
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.base import FilterBank, Group, Method, Step
 from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 from aspect.objectives.info_nce import NodeLosses, info_nce, sampled_info_nce
 from aspect.objectives.policy_target import channel_costs, policy_loss, policy_target
 from aspect.policy.fusion import fuse, read_out
@@ -91,7 +91,7 @@ class AspectMethod(Method):
     """Bands, policy and fusion, trained by InfoNCE between two views (`eq:aspect_loss`)."""
 
     bands: ClassVar[tuple[Band, ...]] = ("low", "high")
-    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+    cost: ClassVar[Cost] = "quadratic"
 
     def __init__(self, config: AspectConfig, num_features: int) -> None:
         super().__init__()

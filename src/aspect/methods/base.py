@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from aspect.config import Config
 from aspect.graph.data import Graph
+from aspect.methods.registry import Cost
 from aspect.randomness import generator_for
 
 __all__ = ["FilterBank", "Group", "Method", "MethodConfig", "Step"]
@@ -68,8 +69,7 @@ class Method(nn.Module, ABC):
     """
 
     name: ClassVar[str] = ""  # filled in by the registry
-    # Time of an epoch, in nodes and with as many edges for each: `quadratic` compares all pairs.
-    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"
+    cost: ClassVar[Cost] = "linear"
     inductive: ClassVar[bool] = True  # embeds graphs that it was not trained on
     # Trains on a part of the graph at a time, so that a step takes no more on a larger graph. Who
     # only contrasts a sample, after seeing every node, does not.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,7 +12,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import dense
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.methods.base import Method, MethodConfig, Step
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 from aspect.spectral.filters import Band
 
 __all__ = ["HighBandOnly", "LowBandOnly", "RandomEncoder", "RawConfig", "RawFeatures"]
@@ -45,7 +45,7 @@ class RawFeatures(Method):
 class RandomEncoder(AspectMethod):
     """ASPECT with the weights it starts from: what the architecture gives without training."""
 
-    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"  # nothing is contrasted
+    cost: ClassVar[Cost] = "linear"  # nothing is contrasted
     trainable: ClassVar[bool] = False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -22,7 +22,7 @@ from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 from aspect.objectives.mutual_information import squashed_divergence
 from aspect.objectives.reconstruction import Reconstruction
 
@@ -91,7 +91,7 @@ class GraphicalMutualInformation(OneEncoder):
     length by test accuracy, ours never looks there.
     """
 
-    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+    cost: ClassVar[Cost] = "quadratic"
     keeps_before_step: ClassVar[bool] = True
 
     config: GMIConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.objectives.intra_view import intra_view_info_nce
 
@@ -96,7 +96,7 @@ class Grace(OneEncoder):
     state are official, too; `patience` stops earlier.
     """
 
-    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+    cost: ClassVar[Cost] = "quadratic"
     starting_weights: ClassVar[StartingWeights] = "glorot"  # of the encoder
 
     config: GraceConfig

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -22,7 +22,7 @@ from aspect.graph.features import mask_columns
 from aspect.methods.base import Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.greet_config import GreetConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 from aspect.objectives.pairs import pair_cosines
 from aspect.objectives.positives import Positives
 from aspect.objectives.ranking import edge_ranking_loss
@@ -58,7 +58,7 @@ class Greet(Method):
     masks.
     """
 
-    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+    cost: ClassVar[Cost] = "quadratic"
     phases: ClassVar[tuple[str, ...]] = ("contrast", "ranking")
 
     noise_seed: Tensor

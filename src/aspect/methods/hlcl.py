@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -22,7 +22,7 @@ from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE, info_nce
 
 __all__ = ["HLCL", "HLCLConfig"]
@@ -90,7 +90,7 @@ class HLCL(OneEncoder):
     would depend on all choices before, and no saved model and no other graph could be served.
     """
 
-    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+    cost: ClassVar[Cost] = "quadratic"
 
     config: HLCLConfig
     has_chosen: Tensor

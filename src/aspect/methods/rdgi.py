@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from aspect.graph.sparse import SparseMatrix
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 
 __all__ = ["RDGI", "RDGIConfig"]
 
@@ -87,7 +87,7 @@ class RDGI(DGI):
     approximation of ours.
     """
 
-    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+    cost: ClassVar[Cost] = "quadratic"
 
     config: RDGIConfig
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from aspect.errors import UnknownNameError
 from aspect.methods.citation import Citation
@@ -16,7 +16,14 @@ from aspect.methods.citation import Citation
 if TYPE_CHECKING:
     from aspect.methods.base import Method, MethodConfig
 
-__all__ = ["Registration", "find_method", "method_names", "register", "require_method_name"]
+__all__ = [
+    "Cost",
+    "Registration",
+    "find_method",
+    "method_names",
+    "register",
+    "require_method_name",
+]
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,9 @@ class Registration:
     family: str  # what kind of method it is, in a word or two
 
 
-# How the time of an epoch grows with the nodes, at as many edges per node.
-COSTS = ("linear", "quadratic")
+# How the time of an epoch grows with the nodes, at as many edges for each: `quadratic` compares all
+# pairs.
+Cost = Literal["linear", "quadratic"]
 
 _registry: dict[str, Registration] = {}
 
@@ -56,9 +64,9 @@ def register(
             raise ValueError(f"Two methods are called {name!r}.")
         if not family:
             raise ValueError(f"Family of the method {name!r} must be a word or two. Got none.")
-        if method.cost not in COSTS:
+        if method.cost not in get_args(Cost):
             raise ValueError(
-                f"Cost of the method {name!r} must be one of {', '.join(COSTS)}. "
+                f"Cost of the method {name!r} must be one of {', '.join(get_args(Cost))}. "
                 f"Got {method.cost!r}."
             )
         method.name = name

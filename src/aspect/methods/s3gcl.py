@@ -18,7 +18,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import seen_features
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Cost, register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.objectives.positives import Positives
 from aspect.objectives.several_positives import several_positives_info_nce
@@ -82,7 +82,7 @@ class S3GCL(Method):
     row of zeros has no nearest features and is its own positive alone.
     """
 
-    cost: ClassVar[Literal["linear", "quadratic"]] = "quadratic"
+    cost: ClassVar[Cost] = "quadratic"
 
     def __init__(self, config: S3GCLConfig, num_features: int) -> None:
         super().__init__()
