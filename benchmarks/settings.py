@@ -35,8 +35,10 @@ OURS = ("aspect", "aspect-s")  # searched by themselves, more closely; their fil
 
 # Where an epoch is dear, trials are shorter than the defaults: of a method, or on a graph. ARIEL's
 # authors train that long on the graphs that they give settings for, and RDGI stops by itself. Where
-# the default number turned out to be too few, they are longer.
+# the default number turned out to be too few, they are longer; and where patience ends trainings at
+# once, rungs have to come early.
 MOST_EPOCHS: dict[tuple[str, str | None], int] = {
+    ("dgi", "squirrel"): 400,
     ("grace", "chameleon"): 500,
     ("grace", "squirrel"): 500,
     ("s3gcl", "chameleon"): 300,

@@ -284,7 +284,7 @@ def test_an_unexpected_error_is_one_line_too(cli, trained, monkeypatch):
 )
 def test_out_of_memory_names_what_to_lower(cli, trained, monkeypatch, error):
     monkeypatch.setattr("aspect.comparison.load_run", Mock(side_effect=error))
-    cli("evaluate", trained).refused("memory", "width", "negatives")
+    cli("evaluate", trained).refused("memory", "width")
 
 
 def test_text_from_outside_cannot_move_the_cursor(cli, tmp_path):

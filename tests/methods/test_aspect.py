@@ -495,9 +495,11 @@ class TestContract:
         features = torch.zeros(8, 5)
         features[:3] = torch.rand(3, 5, generator=torch.Generator().manual_seed(0))
         graph = Graph.build(features, torch.tensor([[0, 1], [1, 2]]))
-        for activation, self_loops in itertools.product(("relu", "prelu"), (True, False)):
+        kinds = itertools.product(("relu", "prelu"), (True, False), (None, 3))
+        for activation, self_loops, negatives in kinds:
             method = make(
                 graph,
+                negatives=negatives,
                 layer_order=layer_order,
                 activation=activation,
                 self_loops=self_loops,

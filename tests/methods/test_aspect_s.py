@@ -48,6 +48,19 @@ def test_the_schedule_is_the_papers():
     assert all(always.is_due(epoch) for epoch in range(1, 5))
 
 
+def test_an_epoch_after_a_search_is_aspects():
+    graph = small_graph()
+    method = make(graph, warm_up=0, interval=2).train()
+    plain = AspectMethod(AspectConfig(**OWN), graph.num_features).to(graph.dtype).train()
+    plain.load_state_dict(method.state_dict())
+    assert "stability" in method.loss_terms(graph, step(epoch=2))
+    assert any(name.startswith("search") for name in method.monitors())
+    found, expected = (each.loss_terms(graph, step(epoch=3)) for each in (method, plain))
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert not any(name.startswith("search") for name in method.monitors())
+
+
 def test_the_plain_terms_of_an_epoch_with_a_search_are_those_of_aspect():
     graph = small_graph()
     method = make(graph, sensitivity_weight=0.0, dropout=0.3).train()

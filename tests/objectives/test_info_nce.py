@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from aspect.objectives import blocked
 from aspect.objectives import info_nce as module
 from aspect.objectives.info_nce import info_nce, sampled_info_nce
 from reference import losses
@@ -38,10 +39,10 @@ def loss_and_gradients(queries, keys, temperature=0.3, **options):
 
 @pytest.fixture
 def warnings_of_blocks(caplog):
-    module._warn_of_smaller_blocks.cache_clear()
-    with caplog.at_level(logging.WARNING, logger=module.__name__):
+    blocked._warn_of_smaller_blocks.cache_clear()
+    with caplog.at_level(logging.WARNING, logger=blocked.__name__):
         yield caplog
-    module._warn_of_smaller_blocks.cache_clear()
+    blocked._warn_of_smaller_blocks.cache_clear()
 
 
 class TestExact:
@@ -257,14 +258,14 @@ class TestMemory:
 class TestOutOfMemory:
     def limit(self, monkeypatch, rows):
         """Blocks of more rows than this find no memory."""
-        honest = module._exponentials
+        honest = module.exponential_blocks
 
-        def limited(queries, keys, sharpness):
-            if len(queries) > rows:
+        def limited(queries, keys, sharpness, block):
+            if block > rows:
                 raise torch.OutOfMemoryError("tried to allocate too much")
-            return honest(queries, keys, sharpness)
+            return honest(queries, keys, sharpness, block)
 
-        monkeypatch.setattr(module, "_exponentials", limited)
+        monkeypatch.setattr(module, "exponential_blocks", limited)
 
     @pytest.mark.parametrize("kept_bytes", [0, 10**9])
     def test_blocks_are_halved_until_they_fit(self, monkeypatch, warnings_of_blocks, kept_bytes):
@@ -290,28 +291,47 @@ class TestOutOfMemory:
     ):
         queries, keys = pair(nodes=40)
         expected = loss_and_gradients(queries, keys, block=16)
-        honest, sizes = module._gradients, []
+        honest, failures = module._gradients, iter([True, True])
 
-        def limited(*arguments):
-            sizes.append(arguments[-2])
-            if sizes[-1] > 4:
+        def limited(blocks, *others):
+            if next(failures, False):
                 raise torch.OutOfMemoryError("tried to allocate too much")
-            return honest(*arguments)
+            return honest(blocks, *others)
 
         monkeypatch.setattr(module, "_gradients", limited)
         found = loss_and_gradients(queries, keys, block=16, kept_bytes=kept_bytes)
-        assert sizes == [16, 8, 4]
         assert_close(found, expected)
-        assert len(warnings_of_blocks.messages) == 2
+        assert warnings_of_blocks.messages == [
+            "InfoNCE ran out of memory and goes on in blocks of 8 rows.",
+            "InfoNCE ran out of memory and goes on in blocks of 4 rows.",
+        ]
 
-    def test_the_floor_says_what_to_change(self, monkeypatch, warnings_of_blocks):
+    def test_the_floor_says_how_much_a_row_takes(self, monkeypatch, warnings_of_blocks):
         self.limit(monkeypatch, 0)
-        with pytest.raises(torch.OutOfMemoryError, match=r"320 bytes.*Set negatives.*lower width"):
+        with pytest.raises(torch.OutOfMemoryError, match=r"InfoNCE .* one row .* \(320 bytes\)"):
             info_nce(*pair(nodes=40), 0.3, block=4)
         assert len(warnings_of_blocks.messages) == 2
 
+    def test_no_block_is_larger_than_the_matrix(self, monkeypatch, warnings_of_blocks):
+        self.limit(monkeypatch, 3)
+        info_nce(*pair(nodes=8), 0.3)
+        assert warnings_of_blocks.messages == [
+            "InfoNCE ran out of memory and goes on in blocks of 4 rows.",
+            "InfoNCE ran out of memory and goes on in blocks of 2 rows.",
+        ]
+
 
 class TestSampled:
+    def test_rows_of_zeros_get_no_gradient(self):
+        queries, keys = (x.detach().clone() for x in pair())
+        queries[2], keys[4] = 0, 0
+        queries.requires_grad_(), keys.requires_grad_()
+        found = sampled_info_nce(queries, keys, 0.3, 3, torch.Generator().manual_seed(0))
+        to_queries, to_keys = torch.autograd.grad(found.symmetric.sum(), (queries, keys))
+        assert not bool(to_queries[2].any())
+        assert not bool(to_keys[4].any())
+        assert float(max(to_queries.abs().max(), to_keys.abs().max())) < 100
+
     def test_all_nodes_drawn_is_the_exact_loss(self):
         queries, keys = pair(nodes=25)
         exact, drawn = (

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.objectives.info_nce import NodeLosses, with_smaller_blocks
+from aspect.objectives.blocked import with_smaller_blocks
+from aspect.objectives.info_nce import NodeLosses
 from aspect.objectives.negatives import log_sum_of_negatives
 from aspect.objectives.positives import Positives
 from aspect.objectives.several_positives import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 import inspect
 import math
 from typing import ClassVar
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from aspect.errors import CheckpointError, TrainingError
 from aspect.estimator import Embedder
 from aspect.graph.synthetic import mixed_graph
 from aspect.methods.base import Group
-from aspect.methods.registry import method_names
+from aspect.methods.registry import find_method, method_names
 from aspect.training import trainer
 from aspect.training.trainer import Snapshot, train
 from training.toys import MemoryRecorder, Scripted, Toy, tiny_graph
@@ -312,16 +313,35 @@ def test_a_gradient_that_is_no_number_stops_before_it_spoils_the_weights():
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
     ],
 )
-def test_out_of_memory_names_the_settings_to_lower(error):
+def test_out_of_memory_is_told_in_a_sentence(error):
     class Hungry(Toy):
         def loss_terms(self, graph, step):
             if step.epoch == 2:
                 raise error
             return super().loss_terms(graph, step)
 
-    with pytest.raises(TrainingError, match=r"Out of memory at epoch 2\. Lower width") as caught:
+    with pytest.raises(TrainingError, match=r"Out of memory at epoch 2\. ") as caught:
         train(Hungry(epochs=3), tiny_graph(), seed=0)
     assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("aspect", "Lower order or width, set negatives, or choose another device."),
+        ("gmi", "Lower width or negatives, set pairs_per_node, or choose another device."),
+        ("greet", "Lower width, set batch_size, or choose another device."),
+        ("dgi", "Lower width, or choose another device."),
+        ("raw", "Choose another device."),
+    ],
+)
+def test_out_of_memory_names_the_settings_that_a_method_has(name, advice):
+    entry, graph = find_method(name), tiny_graph()
+    method = entry.method(entry.config(), graph.num_features)
+    method.prepare = Mock(side_effect=MemoryError)
+    with pytest.raises(TrainingError) as caught:
+        train(method, graph, seed=0)
+    assert str(caught.value) == f"Out of memory before the first epoch. {advice}"
 
 
 def test_other_errors_of_a_method_pass_unchanged():

@@ -1,1 +1,1 @@
-"""The search for small changes of a graph that move its embedding most (ASPECT-S)."""
+"""Searches for small changes of a graph that do a model harm (ASPECT-S, RDGI, ARIEL)."""

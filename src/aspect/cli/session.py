@@ -115,7 +115,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return f"Error: {error}", USER_ERROR
     if _is_out_of_memory(error):
         return (
-            "Error: Out of memory. Lower width, sample negatives (--set negatives=1000), "
+            "Error: Out of memory. A model of smaller width takes less (--set width=128); "
             "or use a machine with more.",
             USER_ERROR,
         )

@@ -248,6 +248,7 @@ class AspectMethod(Method):
 
     @override
     def watched(self, terms: Mapping[str, Tensor]) -> Tensor:
+        # The paper's loss: the contrast within bands is ours, the stability loss comes and goes.
         return terms["contrast"] + terms.get("policy", 0)
 
     @override

@@ -75,7 +75,7 @@ class AspectConfig(MethodConfig):
     temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.1, 1.0, log=True)] = 0.4
     """Temperature of InfoNCE (tau)."""
     symmetric: bool = True
-    """Both directions of InfoNCE; off: the clean view asks and the augmented one answers."""
+    """Both directions of InfoNCE; off: the first view asks and the second one answers."""
     negatives: Annotated[int, Field(ge=1)] | None = None
     """Negatives drawn per step; none: all up to 50,000 nodes, 8,192 drawn beyond."""
     channel_weight: Annotated[Weight, Range(0.0, 4.0)] = 2.0

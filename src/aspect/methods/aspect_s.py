@@ -59,7 +59,8 @@ class AspectSMethod(AspectMethod):
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        self._probe = None  # the last one's embeddings are not held through a new search
+        # An epoch without a search is not judged by what the last one found.
+        self._probe = None
         if not self.is_due(step.epoch):
             return super().loss_terms(graph, step)
         # Draws of its own, so that those of the plain epoch stay as they are.

@@ -24,7 +24,7 @@ class AspectSConfig(AspectConfig):
 
     # When
     warm_up: Annotated[int, Field(ge=0)] = 20
-    """Epochs of plain ASPECT before the first search (T_warm)."""
+    """Epochs of plain ASPECT (T_warm); the first search comes `interval` epochs later."""
     interval: Annotated[Count, Choice((1, 2, 5, 10))] = 10
     """Epochs from one search to the next (r)."""
 

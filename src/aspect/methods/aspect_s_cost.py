@@ -12,7 +12,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import num_entries
 from aspect.graph.sparse import SparseMatrix
 from aspect.methods.aspect_s_config import AspectSConfig
-from aspect.objectives.info_nce import KEPT_BYTES
+from aspect.objectives.blocked import KEPT_BYTES
 
 __all__ = ["Outlay", "outlay_of"]
 

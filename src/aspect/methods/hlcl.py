@@ -15,7 +15,6 @@ from typing_extensions import override
 from aspect.blocks.edge_split import EdgeSplit
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.mlp import MLP
-from aspect.blocks.moving_average import follow
 from aspect.blocks.per_graph import PerGraph
 from aspect.config import Positive, Range, Share, Weight
 from aspect.graph.data import Graph
@@ -124,7 +123,7 @@ class HLCL(OneEncoder):
 
     def choose_anew(self) -> None:
         """From now on edges are chosen by the encoder as it is."""
-        follow(self.chooser, self.encoder, momentum=0.0)
+        self.chooser.load_state_dict(self.encoder.state_dict())
         self.has_chosen.fill_(True)
         self.split.forget()
 

@@ -7,48 +7,40 @@ For unit rows u_i, v_j and s_ij = u_i . v_j / temperature, the loss of node i is
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import normalize
 from typing_extensions import override
 
+from aspect.objectives.blocked import (
+    KEPT_BYTES,
+    Block,
+    exponential_blocks,
+    refuse_second_derivative,
+    rows_per_block,
+    through_unit_rows,
+    unit_rows,
+    with_smaller_blocks,
+)
+from aspect.objectives.cosine import directions
+
 __all__ = [
-    "KEPT_BYTES",
     "LOWEST_FLOAT32_TEMPERATURE",
     "LOWEST_TEMPERATURE",
     "NodeLosses",
     "check_temperature",
     "info_nce",
-    "row_ranges",
-    "rows_per_block",
     "sampled_info_nce",
-    "through_unit_rows",
-    "unit_rows",
-    "with_smaller_blocks",
 ]
-
-logger = logging.getLogger(__name__)
 
 # exp is taken of similarities in [-1/temperature, 1/temperature] as they are: for a temperature of
 # 2/80 that is from 4e-18 to 2e17 and safe in float32, down to 2/700 it is safe in float64.
 LOWEST_TEMPERATURE = 2 / 700
 LOWEST_FLOAT32_TEMPERATURE = 2 / 80
-
-# One block of similarities should fit a CPU's caches, but hold rows enough for a fast product; a
-# GPU is better served by few large products.
-BLOCK_BYTES = {"cpu": 6 * 2**20, "cuda": 256 * 2**20}
-FEWEST_ROWS = 256
-# Up to here the exponentials are kept for the backward pass, beyond it they are computed again.
-KEPT_BYTES = 256 * 2**20
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +101,7 @@ def sampled_info_nce(
     falls as 1 / negatives and vanishes when every node is drawn.
     """
     check_temperature(temperature)
-    unit_queries, unit_keys = normalize(queries, dim=1), normalize(keys, dim=1)
+    unit_queries, unit_keys = directions(queries), directions(keys)
     nodes = len(queries)
     drawn = torch.randperm(nodes, generator=generator, device=generator.device)[:negatives]
     positive = (unit_queries * unit_keys).sum(1) / temperature
@@ -130,12 +122,6 @@ def _sampled_direction(
     scale = (others / counts).log().to(scores.dtype)
     every = torch.cat([positive[:, None], scores + scale[:, None]], dim=1)
     return every.logsumexp(1) - positive
-
-
-def rows_per_block(keys: Float[Tensor, "nodes dim"]) -> int:
-    """How many rows of similarities with these keys are held at a time."""
-    wanted = BLOCK_BYTES.get(keys.device.type, BLOCK_BYTES["cpu"])
-    return max(FEWEST_ROWS, wanted // (keys.element_size() * len(keys)))
 
 
 def check_temperature(temperature: float) -> None:
@@ -161,7 +147,8 @@ class _BlockedContrast(torch.autograd.Function):
         def sums(size: int) -> tuple[Tensor, Tensor]:
             ctx.block = size
             ctx.kept = [] if keep and size == block else None
-            return _sums(queries, keys, sharpness, size, ctx.kept)
+            blocks = exponential_blocks(queries, keys, sharpness, size)
+            return _sums(blocks, queries, keys, ctx.kept)
 
         row_sums, column_sums = with_smaller_blocks(sums, block, len(keys) * keys.element_size())
         ctx.save_for_backward(queries, keys, query_scales, key_scales, row_sums, column_sums)
@@ -173,16 +160,15 @@ class _BlockedContrast(torch.autograd.Function):
     def backward(
         ctx: Any, row_gradient: Tensor, column_gradient: Tensor
     ) -> tuple[Tensor, Tensor | None, None, None, None]:
-        if torch.is_grad_enabled():  # which is so where create_graph asks for a second derivative
-            raise RuntimeError("InfoNCE in blocks has no second derivative. Got create_graph=True.")
+        refuse_second_derivative()
         queries, keys, query_scales, key_scales, row_sums, column_sums = ctx.saved_tensors
         by_row, by_column = row_gradient / row_sums, column_gradient / column_sums
         kept, ctx.kept = ctx.kept, None
 
         def gradients(size: int) -> tuple[Tensor, Tensor | None]:
-            blocks = kept if size == ctx.block else None
-            factors = (by_row, by_column, ctx.needs_input_grad[1])
-            return _gradients(queries, keys, ctx.sharpness, *factors, size, blocks)
+            ready = kept is not None and size == ctx.block
+            blocks = iter(kept) if ready else exponential_blocks(queries, keys, ctx.sharpness, size)
+            return _gradients(blocks, queries, keys, by_row, by_column, ctx.needs_input_grad[1])
 
         bytes_per_row = len(keys) * keys.element_size()
         query_gradient, key_gradient = with_smaller_blocks(gradients, ctx.block, bytes_per_row)
@@ -196,82 +182,34 @@ class _BlockedContrast(torch.autograd.Function):
         return to_queries, to_keys, None, None, None
 
 
-def unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of length one, and their factors; a row of zeros stays so and gets no gradient."""
-    lengths = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    scales = torch.where(lengths > 0, 1 / lengths, 0)
-    return x * scales, scales
-
-
-def through_unit_rows(gradient: Tensor, unit: Tensor, scales: Tensor) -> Tensor:
-    """The gradient before the rows were made unit: its part across each row, in place."""
-    along = torch.linalg.vecdot(gradient, unit).unsqueeze(1)
-    return gradient.addcmul_(along, unit, value=-1).mul_(scales)
-
-
-def _exponentials(queries: Tensor, keys: Tensor, sharpness: float) -> Tensor:
-    return ((queries * sharpness) @ keys.t()).exp_()
-
-
-def row_ranges(count: int, block: int) -> Iterator[slice]:
-    """The rows in blocks, the last one smaller."""
-    for start in range(0, count, block):
-        yield slice(start, min(count, start + block))
-
-
 def _sums(
-    queries: Tensor, keys: Tensor, sharpness: float, block: int, kept: list[Tensor] | None
+    blocks: Iterator[Block], queries: Tensor, keys: Tensor, kept: list[Block] | None
 ) -> tuple[Tensor, Tensor]:
     """Sums of the exponentials along rows and columns; blocks go to `kept` where it is a list."""
     row_sums = queries.new_empty(len(queries))
     column_sums = queries.new_zeros(len(keys))
-    for rows in row_ranges(len(queries), block):
-        terms = _exponentials(queries[rows], keys, sharpness)
+    for rows, terms in blocks:
         row_sums[rows] = terms.sum(1)
         column_sums += terms.sum(0)
         if kept is not None:
-            kept.append(terms)
+            kept.append((rows, terms))
     return row_sums, column_sums
 
 
 def _gradients(
+    blocks: Iterator[Block],
     queries: Tensor,
     keys: Tensor,
-    sharpness: float,
     by_row: Tensor,
     by_column: Tensor,
     wants_keys: bool,
-    block: int,
-    kept: list[Tensor] | None,
 ) -> tuple[Tensor, Tensor | None]:
     """W @ keys and W.T @ queries for W_ij = exp(s_ij) (by_row_i + by_column_j)."""
     query_gradient = torch.empty_like(queries)
     key_gradient = torch.zeros_like(keys) if wants_keys else None
-    for number, rows in enumerate(row_ranges(len(queries), block)):
-        terms = _exponentials(queries[rows], keys, sharpness) if kept is None else kept[number]
+    for rows, terms in blocks:
         weights = torch.add(by_row[rows, None], by_column).mul_(terms)
         torch.mm(weights, keys, out=query_gradient[rows])
         if key_gradient is not None:
             key_gradient.addmm_(weights.t(), queries[rows])
     return query_gradient, key_gradient
-
-
-def with_smaller_blocks(compute: Callable[[int], Result], block: int, row_bytes: int) -> Result:
-    """Run with blocks of this many rows, or with half as many as often as memory demands."""
-    while True:
-        try:
-            return compute(block)
-        except torch.OutOfMemoryError as error:
-            if block == 1:
-                raise torch.OutOfMemoryError(
-                    "InfoNCE ran out of memory even with one row of similarities at a time "
-                    f"({row_bytes} bytes). Set negatives to sample them, or lower width. ({error})"
-                ) from error
-            block //= 2
-            _warn_of_smaller_blocks(block)
-
-
-@cache
-def _warn_of_smaller_blocks(block: int) -> None:
-    """Say it once for each size, not at every step."""
-    logger.warning("InfoNCE ran out of memory and goes on in blocks of %d rows.", block)

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aspect.objectives.blocked import KEPT_BYTES
 from aspect.objectives.cosine import cosines
-from aspect.objectives.info_nce import KEPT_BYTES, LOWEST_FLOAT32_TEMPERATURE, NodeLosses, info_nce
+from aspect.objectives.info_nce import LOWEST_FLOAT32_TEMPERATURE, NodeLosses, info_nce
 from aspect.objectives.others import log_sum_of_others
 
 __all__ = ["intra_view_info_nce"]

@@ -16,16 +16,17 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.graph.sparse import Pattern
-from aspect.objectives.info_nce import (
+from aspect.objectives.blocked import (
     KEPT_BYTES,
-    LOWEST_FLOAT32_TEMPERATURE,
-    check_temperature,
+    Block,
+    exponential_blocks,
+    refuse_second_derivative,
     rows_per_block,
     through_unit_rows,
     unit_rows,
     with_smaller_blocks,
 )
-from aspect.objectives.others import Block, exponential_blocks, refuse_second_derivative
+from aspect.objectives.info_nce import LOWEST_FLOAT32_TEMPERATURE, check_temperature
 from aspect.objectives.positives import Positives
 
 __all__ = ["LogSums", "log_sum_of_negatives"]

@@ -5,7 +5,6 @@ The matrix of similarities is symmetric, so that one product gives the exact gra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,19 +12,17 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.objectives.info_nce import (
-    LOWEST_FLOAT32_TEMPERATURE,
-    check_temperature,
-    row_ranges,
+from aspect.objectives.blocked import (
+    exponential_blocks,
+    refuse_second_derivative,
     rows_per_block,
     through_unit_rows,
     unit_rows,
     with_smaller_blocks,
 )
+from aspect.objectives.info_nce import LOWEST_FLOAT32_TEMPERATURE, check_temperature
 
-__all__ = ["Block", "exponential_blocks", "log_sum_of_others", "refuse_second_derivative"]
-
-Block = tuple[slice, Tensor]
+__all__ = ["log_sum_of_others"]
 
 
 def log_sum_of_others(
@@ -85,17 +82,3 @@ def _diagonal_zeroed(rows: slice, terms: Tensor) -> Tensor:
     """No node is its own negative."""
     terms[:, rows].fill_diagonal_(0)
     return terms
-
-
-def exponential_blocks(
-    queries: Tensor, keys: Tensor, sharpness: float, block: int
-) -> Iterator[Block]:
-    """Rows of exp(s_ij), and which they are; s_ij = sharpness * u_i . v_j for unit rows."""
-    for rows in row_ranges(len(queries), block):
-        yield rows, ((queries[rows] * sharpness) @ keys.t()).exp_()
-
-
-def refuse_second_derivative() -> None:
-    """What is found in blocks is differentiable once."""
-    if torch.is_grad_enabled():  # which is so where create_graph asks for a second derivative
-        raise RuntimeError("InfoNCE in blocks has no second derivative. Got create_graph=True.")

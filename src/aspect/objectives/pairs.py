@@ -10,8 +10,8 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.graph.sparse import SparseMatrix
+from aspect.objectives.blocked import row_ranges
 from aspect.objectives.cosine import directions
-from aspect.objectives.info_nce import row_ranges
 
 __all__ = ["pair_cosines", "pair_products"]
 

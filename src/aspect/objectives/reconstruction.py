@@ -12,7 +12,12 @@ from typing_extensions import override
 from aspect.graph.data import Graph
 from aspect.graph.operators import Propagation
 from aspect.graph.sparse import Pattern
-from aspect.objectives.info_nce import row_ranges, rows_per_block, with_smaller_blocks
+from aspect.objectives.blocked import (
+    refuse_second_derivative,
+    row_ranges,
+    rows_per_block,
+    with_smaller_blocks,
+)
 from aspect.objectives.pairs import pair_products
 
 __all__ = ["Reconstruction"]
@@ -23,6 +28,8 @@ TINY = 1e-10
 # Time grows with the square of the nodes: beyond so many, pairs without an edge are drawn.
 EXACT_UP_TO = 50_000
 DRAWN_BEYOND = 64
+
+WHAT = "Reconstruction"  # for messages
 
 
 class Reconstruction:
@@ -99,17 +106,14 @@ class _AllPairs(torch.autograd.Function):
             return _value_and_gradient(embeddings, pattern, joined_weight, size)
 
         row_bytes = len(embeddings) * embeddings.element_size()
-        value, gradient = with_smaller_blocks(compute, block, row_bytes)
+        value, gradient = with_smaller_blocks(compute, block, row_bytes, WHAT)
         ctx.save_for_backward(gradient)
         return value
 
     @staticmethod
     @override
     def backward(ctx: Any, scale: Tensor) -> tuple[Tensor, None, None, None]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "Reconstruction in blocks has no second derivative. Got create_graph=True."
-            )
+        refuse_second_derivative(WHAT)
         (gradient,) = ctx.saved_tensors
         return scale * gradient, None, None, None
 

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aspect.objectives.blocked import KEPT_BYTES
 from aspect.objectives.cosine import directions
-from aspect.objectives.info_nce import KEPT_BYTES, LOWEST_FLOAT32_TEMPERATURE, NodeLosses
+from aspect.objectives.info_nce import LOWEST_FLOAT32_TEMPERATURE, NodeLosses
 from aspect.objectives.negatives import log_sum_of_negatives
 from aspect.objectives.positives import Positives
 

@@ -12,13 +12,25 @@ from torch import Tensor
 
 from aspect.errors import CheckpointError, TrainingError
 from aspect.graph.data import Graph
-from aspect.methods.base import Group, Method, Step
+from aspect.methods.base import Group, Method, MethodConfig, Step
 from aspect.randomness import generator_for
 from aspect.training.stopping import EarlyStopping
 
 __all__ = ["EpochReport", "NoRecorder", "Recorder", "Snapshot", "TrainingResult", "train"]
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
+
+# Settings that bound what a step holds, of the methods that have them; unset, they bound nothing.
+HELD_BY = (
+    "width",
+    "order",
+    "negatives",
+    "pairs_per_node",
+    "batch_size",
+    "sample",
+    "exact_up_to",
+    "candidates",
+)
 
 
 @dataclass(frozen=True)
@@ -93,12 +105,12 @@ def train(
     try:
         return training.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
-        raise TrainingError(_out_of_memory(training.epoch)) from error
+        raise TrainingError(_out_of_memory(training.epoch, method.config)) from error
     except RuntimeError as error:
         # torch has an error of its own for a full GPU, but none for a full main memory.
         if "allocate memory" not in str(error):
             raise
-        raise TrainingError(_out_of_memory(training.epoch)) from error
+        raise TrainingError(_out_of_memory(training.epoch, method.config)) from error
 
 
 class _Training:
@@ -290,9 +302,11 @@ def _gradient_not_finite(epoch: int, method: Method) -> str:
     )
 
 
-def _out_of_memory(epoch: int) -> str:
+def _out_of_memory(epoch: int, config: MethodConfig) -> str:
     moment = f"at epoch {epoch}" if epoch else "before the first epoch"
-    return (
-        f"Out of memory {moment}. "
-        "Lower width or order, set negatives to sample, or choose another device."
-    )
+    held = {name: value for name, value in config.model_dump().items() if name in HELD_BY}
+    lower = " or ".join(name for name, value in held.items() if value is not None)
+    bound = " or ".join(name for name, value in held.items() if value is None)
+    words = [f"lower {lower}"] * bool(lower) + [f"set {bound}"] * bool(bound)
+    advice = ", ".join([*words, f"{'or ' if words else ''}choose another device"])
+    return f"Out of memory {moment}. {advice[0].upper()}{advice[1:]}."
