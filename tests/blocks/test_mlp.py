@@ -24,9 +24,16 @@ def test_it_is_the_plain_sequence():
 
 
 def test_norm_stands_between_layer_and_activation():
-    ours = made(6, 5, 4, norm_momentum=0.1)
+    ours = made(6, 5, 4, norm="running")
     plain = nn.Sequential(ours.layers[0], nn.BatchNorm1d(5), nn.ReLU(), ours.layers[1])
     assert_close(ours(features()), plain(features()))
+
+
+def test_the_graphs_own_statistics_serve_after_training_too():
+    ours = made(6, 5, 4, norm="graph").eval()
+    hidden = nn.functional.batch_norm(ours.layers[0](features()), None, None, training=True)
+    assert_close(ours(features()), ours.layers[1](hidden.relu()))
+    assert not list(ours.buffers())
 
 
 def test_two_widths_are_one_linear_layer():

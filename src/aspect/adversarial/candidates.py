@@ -11,7 +11,7 @@ from torch import Tensor
 from aspect.graph.data import Features, Graph
 from aspect.graph.features import mean_size, num_entries
 from aspect.graph.operators import Propagation, RescaledLaplacian
-from aspect.graph.pairs import edge_index_of, edge_keys
+from aspect.graph.pairs import edge_index_of, edge_keys, pair_keys
 from aspect.graph.sparse import SparseMatrix
 
 __all__ = ["EdgeCandidates", "FeatureCandidates", "draw_edges", "draw_entries"]
@@ -76,8 +76,7 @@ def _two_hops(graph: Graph, count: int, generator: torch.Generator) -> Int[Tenso
 
 
 def _keys(one: Tensor, other: Tensor, num_nodes: int) -> Int[Tensor, " pairs"]:
-    low, high = torch.minimum(one, other), torch.maximum(one, other)
-    return (low * num_nodes + high)[low < high]
+    return pair_keys(one, other, num_nodes)[one != other]
 
 
 def _absent(drawn: Int[Tensor, " pairs"], known: Int[Tensor, " others"]) -> Int[Tensor, " left"]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from aspect.attacks.adjacency import AttackedEdges
 from aspect.attacks.meta_gradient import PairScores
+from aspect.graph.pairs import pair_keys
 from aspect.graph.sparse import Pattern
 
 __all__ = ["ROWS_AT_ONCE", "Candidates", "best_additions", "best_flips"]
@@ -130,7 +131,7 @@ class _Search:
         inside = block[:, worth]
         row, column = ((inside >= floor) & (inside > -torch.inf)).nonzero(as_tuple=True)
         one, other = self.order[start + row], self.order[columns[worth[column]]]
-        keys = torch.minimum(one, other) * self.num_nodes + torch.maximum(one, other)
+        keys = pair_keys(one, other, self.num_nodes)
         self.found = self.found.joined(Candidates(keys, inside[row, column])).first(self.count)
         if len(self.found.keys) == self.count:
             self.floor = float(self.found.scores[-1])

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from typing_extensions import override
 
@@ -125,6 +125,16 @@ class GCNStack(nn.Module):
             if number < len(self.weights) - 1 or self.drop_last:
                 hidden = dropout(hidden, self.dropout, generator)
         return hidden
+
+    def propagate_both(
+        self,
+        projected: Float[Tensor, "nodes hidden"],
+        operator: Operator,
+        order: Int[Tensor, " nodes"],
+    ) -> tuple[Float[Tensor, "nodes dim"], Float[Tensor, "nodes dim"]]:
+        """Embeddings of the nodes, and of the same nodes with each other's features."""
+        real = self.propagate(projected, operator)
+        return real, self.propagate(projected.index_select(0, order), operator)
 
     def _activate(
         self, hidden: Float[Tensor, "nodes dim"], number: int, generator: torch.Generator | None

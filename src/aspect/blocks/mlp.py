@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -13,7 +14,9 @@ from aspect.blocks.activations import Activation, ActivationName
 from aspect.graph.data import Features
 from aspect.graph.sparse import SparseMatrix
 
-__all__ = ["MLP"]
+__all__ = ["MLP", "NormStatistics"]
+
+NormStatistics = Literal["graph", "running"]
 
 FEWEST_WIDTHS = 2  # in and out
 
@@ -21,9 +24,8 @@ FEWEST_WIDTHS = 2  # in and out
 class MLP(nn.Module):
     """Linear layers with torch's first weights; norm and activation between them, never after.
 
-    Two widths make a single linear layer. Features may be compressed. Batch norm, where
-    `norm_momentum` is given, stands before the activation (CCA-SSG and S3GCL, whose 0.1 is
-    torch's default).
+    Two widths make a single linear layer. Features may be compressed. Batch norm stands before the
+    activation: by statistics of its input, also when the model embeds, or by running ones.
     """
 
     def __init__(
@@ -31,16 +33,16 @@ class MLP(nn.Module):
         widths: Sequence[int],
         *,
         activation: ActivationName = "relu",
-        norm_momentum: float | None = None,
+        norm: NormStatistics | None = None,
     ) -> None:
         super().__init__()
         if len(widths) < FEWEST_WIDTHS or min(widths) < 1:
             raise ValueError(f"Widths must be at least two integers >= 1. Got {list(widths)}.")
         self.layers = nn.ModuleList(nn.Linear(narrow, wide) for narrow, wide in pairwise(widths))
         self.norms = nn.ModuleList(
-            nn.BatchNorm1d(width, momentum=norm_momentum)
+            nn.BatchNorm1d(width, track_running_stats=norm == "running")
             for width in widths[1:-1]
-            if norm_momentum is not None
+            if norm is not None
         )
         self.activations = nn.ModuleList(Activation(activation) for _ in widths[1:-1])
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from aspect.blocks.drawing import draw_order, draw_pairs
 from aspect.graph.data import Graph
 from aspect.graph.features import take_rows
-from aspect.graph.pairs import edge_index_of, edge_keys
+from aspect.graph.pairs import edge_index_of, edge_keys, pair_keys
 
 __all__ = [
     "Subgraph",
@@ -93,6 +93,6 @@ def rewire_edges(graph: Graph, ratio: float, generator: torch.Generator) -> Grap
     nodes = graph.num_nodes
     order = draw_order(graph.num_edges, generator)
     one, other = draw_pairs(moved, nodes, generator)
-    added = torch.minimum(one, other) * nodes + torch.maximum(one, other)
+    added = pair_keys(one, other, nodes)
     keys = torch.unique(torch.cat([edge_keys(graph)[order[moved:]], added]))
     return Graph(graph.features, edge_index_of(keys, nodes))

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from aspect.graph.data import Graph
 
-__all__ = ["count_pairs", "edge_index_of", "edge_keys", "flip_pairs"]
+__all__ = ["count_pairs", "edge_index_of", "edge_keys", "flip_pairs", "pair_keys"]
+
+
+def pair_keys(
+    one: Int[Tensor, " pairs"], other: Int[Tensor, " pairs"], num_nodes: int
+) -> Int[Tensor, " pairs"]:
+    """One number per pair, whichever end is given first."""
+    keys: Tensor = torch.minimum(one, other) * num_nodes + torch.maximum(one, other)
+    return keys
 
 
 def edge_keys(graph: Graph) -> Int[Tensor, " edges"]:

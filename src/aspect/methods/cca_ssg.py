@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import torch
 from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 from typing_extensions import override
 
 from aspect.blocks.gcn import GCNStack
@@ -22,8 +22,6 @@ from aspect.methods.registry import register
 from aspect.objectives.correlation import canonical_loss
 
 __all__ = ["CCASSGConfig", "CanonicalCorrelation"]
-
-NORM_MOMENTUM = 0.1  # torch's default
 
 
 class CCASSGConfig(OneEncoderConfig):
@@ -80,7 +78,10 @@ class CanonicalCorrelation(OneEncoder):
     def __init__(self, config: CCASSGConfig, num_features: int) -> None:
         super().__init__(config)
         self.encoder = (
-            _make_mlp(num_features, config.width, running_statistics=config.running_statistics)
+            MLP(
+                [num_features, config.width, config.width],
+                norm="running" if config.running_statistics else "graph",
+            )
             if config.backbone == "mlp"
             else GCNStack(
                 [num_features, *[config.width] * config.layers],
@@ -108,10 +109,3 @@ class CanonicalCorrelation(OneEncoder):
             for _ in range(2)
         )
         return {"correlation": canonical_loss(one, other, config.decorrelation)}
-
-
-def _make_mlp(num_features: int, width: int, *, running_statistics: bool) -> MLP:
-    mlp = MLP([num_features, width, width], norm_momentum=NORM_MOMENTUM)
-    if not running_statistics:  # without them, a batch norm takes those of its input at all times
-        mlp.norms = nn.ModuleList([nn.BatchNorm1d(width, track_running_stats=False)])
-    return mlp

@@ -95,8 +95,7 @@ class DGI(OneEncoder):
     ) -> Float[Tensor, ""]:
         """As `discriminate`, by features that have met the encoder's weights already."""
         order = draw_order(graph.num_nodes, generator)
-        real = self.encoder.propagate(projected, operator)
-        corrupted = self.encoder.propagate(projected.index_select(0, order), operator)
+        real, corrupted = self.encoder.propagate_both(projected, operator, order)
         summaries = self.summaries(graph, projected, real)
         return two_group_loss(self._score(real, summaries), self._score(corrupted, summaries))
 

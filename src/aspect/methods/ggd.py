@@ -88,8 +88,7 @@ class GGD(OneEncoder):
         kept = exact_mask(graph.num_features, rate, step.generator, graph.dtype)
         projected = self.encoder.project(mask_columns(clean.features, kept))
         order = draw_order(graph.num_nodes, step.generator)
-        real = self.encoder.propagate(projected, clean.operator)
-        corrupted = self.encoder.propagate(projected.index_select(0, order), clean.operator)
+        real, corrupted = self.encoder.propagate_both(projected, clean.operator, order)
         return {"discrimination": two_group_loss(self.scorer(real), self.scorer(corrupted))}
 
     @override

@@ -17,8 +17,7 @@ from aspect.blocks.gcn import GCNStack
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.scorers import BilinearScorer, sigmoid_mean
 from aspect.config import Choice, Positive, Range, Weight
-from aspect.graph.data import Features, Graph
-from aspect.graph.operators import Operator
+from aspect.graph.data import Graph
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
@@ -120,8 +119,13 @@ class MVGRL(Method):
         return [whole.within(run) for run in first + torch.arange(size, device=device)]
 
     def _loss(self, window: DiffusedGraph, order: Int[Tensor, " nodes"]) -> Float[Tensor, ""]:
-        along = _both(self.edge_encoder, window.features, window.edges, order)
-        spread = _both(self.diffusion_encoder, window.features, window.diffusion, order)
+        along, spread = (
+            encoder.propagate_both(encoder.project(window.features), operator, order)
+            for encoder, operator in (
+                (self.edge_encoder, window.edges),
+                (self.diffusion_encoder, window.diffusion),
+            )
+        )
         edge_summary, diffusion_summary = sigmoid_mean(along[0]), sigmoid_mean(spread[0])
         real, corrupted = (
             torch.stack([self.scorer(two, edge_summary), self.scorer(one, diffusion_summary)])
@@ -135,12 +139,3 @@ class MVGRL(Method):
         along: Tensor = self.edge_encoder(whole.features, whole.edges)
         spread: Tensor = self.diffusion_encoder(whole.features, whole.diffusion)
         return along + spread
-
-
-def _both(
-    encoder: GCNStack, features: Features, operator: Operator, order: Int[Tensor, " nodes"]
-) -> tuple[Float[Tensor, "nodes dim"], Float[Tensor, "nodes dim"]]:
-    """Embeddings of the nodes, and of the same nodes with each other's features."""
-    projected = encoder.project(features)
-    real = encoder.propagate(projected, operator)
-    return real, encoder.propagate(projected.index_select(0, order), operator)

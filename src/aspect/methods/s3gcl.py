@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.blocks.mlp import MLP
+from aspect.blocks.mlp import MLP, NormStatistics
 from aspect.blocks.neighbours import similar_positives
 from aspect.blocks.per_graph import PerGraph
 from aspect.config import Choice, Positive, Range, Share, Weight
@@ -26,8 +26,6 @@ from aspect.spectral.filters import Band
 from aspect.spectral.views import Signal, SpectralEncoder
 
 __all__ = ["S3GCL", "S3GCLConfig"]
-
-NORM_MOMENTUM = 0.1
 
 
 class S3GCLConfig(MethodConfig):
@@ -53,7 +51,7 @@ class S3GCLConfig(MethodConfig):
     """Weight of the low pass, whose positives are neighbours; high has the rest (gamma)."""
     temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.2, 1.0, log=True)] = 0.5
     """Temperature of InfoNCE (tau)."""
-    norm_statistics: Literal["graph", "running"] = "graph"
+    norm_statistics: NormStatistics = "graph"
     """What batch norm embeds by: the graph at hand, as officially, or averages of training."""
     learning_rate: Annotated[Positive, Range(1e-4, 3e-3, log=True)] = 5e-4
     """Learning rate."""
@@ -88,9 +86,7 @@ class S3GCL(Method):
         super().__init__()
         self.config: S3GCLConfig = config
         width = config.width
-        self.encoder = MLP([num_features, width, width], norm_momentum=NORM_MOMENTUM)
-        if config.norm_statistics == "graph":
-            self.encoder.norms[0] = nn.BatchNorm1d(width, track_running_stats=False)
+        self.encoder = MLP([num_features, width, width], norm=config.norm_statistics)
         self.projector = MLP([width] * (config.projector_layers + 1))
         weights: dict[Band, float] = {"high": 1 - config.low_weight, "low": config.low_weight}
         self.weights = {band: weight for band, weight in weights.items() if weight > 0}
