@@ -21,6 +21,7 @@ from aspect.errors import FileError, SettingsError, reason
 __all__ = [
     "Choice",
     "Config",
+    "Count",
     "Positive",
     "Range",
     "Share",
@@ -33,6 +34,8 @@ __all__ = [
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 """A part that leaves something over: what is dropped, for example."""
+Count = Annotated[int, Field(ge=1)]
+"""How many of something there must be at least one of."""
 Positive = Annotated[float, Field(gt=0)]
 """A number such as a temperature or a learning rate, which makes no sense at 0."""
 Weight = Annotated[float, Field(ge=0)]

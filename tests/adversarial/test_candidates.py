@@ -50,6 +50,16 @@ def test_half_of_the_other_pairs_are_two_hops_apart():
     assert int((apart > 2).sum()) > 100
 
 
+def test_a_walk_from_a_leaf_of_a_star_comes_to_every_other_leaf():
+    leaves = torch.arange(1, 11)
+    star = torch.stack([torch.zeros_like(leaves), leaves])
+    graph = Graph.build(torch.ones(2000, 2), star)  # two random nodes are hardly ever leaves
+    drawn = draw_edges(graph, 1000, generator(), self_loops=True)
+    others = drawn.keys[drawn.present == 0]
+    found = {(int(key) // 2000, int(key) % 2000) for key in others}
+    assert {tuple(pair) for pair in torch.combinations(leaves).tolist()} <= found
+
+
 def test_a_graph_that_is_nearly_full_offers_what_it_has():
     nodes = torch.arange(6)
     every = torch.combinations(nodes).t()[:, 1:]  # one pair is missing

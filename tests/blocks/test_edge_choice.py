@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.blocks.edge_choice import choose_edges, edge_similarity
+from aspect.graph.data import Graph
 from reference.graphs import random_graph
 
 
@@ -52,3 +53,11 @@ def test_no_node_with_a_neighbour_is_left_alone(graph, share):
     degrees = torch.zeros(25, dtype=torch.float64).index_add(0, graph.edge_index[0], weights)
     assert bool((degrees >= torch.ceil(share * graph.degrees())).all())
     assert bool(((degrees > 0) == (graph.degrees() > 0)).all())
+
+
+def test_a_share_that_is_whole_but_for_rounding_is_whole():
+    every = torch.combinations(torch.arange(26)).t()
+    graph = Graph.build(torch.ones(26, 2, dtype=torch.float64), every)
+    assert 0.28 * 25 > 7  # of 25 neighbours each node still chooses 7, the first of equals
+    weights = choose_edges(graph, edge_similarity(graph, graph.features), 0.28)
+    assert_close(weights, (graph.edge_index.amin(0) < 7).double())

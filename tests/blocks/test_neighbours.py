@@ -45,6 +45,13 @@ def test_lengths_do_not_matter():
     assert torch.equal(nearest_by_cosine(lengths * features, 4), nearest_by_cosine(features, 4))
 
 
+def test_what_is_equal_but_for_rounding_is_equal():
+    direction = drawn(1)
+    lengths = torch.linspace(0.1, 7.3, 25, dtype=torch.float64).unsqueeze(1)
+    first = [sorted({0, 1, 2, 3} - {i})[:3] for i in range(25)]
+    assert nearest_by_cosine(lengths * direction, 3).tolist() == first
+
+
 def test_none():
     assert nearest_by_cosine(drawn(), 0).shape == (25, 0)
 

@@ -7,7 +7,6 @@ from aspect.graph.features import (
     drop_entries,
     dropout,
     mask_columns,
-    mask_rows,
     mean_size,
     num_entries,
     permute_columns,
@@ -55,13 +54,6 @@ def test_rows_are_taken_in_the_order_given(features, matrix, rows):
     weights = torch.randn(12, 2, dtype=torch.float64, requires_grad=True)
     expected = torch.autograd.grad((matrix[rows] @ weights).square().sum(), weights)
     assert_close(torch.autograd.grad((taken @ weights).square().sum(), weights), expected)
-
-
-def test_rows_are_masked_whole(features, matrix):
-    keep = torch.tensor([1.0, 0, 1, 1, 0, 1, 1, 0], dtype=torch.float64)
-    masked = mask_rows(features, keep)
-    assert type(masked) is type(features)
-    assert_close(dense(masked), keep[:, None] * matrix, rtol=0, atol=0)
 
 
 def test_columns_are_put_in_the_order_given(features, matrix):

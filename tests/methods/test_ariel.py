@@ -61,12 +61,19 @@ def search(method, graph, seed=5):
     return method.search(graph, first_view(method, graph), generator(seed))
 
 
-def plain_projections(method, features, matrix):
-    """Encoder and projector written out, one slope for both layers."""
+def slopes(method, hidden, draws):
+    """One learned slope for both layers, or one drawn for every entry."""
+    if method.config.activation == "rrelu":
+        return torch.empty_like(hidden).uniform_(1 / 8, 1 / 3, generator=draws)
+    return method.encoder.activations[0].function.weight
+
+
+def plain_projections(method, features, matrix, draws=None):
+    """Encoder and projector written out."""
     hidden = features
-    slope = method.encoder.activations[0].function.weight
     for weight, bias in zip(method.encoder.weights, method.encoder.biases, strict=True):
-        hidden = torch.nn.functional.prelu(matrix @ (hidden @ weight) + bias, slope)
+        hidden = matrix @ (hidden @ weight) + bias
+        hidden = torch.where(hidden >= 0, hidden, hidden * slopes(method, hidden, draws))
     first, second = method.projector.layers
     hidden = torch.nn.functional.elu(hidden @ first.weight.t() + first.bias)
     return hidden @ second.weight.t() + second.bias
@@ -227,9 +234,10 @@ class TestLoss:
         assert_close(found, expected, rtol=0, atol=0)
         assert method.monitors() == {}
 
-    def test_the_terms_are_those_of_the_formula(self, graph):
-        weights = {"adversarial_weight": 1.5, "information_weight": 2.0}
-        method = make(graph, sample=15, edge_step=BINDING, feature_step=0.003, **weights)
+    @pytest.mark.parametrize("activation", ["prelu", "rrelu"])
+    def test_the_terms_are_those_of_the_formula(self, graph, activation):
+        settings = {"adversarial_weight": 1.5, "information_weight": 2.0, "activation": activation}
+        method = make(graph, sample=15, edge_step=BINDING, feature_step=0.003, **settings)
         draws = generator()
         part = sample_subgraph(graph, 15, draws).graph
         first, second = method.corrupted(part, draws)
@@ -237,7 +245,7 @@ class TestLoss:
         third = method.search(part, first, own)
         clean = View(row_normalise(part.features), SymmetricPropagation(part).smoothing())
         one, other, adverse, plain = (
-            plain_projections(method, dense(view.features), view.operator.matrix.dense())
+            plain_projections(method, dense(view.features), view.operator.matrix.dense(), draws)
             for view in (first, second, third.view, clean)
         )
         bound = sum(

@@ -118,10 +118,13 @@ def test_only_the_receiving_end_decides(graph):
     assert bool((drop[less] > by_node[column][less]).all())
 
 
-def test_a_high_rate_is_cut_off(graph):
-    found = make(graph, first_edge_drop=0.8).drops(graph)[0].edges
-    assert float(found.max()) == pytest.approx(0.7)
-    assert float(found.mean()) < 0.8
+@pytest.mark.parametrize("highest", [0.5, 0.7])
+def test_a_high_rate_is_cut_off(graph, highest):
+    rates = {"first_edge_drop": 0.8, "first_column_mask": 0.8}
+    drops = make(graph, highest_drop=highest, **rates).drops(graph)[0]
+    for found in (drops.edges, drops.columns):
+        assert float(found.max()) == pytest.approx(highest)
+        assert float(found.mean()) < 0.8
 
 
 def test_a_regular_graph_with_equal_columns_is_grace():

@@ -9,6 +9,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.ggd import GGD, GGDConfig
+from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss
 from reference.graphs import random_graph
 
 
@@ -97,6 +98,11 @@ def test_a_projector_of_zeros_cannot_tell(graph):
     for parameter in method.scorer.parameters():
         parameter.data.zero_()
     assert float(loss_of(method, graph).detach()) == pytest.approx(math.log(2), abs=1e-15)
+
+
+def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
+    method = make(graph, epochs=300, patience=4, learning_rate=0.02)
+    assert_ends_with_the_weights_of_the_lowest_loss(method, graph)
 
 
 @pytest.mark.parametrize("hops", [1, 5])

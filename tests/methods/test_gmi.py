@@ -18,7 +18,7 @@ SMALL = {
     "feature_weight": 0.8,
     "neighbour_weight": 1.3,
     "edge_weight": 0.7,
-    "negatives": 5,
+    "negatives": 3,
 }
 
 
@@ -85,7 +85,7 @@ def test_the_loss_is_the_papers(graph, layers):
         (method.neighbour_scorer, h, around),
     ):
         nodes = range(graph.num_nodes)
-        drawn = draw_others(torch.arange(25).expand(5, -1), 25, generator)
+        drawn = draw_others(torch.arange(25).expand(3, -1), 25, generator)
         true = [score(scorer, left[i], right[i]) for i in nodes]
         false = [score(scorer, left[row[i]], right[i]) for row in drawn for i in nodes]
         terms.append(divergence(true, false))

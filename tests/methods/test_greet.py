@@ -66,7 +66,7 @@ def plain_encodings(method, graph, weights):
     for encoder, matrix in zip(method.encoders, matrices, strict=True):
         (layer,) = encoder.layers
         hidden = torch.relu(dense(graph.features) @ layer.weight.t() + layer.bias)
-        found.append(matrix @ (matrix @ hidden))
+        found.append(torch.linalg.matrix_power(matrix, method.config.hops) @ hidden)
     return found
 
 
@@ -78,9 +78,9 @@ def plain_positives(features, count):
 
 
 class TestContrast:
-    @pytest.mark.parametrize("neighbours", [0, 3])
-    def test_it_equals_the_formula(self, one_graph, neighbours):
-        graph, method = one_graph, make(one_graph, neighbours=neighbours)
+    @pytest.mark.parametrize(("neighbours", "hops"), [(0, 2), (3, 3)])
+    def test_it_equals_the_formula(self, one_graph, neighbours, hops):
+        graph, method = one_graph, make(one_graph, neighbours=neighbours, hops=hops)
         weights = plain_weights(method.discriminator, graph, draw()).detach()
         low, high = plain_encodings(method, graph, weights)
         projected = []
@@ -114,7 +114,8 @@ class TestContrast:
         assert_close(one, other, rtol=0, atol=0)
 
     def test_columns_are_masked_exactly_and_entries_thinned(self, graph, monkeypatch):
-        method = make(graph, first_column_mask=0.5, second_column_mask=0.3, first_edge_dropout=0.5)
+        masks = {"first_column_mask": 0.5, "second_column_mask": 0.3}
+        method = make(graph, first_edge_dropout=0.5, second_edge_dropout=0.25, **masks)
         seen, watched_operators = [], []
         for encoder in method.encoders:
             encoder.register_forward_pre_hook(lambda _, given: seen.append(dense(given[0])))
@@ -126,16 +127,16 @@ class TestContrast:
         monkeypatch.setattr(module, "spread", watched)
         method.loss_terms(graph, step("contrast"))
         given = dense(graph.features)
-        for features, masked in zip(seen, (3, 2), strict=True):  # of 7 columns
+        for features, masked in zip(seen, (3, 2), strict=True):  # of 7 columns, none of them empty
             changed = (features != given).any(0)
-            assert int(changed.sum()) <= masked
+            assert int(changed.sum()) == masked
             assert not bool(features[:, changed].any())
         weights = plain_weights(method.discriminator, graph, draw()).detach()
-        low, high = plain_filters(graph, weights, 0.3)
-        kept = watched_operators[0] != 0
-        assert_close(watched_operators[0][kept], 2 * low[kept])
-        assert not bool(kept.diagonal().all()), "self-loops are dropped too"
-        assert_close(watched_operators[1], high)
+        whole = plain_filters(graph, weights, 0.3)
+        for thinned, matrix, scale in zip(watched_operators, whole, (2, 4 / 3), strict=True):
+            kept = thinned != 0
+            assert_close(thinned[kept], scale * matrix[kept])
+            assert not bool(kept.diagonal().all()), "self-loops are dropped too"
 
 
 class TestRanking:
@@ -197,8 +198,9 @@ class TestPhases:
 
 
 class TestEmbedding:
-    def test_it_is_both_encodings_without_noise(self, graph):
-        method = make(graph)
+    @pytest.mark.parametrize("hops", [2, 3])
+    def test_it_is_both_encodings_without_noise(self, graph, hops):
+        method = make(graph, hops=hops)
         weights = method.discriminator(method.ready(graph))
         expected = plain_encodings(method, graph, weights)
         assert_close(method.embed(graph), torch.cat(expected, dim=1))

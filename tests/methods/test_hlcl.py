@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from aspect.blocks.edge_split import EdgeSplit
 from aspect.blocks.views import ViewSource
+from aspect.graph.features import dropout
 from aspect.methods.base import Step
 from aspect.methods.hlcl import HLCL, HLCLConfig
 from aspect.training.trainer import train
@@ -54,10 +55,11 @@ def operators(graph, chosen, *, unit_diagonal=False):
     return smoothing(graph, chosen.like), high
 
 
-def encode(method, graph, operator):
+def encode(method, graph, operator, draws=None):
+    """Dropout comes before both layers, where there is something to draw it by."""
     x = features_of(graph)
     for weight, bias in zip(method.encoder.weights, method.encoder.biases, strict=True):
-        x = (operator @ (x @ weight) + bias).relu()
+        x = (operator @ (dropout(x, method.config.dropout, draws) @ weight) + bias).relu()
     return x
 
 
@@ -115,6 +117,15 @@ def test_every_rate_makes_a_loss_random(full, name):
     one, other = (method.loss_terms(full, step(seed=seed)) for seed in (0, 1))
     differ = [not torch.equal(one[kind], other[kind]) for kind in ("low", "high")]
     assert differ == [name != "node_drop", name != "edge_drop"]
+
+
+def test_features_and_what_the_first_layer_hands_on_are_dropped_out(full):
+    method, draws = make(full, **STILL | {"dropout": 0.5}), step().generator
+    terms = method.loss_terms(full, step())
+    low, high = operators(full, chosen_of(method, full))
+    for kind, operator in (("low", low), ("high", high)):
+        one, other = (project(method, encode(method, full, operator, draws)) for _ in range(2))
+        assert_close(terms[kind], plain_contrast(one, other, 0.2) / 2)
 
 
 def test_edges_are_first_chosen_by_features(full):

@@ -6,7 +6,7 @@ from torch.nn.functional import normalize
 from torch.testing import assert_close
 
 from aspect.graph.data import Graph
-from aspect.graph.features import dense
+from aspect.graph.features import dense, drop_entries
 from aspect.methods.base import Step
 from aspect.methods.s3gcl import S3GCL, S3GCLConfig
 from aspect.training.trainer import train
@@ -110,6 +110,31 @@ def test_loss_and_gradients_are_those_of_the_formula(graph, layers):
     )
 
 
+def test_entries_are_dropped_before_a_filter_and_for_each_branch_anew(graph):
+    method, draws = make(graph, input_dropout=0.5, dropout=0.0), step().generator
+    seen = []
+    for branch in method.branches.values():
+        branch.register_forward_hook(lambda _, __, output: seen.append(output[0]))
+    method.loss_terms(graph, step())
+    for band, found in zip(("high", "low"), seen, strict=True):
+        left = dense(drop_entries(graph.features, 0.5, draws))
+        expected = branch_output(method, Graph.build(left, graph.edge_index), band)
+        assert_close(found, expected)
+
+
+def test_entries_are_dropped_after_a_filter(graph):
+    seen = {}
+    for rate in (0.0, 0.5):
+        method, seen[rate] = make(graph, input_dropout=0.0, dropout=rate), []
+        for branch in method.branches.values():
+            branch.norm.register_forward_pre_hook(lambda _, x, kept=seen[rate]: kept.append(x[0]))
+        method.loss_terms(graph, step())
+    for found, whole in zip(seen[0.5], seen[0.0], strict=True):
+        kept = found != 0
+        assert_close(found[kept], 2 * whole[kept])
+        assert not bool(kept[whole != 0].all())
+
+
 def test_equal_vectors_cost_the_logarithm_of_the_negatives(graph):
     method = make(graph)
     method.projector.layers[0].weight.data.zero_()
@@ -181,5 +206,8 @@ def test_running_statistics_embed_a_node_the_same_in_any_company():
 def test_rows_are_normalised_where_the_settings_say_so():
     graph = random_graph()
     x = graph.features / graph.features.abs().sum(1, keepdim=True)
-    method = make(graph, row_normalise=True).eval()
-    assert_close(method.embed(graph), embed(method, x))
+    method = make(graph, row_normalise=True, **STILL)
+    other = Graph.build(x, graph.edge_index)
+    expected = make(other, **STILL).loss_terms(other, step())
+    assert_close(method.loss_terms(graph, step()), expected)
+    assert_close(method.eval().embed(graph), embed(method, x))

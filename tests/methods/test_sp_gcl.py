@@ -101,6 +101,14 @@ def test_the_last_layer_is_dropped_out_in_training(graph):
     assert (dropped == 0).double().mean().item() == pytest.approx(0.5, abs=0.05)
 
 
+def test_the_loss_sees_what_dropout_leaves(graph):
+    method, generator = make(graph, dropout=0.5), step().generator
+    embeddings = method.see(method.source(graph).clean, generator)
+    sample = draw_near(graph, 4, 2, 12, generator)
+    expected = contrast(method, embeddings, sample, generator)
+    assert method.loss_terms(graph, step())["contrast"].item() == pytest.approx(expected)
+
+
 class TestSample:
     def test_it_lies_near_few_seeds_and_is_no_larger_than_asked(self):
         line = path_graph(40)

@@ -48,6 +48,16 @@ def test_a_constant_column_becomes_zeros_without_a_gradient(value, dtype):
     assert_close(z[:, others], standardise_columns(x[:, others]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_column_that_is_constant_but_for_rounding_becomes_zeros(dtype):
+    x = views(dtype=dtype)[0].detach().clone()
+    x[:, 2] = 0.1
+    x[::2, 2] = torch.nextafter(x[::2, 2], torch.ones(NODES // 2, dtype=dtype))
+    z = standardise_columns(x)
+    assert not bool(z[:, 2].any())
+    assert bool(z[:, [0, 1, 3, 4]].any(0).all())
+
+
 def test_barlow_equals_the_loop():
     one, other = views()
     expected = 0.0

@@ -33,7 +33,7 @@ from aspect.attacks.scoring import best_flips
 from aspect.attacks.surrogate import ConstantFeatures, Effort, Surrogate, fit_ridge, row_softmax
 from aspect.attacks.unnoticeable import DegreeTest
 from aspect.attacks.unrolled import Descent, compressed, unrolled_gradient
-from aspect.config import Config
+from aspect.config import Config, Count
 from aspect.errors import GraphError, SettingsError, TrainingError
 from aspect.graph.data import Graph
 from aspect.randomness import generator_for
@@ -62,21 +62,21 @@ class MetattackConfig(Config):
     """Ridge of the implicit training, in units of the mean squared row of S."""
     pseudo_ridge: Annotated[float, Field(gt=0)] = 2e-4
     """Ridge of the fit that guesses the classes of unlabelled nodes, in the same units."""
-    flips_per_gradient: Annotated[int, Field(ge=1)] | None = None
+    flips_per_gradient: Count | None = None
     """Flips at most before the gradient is taken anew; none: a number by the graph's size."""
     keep_last_edges: bool = True
     """No node loses its last edge."""
     unnoticeable: bool = False
     """Take only flips that leave the degrees' power law as it was, by a likelihood-ratio test."""
-    inner_steps: Annotated[int, Field(ge=1)] = 100
+    inner_steps: Count = 100
     """Steps of the unrolled training."""
     inner_rate: Annotated[float, Field(gt=0)] = 0.1
     """Learning rate of the unrolled training."""
     inner_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Momentum of the unrolled training."""
-    hidden: Annotated[int, Field(ge=1)] = 16
+    hidden: Count = 16
     """Width between the two weight matrices of the unrolled training."""
-    rank: Annotated[int, Field(ge=1)] = 64
+    rank: Count = 64
     """Rank to which the unrolled gradient is compressed."""
 
     def flips_at_once(self, graph: Graph) -> int:

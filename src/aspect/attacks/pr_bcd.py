@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from aspect.attacks.budget import check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
-from aspect.config import Config
+from aspect.config import Config, Count
 from aspect.errors import SettingsError
 from aspect.graph.data import Graph
 from aspect.randomness import isolated_seed, seed_for
@@ -28,11 +28,11 @@ __all__ = ["PRBCDConfig", "pr_bcd"]
 class PRBCDConfig(Config):
     """Settings of PR-BCD."""
 
-    block_size: Annotated[int, Field(ge=1)] = 100_000
+    block_size: Count = 100_000
     """Pairs that are looked at together; at least four times the flips are."""
-    epochs: Annotated[int, Field(ge=1)] = 125
+    epochs: Count = 125
     """Steps of the ascent."""
-    resampled_epochs: Annotated[int, Field(ge=1)] = 100
+    resampled_epochs: Count = 100
     """The first of them, after each of which idle pairs are drawn anew."""
     rate: Annotated[float, Field(gt=0)] = 1000.0
     """Learning rate, before the corrections for the sizes of graph and budget."""

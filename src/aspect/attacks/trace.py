@@ -23,7 +23,7 @@ from aspect.attacks.budget import rounded
 from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.names import SUFFIX, AttackKind
-from aspect.config import Config
+from aspect.config import Config, Count
 from aspect.errors import CheckpointError, FileError, GraphError, SettingsError
 from aspect.graph.data import MOST_NODES, Features, Graph, LabelledGraph
 from aspect.graph.files import is_file
@@ -54,7 +54,7 @@ class AttackedGraph(Config):
     """Checksum of its edges, features and labels."""
     nodes: Annotated[int, Field(ge=2, le=MOST_NODES)]
     """How many there are."""
-    edges: Annotated[int, Field(ge=1)]
+    edges: Count
     """Undirected ones, before the attack: a budget is a share of them."""
 
 
@@ -83,7 +83,7 @@ class AttackFacts(Config):
     """As given; the split's number is added, so that every split is drawn for itself."""
     mask_seed: Annotated[int, Field(ge=0, lt=2**63)]
     """Seed of the feature mask."""
-    wanted: Annotated[int, Field(ge=1)]
+    wanted: Count
     """Flips asked for."""
     complete: bool = False
     """Whether they are all there."""

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from aspect.attacks.names import AttackKind, Mode, Solver, attack_title
-from aspect.config import Config
+from aspect.config import Config, Count
 
 __all__ = [
     "AnyPerturbation",
@@ -63,7 +63,7 @@ class PlannedPerturbation(Config):
     mode: Mode = "poison"
     budgets: Annotated[tuple[Budget, ...], Field(min_length=1)] = (0.1,)
     features: bool = True
-    seeds: Annotated[int, Field(ge=1)] = 1
+    seeds: Count = 1
     """At most so many pre-training seeds; a perturbation of its own for every split is one run."""
 
     @model_validator(mode="after")

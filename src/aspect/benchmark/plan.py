@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from aspect.benchmark.perturbation import AnyPerturbation, Perturbation
 from aspect.benchmark.record import SplitName
-from aspect.config import Config, Share, load_yaml, make_config
+from aspect.config import Config, Count, Share, load_yaml, make_config
 from aspect.errors import UnknownNameError
 from aspect.graph.source import GraphSource, Reading, check_graph_name
 from aspect.methods.registry import find_method, require_method_name
@@ -35,7 +35,7 @@ class Entry(Config):
     """The entry that it is a variant of, for an ablation table; that entry names itself."""
     settings_of: str = ""
     """Method whose shipped settings are taken; the entry's own, if there is none."""
-    seeds: Annotated[int, Field(ge=1)] | None = None
+    seeds: Count | None = None
     """At most so many pre-training seeds: one, where nothing is drawn."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Changes to the settings."""
@@ -78,11 +78,11 @@ class Plan(Config):
     """Changes to the settings of all entries that have them."""
     splits: SplitName = "class-balanced"
     """Kind of splits."""
-    num_splits: Annotated[int, Field(ge=1)] | None = None
+    num_splits: Count | None = None
     """The first so many, if there are; none: all that there are."""
-    seeds: Annotated[int, Field(ge=1)] = 1
+    seeds: Count = 1
     """Pre-training seeds from 0 on."""
-    seeds_of: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    seeds_of: dict[str, Count] = Field(default_factory=dict)
     """Other numbers of seeds for some graphs."""
     perturbations: Annotated[tuple[AnyPerturbation, ...], Field(min_length=1)] = (None,)
     """What is done to the graphs; `none` leaves them clean."""

@@ -72,20 +72,16 @@ class PersonalisedPageRank:
         return total
 
     @torch.no_grad()
-    def sparse(self, *, threshold: float = 0.0, most: int | None = None) -> SparseMatrix:
-        """The entries of S that are at least `threshold`, and of each row the `most` largest.
+    def sparse(self, *, threshold: float) -> SparseMatrix:
+        """The entries of S that are at least `threshold`.
 
         Made in blocks of rows, so that memory is nodes * block and what is kept.
         """
-        if threshold <= 0 and most is None:
-            raise ValueError("Give a threshold above 0 or the most entries a row may keep.")
+        if threshold <= 0:
+            raise ValueError(f"Threshold must be above 0. Got {threshold}.")
         kept = _Entries(self.matrix)
         for start, found in self._rows():
-            wanted = found >= threshold
-            if most is not None and most < found.shape[1]:
-                largest = torch.zeros_like(wanted).scatter_(1, found.topk(most).indices, True)
-                wanted &= largest
-            row, column = wanted.nonzero(as_tuple=True)
+            row, column = (found >= threshold).nonzero(as_tuple=True)
             kept.add(row + start, column, found[row, column])
         return kept.matrix()
 

@@ -14,7 +14,6 @@ __all__ = [
     "drop_entries",
     "dropout",
     "mask_columns",
-    "mask_rows",
     "mean_size",
     "num_entries",
     "permute_columns",
@@ -66,13 +65,6 @@ def mask_columns(features: Features, keep: Float[Tensor, " features"] | None) ->
     if isinstance(features, SparseMatrix):
         return features.with_values(features.values * keep[features.pattern.columns])
     return features * keep
-
-
-def mask_rows(features: Features, keep: Float[Tensor, " nodes"]) -> Features:
-    """Zero the rows where `keep` is zero."""
-    if isinstance(features, SparseMatrix):
-        return features.with_values(features.values * keep[features.pattern.rows])
-    return features * keep.unsqueeze(1)
 
 
 def take_rows(

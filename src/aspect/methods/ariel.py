@@ -14,7 +14,7 @@ from aspect.blocks.activations import ActivationName
 from aspect.blocks.gcn import StartingWeights
 from aspect.blocks.subgraphs import sample_subgraph
 from aspect.blocks.views import View
-from aspect.config import Choice, Weight
+from aspect.config import Choice, Count, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -50,7 +50,7 @@ class ArielConfig(LaterGraceConfig):
     """Weight of keeping two views no closer to each other than to the original (lamb)."""
     perturbation_budget: Annotated[float, Field(ge=0, le=1)] = 0.2
     """Expected flips at most, as a share of the subgraph's edges."""
-    perturbation_steps: Annotated[int, Field(ge=1)] = 5
+    perturbation_steps: Count = 5
     """Steps of ascent, over edges and features at once."""
     edge_step: Annotated[Weight, Choice((50.0, 200.0, 600.0))] = 50.0
     """Size of the first step over edges, of the mean loss's own gradient (alpha)."""

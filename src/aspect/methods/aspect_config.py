@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.methods.base import MethodConfig
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.policy.fusion import Readout
 from aspect.policy.gate import Fusion, GateInput
-from aspect.spectral.views import Activation, LayerOrder
+from aspect.spectral.views import BandActivation, LayerOrder
 
 __all__ = ["AspectConfig"]
 
@@ -32,9 +32,9 @@ class AspectConfig(MethodConfig):
     """Largest eigenvalue used to rescale the Laplacian: its bound, or its true value."""
 
     # The encoder
-    order: Annotated[int, Field(ge=1), Range(2, 10)] = 5
+    order: Annotated[Count, Range(2, 10)] = 5
     """Order of the Chebyshev filters (K)."""
-    width: Annotated[int, Field(ge=1)] = 512
+    width: Count = 512
     """Dimensions of each band's embedding (Hidden Dim)."""
     learned_start: bool = True
     """Learn the filters' first value as well; off: PolyGCL's constants 2 and 0."""
@@ -44,7 +44,7 @@ class AspectConfig(MethodConfig):
     """Dropout after the filter (Dropout)."""
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Batch norm before the linear layer, after it with `project-first` (Batch Norm)."""
-    activation: Annotated[Activation, Choice(("relu", "prelu"))] = "prelu"
+    activation: Annotated[BandActivation, Choice(("relu", "prelu"))] = "prelu"
     """What follows the linear layer (Activation)."""
     layer_order: Annotated[LayerOrder, Choice(("filter-first", "project-first"))] = "filter-first"
     """Filter the features and project them, or the other way round, which is faster."""
@@ -52,7 +52,7 @@ class AspectConfig(MethodConfig):
     # The policy
     fusion: Fusion = "node-wise"
     """Who decides the mix: each node, one learned number for all (`global`), or nobody (`half`)."""
-    gate_width: Annotated[int, Field(ge=1)] = 64
+    gate_width: Count = 64
     """Hidden units of the gate."""
     gate_input: GateInput = "layer-norm"
     """What the gate reads: the bands' embeddings at one scale, or raw as in the paper."""
@@ -76,7 +76,7 @@ class AspectConfig(MethodConfig):
     """Temperature of InfoNCE (tau)."""
     symmetric: bool = True
     """Both directions of InfoNCE; off: the first view asks and the second one answers."""
-    negatives: Annotated[int, Field(ge=1)] | None = None
+    negatives: Count | None = None
     """Negatives drawn per step; none: all up to 50,000 nodes, 8,192 drawn beyond."""
     channel_weight: Annotated[Weight, Range(0.0, 4.0)] = 2.0
     """Weight of InfoNCE within each band, averaged over the bands (ours; the paper has none)."""

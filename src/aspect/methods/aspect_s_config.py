@@ -7,13 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from aspect.adversarial.ascent import Discretisation, StepRule
-from aspect.config import Choice, Positive, Range, Weight
+from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.aspect_search import StabilityTarget
 
 __all__ = ["AspectSConfig"]
-
-Count = Annotated[int, Field(ge=1)]
 
 
 class AspectSConfig(AspectConfig):

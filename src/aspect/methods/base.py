@@ -12,7 +12,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from aspect.config import Config
+from aspect.config import Config, Count
 from aspect.graph.data import Graph
 from aspect.methods.registry import Cost
 from aspect.randomness import generator_for
@@ -25,7 +25,7 @@ class MethodConfig(Config):
 
     epochs: Annotated[int, Field(ge=0)] = 200
     """Passes over the graph."""
-    patience: Annotated[int, Field(ge=1)] | None = None
+    patience: Count | None = None
     """Epochs without a lower watched loss before stopping at the best; none: never stop early."""
 
 

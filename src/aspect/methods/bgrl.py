@@ -15,7 +15,7 @@ from aspect.blocks.mlp import MLP
 from aspect.blocks.moving_average import follow, momentum_at
 from aspect.blocks.schedules import falling_cosine
 from aspect.blocks.views import View
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -24,8 +24,6 @@ from aspect.methods.registry import register
 from aspect.objectives.bootstrap import bootstrap_loss
 
 __all__ = ["Bgrl", "BgrlConfig"]
-
-Width = Annotated[int, Field(ge=1)]
 
 
 class BgrlConfig(OneEncoderConfig):
@@ -39,11 +37,11 @@ class BgrlConfig(OneEncoderConfig):
     """Steps in all, to which both schedules are cut (T)."""
 
     # The networks
-    hidden_width: Width = 512
+    hidden_width: Count = 512
     """Dimensions between the encoder's two layers."""
-    width: Width = 256
+    width: Count = 256
     """Dimensions of the embedding."""
-    prediction_width: Width = 512
+    prediction_width: Count = 512
     """Hidden units of the predictor."""
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.99
     """Share of the newest batch in the statistics that the embedding is normalised by."""

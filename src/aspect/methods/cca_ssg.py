@@ -13,7 +13,7 @@ from typing_extensions import override
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.mlp import MLP
 from aspect.blocks.views import View
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -33,9 +33,9 @@ class CCASSGConfig(OneEncoderConfig):
     """Divide each node's features by the sum of their sizes; officially off for Amazon's."""
     backbone: Annotated[Literal["gcn", "mlp"], Choice(("gcn", "mlp"))] = "gcn"
     """Graph convolutions, or an MLP that never looks at an edge."""
-    layers: Annotated[int, Field(ge=1), Choice((1, 2))] = 2
+    layers: Annotated[Count, Choice((1, 2))] = 2
     """Graph convolutions; a single one is linear. An MLP has two layers whatever is said here."""
-    width: Annotated[int, Field(ge=1)] = 512
+    width: Count = 512
     """Dimensions of every layer; the weight of decorrelation belongs to a width."""
     running_statistics: bool = False
     """Embed by the batch norm's running statistics of an MLP; off: by the graph's own."""

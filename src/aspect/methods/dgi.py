@@ -15,7 +15,7 @@ from aspect.blocks.drawing import draw_order
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.scorers import BilinearScorer, sigmoid_mean
 from aspect.blocks.views import View
-from aspect.config import Choice, Positive, Range, Weight
+from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.graph.data import Graph
 from aspect.graph.operators import Operator
 from aspect.methods.base import Step
@@ -32,9 +32,9 @@ class DGIConfig(OneEncoderConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 10_000
     """The most passes over the graph; patience ends the training long before."""
-    patience: Annotated[Annotated[int, Field(ge=1)] | None, Choice((20, 50))] = 20
+    patience: Annotated[Count | None, Choice((20, 50))] = 20
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
-    width: Annotated[int, Field(ge=1), Choice((256, 512, 1024))] = 512
+    width: Annotated[Count, Choice((256, 512, 1024))] = 512
     """Dimensions of the embedding (F')."""
     learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of all weights."""

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.schedules import falling_cosine
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -26,7 +26,7 @@ class GBTConfig(OneEncoderConfig):
 
     epochs: Annotated[int, Field(ge=0), Choice((50, 200, 500, 1000))] = 1000
     """Passes over the graph (T)."""
-    width: Annotated[int, Field(ge=1), Choice((128, 256, 512))] = 256
+    width: Annotated[Count, Choice((128, 256, 512))] = 256
     """Dimensions of the embedding; the hidden layer has twice as many (d)."""
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.01
     """Share of each step in batch norm's running statistics; short trainings need more."""

@@ -14,7 +14,7 @@ from aspect.blocks.drawing import draw_order
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.propagation import spread
 from aspect.blocks.scorers import SummedLinearScorer
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.graph.features import mask_columns
 from aspect.methods.base import Step
@@ -31,11 +31,11 @@ class GGDConfig(OneEncoderConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 500
     """Passes over the graph."""
-    patience: Annotated[int, Field(ge=1)] | None = 500
+    patience: Count | None = 500
     """Epochs without a lower loss before stopping at the best; as many as epochs: never stop."""
-    width: Annotated[int, Field(ge=1), Choice((512, 1024, 1536))] = 512
+    width: Annotated[Count, Choice((512, 1024, 1536))] = 512
     """Dimensions of the embedding (D')."""
-    projector_layers: Annotated[int, Field(ge=1)] = 1
+    projector_layers: Count = 1
     """Linear layers between an embedding and its score."""
     column_mask: Annotated[Share, Range(0.0, 0.4)] = 0.2
     """Share of feature columns masked at a step, the same for both groups."""

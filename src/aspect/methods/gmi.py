@@ -17,7 +17,7 @@ from aspect.blocks.gcn import GCNStack
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.propagation import MatrixOperator, neighbour_mean
 from aspect.blocks.scorers import BilinearScorer
-from aspect.config import Choice, Positive, Range, Weight
+from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -34,11 +34,11 @@ class GMIConfig(OneEncoderConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 550
     """Most passes over the graph."""
-    patience: Annotated[int, Field(ge=1)] | None = 20
+    patience: Count | None = 20
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
-    layers: Annotated[int, Field(ge=1), Choice((1, 2))] = 1
+    layers: Annotated[Count, Choice((1, 2))] = 1
     """Graph convolutions; officially two for Cora and one for other graphs."""
-    width: Annotated[int, Field(ge=1)] = 512
+    width: Count = 512
     """Dimensions of every layer."""
     feature_weight: Annotated[Weight, Range(0.2, 2.0, log=True)] = 0.8
     """Weight of what the embedding tells of the node's own features (alpha)."""
@@ -46,9 +46,9 @@ class GMIConfig(OneEncoderConfig):
     """Weight of what it tells of its neighbours' transformed features (beta)."""
     edge_weight: Annotated[Weight, Range(0.2, 2.0, log=True)] = 1.0
     """Weight of the reconstruction of edges (gamma)."""
-    negatives: Annotated[int, Field(ge=1)] = 5
+    negatives: Count = 5
     """Other nodes drawn for every node and each of the first two terms."""
-    pairs_per_node: Annotated[int, Field(ge=1)] | None = None
+    pairs_per_node: Count | None = None
     """Pairs drawn for those without an edge; none: all up to 50,000 nodes, 64 a node beyond."""
     learning_rate: Annotated[Positive, Range(3e-4, 3e-3, log=True)] = 1e-3
     """Learning rate."""

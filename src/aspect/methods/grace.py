@@ -14,7 +14,7 @@ from aspect.blocks.activations import ActivationName
 from aspect.blocks.gcn import GCNStack, StartingWeights
 from aspect.blocks.mlp import MLP
 from aspect.blocks.views import View
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -30,9 +30,9 @@ class GraceConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are those of the official code."""
 
     # The networks
-    width: Annotated[int, Field(ge=1)] = 256
+    width: Count = 256
     """Dimensions of the embedding (d); the hidden layer has twice as many."""
-    projection_width: Annotated[int, Field(ge=1)] = 256
+    projection_width: Count = 256
     """Hidden units of the projector (d_p)."""
     activation: Annotated[ActivationName, Choice(("relu", "prelu"))] = "prelu"
     """What follows both layers of the encoder; the slope of PReLU is one number for both."""

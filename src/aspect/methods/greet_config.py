@@ -6,14 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from aspect.config import Choice, Positive, Range, Share
+from aspect.config import Choice, Count, Positive, Range, Share
 from aspect.methods.base import MethodConfig
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 
 __all__ = ["GreetConfig"]
 
 Margin = Annotated[float, Field(ge=0, le=2)]
-Count = Annotated[int, Field(ge=1)]
 
 
 class GreetConfig(MethodConfig):

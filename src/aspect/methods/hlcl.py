@@ -16,7 +16,7 @@ from aspect.blocks.edge_split import EdgeSplit
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.mlp import MLP
 from aspect.blocks.per_graph import PerGraph
-from aspect.config import Positive, Range, Share, Weight
+from aspect.config import Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -34,7 +34,7 @@ class HLCLConfig(OneEncoderConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 500
     """Passes over the graph."""
-    width: Annotated[int, Field(ge=1)] = 512
+    width: Count = 512
     """Dimensions of both layers and of the projector."""
     dropout: Annotated[Share, Range(0.0, 0.6)] = 0.2
     """Dropout of feature entries and between the layers."""
@@ -42,7 +42,7 @@ class HLCLConfig(OneEncoderConfig):
     """Share of its neighbours, the most similar, that a node keeps for the low pass (k1)."""
     unlike_share: Annotated[EdgeShare, Range(0.1, 1.0)] = 0.5
     """Share of its neighbours, the least similar, that a node keeps for the high pass (k2)."""
-    interval: Annotated[int, Field(ge=1)] | None = 50
+    interval: Count | None = 50
     """Epochs after which edges are chosen anew by the embeddings (T); none: by features alone."""
     edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
     """Share of edges dropped, each direction apart, in a low-pass view."""

@@ -16,7 +16,7 @@ from aspect.blocks.drawing import draw_order
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.scorers import BilinearScorer, sigmoid_mean
-from aspect.config import Choice, Positive, Range, Weight
+from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
@@ -31,11 +31,11 @@ class MVGRLConfig(MethodConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 500
     """The most steps."""
-    patience: Annotated[Annotated[int, Field(ge=1)] | None, Choice((20, 50))] = 20
+    patience: Annotated[Count | None, Choice((20, 50))] = 20
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
     row_normalise: Annotated[bool, Choice((True, False))] = True
     """Divide each node's features by the sum of their sizes, as the official code's loader did."""
-    width: Annotated[int, Field(ge=1), Choice((256, 512, 1024))] = 512
+    width: Annotated[Count, Choice((256, 512, 1024))] = 512
     """Dimensions of the embedding (d_h)."""
     restart: Annotated[float, Field(gt=0, lt=1), Range(0.1, 0.4, log=True)] = 0.2
     """Probability that the diffusion's walk starts again (alpha)."""
@@ -47,7 +47,7 @@ class MVGRLConfig(MethodConfig):
     """Nodes of a step: all, drawn ones, or runs of consecutive numbers as in the official code."""
     sample: Annotated[int, Field(ge=2)] = 2000
     """Nodes drawn, or in a window; a graph with no more of them is taken whole."""
-    windows: Annotated[int, Field(ge=1)] = 4
+    windows: Count = 4
     """How many windows make a step."""
     learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of all weights."""

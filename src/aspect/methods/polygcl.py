@@ -14,14 +14,14 @@ from typing_extensions import override
 from aspect.blocks.drawing import draw_order
 from aspect.blocks.per_graph import PerGraph
 from aspect.blocks.scorers import BilinearScorer, relu_mean
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.graph.features import take_rows
 from aspect.methods.base import FilterBank, Group, Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
-from aspect.spectral.views import Activation, Signal, SpectralEncoder
+from aspect.spectral.views import BandActivation, Signal, SpectralEncoder
 
 __all__ = ["PolyGCL", "PolyGCLConfig"]
 
@@ -31,13 +31,13 @@ class PolyGCLConfig(MethodConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 500
     """Passes over the graph at most."""
-    patience: Annotated[int, Field(ge=1)] | None = 20
+    patience: Count | None = 20
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
     row_normalise: bool = True
     """Divide each node's features by the sum of their sizes."""
-    order: Annotated[int, Field(ge=1), Range(5, 15)] = 10
+    order: Annotated[Count, Range(5, 15)] = 10
     """Order of the Chebyshev filters (K)."""
-    width: Annotated[int, Field(ge=1)] = 512
+    width: Count = 512
     """Dimensions of the embedding."""
     input_dropout: Annotated[Share, Range(0.0, 0.8)] = 0.5
     """Dropout of feature entries before the filter."""
@@ -45,7 +45,7 @@ class PolyGCLConfig(MethodConfig):
     """Dropout after the filter."""
     batch_norm: Annotated[bool, Choice((True, False))] = False
     """Batch norm of the filtered features, before the linear layer."""
-    activation: Annotated[Activation, Choice(("relu", "prelu"))] = "relu"
+    activation: Annotated[BandActivation, Choice(("relu", "prelu"))] = "relu"
     """What follows the linear layer."""
     trains_norm: bool = False
     """Train batch norm's scale and shift and the slope of PReLU; off: they stay as they start."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.adversarial.harm import Harm, find_in_turn
-from aspect.config import Choice, Weight
+from aspect.config import Choice, Count, Weight
 from aspect.graph.data import Graph
 from aspect.graph.operators import Operator
 from aspect.graph.sparse import SparseMatrix
@@ -39,7 +39,7 @@ class RDGIConfig(DGIConfig):
     # The search
     perturbation_budget: Annotated[float, Field(ge=0, le=1), Choice((0.1, 0.2, 0.4))] = 0.4
     """Pairs flipped at most, as a share of the edges (alpha); zero: edges are left alone."""
-    perturbation_steps: Annotated[int, Field(ge=1)] = 10
+    perturbation_steps: Count = 10
     """Steps of ascent over edges, and as many over features."""
     edge_step: Weight = 20.0
     """Size of a step over edges, of the mean loss's own gradient."""

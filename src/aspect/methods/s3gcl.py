@@ -13,7 +13,7 @@ from typing_extensions import override
 from aspect.blocks.mlp import MLP, NormStatistics
 from aspect.blocks.neighbours import similar_positives
 from aspect.blocks.per_graph import PerGraph
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.graph.features import seen_features
 from aspect.methods.base import Method, MethodConfig, Step
@@ -35,11 +35,11 @@ class S3GCLConfig(MethodConfig):
     """Passes over the graph."""
     row_normalise: Annotated[bool, Choice((True, False))] = False
     """Divide each node's features by the sum of their sizes; official on wiki graphs alone."""
-    width: Annotated[int, Field(ge=1), Choice((1024, 2048))] = 1024
+    width: Annotated[Count, Choice((1024, 2048))] = 1024
     """Dimensions of the embedding and of all that it is compared with (h)."""
     projector_layers: Annotated[int, Field(ge=1, le=2)] = 1
     """Linear layers between the embedding and the loss."""
-    order: Annotated[int, Field(ge=1), Range(4, 12)] = 10
+    order: Annotated[Count, Range(4, 12)] = 10
     """Order of the Chebyshev filters (K)."""
     input_dropout: Annotated[Share, Range(0.2, 0.8)] = 0.5
     """Dropout of feature entries before a filter."""

@@ -13,7 +13,7 @@ from typing_extensions import override
 from aspect.blocks.drawing import draw_near, draw_order
 from aspect.blocks.gcn import GCNStack
 from aspect.blocks.mlp import MLP
-from aspect.config import Choice, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
@@ -35,7 +35,7 @@ class SPGCLConfig(OneEncoderConfig):
     # The encoder
     row_normalise: Annotated[bool, Choice((True, False))] = True
     """Divide each node's features by the sum of their sizes; off: raw."""
-    width: Annotated[int, Field(ge=1)] = 1024
+    width: Count = 1024
     """Dimensions of both layers and of the projector."""
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Normalise each layer's outputs over the nodes before the activation."""
@@ -47,17 +47,17 @@ class SPGCLConfig(OneEncoderConfig):
     # The sample
     sampling: Literal["near", "uniform"] = "near"
     """Draw from the neighbourhoods of seeds, with repetitions, or among all nodes, without."""
-    seeds: Annotated[int, Field(ge=1)] = 128
+    seeds: Count = 128
     """Nodes whose neighbourhoods are sampled; at most all."""
     hops: Annotated[int, Field(ge=0), Range(1, 4)] = 4
     """How far those neighbourhoods reach (T)."""
-    sample: Annotated[int, Field(ge=1), Range(256, 1024)] = 512
+    sample: Annotated[Count, Range(256, 1024)] = 512
     """Most nodes that are contrasted in an epoch."""
 
     # The objective
-    positives: Annotated[int, Field(ge=1), Range(3, 12)] = 5
+    positives: Annotated[Count, Range(3, 12)] = 5
     """Most similar nodes of the sample that are a node's positives, itself the first (K_pos)."""
-    negatives: Annotated[int, Field(ge=1), Range(50, 200)] = 100
+    negatives: Annotated[Count, Range(50, 200)] = 100
     """Random nodes of the sample that are its negatives (K_neg)."""
     learning_rate: Annotated[Positive, Range(3e-4, 3e-3, log=True)] = 1e-3
     """Learning rate."""

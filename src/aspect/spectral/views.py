@@ -15,9 +15,9 @@ from aspect.graph.operators import Operator, Propagation
 from aspect.spectral.chebyshev import chebyshev_basis
 from aspect.spectral.filters import Band, MonotoneFilter, RampFilter
 
-__all__ = ["Activation", "FilterKind", "LayerOrder", "Signal", "SpectralEncoder"]
+__all__ = ["BandActivation", "FilterKind", "LayerOrder", "Signal", "SpectralEncoder"]
 
-Activation = Literal["relu", "prelu"]
+BandActivation = Literal["relu", "prelu"]
 LayerOrder = Literal["filter-first", "project-first"]
 FilterKind = Literal["monotone", "ramp"]
 
@@ -59,7 +59,7 @@ class SpectralEncoder(nn.Module):
         input_dropout: float = 0.0,
         dropout: float = 0.0,
         batch_norm: bool = False,
-        activation: Activation = "prelu",
+        activation: BandActivation = "prelu",
         layer_order: LayerOrder = "filter-first",
         filter_kind: FilterKind = "monotone",
     ) -> None:
