@@ -89,6 +89,13 @@ def test_an_unfinished_search_is_not_shipped(tmp_path, trials):
     assert not (tmp_path / "dgi").exists()
 
 
+def test_a_search_of_fewer_trials_is_shipped_where_that_is_said(tmp_path):
+    each = script.Wanted("dgi", "texas")
+    write_search(tmp_path / "searches" / each.name, trials=8)
+    assert script.ship(each, tmp_path / "searches", tmp_path, least=9) is None
+    assert script.ship(each, tmp_path / "searches", tmp_path, least=8) is not None
+
+
 FOUND = [path for path in sorted(FOLDER.glob("*/*.yaml")) if "of aspect tune" in path.read_text()]
 
 
@@ -98,6 +105,8 @@ def test_what_a_search_found_is_a_default_or_could_be_drawn(path):
     space = Space.of(experiment.method, {})
     for name, drawn in space.distributions.items():
         value, default = experiment.settings[name], getattr(space.base, name)
+        if name == "patience" and value is None:  # off where the epochs were found in passing
+            continue
         choices = getattr(drawn, "choices", ())
         assert value == default or value in choices or drawn.low <= value <= drawn.high
 
