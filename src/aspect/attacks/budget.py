@@ -7,18 +7,18 @@ import math
 from aspect.errors import GraphError, SettingsError
 from aspect.graph.data import Graph
 
-__all__ = ["check_flips", "flips_within", "least_share", "rounded"]
+__all__ = ["check_flips", "flips_of", "flips_within", "least_share"]
 
 
 def flips_within(share: float, graph: Graph) -> int:
     """The flips that a budget of so large a share of the edges allows, rounded."""
-    count = rounded(share, graph.num_edges)
+    count = flips_of(share, graph.num_edges)
     check_flips(count, graph)
     return count
 
 
-def rounded(share: float, edges: int) -> int:
-    """A share of so many edges; one that rounds to none of them is refused."""
+def flips_of(share: float, edges: int) -> int:
+    """A share of so many edges, rounded; one that comes to no flip is refused."""
     if not 0 < share <= 1:
         raise SettingsError(f"Attack budget must be a share in (0, 1]. Got {share}.")
     count = round(share * edges)

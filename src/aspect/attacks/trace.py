@@ -19,7 +19,7 @@ from jaxtyping import Int
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from aspect.attacks.budget import rounded
+from aspect.attacks.budget import flips_of
 from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.names import SUFFIX, AttackKind
@@ -126,7 +126,7 @@ class Trace:
 
     def flips(self, share: float) -> Int[Tensor, "flips 2"]:
         """The attack of a budget: a share of the clean graph's edges, rounded."""
-        return self.first(rounded(share, self.facts.graph.edges))
+        return self.first(flips_of(share, self.facts.graph.edges))
 
     def apply(self, labelled: LabelledGraph, budget: float, *, features: bool = True) -> Graph:
         """The graph perturbed to a budget; features are masked at the same rate, or left alone."""

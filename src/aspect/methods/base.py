@@ -17,7 +17,19 @@ from aspect.graph.data import Graph
 from aspect.methods.registry import Cost
 from aspect.randomness import generator_for
 
-__all__ = ["FilterBank", "Group", "Method", "MethodConfig", "Step"]
+__all__ = ["HELD_BY", "FilterBank", "Group", "Method", "MethodConfig", "Step"]
+
+# Settings that bound what a step holds, of the methods that have them; unset, they bound nothing.
+HELD_BY = (
+    "width",
+    "order",
+    "negatives",
+    "pairs_per_node",
+    "batch_size",
+    "sample",
+    "exact_up_to",
+    "candidates",
+)
 
 
 class MethodConfig(Config):

@@ -12,25 +12,13 @@ from torch import Tensor
 
 from aspect.errors import CheckpointError, TrainingError
 from aspect.graph.data import Graph
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import HELD_BY, Group, Method, MethodConfig, Step
 from aspect.randomness import generator_for
 from aspect.training.stopping import EarlyStopping
 
 __all__ = ["EpochReport", "NoRecorder", "Recorder", "Snapshot", "TrainingResult", "train"]
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
-
-# Settings that bound what a step holds, of the methods that have them; unset, they bound nothing.
-HELD_BY = (
-    "width",
-    "order",
-    "negatives",
-    "pairs_per_node",
-    "batch_size",
-    "sample",
-    "exact_up_to",
-    "candidates",
-)
 
 
 @dataclass(frozen=True)
