@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import aspect
-from aspect.benchmark.executor import Finished, LocalProcesses, Lost, Quiet, Started
+from aspect.benchmark.executor import Finished, LocalProcesses, Lost, Quiet, Started, _Worker
 from aspect.errors import SettingsError
 from benchmark.tasks import (
     double,
@@ -162,6 +162,28 @@ def test_an_interrupt_that_reaches_a_worker_is_not_its_business(tmp_path):
     time.sleep(0.3)
     assert is_alive(pid)
     news.close()
+
+
+def test_a_second_interrupt_leaves_no_worker_behind(tmp_path, monkeypatch):
+    stop, stopped = _Worker.stop, []
+
+    def interrupted(worker):
+        os.kill(os.getpid(), signal.SIGINT)
+        stop(worker)
+        stopped.append(worker)
+
+    monkeypatch.setattr(_Worker, "stop", interrupted)
+    paths = [tmp_path / "one", tmp_path / "two"]
+    news = LocalProcesses(2).run(note_and_hold, map(str, paths))
+    for _ in paths:
+        next(news)
+    wait_for(lambda: all(path.exists() for path in paths))
+    heeded = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        news.throw(KeyboardInterrupt)
+    assert len(stopped) == 2
+    assert not any(is_alive(int(path.read_text())) for path in paths)
+    assert signal.getsignal(signal.SIGINT) == heeded
 
 
 def test_no_workers_are_refused():

@@ -10,13 +10,14 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from aspect.errors import SettingsError, sentence_of
@@ -139,21 +140,24 @@ class LocalProcesses:
         self, work: Callable[[Task], Result], tasks: Iterable[Task]
     ) -> Generator[News[Task, Result], None, None]:
         """Apply `work` to every task; see `Executor.run`."""
-        remaining = iter(tasks)
+        shift = _Shift(work, iter(tasks))
         crew = [_Worker(environment) for environment in self.environments]
-        busy: dict[Future[Result], _Assignment[Task]] = {}
         try:
             for worker in crew:
-                yield from _begin(worker, work, remaining, busy)
-            while busy:
-                done, _ = wait(busy, QUIET_SECONDS, return_when=FIRST_COMPLETED)
-                if not done:
+                yield from shift.begin(worker)
+            while shift.busy:
+                try:
+                    future = shift.ended.get(timeout=QUIET_SECONDS)
+                except Empty:
                     yield Quiet()
-                for future in done:
-                    yield from _end(future, work, remaining, busy)
+                else:
+                    yield from shift.end(future)
         finally:
-            for worker in crew:
-                worker.stop()
+            with _interrupts_ignored():
+                for worker in crew:
+                    worker.cut_loose()  # all of them first, so that they end side by side
+                for worker in crew:
+                    worker.stop()
 
 
 @dataclass(frozen=True)
@@ -163,41 +167,46 @@ class _Assignment(Generic[Task]):
     attempt: int
 
 
-def _begin(
-    worker: _Worker,
-    work: Callable[[Task], Result],
-    remaining: Iterator[Task],
-    busy: dict[Future[Result], _Assignment[Task]],
-) -> Iterator[Started[Task]]:
-    """Give a free worker the next task, if there is one."""
-    for task in remaining:
-        busy[worker.submit(work, task)] = _Assignment(worker, task, 1)
-        yield Started(task)
-        return
+class _Shift(Generic[Task, Result]):
+    """The tasks of one run: those to come, those under way, and the ends that nobody saw yet."""
 
+    def __init__(self, work: Callable[[Task], Result], remaining: Iterator[Task]) -> None:
+        self.work = work
+        self.remaining = remaining
+        self.busy: dict[Future[Result], _Assignment[Task]] = {}
+        # It waits in C: Ctrl-C never comes between the taking of a lock and its release, as it
+        # can in `concurrent.futures.wait`.
+        self.ended: SimpleQueue[Future[Result]] = SimpleQueue()
 
-def _end(
-    future: Future[Result],
-    work: Callable[[Task], Result],
-    remaining: Iterator[Task],
-    busy: dict[Future[Result], _Assignment[Task]],
-) -> Iterator[Started[Task] | Finished[Task, Result] | Lost[Task]]:
-    """Tell how a task ended and keep its worker busy, with the same task if the worker died."""
-    given = busy.pop(future)
-    error = future.exception()
-    if isinstance(error, BrokenProcessPool):
-        given.worker.stop()
-        if given.attempt < ATTEMPTS:
-            again = given.worker.submit(work, given.task)
-            busy[again] = _Assignment(given.worker, given.task, given.attempt + 1)
-            yield Started(given.task)
+    def begin(self, worker: _Worker) -> Iterator[Started[Task]]:
+        """Give a free worker the next task, if there is one."""
+        for task in self.remaining:
+            yield self._give(worker, task, 1)
             return
-        yield Lost(given.task, KILLED)
-    elif error is not None:
-        yield Lost(given.task, sentence_of(error), "".join(traceback.format_exception(error)))
-    else:
-        yield Finished(given.task, future.result())
-    yield from _begin(given.worker, work, remaining, busy)
+
+    def end(
+        self, future: Future[Result]
+    ) -> Iterator[Started[Task] | Finished[Task, Result] | Lost[Task]]:
+        """Tell how a task ended and keep its worker busy, with the same task if the worker died."""
+        given = self.busy.pop(future)
+        error = future.exception()
+        if isinstance(error, BrokenProcessPool):
+            given.worker.stop()
+            if given.attempt < ATTEMPTS:
+                yield self._give(given.worker, given.task, given.attempt + 1)
+                return
+            yield Lost(given.task, KILLED)
+        elif error is not None:
+            yield Lost(given.task, sentence_of(error), "".join(traceback.format_exception(error)))
+        else:
+            yield Finished(given.task, future.result())
+        yield from self.begin(given.worker)
+
+    def _give(self, worker: _Worker, task: Task, attempt: int) -> Started[Task]:
+        future = worker.submit(self.work, task)
+        self.busy[future] = _Assignment(worker, task, attempt)
+        future.add_done_callback(self.ended.put)
+        return Started(task)
 
 
 class _Worker:
@@ -221,13 +230,18 @@ class _Worker:
         with end, _inherited(self.environment):
             return self.pool.submit(work, task)  # the process begins here
 
-    def stop(self) -> None:
-        """End the process, whatever it does, and wait until it is gone."""
+    def cut_loose(self) -> None:
+        """End the process, whatever it does, and do not wait for that."""
         if self.leash is not None:
             self.leash.close()
+        self.leash = None
+
+    def stop(self) -> None:
+        """End the process, whatever it does, and wait until it is gone."""
+        self.cut_loose()
         if self.pool is not None:
             self.pool.shutdown(wait=True, cancel_futures=True)
-        self.leash = self.pool = None
+        self.pool = None
 
 
 @contextmanager
@@ -248,6 +262,19 @@ def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
             else:
                 os.environ[name] = value
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """While workers end, which is soon: a second Ctrl-C must not leave any of them behind."""
+    if threading.current_thread() is not threading.main_thread():  # it never gets to see one
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
 def _settle(leash: Connection[Any, Any]) -> None:
