@@ -17,7 +17,7 @@ from aspect.adversarial.harm import (
 from aspect.blocks.views import ViewSource
 from aspect.graph.features import dense, mean_size
 from aspect.graph.pairs import edge_keys
-from aspect.methods.ariel import ArielConfig
+from aspect.methods.ariel import ARIELConfig
 from aspect.methods.rdgi import RDGIConfig
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
@@ -183,6 +183,6 @@ class TestAtOnce:
 
 
 def test_the_settings_of_the_methods_are_reaches():
-    assert isinstance(ArielConfig(), Reach)
-    assert not isinstance(ArielConfig(), WideReach)
+    assert isinstance(ARIELConfig(), Reach)
+    assert not isinstance(ARIELConfig(), WideReach)
     assert isinstance(RDGIConfig(), WideReach)

@@ -12,28 +12,42 @@ from aspect.blocks.augmentations import (
 )
 from reference.graphs import random_graph
 
+GRAPH = random_graph(num_nodes=400, num_edges=20_000, num_features=2)
 
-@pytest.mark.parametrize("draw", [edge_weights, column_mask])
+
+def draw_edges(rate, generator):
+    return edge_weights(GRAPH, rate, generator)
+
+
+def draw_columns(rate, generator):
+    return column_mask(20_000, rate, generator, torch.float64)
+
+
+either = pytest.mark.parametrize("draw", [draw_edges, draw_columns], ids=["edges", "columns"])
+
+
+@either
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_a_share_is_dropped_and_the_rest_weighs_one(draw, rate):
-    weights = draw(20_000, rate, torch.Generator().manual_seed(0), torch.float64)
+    weights = draw(rate, torch.Generator().manual_seed(0))
+    assert weights.shape == (GRAPH.num_edges if draw is draw_edges else 20_000,)
     assert set(weights.unique().tolist()) == {0.0, 1.0}
-    deviation = (rate * (1 - rate) / 20_000) ** 0.5
+    deviation = (rate * (1 - rate) / len(weights)) ** 0.5
     assert abs(float((weights == 0).double().mean()) - rate) < 5 * deviation
 
 
-@pytest.mark.parametrize("draw", [edge_weights, column_mask])
+@either
 def test_rate_zero_draws_nothing(draw):
     generator = torch.Generator().manual_seed(0)
     before = generator.get_state()
-    assert draw(10, 0.0, generator, torch.float32) is None
+    assert draw(0.0, generator) is None
     assert torch.equal(generator.get_state(), before)
 
 
-@pytest.mark.parametrize("draw", [edge_weights, column_mask])
+@either
 def test_type_and_repetition(draw):
-    one, again = (draw(99, 0.3, torch.Generator().manual_seed(4), torch.float32) for _ in range(2))
-    assert one.dtype == torch.float32
+    one, again = (draw(0.3, torch.Generator().manual_seed(4)) for _ in range(2))
+    assert one.dtype == GRAPH.dtype == torch.float64
     assert_close(one, again, rtol=0, atol=0)
 
 

@@ -12,9 +12,9 @@ from aspect.config import make_config
 from aspect.errors import SettingsError
 from aspect.graph.data import Graph
 from aspect.graph.features import dense, row_normalise
-from aspect.methods.ariel import Ariel, ArielConfig
+from aspect.methods.ariel import ARIEL, ARIELConfig
 from aspect.methods.base import Step
-from aspect.methods.grace import Grace, GraceConfig
+from aspect.methods.grace import GRACE, GRACEConfig
 from aspect.randomness import generator_for
 from reference import contrast
 from reference.graphs import random_graph
@@ -38,7 +38,7 @@ def graph(request):
     return random_graph(26, 60, 9, isolated=1, density=request.param)
 
 
-def make(graph, kind=Ariel, config=ArielConfig, **settings):
+def make(graph, kind=ARIEL, config=ARIELConfig, **settings):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         method = kind(config(**(SMALL | settings)), graph.num_features)
@@ -224,7 +224,7 @@ class TestLoss:
     @pytest.mark.parametrize("size", [15, 26])
     def test_without_its_terms_it_is_grace_on_the_subgraph(self, graph, size):
         method = make(graph, sample=size, adversarial_weight=0.0)
-        plain = make(graph, Grace, GraceConfig)
+        plain = make(graph, GRACE, GRACEConfig)
         plain.load_state_dict(method.state_dict())
         draws = generator()
         part = sample_subgraph(graph, size, draws).graph
@@ -292,7 +292,7 @@ def test_the_embedding_is_the_whole_clean_graph_s(graph):
 
 
 def test_features_are_raw_by_default(graph):
-    assert not ArielConfig().row_normalise
+    assert not ARIELConfig().row_normalise
     method = make(graph, row_normalise=False)
     raw = View(graph.features, SymmetricPropagation(graph).smoothing())
     assert_close(method.embed(graph), method.see(raw), rtol=0, atol=0)
@@ -300,7 +300,7 @@ def test_features_are_raw_by_default(graph):
 
 def test_first_weights_are_uniform_within_the_output_s_root():
     graph = random_graph(20, 40, 300)
-    method = Ariel(ArielConfig(width=32), graph.num_features)
+    method = ARIEL(ARIELConfig(width=32), graph.num_features)
     layers = zip(method.encoder.weights, method.encoder.biases, strict=True)
     for (weight, bias), width in zip(layers, (64, 32), strict=True):
         for parameter in (weight, bias):
@@ -328,12 +328,12 @@ def test_a_step_is_bounded_by_the_sample(monkeypatch):
 def test_exponentials_that_float32_cannot_hold_are_refused(temperature):
     given = {"temperature": temperature, "information_weight": 0.5}
     with pytest.raises(SettingsError) as refused:
-        make_config(ArielConfig, given, "ariel")
+        make_config(ARIELConfig, given, "ariel")
     assert str(refused.value) == (
         "Setting 'settings' of ariel: temperature must be at least 0.025 where information_weight "
         f"is above 0, since float32 cannot hold its exponentials below. Got {given}."
     )
-    assert ArielConfig(temperature=temperature).information_weight == 0
+    assert ARIELConfig(temperature=temperature).information_weight == 0
 
 
 def test_the_lowest_temperature_with_the_information_term_is_finite():

@@ -216,13 +216,13 @@ class TestCost:
     def test_a_graph_is_prepared_once(self, graph):
         method = make(graph)
         method.prepare(graph)
-        ready = method._prepared
+        ready = method.ready(graph)
         method.loss_terms(graph, step())
         method.embed(graph)
-        assert method._prepared is ready
+        assert method.ready(graph) is ready
         other = random_graph(num_features=13, seed=4)
         assert method.eval().embed(other).shape == (20, BASE["width"])
-        assert method._prepared.graph is other
+        assert method.ready(other).graph is other
 
 
 class TestBandLosses:

@@ -5,7 +5,7 @@ from torch.testing import assert_close
 
 from aspect.graph.features import dense, row_normalise
 from aspect.methods.base import Step
-from aspect.methods.bgrl import Bgrl, BgrlConfig
+from aspect.methods.bgrl import BGRL, BGRLConfig
 from aspect.training.trainer import train
 from reference.contrast import unit
 from reference.graphs import random_graph
@@ -28,7 +28,7 @@ def graph(request):
 def make(graph, **settings):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        method = Bgrl(BgrlConfig(**(SMALL | RATES | settings)), graph.num_features)
+        method = BGRL(BGRLConfig(**(SMALL | RATES | settings)), graph.num_features)
     return method.to(graph.dtype).train()
 
 
@@ -166,7 +166,7 @@ class TestSchedule:
         assert make(graph, warm_up=0.0).learning_rate_factor(1) == 1
 
     def test_more_epochs_are_another_training(self):
-        assert not Bgrl.anytime
+        assert not BGRL.anytime
 
     def test_decay_is_decoupled_and_all_online_parameters_have_it(self, graph):
         method = make(graph, weight_decay=0.03)

@@ -4,7 +4,7 @@ from torch.testing import assert_close
 
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
-from aspect.methods.cca_ssg import CanonicalCorrelation, CCASSGConfig
+from aspect.methods.cca_ssg import CCASSG, CCASSGConfig
 from reference import two_views
 from reference.graphs import random_graph
 
@@ -19,7 +19,7 @@ def graph():
 def make(graph, **changes):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        method = CanonicalCorrelation(CCASSGConfig(**(SMALL | changes)), graph.num_features)
+        method = CCASSG(CCASSGConfig(**(SMALL | changes)), graph.num_features)
         for parameter in method.parameters():
             if parameter.dim() == 1:  # biases of zero would hide their place
                 torch.nn.init.normal_(parameter)

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.methods.base import Step
-from aspect.methods.gbt import GBTConfig, GraphBarlowTwins, warm_up_then_cosine
+from aspect.methods.gbt import GBT, GBTConfig, warm_up_then_cosine
 from aspect.training.trainer import train
 from reference import two_views
 from reference.graphs import random_graph
@@ -21,7 +21,7 @@ def graph():
 def make(graph, **changes):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        method = GraphBarlowTwins(GBTConfig(**(SMALL | changes)), graph.num_features)
+        method = GBT(GBTConfig(**(SMALL | changes)), graph.num_features)
     return method.to(graph.dtype).train()
 
 

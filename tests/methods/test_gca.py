@@ -13,8 +13,8 @@ from aspect.blocks.centrality import (
 from aspect.graph.data import Graph
 from aspect.graph.features import dense
 from aspect.methods.base import Step
-from aspect.methods.gca import Gca, GcaConfig
-from aspect.methods.grace import Grace, GraceConfig
+from aspect.methods.gca import GCA, GCAConfig
+from aspect.methods.grace import GRACE, GRACEConfig
 from reference.graphs import random_graph
 
 SMALL = {"width": 6, "projection_width": 5, "activation": "prelu", "temperature": 0.5}
@@ -42,7 +42,7 @@ def graph(request):
     )
 
 
-def make(graph, kind=Gca, config=GcaConfig, **settings):
+def make(graph, kind=GCA, config=GCAConfig, **settings):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         method = kind(config(**(SMALL | RATES | settings)), graph.num_features)
@@ -130,7 +130,7 @@ def test_a_high_rate_is_cut_off(graph, highest):
 def test_a_regular_graph_with_equal_columns_is_grace():
     graph = ring()
     one = make(graph).loss_terms(graph, Step(1, generator()))
-    other = make(graph, Grace, GraceConfig).loss_terms(graph, Step(1, generator()))
+    other = make(graph, GRACE, GRACEConfig).loss_terms(graph, Step(1, generator()))
     # Probabilities of zero are drawn too, but the last drawn are the last view's columns.
     assert_close(one, other)
 

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from aspect.blocks.drawing import draw_others
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
-from aspect.methods.gmi import GMIConfig, GraphicalMutualInformation
+from aspect.methods.gmi import GMI, GMIConfig
 from aspect.objectives import reconstruction as objective
 from reference import two_views
 from reference.contrast import reconstruction
@@ -30,7 +30,7 @@ def graph():
 def make(graph, **changes):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        method = GraphicalMutualInformation(GMIConfig(**(SMALL | changes)), graph.num_features)
+        method = GMI(GMIConfig(**(SMALL | changes)), graph.num_features)
         for parameter in method.parameters():
             torch.nn.init.normal_(parameter)  # zeros and equal slopes would hide their places
     return method.to(graph.dtype).train()
@@ -114,7 +114,7 @@ def test_scores_of_zero_give_the_published_start(graph):
 
 
 def test_first_scores_are_small(graph):
-    method = GraphicalMutualInformation(GMIConfig(width=64), graph.num_features)
+    method = GMI(GMIConfig(width=64), graph.num_features)
     bounds = (method.feature_scorer, 7 * 64 + 64), (method.neighbour_scorer, 64 * 64 + 64)
     for scorer, size in bounds:
         largest = scorer.matrix.abs().max().item()
@@ -159,7 +159,7 @@ class TestPairs:
 
 
 def test_it_ends_with_the_weights_whose_loss_was_the_lowest():
-    assert GraphicalMutualInformation.keeps_before_step
+    assert GMI.keeps_before_step
     assert GMIConfig().patience == 20
 
 

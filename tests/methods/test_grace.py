@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from aspect.graph.features import dense, row_normalise
 from aspect.methods.base import Step
-from aspect.methods.grace import Grace, GraceConfig
+from aspect.methods.grace import GRACE, GRACEConfig
 from reference import contrast
 from reference.graphs import random_graph
 
@@ -27,7 +27,7 @@ def graph(request):
 def make(graph, **settings):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        method = Grace(GraceConfig(**(SMALL | settings)), graph.num_features)
+        method = GRACE(GRACEConfig(**(SMALL | settings)), graph.num_features)
     return method.to(graph.dtype)
 
 

@@ -9,7 +9,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import dense
 from aspect.methods import greet as module
 from aspect.methods.base import Step
-from aspect.methods.greet import Greet, GreetConfig
+from aspect.methods.greet import GREET, GREETConfig
 from aspect.training.trainer import train
 from reference import contrast
 from reference.edge_weights import plain_filters, plain_weights
@@ -44,7 +44,7 @@ def one_graph():
 def make(graph, **settings):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        method = Greet(GreetConfig(**(SMALL | CLEAN | settings)), graph.num_features)
+        method = GREET(GREETConfig(**(SMALL | CLEAN | settings)), graph.num_features)
     return method.to(graph.dtype).train()
 
 

@@ -5,7 +5,7 @@ from torch.testing import assert_close
 from aspect.blocks.drawing import draw_near
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
-from aspect.methods.sp_gcl import SinglePassContrast, SPGCLConfig
+from aspect.methods.sp_gcl import SPGCL, SPGCLConfig
 from reference import two_views
 from reference.graphs import path_graph, random_graph
 
@@ -28,7 +28,7 @@ def graph():
 def make(graph, **changes):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        method = SinglePassContrast(SPGCLConfig(**(SMALL | changes)), graph.num_features)
+        method = SPGCL(SPGCLConfig(**(SMALL | changes)), graph.num_features)
         for bias in method.encoder.biases:
             torch.nn.init.normal_(bias)
     return method.to(graph.dtype).train()

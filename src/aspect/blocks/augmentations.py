@@ -21,13 +21,10 @@ __all__ = [
 
 
 def edge_weights(
-    num_edges: int, drop: float, generator: torch.Generator, dtype: torch.dtype
+    graph: Graph, drop: float, generator: torch.Generator
 ) -> Float[Tensor, " edges"] | None:
     """One for each kept undirected edge, zero for each dropped; None if nothing is dropped."""
-    if drop == 0:
-        return None
-    empty = torch.empty(num_edges, dtype=dtype, device=generator.device)
-    return empty.bernoulli_(1 - drop, generator=generator)
+    return _draw_kept(graph.num_edges, drop, generator, graph.dtype)
 
 
 def entry_weights(
@@ -37,14 +34,14 @@ def entry_weights(
 
     So do GRACE, BGRL, GBT, CCA-SSG, ARIEL and HLCL. Weights are in the order of the edge index.
     """
-    return edge_weights(graph.edge_index.shape[1], drop, generator, graph.dtype)
+    return _draw_kept(graph.edge_index.shape[1], drop, generator, graph.dtype)
 
 
 def column_mask(
     num_features: int, rate: float, generator: torch.Generator, dtype: torch.dtype
 ) -> Float[Tensor, " features"] | None:
     """One for each kept feature column, zero for each masked; None if nothing is masked."""
-    return edge_weights(num_features, rate, generator, dtype)
+    return _draw_kept(num_features, rate, generator, dtype)
 
 
 def exact_mask(
@@ -71,8 +68,17 @@ def isolate_nodes(
     graph: Graph, rate: float, generator: torch.Generator
 ) -> Float[Tensor, " entries"] | None:
     """Weights of the edge index with all edges of some nodes dropped; the nodes stay (HLCL)."""
-    kept = edge_weights(graph.num_nodes, rate, generator, graph.dtype)
+    kept = _draw_kept(graph.num_nodes, rate, generator, graph.dtype)
     if kept is None:
         return None
     source, target = graph.edge_index
     return kept[source] * kept[target]
+
+
+def _draw_kept(
+    count: int, drop: float, generator: torch.Generator, dtype: torch.dtype
+) -> Float[Tensor, " count"] | None:
+    if drop == 0:
+        return None
+    empty = torch.empty(count, dtype=dtype, device=generator.device)
+    return empty.bernoulli_(1 - drop, generator=generator)

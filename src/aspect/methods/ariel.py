@@ -18,15 +18,15 @@ from aspect.config import Choice, Count, Weight
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
-from aspect.methods.grace import Grace, LaterGraceConfig
+from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import Cost, register
 from aspect.objectives.info_nce import LOWEST_FLOAT32_TEMPERATURE
 from aspect.objectives.information import information_hinge
 
-__all__ = ["Ariel", "ArielConfig"]
+__all__ = ["ARIEL", "ARIELConfig"]
 
 
-class ArielConfig(LaterGraceConfig):
+class ARIELConfig(LaterGRACEConfig):
     """GRACE's settings and those of the third view; symbols of the official code in parentheses.
 
     The defaults are for graphs that the official code leaves out. Lists to choose from are those
@@ -60,7 +60,7 @@ class ArielConfig(LaterGraceConfig):
     """The largest move of a feature entry, as a multiple of their mean size."""
 
     @model_validator(mode="after")
-    def _exponentials_are_finite(self) -> ArielConfig:
+    def _exponentials_are_finite(self) -> ARIELConfig:
         if self.information_weight > 0 and self.temperature < LOWEST_FLOAT32_TEMPERATURE:
             raise ValueError(
                 f"temperature must be at least {LOWEST_FLOAT32_TEMPERATURE} where "
@@ -71,7 +71,7 @@ class ArielConfig(LaterGraceConfig):
 
 @register(
     "ariel",
-    config=ArielConfig,
+    config=ARIELConfig,
     paper=Citation(
         "S. Feng, B. Jing, Y. Zhu, H. Tong",
         "Adversarial Graph Contrastive Learning with Information Regularization",
@@ -80,7 +80,7 @@ class ArielConfig(LaterGraceConfig):
     ),
     family="adversarial training",
 )
-class Ariel(Grace):
+class ARIEL(GRACE):
     """GRACE on a sampled subgraph, and the first view against the worst graph that is near.
 
     A search climbs the contrast with the first view, from the subgraph as it is and with encoder
@@ -103,7 +103,7 @@ class Ariel(Grace):
     mini_batch: ClassVar[bool] = True
     starting_weights: ClassVar[StartingWeights] = "uniform"
 
-    config: ArielConfig
+    config: ARIELConfig
 
     @override
     def prepare(self, graph: Graph) -> None:

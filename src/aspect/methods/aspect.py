@@ -13,6 +13,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.blocks.augmentations import column_mask, edge_weights
+from aspect.blocks.per_graph import PerGraph
 from aspect.graph.data import Features, Graph
 from aspect.graph.features import dense, mask_columns, seen_features
 from aspect.graph.operators import Propagation, largest_eigenvalue
@@ -117,7 +118,7 @@ class AspectMethod(Method):
             config.gate_input,
             config.gate_hops,
         )
-        self._prepared: Prepared | None = None
+        self.ready = PerGraph(self._prepare)
         self._last_weights: Tensor | None = None
 
     def forward(
@@ -130,8 +131,7 @@ class AspectMethod(Method):
 
     @override
     def prepare(self, graph: Graph) -> None:
-        if self._prepared is None or self._prepared.graph is not graph:
-            self._prepared = self._prepare(graph)
+        self.ready(graph)
 
     def _prepare(self, graph: Graph) -> Prepared:
         config = self.config
@@ -151,17 +151,11 @@ class AspectMethod(Method):
             return BOUND
         return largest_eigenvalue(graph, self_loops=self.config.self_loops)
 
-    def ready(self, graph: Graph) -> Prepared:
-        """What was prepared for a graph, or is now."""
-        self.prepare(graph)
-        assert self._prepared is not None
-        return self._prepared
-
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
         ready, config = self.ready(graph), self.config
         keep = column_mask(graph.num_features, config.column_mask, generator, graph.dtype)
-        weights = edge_weights(graph.num_edges, config.edge_drop, generator, graph.dtype)
+        weights = edge_weights(graph, config.edge_drop, generator)
         basis = ready.signal.basis
         if weights is not None or basis is None:
             return Signal(mask_columns(ready.features, keep), ready.propagation.operator(weights))

@@ -23,10 +23,10 @@ from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.bootstrap import bootstrap_loss
 
-__all__ = ["Bgrl", "BgrlConfig"]
+__all__ = ["BGRL", "BGRLConfig"]
 
 
-class BgrlConfig(OneEncoderConfig):
+class BGRLConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are the official ones but for the epochs.
 
     The official 10,000 epochs are for graphs of 8,000 nodes and more. Both schedules stretch and
@@ -69,7 +69,7 @@ class BgrlConfig(OneEncoderConfig):
 
 @register(
     "bgrl",
-    config=BgrlConfig,
+    config=BGRLConfig,
     paper=Citation(
         "S. Thakoor, C. Tallec, M. G. Azar, M. Azabou, E. L. Dyer, R. Munos, "
         "P. Veličković, M. Valko",
@@ -79,7 +79,7 @@ class BgrlConfig(OneEncoderConfig):
     ),
     family="bootstrap",
 )
-class Bgrl(OneEncoder):
+class BGRL(OneEncoder):
     """Bootstrapped latents: no negatives, and no gradient for what is to be predicted.
 
     The online network and a predictor see one view, the target network the other, and each view
@@ -95,9 +95,9 @@ class Bgrl(OneEncoder):
     anytime: ClassVar[bool] = False
     decoupled_decay: ClassVar[bool] = True
 
-    config: BgrlConfig
+    config: BGRLConfig
 
-    def __init__(self, config: BgrlConfig, num_features: int) -> None:
+    def __init__(self, config: BGRLConfig, num_features: int) -> None:
         super().__init__(config)
         widths = [num_features, config.hidden_width, config.width]
         self.online = GCNStack(widths, norm_momentum=config.norm_momentum)

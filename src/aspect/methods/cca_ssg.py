@@ -21,7 +21,7 @@ from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.correlation import canonical_loss
 
-__all__ = ["CCASSGConfig", "CanonicalCorrelation"]
+__all__ = ["CCASSG", "CCASSGConfig"]
 
 
 class CCASSGConfig(OneEncoderConfig):
@@ -62,7 +62,7 @@ class CCASSGConfig(OneEncoderConfig):
     ),
     family="redundancy reduction",
 )
-class CanonicalCorrelation(OneEncoder):
+class CCASSG(OneEncoder):
     """Soft canonical correlation analysis of two views; no negatives, no projector.
 
     The embedding is what the encoder gives, not standardised. Where we differ from the official

@@ -18,7 +18,7 @@ from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.correlation import barlow_loss
 
-__all__ = ["GBTConfig", "GraphBarlowTwins", "warm_up_then_cosine"]
+__all__ = ["GBT", "GBTConfig", "warm_up_then_cosine"]
 
 
 class GBTConfig(OneEncoderConfig):
@@ -64,7 +64,7 @@ def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
     ),
     family="redundancy reduction",
 )
-class GraphBarlowTwins(OneEncoder):
+class GBT(OneEncoder):
     """The cross-correlation of two views' embeddings is drawn to the identity; no negatives.
 
     The embedding is signed, neither activated nor normalised.

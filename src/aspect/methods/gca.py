@@ -25,10 +25,10 @@ from aspect.blocks.views import View
 from aspect.config import Choice
 from aspect.graph.data import Graph
 from aspect.methods.citation import Citation
-from aspect.methods.grace import Grace, LaterGraceConfig
+from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import register
 
-__all__ = ["Drops", "Gca", "GcaConfig"]
+__all__ = ["GCA", "Drops", "GCAConfig"]
 
 Centrality = Literal["degree", "pagerank", "eigenvector"]
 
@@ -36,7 +36,7 @@ EDGE_STEPS, COLUMN_STEPS = 200, 10  # of the walk behind `pagerank`, in the offi
 SMALLEST = 1e-8  # added to eigenvector centralities: a component may have none
 
 
-class GcaConfig(LaterGraceConfig):
+class GCAConfig(LaterGRACEConfig):
     """Symbols of the paper in parentheses; defaults for graphs that the official code leaves out.
 
     They are the official script's with a lower learning rate and fewer epochs.
@@ -64,7 +64,7 @@ class Drops:
 
 @register(
     "gca",
-    config=GcaConfig,
+    config=GCAConfig,
     paper=Citation(
         "Y. Zhu, Y. Xu, F. Yu, Q. Liu, S. Wu, L. Wang",
         "Graph Contrastive Learning with Adaptive Augmentation",
@@ -73,7 +73,7 @@ class Drops:
     ),
     family="node contrast",
 )
-class Gca(Grace):
+class GCA(GRACE):
     """GRACE, its views drawn by centrality: edges to minor nodes and columns of minor nodes go.
 
     Only the node that receives a message decides on an edge direction. The most important are
@@ -84,9 +84,9 @@ class Gca(Grace):
     `official_nan`), and a regular graph is dropped uniformly (there it divides by zero).
     """
 
-    config: GcaConfig
+    config: GCAConfig
 
-    def __init__(self, config: GcaConfig, num_features: int) -> None:
+    def __init__(self, config: GCAConfig, num_features: int) -> None:
         super().__init__(config, num_features)
         self.drops = PerGraph(self._weigh)
 

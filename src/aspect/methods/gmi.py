@@ -26,7 +26,7 @@ from aspect.methods.registry import Cost, register
 from aspect.objectives.mutual_information import squashed_divergence
 from aspect.objectives.reconstruction import Reconstruction
 
-__all__ = ["GMIConfig", "GraphicalMutualInformation"]
+__all__ = ["GMI", "GMIConfig"]
 
 
 class GMIConfig(OneEncoderConfig):
@@ -80,7 +80,7 @@ class Prepared:
     ),
     family="mutual information",
 )
-class GraphicalMutualInformation(OneEncoder):
+class GMI(OneEncoder):
     """GMI-mean: two bounds on mutual information and the reconstruction of the graph.
 
     Scores pass a sigmoid before they enter the bounds, and probabilities of edges are kept off 0

@@ -23,10 +23,10 @@ from aspect.methods.registry import Cost, register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.objectives.intra_view import intra_view_info_nce
 
-__all__ = ["Grace", "GraceConfig", "LaterGraceConfig"]
+__all__ = ["GRACE", "GRACEConfig", "LaterGRACEConfig"]
 
 
-class GraceConfig(OneEncoderConfig):
+class GRACEConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are those of the official code."""
 
     # The networks
@@ -56,7 +56,7 @@ class GraceConfig(OneEncoderConfig):
     """Weight decay of encoder and projector, by the gradient."""
 
 
-class LaterGraceConfig(GraceConfig):
+class LaterGRACEConfig(GRACEConfig):
     """GRACE's settings, with the defaults and ranges of those who built on it: GCA and ARIEL."""
 
     epochs: Annotated[int, Field(ge=0)] = 1000
@@ -75,7 +75,7 @@ class LaterGraceConfig(GraceConfig):
 
 @register(
     "grace",
-    config=GraceConfig,
+    config=GRACEConfig,
     paper=Citation(
         "Y. Zhu, Y. Xu, F. Yu, Q. Liu, S. Wu, L. Wang",
         "Deep Graph Contrastive Representation Learning",
@@ -84,7 +84,7 @@ class LaterGraceConfig(GraceConfig):
     ),
     family="node contrast",
 )
-class Grace(OneEncoder):
+class GRACE(OneEncoder):
     """InfoNCE between two views; all other nodes of both views are a node's negatives.
 
     Every step drops edges, each direction on its own, and masks feature columns, twice. The
@@ -99,9 +99,9 @@ class Grace(OneEncoder):
     cost: ClassVar[Cost] = "quadratic"
     starting_weights: ClassVar[StartingWeights] = "glorot"  # of the encoder
 
-    config: GraceConfig
+    config: GRACEConfig
 
-    def __init__(self, config: GraceConfig, num_features: int) -> None:
+    def __init__(self, config: GRACEConfig, num_features: int) -> None:
         super().__init__(config)
         width = config.width
         self.encoder = GCNStack(

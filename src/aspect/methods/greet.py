@@ -21,19 +21,19 @@ from aspect.graph.data import Graph
 from aspect.graph.features import mask_columns
 from aspect.methods.base import Group, Method, Step
 from aspect.methods.citation import Citation
-from aspect.methods.greet_config import GreetConfig
+from aspect.methods.greet_config import GREETConfig
 from aspect.methods.registry import Cost, register
 from aspect.objectives.pairs import pair_cosines
 from aspect.objectives.positives import Positives
 from aspect.objectives.ranking import edge_ranking_loss
 from aspect.objectives.several_positives import several_positives_loss
 
-__all__ = ["Greet", "GreetConfig"]
+__all__ = ["GREET", "GREETConfig"]
 
 
 @register(
     "greet",
-    config=GreetConfig,
+    config=GREETConfig,
     paper=Citation(
         "Y. Liu, Y. Zheng, D. Zhang, V. C. S. Lee, S. Pan",
         "Beyond Smoothing: Unsupervised Graph Representation Learning with Edge "
@@ -43,7 +43,7 @@ __all__ = ["Greet", "GreetConfig"]
     ),
     family="spectral contrast",
 )
-class Greet(Method):
+class GREET(Method):
     """Like edges feed a low-pass encoder, unlike ones a high-pass one; both are contrasted.
 
     Every epoch trains the encoders first, edges as they are, then the discriminator of edges,
@@ -63,9 +63,9 @@ class Greet(Method):
 
     noise_seed: Tensor
 
-    def __init__(self, config: GreetConfig, num_features: int) -> None:
+    def __init__(self, config: GREETConfig, num_features: int) -> None:
         super().__init__()
-        self.config: GreetConfig = config
+        self.config: GREETConfig = config
         width = config.width
         self.discriminator = EdgeDiscriminator(
             num_features, config.walk_steps, config.discriminator_width

@@ -10,12 +10,12 @@ from aspect.config import Choice, Count, Positive, Range, Share
 from aspect.methods.base import MethodConfig
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 
-__all__ = ["GreetConfig"]
+__all__ = ["GREETConfig"]
 
 Margin = Annotated[float, Field(ge=0, le=2)]
 
 
-class GreetConfig(MethodConfig):
+class GREETConfig(MethodConfig):
     """Symbols of the paper in parentheses; defaults are the official ones for unnamed graphs."""
 
     epochs: Annotated[int, Field(ge=0)] = 400

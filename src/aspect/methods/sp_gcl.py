@@ -21,7 +21,7 @@ from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.objectives.spectral_contrast import top_similarity_loss
 
-__all__ = ["SPGCLConfig", "SinglePassContrast"]
+__all__ = ["SPGCL", "SPGCLConfig"]
 
 NORM_MOMENTUM = 0.1  # torch's default
 
@@ -77,7 +77,7 @@ class SPGCLConfig(OneEncoderConfig):
     ),
     family="single-pass contrast",
 )
-class SinglePassContrast(OneEncoder):
+class SPGCL(OneEncoder):
     """A spectral contrastive loss on a sample whose positives are found by similarity.
 
     Embeddings are the encoder's outputs in evaluation, neither projected nor activated once more.
