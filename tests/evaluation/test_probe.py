@@ -139,7 +139,6 @@ def test_arrays_and_tensors_give_the_same():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_cuda_agrees_with_the_cpu():
     embeddings, labels = blurred()
     expected = linear_probe(embeddings, labels)
