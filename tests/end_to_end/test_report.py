@@ -1,6 +1,7 @@
 """`aspect report` as a user meets it: a page, tables and figures, or one line that says why not."""
 
 import csv
+import html
 import json
 
 import pytest
@@ -68,6 +69,12 @@ def test_the_papers_figures_stand_below_ours_if_wanted(cli, records, tmp_path):
     ours, both = ((tmp_path / f"{name}.html").read_text("utf-8") for name in ("ours", "both"))
     assert "2026, Table" in both
     assert "2026, Table" not in ours
+
+
+def test_the_page_names_the_options_that_it_was_made_with(cli, records, tmp_path):
+    assert cli("report", records, "--published", "--title", "My bench", "--out", "x.html").code == 0
+    text = html.unescape((tmp_path / "x.html").read_text("utf-8"))
+    assert f"aspect report {records} --published --title 'My bench'" in text
 
 
 def test_a_run_is_probed_and_shown_node_by_node(cli, trained, tmp_path):

@@ -59,6 +59,12 @@ class ReportOptions(NamedTuple):
             if folder is not None and is_present(folder) and not is_folder(folder):
                 raise FileError(f"{folder} must be a folder. Got a file.")
 
+    @property
+    def of_the_page(self) -> list[str]:
+        """Those that decide what the page shows, as they were typed."""
+        published = ["--published"] if self.published else []
+        return published if self.title is None else [*published, "--title", self.title]
+
     def chosen_formats(self) -> tuple[Format, ...]:
         """Those of the figures."""
         if self.formats is None:
@@ -92,7 +98,7 @@ def report(
     sources = find_sources(runs)
     out = wanted.out or sources[0].page
     check_target(out, overwrite=wanted.overwrite)
-    material = _read(session, sources)
+    material = _read(session, sources, wanted.of_the_page)
     with session.screen.activity("Drawing"):
         from aspect.report.benchmark.chapters import chapters
         from aspect.report.benchmark.page import benchmark_page
@@ -117,7 +123,7 @@ def report(
     session.screen.answer(content, lambda: _show(session, material, list(files), out))
 
 
-def _read(session: Session, sources: Sequence[Source]) -> Material:
+def _read(session: Session, sources: Sequence[Source], options: Sequence[str]) -> Material:
     runs = sum(source.kind == "run" for source in sources)
     done = iter(range(runs))
     with session.screen.progress("Looking into runs") as advance:
@@ -125,6 +131,7 @@ def _read(session: Session, sources: Sequence[Source]) -> Material:
 
         return read_sources(
             sources,
+            options=options,
             device=session.device,
             data_dir=session.data_dir,
             on_run=lambda path: advance(next(done), runs, str(path)),

@@ -81,6 +81,7 @@ def _kind(path: Path) -> Kind:
 def read_sources(
     sources: Sequence[Source],
     *,
+    options: Sequence[str] = (),
     device: str | None = None,
     data_dir: str | None = None,
     on_run: Callable[[Path], object] = str,
@@ -89,6 +90,7 @@ def read_sources(
 
     Args:
         sources: What `find_sources` found.
+        options: What else `aspect report` was told of the page, for the command that repeats it.
         device: Where trained models are looked into.
         data_dir: Where files of named data sets lie, if not where they lay in training.
         on_run: Told the folder of each training before it is looked into.
@@ -116,7 +118,7 @@ def read_sources(
     return Material(
         tuple(distinct(records)),
         tuple(_one_per_model(details)),
-        tuple(_commands(sources, records)),
+        tuple(_commands(sources, records, options)),
         tuple(repeated_works(records)),
     )
 
@@ -131,7 +133,9 @@ def _one_per_model(details: Sequence[Details]) -> list[Details]:
     return list(kept.values())
 
 
-def _commands(sources: Sequence[Source], records: Sequence[Record]) -> list[str]:
+def _commands(
+    sources: Sequence[Source], records: Sequence[Record], options: Sequence[str]
+) -> list[str]:
     """What a reader types to get the same page."""
     commands = []
     for source in sources:
@@ -143,5 +147,5 @@ def _commands(sources: Sequence[Source], records: Sequence[Record]) -> list[str]
         else:
             plans = dict.fromkeys(record.cell.plan for record in records)
             commands += [f"aspect bench {shlex.quote(plan)}" for plan in plans]
-    paths = " ".join(shlex.quote(str(source.path)) for source in sources)
-    return [*dict.fromkeys(commands), f"aspect report {paths}"]
+    report = shlex.join(["aspect", "report", *(str(source.path) for source in sources), *options])
+    return [*dict.fromkeys(commands), report]
