@@ -152,6 +152,8 @@ def test_published_figures_are_optional():
         parts = chapters_of(records, with_published=wanted)
         cells = [cell for line in parts[0].tables[0].lines for cell in line.cells]
         assert any(cell.published is not None for cell in cells) == wanted
+        folded = [table.name for part in parts for table in part.more_tables]
+        assert ("clean-below" in folded) == wanted  # the made-up scores are
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ from aspect.report.benchmark.gate_figures import (
 )
 from aspect.report.benchmark.scores import Metric
 from aspect.report.benchmark.search_figures import search_drawings
+from aspect.report.benchmark.shortfalls import shortfall_tables
 from aspect.report.benchmark.sources import Material
 from aspect.report.benchmark.sweep_figures import sweep_drawings
 from aspect.report.benchmark.sweeps import sweep_tables, sweeps
@@ -149,6 +150,7 @@ def _scored(collection: Collection, with_published: bool) -> Iterator[Chapter]:
     clean = clean_tables(collection, with_published=with_published, metrics=["strict"])
     if clean:
         more = clean_tables(collection, with_published=with_published, metrics=OTHER_MEASURES)
+        more += shortfall_tables(collection) if with_published else []
         plain = Chapter("clean", "Clean graphs", CLEAN, tuple(clean))
         yield replace(plain, more_title="Other measures", more_tables=tuple(more))
     perturbed = _perturbed(collection, with_published)

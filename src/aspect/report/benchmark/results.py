@@ -16,6 +16,7 @@ from aspect.report.benchmark.accuracy import clean_tables, perturbed_tables
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.comparisons import significance_tables
 from aspect.report.benchmark.readme import fill_blocks
+from aspect.report.benchmark.shortfalls import shortfall_tables
 from aspect.report.benchmark.sweeps import sweep_tables
 from aspect.report.benchmark.tidy import TidyKind, tidy_csv
 from aspect.report.generated import differing, read_text, write_differing
@@ -29,7 +30,7 @@ ENDINGS = ("csv", "md", "tex")
 
 
 def _clean(records: Collection) -> list[Table]:
-    return clean_tables(records, with_published=True)
+    return [*clean_tables(records, with_published=True), *shortfall_tables(records)]
 
 
 def _perturbed(records: Collection) -> list[Table]:
