@@ -41,8 +41,6 @@ MOST_EPOCHS: dict[tuple[str, str | None], int] = {
     ("dgi", "squirrel"): 400,
     ("grace", "chameleon"): 500,
     ("grace", "squirrel"): 500,
-    ("s3gcl", "chameleon"): 300,
-    ("s3gcl", "squirrel"): 300,
     ("ariel", None): 300,
     ("rdgi", None): 200,
     ("rdgi", "actor"): 100,
@@ -121,12 +119,10 @@ def trials_done(folder: Path) -> int:
         return sum(1 for _ in csv.DictReader(file))
 
 
-def ship(
-    each: Wanted, searches: Path, shipped: Path = SHIPPED, *, least: int = TRIALS
-) -> Path | None:
-    """Write a search's best settings among those of the package; None if its trials are too few."""
+def ship(each: Wanted, searches: Path, shipped: Path = SHIPPED) -> Path | None:
+    """Write a search's best settings among those of the package; None if it is not complete."""
     folder = searches / each.name
-    if trials_done(folder) < least:
+    if trials_done(folder) < TRIALS:
         return None
     found = load_experiment(folder / "settings.yaml")
     path = shipped / each.method / f"{each.graph}.yaml"
@@ -151,9 +147,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
             f"--{name}", choices=choices, action="append", default=[], help=f"one {name} only"
         )
     parser.add_argument("--ship", action="store_true", help="search nothing, ship what is complete")
-    parser.add_argument(
-        "--least", type=positive, default=TRIALS, help="trials of a search that is shipped"
-    )
     parser.add_argument("--workers", type=positive, default=2, help="searches at a time")
     parser.add_argument("--device", help="as of aspect tune")
     parser.add_argument("--searches", type=Path, default=SEARCHES, help="folder of the searches")
@@ -175,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each, result in found:
             start = "failed" if result["start"] is None else f"{result['start']:.2f}%"
             print(f"{each.name}: {result['validation']:.2f}% on validation nodes; start: {start}")
-    paths = {each: ship(each, given.searches, least=given.least) for each in asked}
+    paths = {each: ship(each, given.searches) for each in asked}
     missing = [each.name for each, path in paths.items() if path is None]
     print(f"Shipped {len(paths) - len(missing)} of {len(paths)} searched settings.")
     if missing:
