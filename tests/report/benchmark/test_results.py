@@ -106,3 +106,10 @@ def test_the_script_refuses_a_broken_readme_in_one_line(root, capsys):
     (root / "README.md").write_text("<!-- table:clean -->\n", encoding="utf-8")
     assert main(["--check", "--root", str(root)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_leads_on_clean_graphs_come_with_their_tests(root):
+    write_records(root, "clean", make_records(splits=8))
+    write_files(root)
+    text = (root / "results" / "tables" / "clean.md").read_text(encoding="utf-8")
+    assert "won / tied / lost" in text

@@ -30,7 +30,11 @@ ENDINGS = ("csv", "md", "tex")
 
 
 def _clean(records: Collection) -> list[Table]:
-    return [*clean_tables(records, with_published=True), *shortfall_tables(records)]
+    return [
+        *clean_tables(records, with_published=True),
+        *_of("clean", significance_tables(records)),
+        *shortfall_tables(records),
+    ]
 
 
 def _perturbed(records: Collection) -> list[Table]:
@@ -47,8 +51,12 @@ def _stability(records: Collection) -> list[Table]:
         *ablation_tables(records, with_published=True),
         *significance_tables(records),
     ]
-    # Other plans have tables of the same perturbation.
-    return [replace(table, name=f"stability-{table.name}") for table in tables]
+    return _of("stability", tables)
+
+
+def _of(kind: TidyKind, tables: Sequence[Table]) -> list[Table]:
+    """The same under names of their own: other kinds have such tables too."""
+    return [replace(table, name=f"{kind}-{table.name}") for table in tables]
 
 
 MAKERS: dict[TidyKind, Callable[[Collection], list[Table]]] = {
