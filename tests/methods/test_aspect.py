@@ -214,15 +214,16 @@ class TestCost:
         assert len(propagations) == expected
 
     def test_a_graph_is_prepared_once(self, graph):
-        method = make(graph)
+        method, prepared = make(graph), []
+        make_ready = method.ready._make
+        method.ready._make = lambda given: prepared.append(given) or make_ready(given)
         method.prepare(graph)
-        ready = method.ready(graph)
         method.loss_terms(graph, step())
         method.embed(graph)
-        assert method.ready(graph) is ready
+        assert [id(each) for each in prepared] == [id(graph)]
         other = random_graph(num_features=13, seed=4)
         assert method.eval().embed(other).shape == (20, BASE["width"])
-        assert method.ready(other).graph is other
+        assert prepared[-1] is other
 
 
 class TestBandLosses:

@@ -43,3 +43,4 @@ def test_what_failed_is_not_below():
     failed = [lambda record: record.cell.graph == "texas"]
     (table,) = shortfall_tables(records({"cora": -9.0, "texas": -9.0}, failed=failed))
     assert [line.title for line in table.lines] == ["aspect, cora"]
+    assert table.notes == ()  # those of cells that are not shown would refer to nothing

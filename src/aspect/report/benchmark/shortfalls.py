@@ -9,14 +9,15 @@ from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import table_name
 from aspect.report.benchmark.published import Paper, citation
 from aspect.report.benchmark.score_cells import Footnotes, score_cell
-from aspect.report.benchmark.scores import Place
+from aspect.report.benchmark.scores import Metric, Place
 from aspect.report.tables import Cell, Line, Table
 
 __all__ = ["TOLERANCE", "shortfall_tables"]
 
 TOLERANCE = 2.0  # points; a figure further below asks for a reason
 
-COLUMNS = ("strict", "optimistic", "published", "strict less published")
+RULES: tuple[Metric, ...] = ("strict", "optimistic")
+COLUMNS = (*RULES, "published", "strict less published")
 
 
 def shortfall_tables(records: Sequence[Record] | Collection) -> list[Table]:
@@ -45,16 +46,9 @@ def _lines(collection: Collection, splits: SplitName, footnotes: Footnotes) -> I
         for graph in graphs:
             scores = collection.find(Place(entry, graph, splits))
             figure = paper.accuracy(entry, collection.graphs[graph])
-            strict = score_cell(scores, "strict", footnotes)
-            if figure is None or strict.value is None or strict.value >= figure - TOLERANCE:
+            spread = scores.spread("strict") if scores else None
+            if figure is None or spread is None or spread.mean >= figure - TOLERANCE:
                 continue
-            yield Line(
-                f"{collection.title(entry)}, {collection.graphs[graph]}",
-                "",
-                (
-                    strict,
-                    score_cell(scores, "optimistic", footnotes),
-                    Cell(figure),
-                    Cell(strict.value - figure),
-                ),
-            )
+            own = [score_cell(scores, metric, footnotes) for metric in RULES]
+            cells = (*own, Cell(figure), Cell(spread.mean - figure))
+            yield Line(f"{collection.title(entry)}, {collection.graphs[graph]}", "", cells)
