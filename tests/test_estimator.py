@@ -16,6 +16,7 @@ from torch import nn
 
 import aspect
 from aspect import Aspect, Embedder, estimator
+from aspect.blocks.scaling import Scaling
 from aspect.errors import (
     AspectError,
     CheckpointError,
@@ -31,9 +32,10 @@ from aspect.graph.data import Graph
 from aspect.graph.features import dense
 from aspect.graph.synthetic import mixed_graph
 from aspect.methods.base import Method, MethodConfig
-from aspect.methods.registry import Registration, method_names
+from aspect.methods.registry import Registration, find_method, method_names
 from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.folder import RunFolder
+from aspect.training.health import Health
 
 SMALL = {"epochs": 4, "width": 8, "order": 2, "gate_width": 8}
 # The same training in a process of its own: prints digests of the embedding and of the file.
@@ -86,7 +88,7 @@ def test_the_example_of_the_design_works(labelled, tmp_path):
     graph = to_data(labelled)
     model = Aspect(epochs=3, width=8, seed=0).fit(graph)
     z, m = model.embed(graph), model.policy(graph)
-    assert z.shape == (40, 8)
+    assert z.shape == (40, 16)  # two bands
     assert m.shape == (40,)
     assert bool(((m > 0) & (m < 1)).all())
     assert not z.requires_grad
@@ -117,7 +119,7 @@ def test_methods_without_a_policy_have_none(labelled, method):
 
 def test_raw_features_are_a_copy(labelled):
     model = Embedder("raw", device="cpu").fit(labelled)
-    z = model.embed(labelled)
+    z = model.embed(labelled, normalise="none")
     assert_equal(z, labelled.graph.features)
     z.zero_()
     assert float(labelled.graph.features.abs().sum()) > 0
@@ -146,7 +148,7 @@ def test_graphs_in_double_precision_are_served(fitted, labelled):
 
 def test_an_unseen_graph_is_embedded(fitted):
     other = mixed_graph(num_nodes=24, num_features=6, seed=9)
-    assert fitted.embed(other).shape == (24, 8)
+    assert fitted.embed(other).shape == (24, 16)
     assert fitted.policy(other).shape == (24,)
 
 
@@ -174,7 +176,7 @@ def test_embedder_loads_any_method_and_aspect_only_its_own(labelled, tmp_path):
     path = tmp_path / "raw.safetensors"
     Embedder("raw", device="cpu").fit(labelled).save(path)
     loaded = Embedder.load(path, device="cpu")
-    assert_equal(loaded.embed(labelled), labelled.graph.features)
+    assert_equal(loaded.embed(labelled, normalise="none"), labelled.graph.features)
     with pytest.raises(CheckpointError, match=r"holds a model of 'raw', not of ASPECT"):
         Aspect.load(path)
 
@@ -247,6 +249,179 @@ def test_an_integer_of_numpy_is_a_seed_like_any_other(labelled, fitted, tmp_path
 def test_a_seed_is_an_integer(seed):
     with pytest.raises(SettingsError, match="The seed must be an integer"):
         small_aspect(seed=seed)
+
+
+# Normalised embeddings
+
+
+@pytest.mark.parametrize("how", ["centre", "standard", "unit"])
+def test_embeddings_are_normalised_by_the_training_graph(fitted, labelled, how):
+    other = mixed_graph(num_nodes=24, num_features=6, seed=9)
+    scaling = Scaling.of(fitted.embed(labelled, normalise="none"))
+    for graph in (labelled, other):
+        expected = scaling.apply(fitted.embed(graph, normalise="none"), how)
+        assert_equal(fitted.embed(graph, normalise=how), expected)
+
+
+def test_none_is_the_methods_own_output_and_centre_the_default(fitted, labelled):
+    with torch.no_grad():
+        own = fitted.method.embed(labelled.graph)
+    assert_equal(fitted.embed(labelled, normalise="none"), own)
+    assert_equal(fitted.embed(labelled), fitted.embed(labelled, normalise="centre"))
+    assert float(fitted.embed(labelled).norm(dim=1).mean()) == pytest.approx(4.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("how", ["none", "centre", "standard", "unit"])
+def test_every_normalisation_survives_a_file(fitted, saved, labelled, how):
+    loaded = Aspect.load(saved, device="cpu")
+    assert_equal(loaded.embed(labelled, normalise=how), fitted.embed(labelled, normalise=how))
+
+
+def test_an_unknown_normalisation_offers_the_nearest(fitted, labelled):
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'centre'\?"):
+        fitted.embed(labelled, normalise="center")
+
+
+def test_health_is_measured_before_any_centring(fitted, labelled):
+    with torch.no_grad():
+        uncentred = fitted.method.embed_uncentred(labelled.graph)
+    assert fitted.health(labelled) == Health.of(uncentred)
+    assert fitted.health(labelled) != Health.of(fitted.embed(labelled))
+
+
+# Models of version 0.1
+
+# Each with batch norm, embedded by running averages: as version 0.1 did without being asked.
+OLD = {
+    "aspect": {"batch_norm": True, "centred": False, "unit_rows": False},
+    "polygcl": {"batch_norm": True},
+    "sp-gcl": {"batch_norm": True},
+    "bgrl": {},
+    "gbt": {},
+}
+NEW_SETTINGS = ("norm_statistics", "centred", "unit_rows")
+
+
+def fit_old(name, graph, statistics, **changes):
+    known = find_method(name).config.model_fields
+    settings = {key: value for key, value in SMALL.items() if key in known}
+    settings |= OLD.get(name, {}) | {"norm_statistics": statistics} | changes
+    return Embedder(name, seed=5, device="cpu", **settings).fit(graph)
+
+
+def save_old(model, path, *, forget=NEW_SETTINGS, **settings):
+    """As version 0.1 wrote it: no scaling, one average for all bands, a count of batches."""
+    model.save(path)
+    tensors, manifest = read_tensors(path)
+    old = {}
+    for name, value in tensors.items():
+        if name.startswith("scaling/") or name.endswith("recorded"):
+            continue
+        old[name] = value.squeeze(0) if "running_" in name else value
+        if name.endswith("running_var"):
+            old[name.replace("running_var", "num_batches_tracked")] = torch.tensor(4)
+    assert all(value.ndim == 1 for name, value in old.items() if "running_" in name)
+    kept = {key: value for key, value in manifest["settings"].items() if key not in forget}
+    write_tensors(path, old, {**manifest, "version": "0.1.0", "settings": kept | settings})
+
+
+def warnings_in(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_model_of_version_0_1_is_read_with_a_warning(labelled, tmp_path, caplog, name):
+    path = tmp_path / "model.safetensors"
+    model = fit_old(name, labelled, "running")
+    save_old(model, path)
+    loaded = Embedder.load(path, device="cpu")
+    (warning,) = warnings_in(caplog)
+    assert str(path) in warning
+    assert "saved by aspect 0.1.0" in warning
+    assert "model.calibrate(graph)" in warning
+    assert loaded.is_stale
+    assert loaded.config.norm_statistics == "recomputed"
+    expected = model.embed(labelled, normalise="none")
+    torch.testing.assert_close(loaded.embed(labelled, normalise="none"), expected)
+    assert bool(torch.isfinite(loaded.embed(labelled)).all())
+    assert len(warnings_in(caplog)) == 1
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_calibrated_it_has_exact_statistics(labelled, tmp_path, caplog, name):
+    path = tmp_path / "model.safetensors"
+    save_old(fit_old(name, labelled, "running"), path)
+    loaded = Embedder.load(path, device="cpu")
+    old = loaded.embed(labelled, normalise="none")
+    assert loaded.calibrate(labelled) is loaded
+    assert not loaded.is_stale
+    exact = fit_old(name, labelled, "recomputed")  # the same training: it never reads an average
+    for how in ("none", "centre"):
+        expected = exact.embed(labelled, normalise=how)
+        torch.testing.assert_close(loaded.embed(labelled, normalise=how), expected)
+    assert not torch.allclose(loaded.embed(labelled, normalise="none"), old)
+    loaded.save(path)
+    caplog.clear()
+    assert not Embedder.load(path, device="cpu").is_stale
+    assert warnings_in(caplog) == []
+
+
+def test_aspect_reads_its_own_models_of_version_0_1(labelled, tmp_path, caplog):
+    path = tmp_path / "model.safetensors"
+    save_old(fit_old("aspect", labelled, "running"), path)
+    loaded = Aspect.load(path, device="cpu")
+    assert len(warnings_in(caplog)) == 1
+    assert not loaded.config.centred
+    assert not loaded.config.unit_rows
+    assert not loaded.calibrate(labelled).is_stale
+
+
+def test_features_saved_by_version_0_1_lack_their_scaling_alone(labelled, tmp_path, caplog):
+    path = tmp_path / "raw.safetensors"
+    raw = Embedder("raw", device="cpu").fit(labelled)
+    save_old(raw, path)
+    loaded = Embedder.load(path, device="cpu")
+    assert len(warnings_in(caplog)) == 1
+    assert_equal(loaded.embed(labelled, normalise="none"), labelled.graph.features)
+    assert_equal(loaded.embed(labelled), raw.embed(labelled))  # by the graph at hand
+    assert not loaded.calibrate(labelled).is_stale
+
+
+@pytest.mark.parametrize(("was", "statistics"), [(False, "graph"), (True, "running")])
+def test_the_old_setting_of_cca_ssg_is_translated(labelled, tmp_path, was, statistics):
+    path = tmp_path / "model.safetensors"
+    model = fit_old("cca-ssg", labelled, statistics, backbone="mlp")
+    save_old(model, path, running_statistics=was)
+    loaded = Embedder.load(path, device="cpu")
+    assert loaded.config == model.config
+    for graph in (labelled, mixed_graph(num_nodes=24, num_features=6, seed=9)):
+        expected = model.embed(graph, normalise="none")
+        torch.testing.assert_close(loaded.embed(graph, normalise="none"), expected)
+
+
+@pytest.mark.parametrize("statistics", ["graph", "running"])
+def test_the_setting_that_s3gcl_had_before_is_kept(labelled, tmp_path, statistics):
+    path = tmp_path / "model.safetensors"
+    model = fit_old("s3gcl", labelled, statistics)
+    save_old(model, path, forget=())
+    loaded = Embedder.load(path, device="cpu")
+    assert loaded.config == model.config
+    expected = model.embed(labelled, normalise="none")
+    torch.testing.assert_close(loaded.embed(labelled, normalise="none"), expected)
+
+
+def test_a_model_of_this_version_is_read_without_a_warning(saved, caplog):
+    loaded = Aspect.load(saved, device="cpu")
+    assert not loaded.is_stale
+    assert warnings_in(caplog) == []
+
+
+def test_a_scaling_with_gaps_is_refused(saved):
+    tensors, manifest = read_tensors(saved)
+    del tensors["scaling/std"]
+    write_tensors(saved, tensors, manifest)
+    with pytest.raises(CheckpointError, match="do not fit the method 'aspect' that it names"):
+        Aspect.load(saved, device="cpu")
 
 
 # Nothing leaks, nothing changes
@@ -333,6 +508,8 @@ def test_unfitted_use_is_refused(labelled, tmp_path):
     uses = (
         lambda: model.embed(labelled),
         lambda: model.policy(labelled),
+        lambda: model.health(labelled),
+        lambda: model.calibrate(labelled),
         lambda: model.save(tmp_path / "model.safetensors"),
         lambda: model.method,
     )

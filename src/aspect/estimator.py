@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import torch
 from jaxtyping import Float
@@ -13,6 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect import __version__
+from aspect.blocks.scaling import Normalisation, Scaling
 from aspect.config import make_config
 from aspect.errors import (
     AspectError,
@@ -25,16 +27,27 @@ from aspect.errors import (
 from aspect.experiments import FOLDER, find_experiment
 from aspect.graph.convert import as_graph
 from aspect.graph.data import Graph
-from aspect.graph.features import dense, permute_columns
+from aspect.graph.features import permute_columns
+from aspect.graph.npz import graph_sha256
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.randomness import isolated_seed, seed_for
 from aspect.training.checkpoint import read_tensors, write_tensors
+from aspect.training.health import Health
 from aspect.training.trainer import Recorder, TrainingResult, train
 
 __all__ = ["Aspect", "Embedder", "choose_device"]
 
 DTYPE = torch.float32
+SCALING = "scaling/"  # before the names of its tensors in a saved model
+
+OLD_STATISTICS = (
+    "%s was saved by aspect %s. The statistics that it normalises by are the old ones, running "
+    "averages of batch norm that had not converged, or missing. Recompute them on the training "
+    "graph: model.calibrate(graph) in Python; `aspect embed RUN` does it by itself."
+)
+
+logger = logging.getLogger(__name__)
 
 
 def choose_device(wanted: str | None) -> torch.device:
@@ -81,7 +94,8 @@ class Embedder:
         self._method: Method | None = None
         self._num_features = 0
         self._feature_names: tuple[str, ...] | None = None
-        self._trained_on: Graph | None = None  # kept where nothing else can be embedded
+        self._trained_on: str | None = None  # checksum of its graph, where no other can be embedded
+        self._scaling: Scaling | None = None  # None: not fitted, or saved by version 0.1
 
     @property
     def name(self) -> str:
@@ -106,8 +120,28 @@ class Embedder:
         self.result = train(method, own, seed=self.seed, recorder=recorder)
         self._method, self._num_features = method, own.num_features
         self._feature_names = own.feature_names
-        self._trained_on = None if method.inductive else own
+        self._trained_on = None if method.inductive else graph_sha256(own)
+        self._scaling = self._measure(own)
         return self
+
+    def calibrate(self, graph: Any) -> Self:  # noqa: ANN401
+        """Recompute what embeddings are normalised and centred by, on the training graph.
+
+        `fit` does so itself; a model that was saved by version 0.1 needs it.
+        """
+        seen = self.as_seen(graph)
+        self.method.calibrate(seen)
+        self._scaling = self._measure(seen)
+        return self
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its statistics are those of version 0.1: see `calibrate`."""
+        return self.method.is_stale or self._scaling is None
+
+    @torch.no_grad()
+    def _measure(self, seen: Graph) -> Scaling:
+        return Scaling.of(self.method.eval().embed(seen))
 
     def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
         """What to know of a training on a graph before it starts, one sentence each."""
@@ -126,14 +160,36 @@ class Embedder:
         return graph if graph.device == self.device else graph.to(self.device)
 
     @torch.no_grad()
-    def embed(self, graph: Any) -> Float[Tensor, "nodes dim"]:  # noqa: ANN401
-        """One row per node, on the CPU; the graph need not be the one trained on."""
-        own = self.as_seen(graph)
-        return self.method.eval().embed(own).cpu()
+    def embed(
+        self,
+        graph: Any,  # noqa: ANN401
+        *,
+        normalise: Normalisation = "centre",
+    ) -> Float[Tensor, "nodes dim"]:
+        """One row per node, on the CPU; the graph need not be the one trained on.
+
+        Args:
+            graph: With the features that it was trained on.
+            normalise: `centre` subtracts the mean and divides by one number, `standard` by each
+                column's standard deviation, `unit` gives centred rows of length one; all as
+                measured on the training graph. `none` leaves the method's output as it is.
+        """
+        if normalise not in get_args(Normalisation):
+            raise UnknownNameError("way to normalise", str(normalise), get_args(Normalisation))
+        seen = self.as_seen(graph)
+        embeddings = self.method.eval().embed(seen)
+        scaling = self._scaling or Scaling.of(embeddings)
+        return scaling.apply(embeddings, normalise).cpu()
+
+    @torch.no_grad()
+    def health(self, graph: Any) -> Health:  # noqa: ANN401
+        """Signs of representation collapse, measured before any centring."""
+        seen = self.as_seen(graph)
+        return Health.of(self.method.eval().embed_uncentred(seen))
 
     @torch.no_grad()
     def policy(self, graph: Any) -> Float[Tensor, " nodes"] | None:  # noqa: ANN401
-        """How much each node trusts its low band, from 0 to 1; None without a policy."""
+        """The gate weight of every node's low band, from 0 to 1; None without a gate."""
         own = self.as_seen(graph)
         weights = self.method.eval().policy(own)
         return None if weights is None else weights[:, 0].cpu()
@@ -147,8 +203,7 @@ class Embedder:
                 f"The model was trained on {self._num_features} features. "
                 f"Got a graph with {own.num_features}."
             )
-        known = self._trained_on
-        if not fitted.inductive and (known is None or not _same_graph(known, own)):
+        if not fitted.inductive and self._trained_on != graph_sha256(own):
             raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
         return own
 
@@ -174,12 +229,19 @@ class Embedder:
             "num_features": self._num_features,
             "feature_names": self._feature_names,
             "seed": self.seed,
+            "trained_on": self._trained_on,
         }
-        write_tensors(Path(path), self.method.state_dict(), manifest)
+        tensors = dict(self.method.state_dict())
+        if self._scaling is not None:
+            tensors |= {f"{SCALING}{name}": value for name, value in vars(self._scaling).items()}
+        write_tensors(Path(path), tensors, manifest)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
-        """Read what `save` wrote; a damaged file or one of another kind is refused."""
+        """Read what `save` wrote; a damaged file or one of another kind is refused.
+
+        One of version 0.1 is read with a warning: see `calibrate`.
+        """
         place = str(choose_device(device))
         tensors, manifest = read_tensors(Path(path))
         _check_manifest(manifest, path)
@@ -189,20 +251,29 @@ class Embedder:
             raise CheckpointError(f"{path} does not fit this version. {error}") from error
         model._num_features = manifest["num_features"]
         model._feature_names = _names_of(manifest, path)
+        model._trained_on = manifest.get("trained_on")
+        scaling = {
+            name.removeprefix(SCALING): tensors.pop(name).to(model.device)
+            for name in list(tensors)
+            if name.startswith(SCALING)
+        }
         try:
             method = model._build(model._num_features)
             method.load_state_dict(tensors)
-        except RuntimeError as error:
+            model._scaling = Scaling(**scaling) if scaling else None
+        except (RuntimeError, TypeError) as error:
             raise CheckpointError(
                 f"The weights in {path} do not fit the method {model.name!r} that it names."
             ) from error
         model._method = method
+        if model.is_stale:
+            logger.warning(OLD_STATISTICS, path, manifest["version"])
         return model
 
     @classmethod
     def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:  # noqa: ARG003
         """An unfitted one, as a saved model's manifest says."""
-        seed, settings = manifest["seed"], manifest["settings"]
+        seed, settings = manifest["seed"], _settings_of(manifest)
         return cls(manifest["method"], seed=seed, device=device, **settings)
 
 
@@ -212,11 +283,6 @@ def _whole(seed: object) -> int:
         return operator.index(seed)  # type: ignore[arg-type]  # this is the check
     except TypeError as error:
         raise SettingsError(f"The seed must be an integer. Got {seed!r}.") from error
-
-
-def _same_graph(first: Graph, second: Graph) -> bool:
-    same_edges = torch.equal(first.edge_index, second.edge_index)
-    return same_edges and torch.equal(dense(first.features), dense(second.features))
 
 
 def _check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
@@ -233,6 +299,20 @@ def _check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
             f"{path} was written by aspect {manifest['version']}; "
             f"this is {__version__}, which may read it wrongly."
         )
+
+
+def _settings_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The settings under the names of this version."""
+    settings = dict(manifest["settings"])
+    if manifest["version"].startswith("0.1."):
+        # Version 0.1 did not centre, and had one setting of CCA-SSG alone for what is
+        # `norm_statistics` now.
+        if "readout" in settings:
+            settings.update(centred=False, unit_rows=False)
+        is_running = settings.pop("running_statistics", None)
+        if is_running is not None:
+            settings["norm_statistics"] = "running" if is_running else "graph"
+    return settings
 
 
 def _names_of(manifest: dict[str, Any], path: str | Path) -> tuple[str, ...] | None:
@@ -293,7 +373,7 @@ class Aspect(Embedder):
     @classmethod
     @override
     def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:
-        method, seed, settings = manifest["method"], manifest["seed"], manifest["settings"]
+        method, seed, settings = manifest["method"], manifest["seed"], _settings_of(manifest)
         if method not in ("aspect", "aspect-s"):
             raise CheckpointError(
                 f"{path} holds a model of {method!r}, not of ASPECT. Read it with Embedder.load."

@@ -49,7 +49,7 @@ def make(graph, **changes):
         method = AspectSMethod(AspectSConfig(**(BASE | changes)), graph.num_features)
         method = method.to(graph.dtype)
         norm = method.encoder.norm
-        if hasattr(norm, "running_mean"):  # as if trained
+        if norm is not None:  # as if trained
             norm.running_mean.normal_()
             norm.running_var.uniform_(0.5, 2)
             torch.nn.init.normal_(norm.weight)

@@ -13,6 +13,7 @@ from aspect.blocks.propagation import SymmetricPropagation, dense_smoothing
 from aspect.graph.data import Graph
 from aspect.graph.features import dense, take_rows
 from aspect.graph.sparse import SparseMatrix
+from aspect.spectral.batch_norm import recording
 from reference.graphs import random_graph
 
 
@@ -129,19 +130,28 @@ class TestLayers:
 
     def test_norms_stand_before_activations(self, graph):
         operator = SymmetricPropagation(graph).smoothing()
-        ours = stack(12, 8, 5, activation="relu", norm_momentum=0.01, activate_last=False)
-        assert [norm.num_features for norm in ours.norms] == [8]
+        ours = stack(12, 8, 5, activation="relu", batch_norm=True, activate_last=False)
+        assert [len(norm.weight) for norm in ours.norms] == [8]
         hidden = operator(dense(graph.features) @ ours.weights[0])
         hidden = (hidden - hidden.mean(0)) / (hidden.var(0, correction=0) + 1e-5).sqrt()
         expected = operator(hidden.relu() @ ours.weights[1])
         assert_close(ours(graph.features, operator), expected)
-        assert len(stack(12, 8, 5, norm_momentum=0.99).norms) == 2
+        assert len(stack(12, 8, 5, batch_norm=True).norms) == 2
+        assert len(stack(12, 8, 5, norm_momentum=0.99).norms) == 0
 
-    def test_momentum_is_the_share_of_the_new(self, graph):
-        ours = stack(12, 5, norm_momentum=0.99, activation="none")
+    def test_momentum_is_the_rate_of_the_newest_batch(self, graph):
+        options = {"batch_norm": True, "norm_statistics": "running", "norm_momentum": 0.99}
+        ours = stack(12, 5, activation="none", **options)
         before = SymmetricPropagation(graph).smoothing()(dense(graph.features) @ ours.weights[0])
         ours(graph.features, SymmetricPropagation(graph).smoothing())
-        assert_close(ours.norms[0].running_mean, 0.99 * before.mean(0))
+        assert_close(ours.norms[0].running_mean, 0.99 * before.mean(0, keepdim=True))
+
+    def test_recorded_layers_embed_as_in_training(self, graph):
+        ours, operator = stack(12, 8, 5, batch_norm=True), SymmetricPropagation(graph).smoothing()
+        trained = ours(graph.features, operator)
+        with torch.no_grad(), recording(ours.norms):
+            ours.eval()(graph.features, operator)
+        assert_close(ours(graph.features, operator), trained)
 
     def test_no_bias(self):
         names = {name for name, _ in stack(4, 3, bias=False).named_parameters()}
@@ -177,7 +187,7 @@ class TestLayers:
         assert_close(ours(other.features, SymmetricPropagation(other).smoothing()), one[order])
 
     def test_gradients_reach_everything(self, graph):
-        ours = stack(12, 8, 5, norm_momentum=0.1)
+        ours = stack(12, 8, 5, batch_norm=True)
         ours(graph.features, SymmetricPropagation(graph).smoothing()).square().sum().backward()
         assert all(bool(parameter.grad.any()) for parameter in ours.parameters())
 

@@ -5,6 +5,7 @@ from torch.testing import assert_close
 
 from aspect.blocks.mlp import MLP
 from aspect.graph.sparse import SparseMatrix
+from aspect.spectral.batch_norm import recording
 
 
 def features(nodes=9, width=6):
@@ -31,9 +32,18 @@ def test_norm_stands_between_layer_and_activation():
 
 def test_the_graphs_own_statistics_serve_after_training_too():
     ours = made(6, 5, 4, norm="graph").eval()
-    hidden = nn.functional.batch_norm(ours.layers[0](features()), None, None, training=True)
-    assert_close(ours(features()), ours.layers[1](hidden.relu()))
-    assert not list(ours.buffers())
+    for x in (features(), features()[:4]):
+        hidden = nn.functional.batch_norm(ours.layers[0](x), None, None, training=True)
+        assert_close(ours(x), ours.layers[1](hidden.relu()))
+
+
+def test_recorded_statistics_embed_a_row_the_same_in_any_company():
+    ours = made(6, 5, 4, norm="recomputed")
+    trained = ours(features())
+    with torch.no_grad(), recording(ours.norms):
+        ours.eval()(features())
+    assert_close(ours(features()), trained)
+    assert_close(ours(features()[:4]), trained[:4])
 
 
 def test_two_widths_are_one_linear_layer():

@@ -4,11 +4,12 @@ from torch import nn
 from torch.testing import assert_close
 
 from aspect.blocks.moving_average import follow, momentum_at
+from aspect.spectral.batch_norm import BatchNorm
 
 
 def network(seed):
     torch.manual_seed(seed)
-    made = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.PReLU()).double()
+    made = nn.Sequential(nn.Linear(3, 4), BatchNorm(4), nn.PReLU()).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.normal_()

@@ -110,7 +110,7 @@ def test_losses(graph, name):
 
 def test_encoders(graph):
     torch.manual_seed(0)
-    encoder = GCNStack((12, 16, 8), norm_momentum=0.1, activation="prelu").double()
+    encoder = GCNStack((12, 16, 8), batch_norm=True, activation="prelu").double()
     found = []
     for device in ("cpu", "cuda"):
         moved, placed = encoder.to(device), graph.to(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import pkgutil
 from pathlib import Path
@@ -146,9 +147,9 @@ def test_a_tiny_training_lowers_the_loss(name):
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in TRAINABLE])
 def test_what_is_not_trainable_keeps_its_first_weights(name):
     method = make_method(name, epochs=5)
-    before = {key: value.clone() for key, value in method.state_dict().items()}
+    before = {key: value.clone() for key, value in method.named_parameters()}
     assert train(method, dense_graph(), seed=0).epochs == 0
-    assert_same(method.state_dict(), before)
+    assert_same(dict(method.named_parameters()), before)
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
@@ -251,6 +252,47 @@ def test_saved_and_loaded_it_embeds_the_same(name, kind, tmp_path):
     if policy is not None:
         assert_same(loaded.policy(graph), policy)
         assert bool(((policy >= 0) & (policy <= 1)).all())
+
+
+# Some encoders have batch norm where a setting asks for it.
+NORMS: dict[str, dict[str, object]] = {
+    "default": {},
+    "normed": {"batch_norm": True, "backbone": "mlp"},
+}
+
+
+def has_norm_setting(name: str) -> bool:
+    return bool(NORMS["normed"].keys() & find_method(name).config.model_fields.keys())
+
+
+TRAINED = [(name, "default") for name in NAMES]
+TRAINED += [(name, "normed") for name in NAMES if has_norm_setting(name)]
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize(("name", "norm"), TRAINED)
+def test_what_is_embedded_is_what_was_trained(name, norm, kind):
+    """Nothing dropped or augmented: `embed` is the forward pass of a training step."""
+    graph = GRAPHS[kind]().to(torch.float64)
+    method = make_method(name, epochs=4, **NORMS[norm]).double()
+    train(method, graph, seed=0)
+    trained = copy.deepcopy(method).train()
+    with torch.no_grad():
+        expected = trained.embed(graph)
+    torch.testing.assert_close(embed(method, graph), expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "norm"), TRAINED)
+def test_after_fit_nothing_is_left_to_calibrate(name, norm):
+    graph = dense_graph()
+    model = Embedder(name, device="cpu", **settings_of(name, epochs=2, **NORMS[norm])).fit(graph)
+    assert not model.method.is_stale
+    assert not model.is_stale
+    state = {key: value.clone() for key, value in model.method.state_dict().items()}
+    before = model.embed(graph)
+    model.calibrate(graph)
+    assert_same(model.embed(graph), before)
+    assert_same(dict(model.method.state_dict()), state)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if find_method(name).method.inductive])

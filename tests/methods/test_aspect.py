@@ -36,6 +36,8 @@ BASE = {
     "gate_hops": 0,
     "gate_gradient": True,
     "readout": "fused",
+    "centred": False,
+    "unit_rows": False,
     "views": "one",
     "edge_drop": 0.3,
     "column_mask": 0.3,
@@ -409,6 +411,57 @@ class TestPolicy:
         assert_close(weights.sum(1), torch.ones(one_graph.num_nodes, dtype=torch.float64))
         views = method.encoder(method.ready(one_graph).signal)
         assert_close(method.embed(one_graph), fuse(views, weights))
+
+    @pytest.mark.parametrize("batch_norm", [True, False])
+    def test_bands_are_centred_by_the_training_graph_before_they_are_weighted(
+        self, one_graph, batch_norm
+    ):
+        method = make(one_graph, readout="weighted", centred=True, batch_norm=batch_norm)
+        method.eval().calibrate(one_graph)
+        views, weights = method.see(one_graph).views, method.policy(one_graph)
+        low, high = (band - band.mean(0) for band in views)
+        expected = torch.cat([weights[:, :1] * low, weights[:, 1:] * high], dim=1)
+        assert_close(method.embed(one_graph), expected)
+        assert_close(method.see_centred(one_graph).views, torch.stack([low, high]))
+        assert_close(method.see_centred(one_graph).weights, weights)
+        bare = torch.cat([weights[:, :1] * views[0], weights[:, 1:] * views[1]], dim=1)
+        assert_close(method.embed_uncentred(one_graph), bare)
+
+    def test_other_graphs_are_centred_by_the_training_graph_too(self, one_graph):
+        method = make(one_graph, readout="concatenated", centred=True).eval()
+        method.calibrate(one_graph)
+        other = random_graph(num_features=13, seed=4)
+        shift = (method.embed_uncentred(other) - method.embed(other)).mean(0)
+        assert_close(shift, method.embed_uncentred(one_graph).mean(0))
+
+    def test_centring_is_no_part_of_training(self, one_graph):
+        with_, without = (make(one_graph, centred=way) for way in (True, False))
+        terms, others = (each.loss_terms(one_graph, step()) for each in (with_, without))
+        assert_close(terms, others, rtol=0, atol=0)
+
+    @pytest.mark.parametrize("centred", [True, False])
+    def test_unit_rows_leave_the_gate_alone_to_say_how_long_a_band_is(self, one_graph, centred):
+        method = make(one_graph, readout="weighted", centred=centred, unit_rows=True).eval()
+        method.calibrate(one_graph)
+        views, weights = method.see(one_graph).views, method.policy(one_graph)
+        if centred:
+            views = views - views.mean(1, keepdim=True)
+        low, high = (band / band.norm(dim=1, keepdim=True) for band in views)
+        expected = torch.cat([weights[:, :1] * low, weights[:, 1:] * high], dim=1)
+        assert_close(method.embed(one_graph), expected)
+        lengths = method.embed(one_graph).unflatten(1, (2, -1)).norm(dim=2)
+        assert_close(lengths, weights)
+
+    def test_a_band_without_length_stays_zero_among_unit_rows(self):
+        graph = Graph.build(torch.zeros(6, 3), torch.tensor([[0, 1], [1, 2]]))
+        method = make(graph, centred=True, unit_rows=True).eval()
+        method.calibrate(graph)
+        assert not bool(method.embed(graph).any())
+
+    def test_the_gate_reaches_the_default_embedding(self):
+        config = AspectConfig()
+        assert config.readout == "weighted"
+        assert config.centred
 
     @pytest.mark.parametrize(
         ("readout", "width"), [("fused", 8), ("concatenated", 16), ("weighted", 16)]

@@ -1,5 +1,7 @@
 """ASPECT-S: when it searches, what it minimises, and that it is ASPECT wherever it does not."""
 
+import copy
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -7,12 +9,43 @@ from torch.testing import assert_close
 from adversarial.searches import BASE, generator, make, small_graph
 from aspect import Aspect, mixed_graph
 from aspect.adversarial.problem import stability
+from aspect.graph.data import Graph
+from aspect.graph.datasets import load_named
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.aspect_config import AspectConfig
+from aspect.methods.aspect_s import AspectSMethod
+from aspect.methods.aspect_s_config import AspectSConfig
 from aspect.methods.base import Step
 from aspect.objectives.policy_target import channel_costs
+from aspect.objectives.rayleigh import rayleigh_energy
+from aspect.spectral.views import Signal
 from aspect.training.trainer import train
 from reference import inner_problem as reference
+
+# Short trainings with settings near the shipped ones, both with batch norm.
+REAL = {
+    "citeseer": {
+        "self_loops": False,
+        "temperature": 0.2,
+        "input_dropout": 0.5,
+        "dropout": 0.2,
+        "edge_drop": 0.5,
+        "gate_hops": 0,
+        "epochs": 10,
+        "width": 64,
+    },
+    "actor": {
+        "row_normalise": False,
+        "views": "both",
+        "temperature": 0.58,
+        "dropout": 0.28,
+        "column_mask": 0.54,
+        "activation": "relu",
+        "gate_hops": 0,
+        "epochs": 10,
+        "width": 64,
+    },
+}
 
 OWN = {name: value for name, value in BASE.items() if name in AspectConfig.model_fields}
 
@@ -223,6 +256,98 @@ def test_the_same_seed_gives_the_same_numbers():
     for method in (first, again):
         train(method, graph, seed=4)
     assert_close(dict(first.state_dict()), dict(again.state_dict()), rtol=0, atol=0)
+
+
+# On the model as trained
+
+
+def flipped(method, graph, problem, flips):
+    return Signal(method.ready(graph).features, problem.edges.operator(flips))
+
+
+def random_flips(problem, flips, draw):
+    """As many edges removed and as many pairs joined, of the same candidates."""
+    chosen = torch.zeros_like(flips)
+    for pool in (problem.edges.present.bool(), ~problem.edges.present.bool()):
+        pairs = pool.nonzero().squeeze(1)
+        count = int(flips[pool].sum())
+        chosen[pairs[torch.randperm(len(pairs), generator=draw)[:count]]] = 1
+    return chosen
+
+
+@torch.no_grad()
+def stability_loss(method, graph, signal, *, training):
+    """Of a changed graph, nothing dropped: by statistics of the batch, or by stored ones."""
+    model = copy.deepcopy(method).train(training)
+    clean, changed = model(model.ready(graph).bounded), model.encoder(signal)
+    total = 0.0
+    for band, weights in zip(changed, clean.weights.t(), strict=True):
+        losses = model.node_losses(band, clean.fused, generator()).rows
+        total = total + float((weights * losses).mean())
+    return total
+
+
+def assert_the_search_beats_random_flips(method, graph, draws=4):
+    problem, probe = (look(graph, generator(1)) for look in (method.inner_problem, method.search))
+    flips, draw = probe.found.change.flips, generator(2)
+    assert int(flips.sum()) > 0
+    drawn = [random_flips(problem, flips, draw) for _ in range(draws)]
+    assert all(int(other.sum()) == int(flips.sum()) for other in drawn)
+    for training in (True, False):
+        clean, searched, *random = (
+            stability_loss(
+                method, graph, flipped(method, graph, problem, change), training=training
+            )
+            for change in (torch.zeros_like(flips), flips, *drawn)
+        )
+        gain, random_gain = searched - clean, sum(random) / draws - clean
+        assert gain > 0, f"training {training}: {clean} to {searched}"
+        assert gain > random_gain, f"training {training}: {gain} against {random_gain}"
+
+
+def with_batch_norm(graph, **settings):
+    """Trained without searches; only edges may be changed, and their loss alone is climbed."""
+    changes = {"batch_norm": True, "feature_budget": 0.0, "rayleigh_weight": 0.0, **settings}
+    config = AspectSConfig(**{"warm_up": 10_000, "stability_target": "fused", **changes})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        method = AspectSMethod(config, graph.num_features).to(graph.dtype)
+    train(method, graph, seed=0)
+    return method
+
+
+@pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_search_moves_the_model_as_trained_more_than_random_flips_do(layer_order, seed):
+    mixed = mixed_graph(num_nodes=120, degree=6.0, num_features=12, seed=seed).graph
+    # Far smaller than a running variance that begins with one: averages of a short training are
+    # those of another function, on which a search can lower this loss.
+    graph = Graph.build(0.01 * mixed.features, mixed.edge_index)
+    small = {"width": 16, "epochs": 30, "learning_rate": 0.01, "row_normalise": False}
+    method = with_batch_norm(graph, layer_order=layer_order, **small)
+    assert_the_search_beats_random_flips(method, graph)
+
+
+def test_a_search_in_the_midst_of_training_sees_the_statistics_of_now():
+    graph = small_graph()
+    method = make(graph, dropout=0.5, input_dropout=0.5).train()  # statistics that are not its own
+    now = copy.deepcopy(method)
+    now.calibrate(graph)
+    assert not torch.allclose(method.encoder.norm.running_var, now.encoder.norm.running_var)
+    method.loss_terms(graph, step())
+    assert_close(dict(method.state_dict()), dict(now.state_dict()), rtol=0, atol=0)
+    clean = now.train().see(graph).views  # by batch statistics
+    energies = [rayleigh_energy(now.ready(graph).bounded.operator, band.detach()) for band in clean]
+    assert_close(method._probe.found.before.energies, torch.stack(energies))
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("name", REAL)
+def test_on_real_graphs_too(name):
+    graph = load_named(name).graph
+    settings = {"rayleigh_weight": 0.5, **REAL[name]}
+    assert_the_search_beats_random_flips(with_batch_norm(graph, **settings), graph)
 
 
 @pytest.mark.gpu

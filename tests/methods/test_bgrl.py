@@ -46,7 +46,7 @@ def plain_network(network, features, matrix):
     layers = zip(network.weights, network.biases, network.norms, network.activations, strict=True)
     for weight, bias, norm, activation in layers:
         hidden = matrix @ (hidden @ weight) + bias
-        hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + norm.eps).sqrt()
+        hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + 1e-5).sqrt()
         hidden = hidden * norm.weight + norm.bias
         hidden = torch.where(hidden > 0, hidden, activation.function.weight * hidden)
     return hidden
@@ -178,19 +178,35 @@ class TestSchedule:
 
 
 class TestEmbedding:
-    def test_statistics_are_those_of_the_second_view(self, graph):
+    def test_running_statistics_are_those_of_the_second_view(self, graph):
         """A momentum of one leaves nothing of the first view."""
-        method = make(graph, norm_momentum=1.0)
+        method = make(graph, norm_statistics="running", norm_momentum=1.0)
         method.loss_terms(graph, step())
         _, (features, matrix) = plain_views(graph, method.config)
         hidden = matrix @ (features @ method.online.weights[0]) + method.online.biases[0]
-        assert_close(method.online.norms[0].running_mean, hidden.mean(0))
+        assert_close(method.online.norms[0].running_mean, hidden.mean(0, keepdim=True))
 
     def test_it_is_the_online_encoders_by_running_statistics(self, graph):
-        method = make(graph)
+        method = make(graph, norm_statistics="running")
         method.loss_terms(graph, step())
         method.eval()
         clean = method.source(graph).clean
         expected = method.online(clean.features, clean.operator)
         assert_close(method.embed(graph), expected)
         assert expected.shape == (graph.num_nodes, 5)
+        before = method.embed(graph)
+        method.calibrate(graph)
+        assert_close(method.embed(graph), before, rtol=0, atol=0)
+
+    def test_it_is_the_online_encoders_by_the_statistics_of_the_clean_graph(self, graph):
+        method = make(graph)
+        train(method, graph, seed=0)
+        ((features, matrix), _) = plain_views(graph, BGRLConfig(**CLEAN))
+        assert_close(method.embed(graph), plain_network(method.online, features, matrix))
+
+    def test_the_target_embeds_nothing_and_is_never_stale(self, graph):
+        method = make(graph)
+        assert method.is_stale
+        method.calibrate(graph)
+        assert not method.is_stale
+        assert not bool(method.target.norms[0].running_mean.any())

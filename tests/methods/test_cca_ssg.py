@@ -5,6 +5,7 @@ from torch.testing import assert_close
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.cca_ssg import CCASSG, CCASSGConfig
+from aspect.training.trainer import train
 from reference import two_views
 from reference.graphs import random_graph
 
@@ -108,13 +109,24 @@ class TestPerceptron:
 
     @pytest.mark.parametrize("training", [True, False])
     def test_it_takes_the_statistics_of_the_graph_it_embeds(self, graph, training):
-        method = make(graph, backbone="mlp").train(training)
+        method = make(graph, backbone="mlp", norm_statistics="graph").train(training)
         method.loss_terms(graph, step())
-        assert_close(method.embed(graph), perceptron(method, two_views.features_of(graph), None))
-        assert not any("running" in name for name in method.state_dict())
+        few = Graph.build(graph.features[:7], torch.zeros(2, 0, dtype=torch.long))
+        for other in (graph, few):
+            expected = perceptron(method, two_views.features_of(other), None)
+            assert_close(method.embed(other), expected)
+        assert not method.is_stale
+
+    def test_it_embeds_by_the_statistics_of_the_training_graph(self, graph):
+        method = make(graph, backbone="mlp", epochs=3)
+        train(method, graph, seed=0)
+        expected = perceptron(method, two_views.features_of(graph), None)
+        assert_close(method.embed(graph), expected)
+        few = Graph.build(graph.features[:2], torch.zeros(2, 0, dtype=torch.long))
+        assert_close(method.embed(few), expected[:2])
 
     def test_running_statistics_can_be_asked_for(self, graph):
-        method = make(graph, backbone="mlp", running_statistics=True, column_mask=0.0)
+        method = make(graph, backbone="mlp", norm_statistics="running", column_mask=0.0)
         own = method.embed(graph)
         for _ in range(100):
             method.loss_terms(graph, step())
@@ -125,9 +137,13 @@ class TestPerceptron:
         few = Graph.build(graph.features[:2], torch.zeros(2, 0, dtype=torch.long))
         assert_close(method.embed(few), running[:2])
 
-    def test_both_ways_start_from_the_same_weights(self, graph):
-        one, other = (make(graph, backbone="mlp", running_statistics=way) for way in (True, False))
-        assert_close(dict(one.named_parameters()), dict(other.named_parameters()), rtol=0, atol=0)
+    def test_all_ways_start_from_the_same_weights(self, graph):
+        first, *others = (
+            dict(make(graph, backbone="mlp", norm_statistics=way).named_parameters())
+            for way in ("recomputed", "running", "graph")
+        )
+        for other in others:
+            assert_close(other, first, rtol=0, atol=0)
 
 
 def test_views_that_agree_are_at_rest_without_decorrelation(graph):

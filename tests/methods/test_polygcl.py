@@ -71,12 +71,16 @@ def features_of(graph):
     return x / torch.where(sums > 0, sums, 1)
 
 
-def encode(method, graph, x, band):
+def filtered(method, graph, x, band):
     """Through the eigenvectors of the Laplacian minus one."""
     places, both = nodes_and_values(method)
     frequencies, vectors = torch.linalg.eigh(-normalised_adjacency(graph))
     response = interpolated(places, both[band], frequencies)
-    hidden = vectors @ (response[:, None] * (vectors.t() @ x))
+    return vectors @ (response[:, None] * (vectors.t() @ x))
+
+
+def encode(method, graph, x, band):
+    hidden = filtered(method, graph, x, band)
     if method.config.batch_norm:
         spread = hidden.var(0, unbiased=False)
         hidden = (hidden - hidden.mean(0)) / (spread + 1e-5).sqrt()
@@ -114,6 +118,28 @@ def test_the_embedding_is_the_mixture_of_both_bands(graph):
     x = features_of(graph)
     expected = 0.7 * encode(method, graph, x, 0) - 0.4 * encode(method, graph, x, 1)
     assert_close(method.embed(graph), expected, rtol=1e-6, atol=1e-7)  # 0.7 was a float32
+
+
+def test_each_band_embeds_by_its_own_statistics_on_the_clean_graph(graph):
+    method = make(graph, epochs=3, **NORMED)
+    train(method, graph, seed=0)
+    x, (beta, alpha) = features_of(graph), method.mixture.detach()
+    expected = beta * encode(method, graph, x, 0) + alpha * encode(method, graph, x, 1)
+    assert_close(method.embed(graph), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_running_statistics_are_one_average_over_bands_and_shuffled_features(graph):
+    """As officially: high and low of the features, then high and low of the shuffled ones."""
+    method = make(graph, norm_statistics="running", **STILL, **NORMED)
+    torchs = nn.BatchNorm1d(graph.num_features, momentum=0.01).double()
+    method.loss_terms(graph, step())
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
+    x = features_of(graph)
+    for rows in (x, x[order]):
+        for band in (1, 0):
+            torchs(filtered(method, graph, rows, band))
+    assert_close(method.encoder.norm.running_mean[0], torchs.running_mean)
+    assert_close(method.encoder.norm.running_var[0], torchs.running_var)
 
 
 def test_a_scorer_of_zeros_cannot_tell(graph):

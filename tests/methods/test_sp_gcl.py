@@ -6,6 +6,7 @@ from aspect.blocks.drawing import draw_near
 from aspect.graph.data import Graph
 from aspect.methods.base import Step
 from aspect.methods.sp_gcl import SPGCL, SPGCLConfig
+from aspect.training.trainer import train
 from reference import two_views
 from reference.graphs import path_graph, random_graph
 
@@ -44,7 +45,11 @@ def encode(method, graph, *, norm=False):
     operator, hidden = two_views.smoothing(graph), two_views.features_of(graph)
     for number, weight in enumerate(method.encoder.weights):
         hidden = operator @ hidden @ weight
-        hidden = two_views.batch_norm(hidden) if norm else hidden + method.encoder.biases[number]
+        if norm:
+            layer = method.encoder.norms[number]
+            hidden = two_views.batch_norm(hidden) * layer.weight + layer.bias
+        else:
+            hidden = hidden + method.encoder.biases[number]
         hidden = two_views.prelu(hidden, activation.function.weight)
     return hidden
 
@@ -88,6 +93,23 @@ def test_the_embedding_is_neither_projected_nor_dropped(graph):
     assert_close(embedding, encode(method, graph))
     assert bool((embedding < 0).any())  # nor cut at zero
     assert len(embedding) == 30  # nodes without neighbours stay
+
+
+def test_batch_norm_embeds_by_the_statistics_of_the_clean_graph(graph):
+    method = make(graph, batch_norm=True, dropout=0.5, epochs=3)
+    train(method, graph, seed=0)
+    assert_close(method.embed(graph), encode(method, graph, norm=True))
+
+
+def test_running_statistics_can_be_asked_for(graph):
+    method = make(graph, batch_norm=True, norm_statistics="running", dropout=0.5)
+    torchs = torch.nn.BatchNorm1d(len(method.encoder.norms[0].weight)).double()
+    hidden = two_views.smoothing(graph) @ two_views.features_of(graph) @ method.encoder.weights[0]
+    for seed in range(3):
+        method.loss_terms(graph, step(seed))
+        torchs(hidden)
+    assert_close(method.encoder.norms[0].running_mean[0], torchs.running_mean)
+    assert_close(method.encoder.norms[0].running_var[0], torchs.running_var)
 
 
 def test_batch_norm_makes_biases_needless(graph):

@@ -28,13 +28,21 @@ def embed(method, laplacian, features):
     """The encoder as it embeds, band by band, layer by layer."""
     encoder, views = method.encoder.eval(), []
     shifted = laplacian - torch.eye(len(laplacian), dtype=laplacian.dtype)
-    for coefficients in encoder.coefficients().detach():
+    for number, coefficients in enumerate(encoder.coefficients().detach()):
         terms = [features, shifted @ features]
         for _ in range(len(coefficients) - 2):
             terms.append(2 * shifted @ terms[-1] - terms[-2])
         filtered = sum(c * term for c, term in zip(coefficients, terms, strict=True))
-        views.append(encoder.activation(encoder.linear(encoder.norm(filtered))))
+        views.append(encoder.activation(encoder.linear(normed(encoder.norm, filtered, number))))
     return torch.stack(views)
+
+
+def normed(norm, x, band):
+    """Batch norm by the stored statistics of the band, if there is any."""
+    if norm is None:
+        return x
+    mean, variance = norm.running_mean[band], norm.running_var[band]
+    return (x - mean) / (variance + 1e-5).sqrt() * norm.weight + norm.bias
 
 
 def losses(queries, keys, temperature):

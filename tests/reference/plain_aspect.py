@@ -16,6 +16,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import dense
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Step
+from aspect.spectral.batch_norm import BatchNorm
 
 
 class PlainAspect:
@@ -101,10 +102,11 @@ class PlainAspect:
         for band in self.encoder.filters:
             if self.encoder.project_first:
                 hidden = _filtered(laplacian, x @ linear.weight.t(), band()) + linear.bias
-                hidden = norm(_dropout(hidden, self.encoder.dropout, generator))
+                hidden = _normed(_dropout(hidden, self.encoder.dropout, generator), norm)
             else:
                 hidden = _filtered(laplacian, x, band())
-                hidden = linear(norm(_dropout(hidden, self.encoder.dropout, generator)))
+                hidden = _dropout(hidden, self.encoder.dropout, generator)
+                hidden = linear(_normed(hidden, norm))
             bands.append(activation(hidden))
         return bands[0], bands[1]
 
@@ -157,6 +159,14 @@ def _filtered(laplacian: Tensor, x: Tensor, coefficients: Tensor) -> Tensor:
         before, current = current, 2 * (laplacian @ current) - before
         total = total + coefficient * current
     return total
+
+
+def _normed(x: Tensor, norm: BatchNorm | None) -> Tensor:
+    """Batch norm of a training step, if there is any: by the batch's own mean and variance."""
+    if norm is None:
+        return x
+    deviation = (x.var(0, correction=0) + 1e-5).sqrt()
+    return (x - x.mean(0)) / deviation * norm.weight + norm.bias
 
 
 def _dropout(x: Tensor, rate: float, generator: torch.Generator) -> Tensor:

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from aspect.graph.operators import Propagation
 from aspect.graph.sparse import SparseMatrix
+from aspect.spectral.batch_norm import recording
 from aspect.spectral.folded import fold
 from aspect.spectral.views import Signal, SpectralEncoder
 from reference.graphs import random_graph
@@ -15,7 +16,7 @@ from reference.graphs import random_graph
 FORMS = list(itertools.product(["filter-first", "project-first"], [True, False], ["relu", "prelu"]))
 
 
-def trained(layer_order, batch_norm, activation):
+def trained(layer_order, batch_norm, activation, statistics="recomputed"):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
         encoder = SpectralEncoder(
@@ -25,6 +26,7 @@ def trained(layer_order, batch_norm, activation):
             dropout=0.4,
             input_dropout=0.4,
             batch_norm=batch_norm,
+            norm_statistics=statistics,
             activation=activation,
             layer_order=layer_order,
         ).double()
@@ -34,6 +36,38 @@ def trained(layer_order, batch_norm, activation):
             torch.nn.init.normal_(encoder.norm.weight)
             torch.nn.init.normal_(encoder.norm.bias)
     return encoder.eval()
+
+
+@pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
+def test_one_average_for_all_bands_serves_them_all(layer_order):
+    encoder = trained(layer_order, True, "prelu", "running")
+    graph = random_graph(density=0.3)
+    operator = Propagation(graph, self_loops=True).operator()
+    folded = fold(encoder)
+    assert_close(
+        folded.embed(folded.project(graph.features), operator),
+        encoder(Signal(graph.features, operator)),
+    )
+
+
+@pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
+@pytest.mark.parametrize("statistics", ["recomputed", "graph"])
+def test_on_the_recorded_graph_it_is_the_encoder_as_trained(layer_order, statistics):
+    encoder = trained(layer_order, True, "prelu", statistics)
+    graph = random_graph(density=0.3)
+    operator = Propagation(graph, self_loops=True).operator()
+    with torch.no_grad(), recording([encoder.norm]):
+        encoder(Signal(graph.features, operator))
+    folded = fold(encoder)
+    assert_close(
+        folded.embed(folded.project(graph.features), operator),
+        encoder.train()(Signal(graph.features, operator)),
+    )
+
+
+def test_bands_share_one_map_unless_batch_norm_tells_them_apart():
+    assert fold(trained("filter-first", False, "relu")).weight.shape == (1, 7, 5)
+    assert fold(trained("filter-first", True, "relu")).weight.shape == (2, 7, 5)
 
 
 @pytest.mark.parametrize(("layer_order", "batch_norm", "activation"), FORMS)

@@ -6,6 +6,7 @@ from aspect.graph.data import Graph
 from aspect.graph.features import dense
 from aspect.graph.operators import Propagation
 from aspect.graph.sparse import SparseMatrix
+from aspect.spectral.batch_norm import recording
 from aspect.spectral.chebyshev import chebyshev_basis, chebyshev_nodes
 from aspect.spectral.filters import MonotoneFilter
 from aspect.spectral.views import Signal, SpectralEncoder
@@ -182,10 +183,57 @@ def test_dropout_needs_a_generator_and_repeats_with_it(signal, layer_order):
 @pytest.mark.parametrize("layer_order", ORDERS)
 def test_batch_norm_sits_before_the_linear_layer_or_after_it(signal, layer_order):
     made = encoder(layer_order, batch_norm=True)
-    assert made.norm.num_features == (7 if layer_order == "filter-first" else 5)
+    width = 7 if layer_order == "filter-first" else 5
+    assert made.norm.weight.shape == (width,)
+    assert made.norm.running_mean.shape == (2, width)
     made.train()
     trained = made(signal)
     assert not torch.equal(trained, made.eval()(signal))
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+def test_batch_norm_of_a_band_is_torchs_on_that_band_alone(signal, layer_order):
+    made = encoder(layer_order, batch_norm=True, activation="relu")
+    plain = encoder(layer_order, activation="relu")
+    for band, view in enumerate(made(signal)):
+        one = torch.nn.BatchNorm1d(len(made.norm.weight)).double()
+        if layer_order == "filter-first":
+            hidden = plain.linear(one(plain._filter(signal.features, signal.operator, band)[0]))
+        else:
+            projected = signal.features @ plain.linear.weight.t()
+            hidden = one(plain._filter(projected, signal.operator, band)[0] + plain.linear.bias)
+        assert_close(view, hidden.relu())
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+def test_every_band_embeds_by_statistics_of_its_own(signal, layer_order):
+    made = encoder(layer_order, batch_norm=True)
+    trained = made.train()(signal)
+    with torch.no_grad(), recording([made.norm]):
+        made.eval()(signal)
+    assert_close(made(signal), trained)
+    assert_close(torch.stack(made.embed_apart(signal)), trained)
+    assert not torch.allclose(made.norm.running_var[0], made.norm.running_var[1])
+
+
+def test_running_statistics_are_one_average_over_the_bands_in_turn(signal):
+    made = encoder(batch_norm=True, norm_statistics="running").train()
+    torchs = torch.nn.BatchNorm1d(7, momentum=0.01).double()
+    for _ in range(3):
+        made(signal)
+        for band in made._filter(signal.features, signal.operator):
+            torchs(band)
+    assert_close(made.norm.running_mean, torchs.running_mean.unsqueeze(0))
+    assert_close(made.norm.running_var, torchs.running_var.unsqueeze(0))
+    filtered = made._filter(signal.features, signal.operator)
+    expected = made.activation(made.linear(torch.stack([torchs.eval()(x) for x in filtered])))
+    assert_close(made.eval()(signal), expected)
+
+
+def test_without_batch_norm_there_is_nothing_to_record(signal):
+    made = encoder()
+    assert made.norm is None
+    assert_close(made.train()(signal), made.eval()(signal), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("layer_order", ORDERS)

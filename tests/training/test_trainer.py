@@ -15,9 +15,10 @@ from aspect.estimator import Embedder
 from aspect.graph.synthetic import mixed_graph
 from aspect.methods.base import Group
 from aspect.methods.registry import find_method, method_names
+from aspect.spectral.batch_norm import BatchNorm
 from aspect.training import trainer
 from aspect.training.trainer import Snapshot, train
-from training.toys import MemoryRecorder, Scripted, Toy, tiny_graph
+from training.toys import Collapsing, MemoryRecorder, Scripted, Toy, tiny_graph
 
 
 def test_the_trainer_knows_no_method_and_asks_for_no_type():
@@ -124,6 +125,99 @@ def test_what_is_watched_is_the_methods_choice():
     method = WatchesSize([1.0, 2.0, 0.5, 0.5], patience=2)
     assert train(method, tiny_graph(), seed=0).epochs == 4
     assert int(method.last_epoch) == 2
+
+
+# Statistics
+
+
+class Normed(Toy):
+    """Batch norm of what it embeds; its watched loss is written down beforehand."""
+
+    def __init__(self, script, **settings):
+        super().__init__(epochs=len(script), **settings)
+        self.norm, self.script = BatchNorm(2), script
+
+    def watched(self, terms):
+        return torch.tensor(self.script[int(self.last_epoch) - 1])
+
+    def embed(self, graph):
+        return self.norm(graph.features * self.weights)
+
+
+@pytest.mark.parametrize(
+    ("script", "patience", "kept"), [([3, 1, 2, 2], 2, 2), ([3, 2, 1], None, 3)]
+)
+def test_statistics_are_those_of_the_weights_that_are_kept(script, patience, kept):
+    method, recorder = Normed([float(loss) for loss in script], patience=patience), MemoryRecorder()
+    result = train(method, tiny_graph(), seed=0, recorder=recorder)
+    assert result.kept == kept
+    weights = recorder.snapshots[kept - 1].tensors["method/weights"]
+    torch.testing.assert_close(method.weights.detach(), weights, rtol=0, atol=0)
+    rows = tiny_graph().features * weights
+    torch.testing.assert_close(method.norm.running_mean, rows.mean(0, keepdim=True))
+    torch.testing.assert_close(method.norm.running_var, rows.var(0, correction=0, keepdim=True))
+    assert not method.training
+    assert not method.is_stale
+
+
+def test_a_look_at_a_model_in_training_leaves_it_in_training():
+    method = Normed([1.0]).train()
+    method.calibrate(tiny_graph())
+    assert method.training
+    assert method.norm.training
+    assert not method.norm.is_recording
+
+
+# Collapse
+
+
+def test_a_collapse_ends_training_with_the_weights_of_the_last_healthy_look(caplog):
+    method, recorder = Collapsing(range(26), epochs=60, stop_on_collapse=True), MemoryRecorder()
+    result = train(method, tiny_graph(), seed=0, recorder=recorder)
+    assert (result.epochs, result.stopped_early, result.kept) == (30, True, 20)
+    assert int(method.last_epoch) == 20
+    kept = recorder.snapshots[19].tensors["method/weights"]
+    torch.testing.assert_close(method.weights.detach(), kept, rtol=0, atol=0)
+    assert "stopped after epoch 30 with the weights after epoch 20. Representation collapse" in (
+        caplog.text
+    )
+
+
+def test_nobody_looks_for_a_collapse_unless_asked():
+    result = train(Collapsing(range(26), epochs=60), tiny_graph(), seed=0)
+    assert (result.epochs, result.stopped_early, result.kept) == (60, False, 60)
+
+
+def test_an_embedding_that_recovers_is_trained_to_the_end():
+    method = Collapsing(range(26, 70), epochs=60, stop_on_collapse=True)
+    assert train(method, tiny_graph(), seed=0).kept == 60
+
+
+def test_a_collapse_counts_for_more_than_the_lowest_loss():
+    method = Collapsing(range(26), epochs=60, stop_on_collapse=True, patience=50)
+    result = train(method, tiny_graph(), seed=0)
+    assert (result.epochs, result.kept) == (30, 20)
+    assert int(method.last_epoch) == 20
+
+
+def test_looking_for_a_collapse_leaves_no_trace():
+    plain, watched = Toy(epochs=25), Toy(epochs=25, stop_on_collapse=True)
+    for method in (plain, watched):
+        train(method, tiny_graph(), seed=0)
+    torch.testing.assert_close(watched.state_dict(), plain.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("epoch", [5, 20, 25, 30])
+def test_a_training_resumed_before_its_collapse_ends_as_the_whole(epoch):
+    def collapsing():
+        return Collapsing(range(26), epochs=60, stop_on_collapse=True)
+
+    whole, recorder = collapsing(), MemoryRecorder()
+    result = train(whole, tiny_graph(), seed=0, recorder=recorder)
+    resumed = collapsing()
+    rest = MemoryRecorder(recorder.snapshots[epoch - 1])
+    assert train(resumed, tiny_graph(), seed=0, recorder=rest) == result
+    torch.testing.assert_close(resumed.state_dict(), whole.state_dict(), rtol=0, atol=0)
 
 
 # Optimisers

@@ -50,7 +50,7 @@ class InnerProblem:
     edges: EdgeCandidates
     entries: FeatureCandidates
     encoder: FoldedEncoder
-    projected: Float[Tensor, "nodes dim"]  # the clean features, through the encoder's linear map
+    projected: Float[Tensor, "nodes signal"]  # the clean features, through the encoder's maps
     keys: Float[Tensor, "bands nodes dim"]  # what each band of a node should still be known by
     weights: Float[Tensor, "nodes bands"]  # whom each node trusts on the clean graph
     contrast: Contrast  # loss of every node, queries first
@@ -65,7 +65,7 @@ class InnerProblem:
     def see(self, change: Change) -> Seen:
         """Embed the changed graph and judge it."""
         operator = self.edges.operator(change.flips)
-        projected = self.projected + self.entries.moved(change.moves) @ self.encoder.weight
+        projected = self.projected + self.encoder.project(self.entries.moved(change.moves))
         views = self.encoder.embed(projected, operator)
         energies = torch.stack([rayleigh_energy(operator, band) for band in views])
         pairs = zip(views, self.keys, strict=True)

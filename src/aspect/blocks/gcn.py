@@ -16,6 +16,7 @@ from aspect.blocks.activations import Activation, ActivationName
 from aspect.graph.data import Features
 from aspect.graph.features import drop_entries, dropout
 from aspect.graph.operators import Operator
+from aspect.spectral.batch_norm import BatchNorm, NormStatistics
 
 __all__ = ["GCNStack", "StartingWeights"]
 
@@ -41,7 +42,9 @@ class GCNStack(nn.Module):
         *,
         activation: ActivationName = "prelu",
         shared_activation: bool = False,
-        norm_momentum: float | None = None,
+        batch_norm: bool = False,
+        norm_statistics: NormStatistics = "recomputed",
+        norm_momentum: float = 0.1,
         activate_last: bool = True,
         input_dropout: float = 0.0,
         dropout: float = 0.0,
@@ -55,7 +58,9 @@ class GCNStack(nn.Module):
             widths: Columns before, between and after the layers.
             activation: PReLU is one slope a layer, or one for all where it is shared.
             shared_activation: One module serves all layers (GRACE, GCA, ARIEL, SP-GCL).
-            norm_momentum: Of batch norm, in torch's sense: the share of the new; None: no norm.
+            batch_norm: Whether each layer's outputs are normalised over the nodes.
+            norm_statistics: What batch norm embeds by.
+            norm_momentum: Rate of the newest batch in `running` statistics.
             activate_last: Whether norm and activation follow the last layer too.
             input_dropout: Of feature entries, before the first layer.
             dropout: Of what a layer hands on to the next.
@@ -73,9 +78,9 @@ class GCNStack(nn.Module):
         )
         self.biases = nn.ParameterList(torch.zeros(width) for width in widths[1:] if bias)
         self.norms = nn.ModuleList(
-            nn.BatchNorm1d(width, momentum=norm_momentum)
+            BatchNorm(width, statistics=norm_statistics, momentum=norm_momentum)
             for width in widths[1 : self.activated + 1]
-            if norm_momentum is not None
+            if batch_norm
         )
         distinct = min(1, self.activated) if shared_activation else self.activated
         self.activations = nn.ModuleList(Activation(activation) for _ in range(distinct))

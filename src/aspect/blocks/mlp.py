@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -13,10 +12,9 @@ from typing_extensions import override
 from aspect.blocks.activations import Activation, ActivationName
 from aspect.graph.data import Features
 from aspect.graph.sparse import SparseMatrix
+from aspect.spectral.batch_norm import BatchNorm, NormStatistics
 
-__all__ = ["MLP", "NormStatistics"]
-
-NormStatistics = Literal["graph", "running"]
+__all__ = ["MLP"]
 
 FEWEST_WIDTHS = 2  # in and out
 
@@ -25,7 +23,7 @@ class MLP(nn.Module):
     """Linear layers with torch's first weights; norm and activation between them, never after.
 
     Two widths make a single linear layer. Features may be compressed. Batch norm stands before the
-    activation: by statistics of its input, also when the model embeds, or by running ones.
+    activation.
     """
 
     def __init__(
@@ -40,9 +38,7 @@ class MLP(nn.Module):
             raise ValueError(f"Widths must be at least two integers >= 1. Got {list(widths)}.")
         self.layers = nn.ModuleList(nn.Linear(narrow, wide) for narrow, wide in pairwise(widths))
         self.norms = nn.ModuleList(
-            nn.BatchNorm1d(width, track_running_stats=norm == "running")
-            for width in widths[1:-1]
-            if norm is not None
+            BatchNorm(width, statistics=norm) for width in widths[1:-1] if norm is not None
         )
         self.activations = nn.ModuleList(Activation(activation) for _ in widths[1:-1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ from aspect.errors import FileError, SettingsError
 from aspect.graph.source import GraphSource
 
 if TYPE_CHECKING:
+    from aspect.blocks.scaling import Normalisation
     from aspect.estimator import Embedder
     from aspect.graph.data import Graph
 
@@ -48,16 +49,25 @@ def embed(
             metavar="SHARE",
         ),
     ] = 0.0,
+    normalise: Annotated[
+        Literal["none", "centre", "standard", "unit"],
+        typer.Option(
+            help="centre: subtract the mean, divide by one number; standard: by each column's std; "
+            "unit: centred rows of length one; all as on the training graph. none: as computed."
+        ),
+    ] = "centre",
     overwrite: Overwrite = False,
 ) -> None:
-    """Write one row per node, with the ids, and the policy as a column of its own."""
+    """Write one row per node, with the ids, and the gate weight as a column of its own."""
     source = None if graph is None else GraphSource.named(graph, reading.reading())
     if graph is None and reading != ReadingOptions():
         raise SettingsError("Options of reading belong to a graph. Name it after the model.")
     check_doubt([doubt])
     _check_out(out, overwrite, inputs=[model, graph, reading.nodes])
     with session.screen.activity("Embedding"):
-        content = _embed(session, model, source, out, doubt, overwrite=overwrite)
+        content = _embed(session, model, source, out, doubt, normalise, overwrite=overwrite)
+    for warning in content["warnings"]:
+        session.screen.warn(warning)
     session.screen.answer(content, lambda: session.screen.say(_sentence(content)))
 
 
@@ -81,6 +91,7 @@ def _embed(
     source: GraphSource | None,
     out: Path,
     doubt: float,
+    normalise: Normalisation,
     *,
     overwrite: bool,
 ) -> dict[str, Any]:
@@ -91,7 +102,8 @@ def _embed(
     for notice in whole.notices:
         session.screen.note(f"Note: {notice}")
     graph = without_doubtful(whole, doubt)
-    embeddings, policy = embedder.embed(graph), embedder.policy(graph)
+    embeddings, policy = embedder.embed(graph, normalise=normalise), embedder.policy(graph)
+    health = embedder.health(graph)
     write_embeddings(
         out,
         embeddings,
@@ -105,8 +117,11 @@ def _embed(
         "out": str(out),
         "nodes": len(embeddings),
         "dim": embeddings.shape[1],
+        "normalise": normalise,
         "gate": gate,
         "doubted_edges": whole.num_edges - graph.num_edges,
+        "health": health.to_dict(),
+        "warnings": health.warnings(),
     }
 
 
@@ -116,6 +131,9 @@ def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Emb
 
     if Path(model).is_dir():
         run = load_run(model, device=session.device)
+        if run.model.is_stale:
+            run.model.calibrate(run.read_trained_graph(session.data_dir))
+            session.screen.note("Note: the statistics were recomputed on the training graph.")
         if source is not None:
             return run.model, source.read(session.data_dir).graph
         if run.is_poisoned:
@@ -132,9 +150,7 @@ def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Emb
 
 def _sentence(content: dict[str, Any]) -> str:
     gate = content["gate"]
-    policy = (
-        "" if gate is None else f" Nodes trust the low band with {gate['mean']:.2f} on average."
-    )
+    policy = "" if gate is None else f" Mean gate weight of the low band: {gate['mean']:.2f}."
     wrote = f"Wrote {content['nodes']} embeddings of {content['dim']} dimensions"
     doubted = content["doubted_edges"]
     left_out = f" {doubted} edges with little support were left out." if doubted else ""

@@ -71,6 +71,7 @@ class CurveRecorder(ValueRecorder):
             if name.startswith(WEIGHTS)
         }
         self.twin.load_state_dict(state)
+        self.twin.calibrate(self.graph)
         weights = self.twin.eval().policy(self.graph)
         if weights is None:
             return

@@ -10,7 +10,7 @@ unpickled.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from aspect.graph.labelling import label_graph
 from aspect.graph.matrices import imputed
 from aspect.graph.sparse import LARGEST_INT32, Pattern, SparseMatrix
 
-__all__ = ["content_sha256", "read_npz", "write_npz"]
+__all__ = ["content_sha256", "graph_sha256", "read_npz", "write_npz"]
 
 Array = NDArray[Any]
 
@@ -87,16 +87,27 @@ def content_sha256(labelled: LabelledGraph) -> str:
     Little-endian bytes of the shape, the simple undirected edges sorted by (row, column), the
     non-zero features as sorted compressed rows in float32, and the labels; splits are left out.
     """
-    matrix = _rows_of(labelled.graph)
-    digest = hashlib.sha256()
-    parts: list[tuple[Array, str]] = [
+    return _sha256([*_parts_of(labelled.graph), (labelled.labels.cpu().numpy(), "<i8")])
+
+
+def graph_sha256(graph: Graph) -> str:
+    """The same without labels: of what a method sees."""
+    return _sha256(_parts_of(graph))
+
+
+def _parts_of(graph: Graph) -> list[tuple[Array, str]]:
+    matrix = _rows_of(graph)
+    return [
         (np.array(matrix.shape), "<i8"),
-        (labelled.graph.edge_index.cpu().numpy(), "<i8"),
+        (graph.edge_index.cpu().numpy(), "<i8"),
         (matrix.pattern.row_pointers.numpy(), "<i8"),
         (matrix.pattern.columns.numpy(), "<i8"),
         (matrix.values.numpy(), "<f4"),
-        (labelled.labels.cpu().numpy(), "<i8"),
     ]
+
+
+def _sha256(parts: Iterable[tuple[Array, str]]) -> str:
+    digest = hashlib.sha256()
     for array, kind in parts:
         digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
     return digest.hexdigest()

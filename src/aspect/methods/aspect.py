@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import normalize
 from typing_extensions import override
 
 from aspect.blocks.augmentations import column_mask, edge_weights
@@ -25,6 +26,7 @@ from aspect.objectives.info_nce import NodeLosses, info_nce, sampled_info_nce
 from aspect.objectives.policy_target import channel_costs, policy_loss, policy_target
 from aspect.policy.fusion import fuse, read_out
 from aspect.policy.gate import make_policy, neighbourhood_mean
+from aspect.spectral.batch_norm import Centre
 from aspect.spectral.chebyshev import chebyshev_basis
 from aspect.spectral.filters import Band
 from aspect.spectral.views import Signal, SpectralEncoder
@@ -53,7 +55,7 @@ class SpectralEmbedding:
     """A graph as ASPECT sees it."""
 
     views: Float[Tensor, "bands nodes dim"]  # lowest frequency first
-    log_weights: Float[Tensor, "nodes bands"]  # whom each node trusts
+    log_weights: Float[Tensor, "nodes bands"]  # of the gate
 
     @property
     def weights(self) -> Float[Tensor, "nodes bands"]:
@@ -106,6 +108,7 @@ class AspectMethod(Method):
             input_dropout=config.input_dropout,
             dropout=config.dropout,
             batch_norm=config.batch_norm,
+            norm_statistics=config.norm_statistics,
             activation=config.activation,
             layer_order=config.layer_order,
         )
@@ -118,13 +121,14 @@ class AspectMethod(Method):
             config.gate_input,
             config.gate_hops,
         )
+        self.centre = Centre(config.width, bands) if config.centred else None
         self.ready = PerGraph(self._prepare)
         self._last_weights: Tensor | None = None
 
     def forward(
         self, signal: Signal, generator: torch.Generator | None = None
     ) -> SpectralEmbedding:
-        """See the signal through the bands and decide whom to trust."""
+        """See the signal through the bands and weigh them."""
         views = self.encoder(signal, generator)
         seen = views if self.config.gate_gradient else views.detach()
         return SpectralEmbedding(views, self.gate(seen, signal.operator))
@@ -264,12 +268,25 @@ class AspectMethod(Method):
         ]
 
     def see(self, graph: Graph) -> SpectralEmbedding:
-        """Bands and policy on the graph as it is: nothing augmented, nothing dropped."""
+        """Bands and gate on the graph as it is: nothing augmented, nothing dropped or centred."""
         embedding: SpectralEmbedding = self(self.ready(graph).signal)
         return embedding
 
+    def see_centred(self, graph: Graph) -> SpectralEmbedding:
+        """The same with the bands as they are read out: centred, their rows of length one."""
+        embedding = self.see(graph)
+        views = embedding.views if self.centre is None else self.centre(embedding.views)
+        if self.config.unit_rows:
+            views = normalize(views, dim=2)
+        return replace(embedding, views=views)
+
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        embedding = self.see_centred(graph)
+        return read_out(embedding.views, embedding.weights, self.config.readout)
+
+    @override
+    def embed_uncentred(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
         embedding = self.see(graph)
         return read_out(embedding.views, embedding.weights, self.config.readout)
 

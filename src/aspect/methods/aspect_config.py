@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.methods.base import MethodConfig
+from aspect.methods.base import BatchNormConfig
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 from aspect.policy.fusion import Readout
 from aspect.policy.gate import Fusion, GateInput
@@ -16,7 +16,7 @@ from aspect.spectral.views import BandActivation, LayerOrder
 __all__ = ["AspectConfig"]
 
 
-class AspectConfig(MethodConfig):
+class AspectConfig(BatchNormConfig):
     """Symbols of the paper in parentheses.
 
     The defaults are for graphs that nobody has tuned for, chosen by validation accuracy over graphs
@@ -34,7 +34,7 @@ class AspectConfig(MethodConfig):
     # The encoder
     order: Annotated[Count, Range(2, 10)] = 5
     """Order of the Chebyshev filters (K)."""
-    width: Count = 512
+    width: Annotated[Count, Choice((512, 1024, 2048))] = 512
     """Dimensions of each band's embedding (Hidden Dim)."""
     learned_start: bool = True
     """Learn the filters' first value as well; off: PolyGCL's constants 2 and 0."""
@@ -60,8 +60,14 @@ class AspectConfig(MethodConfig):
     """Steps of the neighbourhood that decides together (ours; the paper has none)."""
     gate_gradient: bool = True
     """Let the gate's gradient reach the encoder through what the gate reads."""
-    readout: Annotated[Readout, Choice(("fused", "concatenated", "weighted"))] = "fused"
-    """The embedding: the blend, the bands side by side, or side by side with their weights."""
+    readout: Annotated[Readout, Choice(("fused", "weighted"))] = "weighted"
+    """The embedding: the blend, the bands side by side with their gate weights, or without them
+    (`concatenated`, an ablation: the gate does not reach it)."""
+    centred: bool = True
+    """Subtract each band's mean over the training graph before the readout; off as in the paper."""
+    unit_rows: Annotated[bool, Choice((True, False))] = True
+    """Bring each band's rows to length one before the readout, since InfoNCE compares directions
+    alone; off as in the paper."""
 
     # The two views
     views: Annotated[Literal["one", "both"], Choice(("one", "both"))] = "one"
@@ -82,7 +88,7 @@ class AspectConfig(MethodConfig):
     """Weight of InfoNCE within each band, averaged over the bands (ours; the paper has none)."""
     policy_weight: Annotated[Weight, Range(0.01, 2.0, log=True)] = 1.0
     """Weight of the policy regulariser (lambda_pol)."""
-    gate_temperature: Annotated[Positive, Range(0.1, 1.0, log=True)] = 0.3
+    gate_temperature: Annotated[Positive, Range(0.1, 3.0, log=True)] = 0.3
     """Softness of the policy's target (tau_g)."""
 
     # The optimiser

@@ -44,7 +44,8 @@ class AspectSMethod(AspectMethod):
     """ASPECT with a search for harmful changes every few epochs (`eq:aspect_s_loss`).
 
     Where no search is due, an epoch is ASPECT's, draw for draw. The search sees the model as it
-    embeds, nothing dropped; so does the sensitivity, which dropout would drown.
+    would embed now, nothing dropped and statistics recomputed on the clean graph; so does the
+    sensitivity, which dropout would drown.
     """
 
     def __init__(self, config: AspectSConfig, num_features: int) -> None:
@@ -65,6 +66,7 @@ class AspectSMethod(AspectMethod):
             return super().loss_terms(graph, step)
         # Draws of its own, so that those of the plain epoch stay as they are.
         generator = step.apart("perturbation")
+        self.calibrate(graph)
         self._probe = probe = self.search(graph, generator).without_views()
         terms = super().loss_terms(graph, step)
         if self.config.stability_weight > 0:

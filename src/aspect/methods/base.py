@@ -16,8 +16,17 @@ from aspect.config import Config, Count
 from aspect.graph.data import Graph
 from aspect.methods.registry import Cost
 from aspect.randomness import generator_for
+from aspect.spectral.batch_norm import Calibrated, NormStatistics, recording
 
-__all__ = ["HELD_BY", "FilterBank", "Group", "Method", "MethodConfig", "Step"]
+__all__ = [
+    "HELD_BY",
+    "BatchNormConfig",
+    "FilterBank",
+    "Group",
+    "Method",
+    "MethodConfig",
+    "Step",
+]
 
 # Settings that bound what a step holds, of the methods that have them; unset, they bound nothing.
 HELD_BY = (
@@ -39,6 +48,17 @@ class MethodConfig(Config):
     """Passes over the graph."""
     patience: Count | None = None
     """Epochs without a lower watched loss before stopping at the best; none: never stop early."""
+    stop_on_collapse: bool = False
+    """Look at the embedding every ten epochs, and stop with the weights of the last healthy look
+    when it is close to representation collapse."""
+
+
+class BatchNormConfig(MethodConfig):
+    """The setting of every method with batch norm."""
+
+    norm_statistics: NormStatistics = "recomputed"
+    """What batch norm embeds by: the clean training graph (`recomputed` after training), averages
+    over training (`running`), or the graph at hand (`graph`); official codes have the last two."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +155,35 @@ class Method(nn.Module, ABC):
     def after_step(self, step: Step) -> None:
         """Called after each optimiser step."""
 
+    @torch.no_grad()
+    def calibrate(self, graph: Graph) -> None:
+        """Recompute what `embed` normalises and centres by, exactly, on the clean training graph.
+
+        Called after training; and before a look at the embedding in the midst of one.
+        """
+        layers = self._calibrated()
+        if layers:
+            was_training = self.training
+            self.eval()
+            with recording(layers):
+                self.embed(graph)
+            self.train(was_training)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it would embed by statistics that were never recomputed (version 0.1)."""
+        return any(layer.is_stale for layer in self._calibrated())
+
+    def _calibrated(self) -> list[Calibrated]:
+        return [layer for layer in self.modules() if isinstance(layer, Calibrated)]
+
     @abstractmethod
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
         """What the probe sees; called in evaluation mode without gradients."""
+
+    def embed_uncentred(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        """The same before any centring, which hides a collapse: its health is measured on this."""
+        return self.embed(graph)
 
     def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:  # noqa: ARG002
         """Whom each node trusts, lowest band first; None for a method without a policy."""

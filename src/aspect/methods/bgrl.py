@@ -17,7 +17,7 @@ from aspect.blocks.schedules import falling_cosine
 from aspect.blocks.views import View
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Step
+from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
@@ -26,7 +26,7 @@ from aspect.objectives.bootstrap import bootstrap_loss
 __all__ = ["BGRL", "BGRLConfig"]
 
 
-class BGRLConfig(OneEncoderConfig):
+class BGRLConfig(BatchNormConfig, OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are the official ones but for the epochs.
 
     The official 10,000 epochs are for graphs of 8,000 nodes and more. Both schedules stretch and
@@ -44,7 +44,7 @@ class BGRLConfig(OneEncoderConfig):
     prediction_width: Count = 512
     """Hidden units of the predictor."""
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.99
-    """Share of the newest batch in the statistics that the embedding is normalised by."""
+    """Rate of the newest batch in `running` statistics; 0.99 officially, 0.1 is torch's usual."""
     momentum: Annotated[float, Field(ge=0, le=1), Range(0.95, 0.999)] = 0.99
     """Share of the old target kept at the first step, from where it rises to one (tau)."""
 
@@ -87,9 +87,10 @@ class BGRL(OneEncoder):
     The embedding is the online encoder's of the clean graph.
 
     As the official code in all but the number of epochs, and so are its peculiarities: the first
-    step has a learning rate of zero, and the embedding is normalised by the statistics of the last
-    corrupted view almost alone (`norm_momentum`; 0.1 is torch's usual). Epochs and both schedules
-    belong together, so that a longer training is not a shorter one gone on with.
+    step has a learning rate of zero. Its embedding is normalised by the statistics of the last
+    corrupted view almost alone; ours by those of the clean graph, unless `norm_statistics` is
+    `running`. Epochs and both schedules belong together, so that a longer training is not a shorter
+    one gone on with.
     """
 
     anytime: ClassVar[bool] = False
@@ -100,8 +101,16 @@ class BGRL(OneEncoder):
     def __init__(self, config: BGRLConfig, num_features: int) -> None:
         super().__init__(config)
         widths = [num_features, config.hidden_width, config.width]
-        self.online = GCNStack(widths, norm_momentum=config.norm_momentum)
-        self.target = GCNStack(widths, norm_momentum=config.norm_momentum).requires_grad_(False)
+        self.online, self.target = (
+            GCNStack(
+                widths,
+                batch_norm=True,
+                norm_statistics=config.norm_statistics,
+                norm_momentum=config.norm_momentum,
+            )
+            for _ in range(2)
+        )
+        self.target.requires_grad_(False)
         self.predictor = MLP(
             [config.width, config.prediction_width, config.width], activation="prelu"
         )

@@ -15,7 +15,7 @@ from aspect.blocks.mlp import MLP
 from aspect.blocks.views import View
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Step
+from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
@@ -24,7 +24,7 @@ from aspect.objectives.correlation import canonical_loss
 __all__ = ["CCASSG", "CCASSGConfig"]
 
 
-class CCASSGConfig(OneEncoderConfig):
+class CCASSGConfig(BatchNormConfig, OneEncoderConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""
 
     epochs: Annotated[int, Field(ge=0)] = 100
@@ -37,8 +37,6 @@ class CCASSGConfig(OneEncoderConfig):
     """Graph convolutions; a single one is linear. An MLP has two layers whatever is said here."""
     width: Count = 512
     """Dimensions of every layer; the weight of decorrelation belongs to a width."""
-    running_statistics: bool = False
-    """Embed by the batch norm's running statistics of an MLP; off: by the graph's own."""
     column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
     """Share of feature columns masked in each view (p_f)."""
     edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.2
@@ -68,9 +66,9 @@ class CCASSG(OneEncoder):
     The embedding is what the encoder gives, not standardised. Where we differ from the official
     code: a constant column counts as uncorrelated instead of giving NaN; in a view whose directions
     differ, both ends of an edge are normalised by what they receive (there the source by what it
-    sends); all is computed in one precision (there the decorrelation in float64). As there, an MLP
-    is never switched to evaluation: its batch norm takes the statistics of the graph that is
-    embedded, since those of masked views are others; `running_statistics` is the usual way.
+    sends); all is computed in one precision (there the decorrelation in float64). An MLP's batch
+    norm embeds by the statistics of the training graph; there by those of the graph at hand
+    (`norm_statistics`).
     """
 
     config: CCASSGConfig
@@ -80,7 +78,7 @@ class CCASSG(OneEncoder):
         self.encoder = (
             MLP(
                 [num_features, config.width, config.width],
-                norm="running" if config.running_statistics else "graph",
+                norm=config.norm_statistics,
             )
             if config.backbone == "mlp"
             else GCNStack(

@@ -4,22 +4,53 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
+from aspect.blocks.propagation import SymmetricPropagation
+from aspect.config import Count
 from aspect.graph.data import Graph
+from aspect.graph.eigenvectors import leading_eigenvectors, normalised_adjacency
 from aspect.graph.features import dense
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.registry import Cost, register
 from aspect.spectral.filters import Band
 
-__all__ = ["HighBandOnly", "LowBandOnly", "RandomEncoder", "RawConfig", "RawFeatures"]
+__all__ = [
+    "HighBandOnly",
+    "LowBandOnly",
+    "PropagatedConfig",
+    "PropagatedFeatures",
+    "RandomEncoder",
+    "RawConfig",
+    "RawFeatures",
+    "SpectralConfig",
+    "SpectralFeatures",
+]
+
+LEVEL = 1e-6  # relative; eigenvalues closer than this may share an eigenspace
 
 
 class RawConfig(MethodConfig):
     """The features as they are have no settings of their own."""
+
+
+class PropagatedConfig(MethodConfig):
+    """Settings of the propagated features."""
+
+    hops: Count = 2
+    """Propagation steps; each adds as many columns as there are features."""
+
+
+class SpectralConfig(MethodConfig):
+    """Settings of the spectral embedding."""
+
+    components: Count = 128
+    """Eigenvectors beside the features; at most two fewer than nodes."""
 
 
 @register("raw", config=RawConfig, paper="", family="control")
@@ -39,6 +70,79 @@ class RawFeatures(Method):
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
         return dense(graph.features).clone()  # the caller may change it, the graph must not
+
+
+@register("propagated", config=PropagatedConfig, paper="", family="control")
+class PropagatedFeatures(Method):
+    """The features beside their averages over one and two hops: [X, SX, S2X], without training.
+
+    S is the symmetric normalised adjacency with self-loops, as in SGC (Wu et al., ICML 2019) and
+    SIGN (Frasca et al., 2020).
+    """
+
+    trainable: ClassVar[bool] = False
+
+    def __init__(self, config: PropagatedConfig, num_features: int) -> None:  # noqa: ARG002
+        super().__init__()
+        self.config: PropagatedConfig = config
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        return {}
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        smooth = SymmetricPropagation(graph).smoothing()
+        blocks = [dense(graph.features)]
+        for _ in range(self.config.hops):
+            blocks.append(smooth(blocks[-1]))
+        return torch.cat(blocks, dim=1)
+
+
+@register("spectral", config=SpectralConfig, paper="", family="control")
+class SpectralFeatures(Method):
+    """The features beside the adjacency's truncated singular value decomposition, untrained.
+
+    The adjacency is normalised by degrees plus their mean (Qin and Rohe, NeurIPS 2013): without
+    it the leading vectors of a sparse graph mark its smallest components. Vectors are scaled by
+    their singular values, and both blocks have rows of the same mean length. Components that are
+    level with the first left out are left out too: the rest is unique up to a rotation.
+    """
+
+    inductive: ClassVar[bool] = False  # another graph has other eigenvectors
+    trainable: ClassVar[bool] = False
+
+    def __init__(self, config: SpectralConfig, num_features: int) -> None:  # noqa: ARG002
+        super().__init__()
+        self.config: SpectralConfig = config
+
+    @override
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        return {}
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        features = dense(graph.features)
+        structure = truncated_svd(graph, min(self.config.components, graph.num_nodes - 2))
+        length, target = _mean_length(structure), _mean_length(features)
+        scale = target / length if length > 0 and target > 0 else torch.ones_like(length)
+        return torch.cat([features, structure * scale], dim=1)
+
+
+def truncated_svd(graph: Graph, count: int) -> Float[Tensor, "nodes components"]:
+    """At most so many left singular vectors of the adjacency, each times its singular value."""
+    if count < 1 or graph.num_edges == 0:
+        return torch.zeros(graph.num_nodes, 0, dtype=graph.dtype, device=graph.device)
+    adjacency = normalised_adjacency(graph, added_degree=2 * graph.num_edges / graph.num_nodes)
+    values, vectors = leading_eigenvectors(adjacency, count + 1, "LM")
+    sizes = np.abs(values)
+    kept = sizes > sizes[-1] + LEVEL * sizes[0]
+    return torch.from_numpy(vectors[:, kept] * sizes[kept]).to(graph.device, graph.dtype)
+
+
+def _mean_length(rows: Float[Tensor, "nodes dim"]) -> Float[Tensor, ""]:
+    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return lengths.mean()
 
 
 @register("random", config=AspectConfig, paper="", family="control")

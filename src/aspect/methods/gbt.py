@@ -12,7 +12,7 @@ from aspect.blocks.gcn import GCNStack
 from aspect.blocks.schedules import falling_cosine
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Step
+from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
@@ -21,7 +21,7 @@ from aspect.objectives.correlation import barlow_loss
 __all__ = ["GBT", "GBTConfig", "warm_up_then_cosine"]
 
 
-class GBTConfig(OneEncoderConfig):
+class GBTConfig(BatchNormConfig, OneEncoderConfig):
     """Symbols of the paper in parentheses; the rates are near the mean of the official ones."""
 
     epochs: Annotated[int, Field(ge=0), Choice((50, 200, 500, 1000))] = 1000
@@ -29,7 +29,7 @@ class GBTConfig(OneEncoderConfig):
     width: Annotated[Count, Choice((128, 256, 512))] = 256
     """Dimensions of the embedding; the hidden layer has twice as many (d)."""
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.01
-    """Share of each step in batch norm's running statistics; short trainings need more."""
+    """Rate of the newest batch in `running` statistics; short trainings need more."""
     column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
     """Share of feature columns masked in each view (p_x)."""
     edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.4
@@ -69,11 +69,11 @@ class GBT(OneEncoder):
 
     The embedding is signed, neither activated nor normalised.
 
-    As in the official code the first epoch, at a learning rate of zero, moves batch norm's
-    statistics alone. Where we differ: a constant column of an embedding counts as uncorrelated
-    instead of giving NaN; the layers have no biases, since batch norm or the standardisation of
-    columns would subtract each of them again; the warm-up is a share of the epochs, so that fewer
-    epochs do not end in it.
+    As in the official code the first epoch has a learning rate of zero. Where we differ: batch
+    norm embeds by the clean graph's statistics, not by running ones (`norm_statistics`); a constant
+    column of an embedding counts as uncorrelated instead of giving NaN; the layers have no biases,
+    since batch norm or the standardisation of columns would subtract each of them again; the
+    warm-up is a share of the epochs, so that fewer epochs do not end in it.
     """
 
     anytime: ClassVar[bool] = False
@@ -85,6 +85,8 @@ class GBT(OneEncoder):
         super().__init__(config)
         self.encoder = GCNStack(
             [num_features, 2 * config.width, config.width],
+            batch_norm=True,
+            norm_statistics=config.norm_statistics,
             norm_momentum=config.norm_momentum,
             activate_last=False,
             bias=False,

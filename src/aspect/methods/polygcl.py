@@ -17,7 +17,7 @@ from aspect.blocks.scorers import BilinearScorer, relu_mean
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.graph.features import take_rows
-from aspect.methods.base import FilterBank, Group, Method, MethodConfig, Step
+from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
 from aspect.objectives.two_groups import two_group_loss
@@ -26,7 +26,7 @@ from aspect.spectral.views import BandActivation, Signal, SpectralEncoder
 __all__ = ["PolyGCL", "PolyGCLConfig"]
 
 
-class PolyGCLConfig(MethodConfig):
+class PolyGCLConfig(BatchNormConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""
 
     epochs: Annotated[int, Field(ge=0)] = 500
@@ -75,6 +75,8 @@ class PolyGCL(Method):
 
     As in the official code, the first values of the filters, 2 and 0, are constants, and what
     belongs to batch norm and PReLU is in no optimiser (`trains_norm` puts it there). Differences:
+    batch norm embeds by each band's statistics on the clean graph; officially by one running mean
+    for both bands and for shuffled features, with momentum 0.01 (`norm_statistics`: `running`);
     rows of features are divided by their sum even where it is below one, and a feature counts by
     its size; how the official evaluation picks the best test accuracy is the probe's matter and is
     not followed.
@@ -92,10 +94,12 @@ class PolyGCL(Method):
             input_dropout=config.input_dropout,
             dropout=config.dropout,
             batch_norm=config.batch_norm,
+            norm_statistics=config.norm_statistics,
             activation=config.activation,
         )
         for part in (self.encoder.norm, self.encoder.activation):
-            part.requires_grad_(config.trains_norm)
+            if part is not None:
+                part.requires_grad_(config.trains_norm)
         self.mixture = nn.Parameter(torch.full((2,), 0.5))  # beta of low, alpha of high
         self.scorer = BilinearScorer(config.width, config.width, start="torch")
         self._signal = PerGraph(partial(Signal.of, normalise_rows=config.row_normalise))

@@ -10,13 +10,13 @@ from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.blocks.mlp import MLP, NormStatistics
+from aspect.blocks.mlp import MLP
 from aspect.blocks.neighbours import similar_positives
 from aspect.blocks.per_graph import PerGraph
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
 from aspect.graph.features import seen_features
-from aspect.methods.base import Method, MethodConfig, Step
+from aspect.methods.base import BatchNormConfig, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register
 from aspect.objectives.info_nce import LOWEST_TEMPERATURE
@@ -28,7 +28,7 @@ from aspect.spectral.views import Signal, SpectralEncoder
 __all__ = ["S3GCL", "S3GCLConfig"]
 
 
-class S3GCLConfig(MethodConfig):
+class S3GCLConfig(BatchNormConfig):
     """Symbols of the paper in parentheses; the defaults lie between the two official settings."""
 
     epochs: Annotated[int, Field(ge=0)] = 200
@@ -51,8 +51,6 @@ class S3GCLConfig(MethodConfig):
     """Weight of the low pass, whose positives are neighbours; high has the rest (gamma)."""
     temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.2, 1.0, log=True)] = 0.5
     """Temperature of InfoNCE (tau)."""
-    norm_statistics: NormStatistics = "graph"
-    """What batch norm embeds by: the graph at hand, as officially, or averages of training."""
     learning_rate: Annotated[Positive, Range(1e-4, 3e-3, log=True)] = 5e-4
     """Learning rate."""
     weight_decay: Annotated[Weight, Range(1e-7, 1e-4, log=True)] = 1e-6

@@ -15,7 +15,7 @@ from aspect.blocks.gcn import GCNStack
 from aspect.blocks.mlp import MLP
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.graph.data import Graph
-from aspect.methods.base import Step
+from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
@@ -23,10 +23,8 @@ from aspect.objectives.spectral_contrast import top_similarity_loss
 
 __all__ = ["SPGCL", "SPGCLConfig"]
 
-NORM_MOMENTUM = 0.1  # torch's default
 
-
-class SPGCLConfig(OneEncoderConfig):
+class SPGCLConfig(BatchNormConfig, OneEncoderConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""
 
     epochs: Annotated[int, Field(ge=0)] = 500
@@ -85,7 +83,8 @@ class SPGCL(OneEncoder):
     are removed, which changes the splits); only the seeds drawn in an epoch spread, where the code
     keeps the neighbourhoods of all nodes, up to n^2 numbers; seeds are no more than the nodes, and
     positives no more than the sample; convolutions with batch norm have no biases, since it would
-    subtract them again.
+    subtract them again, and it embeds by the statistics of the clean graph without dropout, not by
+    running ones (`norm_statistics`).
     """
 
     decoupled_decay: ClassVar[bool] = True
@@ -98,7 +97,8 @@ class SPGCL(OneEncoder):
         self.encoder = GCNStack(
             [num_features, width, width],
             shared_activation=True,
-            norm_momentum=NORM_MOMENTUM if config.batch_norm else None,
+            batch_norm=config.batch_norm,
+            norm_statistics=config.norm_statistics,
             dropout=config.dropout,
             drop_last=True,
             bias=not config.batch_norm,

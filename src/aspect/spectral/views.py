@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from aspect.graph.data import Features, Graph
 from aspect.graph.features import dense, drop_entries, dropout, seen_features
 from aspect.graph.operators import Operator, Propagation
+from aspect.spectral.batch_norm import BatchNorm, NormStatistics
 from aspect.spectral.chebyshev import chebyshev_basis
 from aspect.spectral.filters import Band, MonotoneFilter, RampFilter
 
@@ -21,7 +22,8 @@ BandActivation = Literal["relu", "prelu"]
 LayerOrder = Literal["filter-first", "project-first"]
 FilterKind = Literal["monotone", "ramp"]
 
-BATCH_NORM_MOMENTUM = 0.01
+# Of running statistics, where they are asked for: that of PolyGCL's code.
+RUNNING_MOMENTUM = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,7 @@ class SpectralEncoder(nn.Module):
     All bands share the weights and one Chebyshev basis, hence one input-dropout mask.
     `project-first` puts the linear layer before the filter, and dropout and norm after it: filters
     are linear, so without these two both orders are the same function, but the projected signal is
-    narrower and sparse features stay sparse.
+    narrower and sparse features stay sparse. Batch norm has statistics for each band.
     """
 
     def __init__(  # noqa: PLR0913 - the layer's settings, each on its own
@@ -59,6 +61,7 @@ class SpectralEncoder(nn.Module):
         input_dropout: float = 0.0,
         dropout: float = 0.0,
         batch_norm: bool = False,
+        norm_statistics: NormStatistics = "recomputed",
         activation: BandActivation = "prelu",
         layer_order: LayerOrder = "filter-first",
         filter_kind: FilterKind = "monotone",
@@ -76,7 +79,11 @@ class SpectralEncoder(nn.Module):
         self.linear = nn.Linear(num_features, width)
         normed = width if self.project_first else num_features
         self.norm = (
-            nn.BatchNorm1d(normed, momentum=BATCH_NORM_MOMENTUM) if batch_norm else nn.Identity()
+            BatchNorm(
+                normed, bands=len(bands), statistics=norm_statistics, momentum=RUNNING_MOMENTUM
+            )
+            if batch_norm
+            else None
         )
         self.activation = nn.PReLU() if activation == "prelu" else nn.ReLU()
 
@@ -118,10 +125,10 @@ class SpectralEncoder(nn.Module):
     ) -> Float[Tensor, "bands nodes dim"]:
         if self.project_first:
             filtered = self._filter(self._project(signal, generator), signal.operator, only)
-            hidden = self._regularise(filtered + self.linear.bias, generator)
+            hidden = self._regularise(filtered + self.linear.bias, generator, only)
         else:
             filtered = self._filtered_features(signal, generator, only)
-            hidden = self.linear(self._regularise(filtered, generator))
+            hidden = self.linear(self._regularise(filtered, generator, only))
         embedded: Tensor = self.activation(hidden)
         return embedded
 
@@ -146,13 +153,16 @@ class SpectralEncoder(nn.Module):
         return _combine(self.coefficients(only), basis)
 
     def _regularise(
-        self, bands: Float[Tensor, "bands nodes dim"], generator: torch.Generator | None
+        self,
+        bands: Float[Tensor, "bands nodes dim"],
+        generator: torch.Generator | None,
+        only: int | None,
     ) -> Float[Tensor, "bands nodes dim"]:
-        """Dropout, and batch norm of each band by itself."""
+        """Dropout, and batch norm of each band by itself; `only` is the number of a single one."""
         bands = dropout(bands, self.dropout, generator)
-        if isinstance(self.norm, nn.Identity):
-            return bands  # a stack of the parts would be a copy
-        return torch.stack([self.norm(band) for band in bands])
+        if self.norm is None:
+            return bands
+        return torch.stack([self.norm(band, k) for k, band in enumerate(bands, start=only or 0)])
 
 
 def _combine(

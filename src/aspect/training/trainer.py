@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -14,9 +15,12 @@ from aspect.errors import CheckpointError, TrainingError
 from aspect.graph.data import Graph
 from aspect.methods.base import HELD_BY, Group, Method, MethodConfig, Step
 from aspect.randomness import generator_for
-from aspect.training.stopping import EarlyStopping
+from aspect.training.health import Health
+from aspect.training.stopping import CollapseStopping, EarlyStopping
 
 __all__ = ["EpochReport", "NoRecorder", "Recorder", "Snapshot", "TrainingResult", "train"]
+
+logger = logging.getLogger(__name__)
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
 
@@ -37,7 +41,7 @@ class Snapshot:
     No generator's state is among it: each epoch derives its own from the seed and its number.
     """
 
-    tensors: dict[str, Tensor]  # weights, buffers, optimiser moments, and the best weights so far
+    tensors: dict[str, Tensor]  # weights, buffers, optimiser moments, best and healthy weights
     state: dict[str, Any] = field(default_factory=dict)  # plain numbers, fit for JSON
 
 
@@ -87,7 +91,8 @@ def train(
     """Train in place; the same seed gives the same weights, interrupted or not.
 
     With patience, the method ends with its state after the best epoch: the one whose watched loss,
-    measured before its step as every epoch's is, was the lowest.
+    measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
+    its state at the last healthy look.
     """
     training = _Training(method, graph, seed, recorder or NoRecorder())
     try:
@@ -106,7 +111,9 @@ class _Training:
         self.method, self.graph, self.seed, self.recorder = method, graph, seed, recorder
         self.optimisers = _optimisers(method) if method.trainable else {}
         self.stopping = EarlyStopping(method.config.patience)
+        self.collapse = CollapseStopping(method.config.stop_on_collapse)
         self.best: dict[str, Tensor] = {}
+        self.healthy: dict[str, Tensor] = {}  # state at the last healthy look
         self.values: dict[str, float] = {}
         self.epoch = 0
 
@@ -116,12 +123,16 @@ class _Training:
             self._restore(snapshot)
         self.method.prepare(self.graph)
         epochs = self.method.config.epochs if self.optimisers else 0
-        while self.epoch < epochs and not self.stopping.is_over(self.epoch):
+        while self.epoch < epochs and not self._is_over():
             self._run_epoch()
+            if self.collapse.is_due(self.epoch):
+                self._look_for_collapse()
             report = EpochReport(self.epoch, epochs, self.values)
             self.recorder.epoch_done(report, self._snapshot)
-        if self.best:
-            self.method.load_state_dict(self.best)
+        kept = self.healthy if self.collapse.is_over else self.best
+        if kept:
+            self.method.load_state_dict(kept)
+        self.method.calibrate(self.graph)
         self.method.eval()
         self.recorder.training_done()
         return TrainingResult(self.epoch, self.epoch < epochs, self.values, self._kept_epoch())
@@ -142,7 +153,27 @@ class _Training:
         if self.stopping.observe(self.epoch, watched):
             self.best = before or self._kept_state()
 
+    def _is_over(self) -> bool:
+        return self.collapse.is_over or self.stopping.is_over(self.epoch)
+
+    @torch.no_grad()
+    def _look_for_collapse(self) -> None:
+        """Keep the state of a healthy embedding; warn of the end where it no longer is one."""
+        self.method.calibrate(self.graph)
+        health = Health.of(self.method.eval().embed_uncentred(self.graph))
+        if self.collapse.observe(self.epoch, is_collapsed=health.is_collapsed):
+            self.healthy = self._kept_state()
+        elif self.collapse.is_over:
+            logger.warning(
+                "Training stopped after epoch %d with the weights after epoch %d. %s",
+                self.epoch,
+                self.collapse.healthy_epoch,
+                " ".join(health.warnings()),
+            )
+
     def _kept_epoch(self) -> int:
+        if self.collapse.is_over and self.collapse.healthy_epoch is not None:
+            return self.collapse.healthy_epoch
         if not self.best:
             return self.epoch
         return self.stopping.best_epoch - int(self.method.keeps_before_step)
@@ -180,18 +211,24 @@ class _Training:
     def _snapshot(self) -> Snapshot:
         tensors = {f"method/{name}": value for name, value in self.method.state_dict().items()}
         tensors |= {f"best/{name}": value for name, value in self.best.items()}
+        tensors |= {f"healthy/{name}": value for name, value in self.healthy.items()}
         for phase, optimiser in self.optimisers.items():
             for index, moments in optimiser.state_dict()["state"].items():
                 place = f"optimiser/{phase}/{index}"
                 tensors |= {f"{place}/{name}": value for name, value in moments.items()}
-        state = {"epoch": self.epoch, "stopping": asdict(self.stopping), "values": self.values}
+        state = {
+            "epoch": self.epoch,
+            "stopping": asdict(self.stopping),
+            "collapse": asdict(self.collapse),
+            "values": self.values,
+        }
         return Snapshot(
             {name: value.detach().cpu().clone() for name, value in tensors.items()}, state
         )
 
     def _restore(self, snapshot: Snapshot) -> None:
         device = self.graph.device
-        best = _under("best/", snapshot.tensors)
+        best, healthy = (_under(prefix, snapshot.tensors) for prefix in ("best/", "healthy/"))
         try:
             self.method.load_state_dict(_under("method/", snapshot.tensors))
             for phase, optimiser in self.optimisers.items():
@@ -200,12 +237,14 @@ class _Training:
             self.epoch = snapshot.state["epoch"]
             self.values = snapshot.state["values"]
             self.stopping = EarlyStopping(**snapshot.state["stopping"])
+            self.collapse = CollapseStopping(**snapshot.state["collapse"])
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"The checkpoint does not fit {self.method.name or 'this method'} with these "
                 f"settings on a graph with {self.graph.num_features} features."
             ) from error
         self.best = {name: value.to(device) for name, value in best.items()}
+        self.healthy = {name: value.to(device) for name, value in healthy.items()}
 
 
 def _optimisers(method: Method) -> dict[str, torch.optim.Optimizer]:

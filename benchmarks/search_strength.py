@@ -1,0 +1,121 @@
+"""Does ASPECT-S's search raise the loss of the model as trained, and by more than random flips?
+
+Trains ASPECT-S with version 0.1's settings, which have batch norm, on Citeseer and Actor; then one
+search on the trained model. The stability loss is measured twice: with the statistics that the
+model embeds by, and as a training step computes it, by batch statistics; nothing is dropped. Run by
+`make search-strength`; the graphs' files lie in the folder that ASPECT_DATA names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
+
+from commands import positive, told_in_a_line  # noqa: E402 - the path comes first
+
+if TYPE_CHECKING:
+    import torch
+
+    from aspect.graph.data import Graph
+    from aspect.methods.aspect_s import AspectSMethod
+    from aspect.spectral.views import Signal
+
+OLD_SETTINGS = ROOT / "benchmarks" / "settings_0.1"
+DRAWS = 5  # of random flips
+
+
+def stability_loss(
+    method: AspectSMethod, graph: Graph, changed: Signal, *, by_batch: bool
+) -> float:
+    """The loss of a changed graph, nothing dropped; by batch statistics or by stored ones."""
+    import torch
+
+    from aspect.adversarial.problem import stability
+    from aspect.methods.aspect_search import known_by
+    from aspect.randomness import generator_for
+
+    method.train(by_batch)
+    with torch.no_grad():
+        clean = method(method.ready(graph).bounded)
+        keys = known_by(clean, method.config.stability_target)
+        pairs = zip(method.encoder(changed), keys, strict=True)
+        draw = generator_for(0, "negatives", device=graph.device)
+        losses = torch.stack([method.node_losses(*pair, draw).rows for pair in pairs])
+        return float(stability(losses, clean.weights))
+
+
+def random_flips(count: int, pairs: int, generator: torch.Generator) -> torch.Tensor:
+    """As many ones among the candidate pairs."""
+    import torch
+
+    flips = torch.zeros(pairs, device=generator.device)
+    flips[torch.randperm(pairs, generator=generator, device=generator.device)[:count]] = 1
+    return flips
+
+
+def measure(name: str, seed: int, device: str | None) -> list[str]:
+    """One graph's lines."""
+    from aspect.adversarial.ascent import ascend
+    from aspect.config import load_yaml
+    from aspect.estimator import Embedder
+    from aspect.graph.source import GraphSource
+    from aspect.randomness import generator_for
+    from aspect.spectral.views import Signal
+
+    settings = load_yaml(OLD_SETTINGS / f"{name}.yaml")["settings"]
+    model = Embedder("aspect-s", seed=seed, device=device, **settings)
+    model.fit(GraphSource(graph=name).read().graph)
+    graph = model.as_seen(GraphSource(graph=name).read().graph)
+    method: AspectSMethod = model.method  # type: ignore[assignment]  # it is aspect-s
+    generator = generator_for(seed, "search", device=graph.device)
+    method.eval()
+    problem = method.inner_problem(graph, generator)
+    found = ascend(problem, method._ascent(graph), generator)
+    features, clean = method.ready(graph).features, method.ready(graph).bounded
+    count = int(found.change.flips.sum())
+    signals = {
+        "clean": [clean],
+        f"search, {count} flips": [Signal(features, problem.edges.operator(found.change.flips))],
+        f"random, {count} flips": [
+            Signal(
+                features,
+                problem.edges.operator(random_flips(count, len(found.change.flips), generator)),
+            )
+            for _ in range(DRAWS)
+        ],
+    }
+    lines = []
+    for title, several in signals.items():
+        by_stored, by_batch = (
+            sum(stability_loss(method, graph, each, by_batch=way) for each in several)
+            / len(several)
+            for way in (False, True)
+        )
+        lines.append(f"| {name} | {title} | {by_stored:.4f} | {by_batch:.4f} |")
+    return lines
+
+
+@told_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--graph", action="append", choices=("citeseer", "actor"))
+    parser.add_argument("--seeds", type=positive, default=1)
+    parser.add_argument("--device", help="as of aspect train")
+    given = parser.parse_args(arguments)
+    print("| graph | perturbation | loss, stored statistics | loss, batch statistics |")
+    print("| --- | --- | --- | --- |")
+    for name in given.graph or ("citeseer", "actor"):
+        for seed in range(given.seeds):
+            print("\n".join(measure(name, seed, given.device)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(None))

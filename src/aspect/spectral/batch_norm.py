@@ -1,0 +1,191 @@
+"""Batch norm and centring whose statistics are those of the training graph.
+
+A layer that normalises by batch statistics in training needs statistics of its own to embed by. A
+running mean over a short training has not converged: what is then embedded is another function than
+the one that was trained. Here they are recomputed exactly: one pass over the clean training graph,
+nothing dropped, while the layers are `recording`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+from typing_extensions import override
+
+__all__ = ["BatchNorm", "Calibrated", "Centre", "NormStatistics", "recording"]
+
+# What batch norm embeds by: the clean training graph, recomputed after training; averages over the
+# steps of training; or the graph that is embedded.
+NormStatistics = Literal["recomputed", "running", "graph"]
+
+EPSILON = 1e-5  # added to variances, as torch does
+
+
+class Calibrated(nn.Module):
+    """A layer that records statistics of the graph that it sees while `is_recording`."""
+
+    is_recording = False
+    recorded: Bool[Tensor, ""]  # whether the statistics are those of a recording
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("recorded", torch.tensor(False))
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it would embed by statistics that nobody has recorded."""
+        return not bool(self.recorded)
+
+    @override
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Tensor],
+        prefix: str,
+        *arguments: Any,  # torch's own
+    ) -> None:
+        # Version 0.1 recorded nothing: what such a model embeds by is what its file holds.
+        state_dict.setdefault(f"{prefix}recorded", torch.tensor(False))
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+@contextmanager
+def recording(layers: Iterable[Calibrated]) -> Iterator[None]:
+    """What these layers see meanwhile becomes their statistics.
+
+    A layer that sees nothing takes no part in embedding, and is not stale afterwards either.
+    """
+    layers = list(layers)
+    for layer in layers:
+        layer.is_recording = True
+    try:
+        yield
+        for layer in layers:
+            layer.recorded.fill_(True)
+    finally:
+        for layer in layers:
+            layer.is_recording = False
+
+
+class BatchNorm(Calibrated):
+    """Batch norm over the nodes; bands share scale and shift, each has its own statistics.
+
+    Training normalises by the batch, whatever the statistics to embed by. With `running` ones,
+    `momentum` is the rate of the newest batch, and all bands share one average, as in PolyGCL's
+    code.
+    """
+
+    running_mean: Float[Tensor, "rows width"]
+    running_var: Float[Tensor, "rows width"]
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        bands: int = 1,
+        statistics: NormStatistics = "recomputed",
+        momentum: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.statistics = statistics
+        self.momentum = momentum
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        rows = 1 if statistics == "running" else bands
+        self.register_buffer("running_mean", torch.zeros(rows, width))
+        self.register_buffer("running_var", torch.ones(rows, width))
+
+    @override
+    def forward(
+        self, x: Float[Tensor, "nodes width"], band: int = 0
+    ) -> Float[Tensor, "nodes width"]:
+        if self.is_recording and self.statistics != "running":
+            self._record(x, band)
+        by_batch = self.training or self.statistics == "graph"
+        row = min(band, len(self.running_mean) - 1)
+        keeps = self.training and self.statistics == "running"
+        return batch_norm(
+            x,
+            self.running_mean[row] if keeps or not by_batch else None,
+            self.running_var[row] if keeps or not by_batch else None,
+            self.weight,
+            self.bias,
+            training=by_batch,
+            momentum=self.momentum,
+            eps=EPSILON,
+        )
+
+    def _record(self, x: Float[Tensor, "nodes width"], band: int) -> None:
+        """The batch's own statistics; by the biased variance, as training normalises."""
+        variance, mean = torch.var_mean(x, dim=0, correction=0)
+        self.running_mean[band], self.running_var[band] = mean, variance
+
+    @property
+    @override
+    def is_stale(self) -> bool:
+        return self.statistics == "recomputed" and super().is_stale
+
+    def affine(self, band: int) -> tuple[Float[Tensor, " width"], Float[Tensor, " width"]]:
+        """Scale and shift that it embeds a band by."""
+        row = min(band, len(self.running_mean) - 1)
+        scale = self.weight / (self.running_var[row] + EPSILON).sqrt()
+        return scale, self.bias - scale * self.running_mean[row]
+
+    @override
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Tensor],
+        prefix: str,
+        *arguments: Any,  # torch's own
+    ) -> None:
+        # Version 0.1 kept one average for all bands, or none, and counted its batches.
+        state_dict.pop(f"{prefix}num_batches_tracked", None)
+        for name in ("running_mean", "running_var"):
+            ours: Tensor = getattr(self, name)
+            kept = state_dict.setdefault(f"{prefix}{name}", ours.clone())
+            if kept.ndim == 1:
+                state_dict[f"{prefix}{name}"] = kept.expand_as(ours).clone()
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+class Centre(Calibrated):
+    """Subtracts each band's mean over the nodes: of the batch in training, else the recorded one.
+
+    A direction that all nodes share tells no two of them apart, and a gate that scales it by
+    weights that differ would add noise.
+    """
+
+    mean: Float[Tensor, "bands width"]
+
+    def __init__(self, width: int, bands: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(bands, width))
+
+    @override
+    def forward(
+        self, bands: Float[Tensor, "bands nodes width"]
+    ) -> Float[Tensor, "bands nodes width"]:
+        if self.is_recording:
+            self.mean.copy_(_mean(bands))
+        mean = _mean(bands) if self.training else self.mean
+        return bands - mean.unsqueeze(1)
+
+    @override
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Tensor],
+        prefix: str,
+        *arguments: Any,  # torch's own
+    ) -> None:
+        state_dict.setdefault(f"{prefix}mean", torch.zeros_like(self.mean))
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _mean(bands: Float[Tensor, "bands nodes width"]) -> Float[Tensor, "bands width"]:
+    """In double precision, so that a constant band becomes zero rather than rounding noise."""
+    return bands.mean(dim=1, dtype=torch.float64).to(bands.dtype)
