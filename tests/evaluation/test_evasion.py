@@ -4,10 +4,15 @@ import pytest
 import torch
 
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.probe import ProbeSettings, linear_probe
+from aspect.evaluation.probe import NeutralProbe, PaperProbe, linear_probe
 from aspect.graph.splits import make_splits
 
-FEW = ProbeSettings(steps=40)
+PROBES = [NeutralProbe(penalties=(0.1, 1e-2, 1e-3)), PaperProbe(steps=40)]
+
+
+@pytest.fixture(params=PROBES, ids=lambda probe: probe.name)
+def probe(request):
+    return request.param
 
 
 @pytest.fixture
@@ -26,41 +31,41 @@ def clean(labels):
     return noise + 0.8 * labels[:, None]
 
 
-def test_without_a_perturbation_it_is_the_linear_probe(clean, labels, splits):
-    evaded = evasion_probe(clean, [clean] * 3, labels, splits, num_classes=2, settings=FEW)
-    plain = linear_probe(clean, labels, splits, num_classes=2, settings=FEW)
+def test_without_a_perturbation_it_is_the_linear_probe(clean, labels, splits, probe):
+    evaded = evasion_probe(clean, [clean] * 3, labels, splits, num_classes=2, probe=probe)
+    plain = linear_probe(clean, labels, splits, num_classes=2, probe=probe)
     assert evaded.splits == plain.splits
     assert all(map(torch.equal, evaded.predictions, plain.predictions))
 
 
-def test_each_split_is_tested_on_its_own_perturbed_embeddings(clean, labels, splits):
+def test_each_split_is_tested_on_its_own_perturbed_embeddings(clean, labels, splits, probe):
     mirrored = 2 * clean.mean(0) - clean  # every answer near the mean's other side turns
     evaded = evasion_probe(
-        clean, [clean, mirrored, clean], labels, splits, num_classes=2, settings=FEW
+        clean, [clean, mirrored, clean], labels, splits, num_classes=2, probe=probe
     )
-    plain = linear_probe(clean, labels, splits, num_classes=2, settings=FEW)
+    plain = linear_probe(clean, labels, splits, num_classes=2, probe=probe)
     assert evaded.splits[0] == plain.splits[0]
     assert evaded.splits[2] == plain.splits[2]
     assert evaded.splits[1].strict < plain.splits[1].strict
 
 
-def test_only_test_nodes_are_looked_at_in_the_perturbed_graph(clean, labels, splits):
+def test_only_test_nodes_are_looked_at_in_the_perturbed_graph(clean, labels, splits, probe):
     split = splits[0]
     wild = torch.full_like(clean, 1e6)
     wild[split.test] = clean[split.test]
-    evaded = evasion_probe(clean, [wild], labels, [split], num_classes=2, settings=FEW)
-    plain = linear_probe(clean, labels, [split], num_classes=2, settings=FEW)
+    evaded = evasion_probe(clean, [wild], labels, [split], num_classes=2, probe=probe)
+    plain = linear_probe(clean, labels, [split], num_classes=2, probe=probe)
     assert evaded.splits == plain.splits
 
 
-def test_choices_do_not_depend_on_the_perturbation(clean, labels, splits):
+def test_choices_do_not_depend_on_the_perturbation(clean, labels, splits, probe):
     noise = torch.randn(60, 4, generator=torch.Generator().manual_seed(1))
-    evaded = evasion_probe(clean, [noise] * 3, labels, splits, num_classes=2, settings=FEW)
-    plain = linear_probe(clean, labels, splits, num_classes=2, settings=FEW)
+    evaded = evasion_probe(clean, [noise] * 3, labels, splits, num_classes=2, probe=probe)
+    plain = linear_probe(clean, labels, splits, num_classes=2, probe=probe)
     chosen = [(score.choice, score.step, score.validation) for score in evaded.splits]
     assert chosen == [(score.choice, score.step, score.validation) for score in plain.splits]
 
 
-def test_every_split_needs_its_embeddings(clean, labels, splits):
+def test_every_split_needs_its_embeddings(clean, labels, splits, probe):
     with pytest.raises(ValueError, match="longer"):
-        evasion_probe(clean, [clean], labels, splits, num_classes=2, settings=FEW)
+        evasion_probe(clean, [clean], labels, splits, num_classes=2, probe=probe)

@@ -1,122 +1,140 @@
+"""The solver: scikit-learn's solutions, invariances, and what has no solution of its own."""
+
+import logging
+import math
+
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from torch.nn.functional import one_hot
 
-from aspect.errors import SettingsError
-from aspect.evaluation.logistic import ProbeSettings, Tasks, Trace, scores_of, train, with_constant
-from aspect.graph.splits import Split, make_splits
-from reference import probe as reference
-
-
-@pytest.fixture(scope="module")
-def problem():
-    """Three blurred classes in float64, with splits of different sizes."""
-    generator = torch.Generator().manual_seed(7)
-    labels = torch.randint(3, (90,), generator=generator)
-    centres = torch.randn(3, 6, generator=generator, dtype=torch.float64)
-    rows = centres[labels] + 1.5 * torch.randn(90, 6, generator=generator, dtype=torch.float64)
-    splits = make_splits("random", labels, 3, count=3)
-    splits[1] = Split(splits[1].train[:30], splits[1].validation[:11], splits[1].test[:7])
-    return rows, labels, splits
+from aspect.evaluation import logistic
+from aspect.evaluation.inputs import with_constant
+from aspect.evaluation.logistic import Tasks, logits_of, principal_axes, solve
 
 
-def trace_of(problem, settings):
-    rows, labels, splits = problem
+def problem(dim=6, num_nodes=90, num_classes=3, noise=1.5, seed=7):
+    """Blurred classes in float64, and two overlapping training sets of different sizes."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(num_classes, (num_nodes,), generator=generator)
+    centres = torch.randn(num_classes, dim, generator=generator, dtype=torch.float64)
+    blur = torch.randn(num_nodes, dim, generator=generator, dtype=torch.float64)
+    trained = torch.stack([torch.arange(num_nodes) % 3 > 0, torch.arange(num_nodes) < 50])
+    return centres[labels] + noise * blur, labels, trained
+
+
+def tasks_of(labels, trained, penalties, num_classes=3):
+    share = trained.double() / trained.sum(dim=1, keepdim=True)
+    targets = share.unsqueeze(1) * one_hot(labels, num_classes).t().double()
+    return Tasks(targets, torch.as_tensor(penalties, dtype=torch.float64))
+
+
+def solved(rows, tasks, tolerance=1e-9, start=None):
     inputs = with_constant(rows)
-    tasks = Tasks.build(labels, splits, 3, inputs)
-    return train(inputs, tasks, settings, settings.weight_decays)
+    start = rows.new_zeros(*tasks.priors.shape, inputs.shape[1]) if start is None else start
+    return solve(inputs, tasks, start, torch.full_like(tasks.penalties, tolerance))
 
 
-def test_every_step_equals_torch_adam_with_autograd(problem):
-    rows, labels, splits = problem
-    settings = ProbeSettings(steps=80, weight_decays=(0.0, 5e-4, 0.1))
-    trace = trace_of(problem, settings)
-    for number, split in enumerate(splits):
-        for place, weight_decay in enumerate(settings.weight_decays):
-            run = reference.run(rows, labels, split, weight_decay, 3, settings)
-            hits = torch.tensor(run.validation) * len(split.validation)
-            assert trace.correct[:, number, place].tolist() == hits.round().int().tolist()
-            answers = trace.answers[:, number, place, : len(split.test)]
-            assert torch.equal(answers.long(), torch.stack(run.answers))
-            best = reference.first_best(run.validation)
-            # Adam's first step divides by the gradient: where that is zero but for rounding (the
-            # bias of a class with a third of the nodes), rounding is all that is left.
-            weights = trace.weights[:, number, place]
-            torch.testing.assert_close(weights, run.weights[best], rtol=1e-9, atol=1e-9)
-            last = trace.last[:, number, place]
-            torch.testing.assert_close(last, run.weights[-1], rtol=1e-9, atol=1e-9)
+@pytest.mark.parametrize("penalty", [10.0, 1e-1, 1e-3, 1e-5])
+@pytest.mark.parametrize("dim", [6, 120])  # fewer columns than rows, and more: separable
+def test_the_solution_is_that_of_scikit_learn(penalty, dim):
+    rows, labels, trained = problem(dim)
+    found = solved(rows, tasks_of(labels, trained, [penalty, penalty]))
+    for weights, mask in zip(found, trained, strict=True):
+        strength = 1 / (penalty * int(mask.sum()))
+        reference = LogisticRegression(C=strength, tol=1e-12, max_iter=100_000)
+        reference.fit(rows[mask].numpy(), labels[mask].numpy())
+        slopes = torch.from_numpy(reference.coef_)
+        torch.testing.assert_close(weights[:, :-1], slopes, rtol=1e-3, atol=1e-4)
+        expected = torch.from_numpy(reference.predict_proba(rows.numpy()))
+        logits = with_constant(rows) @ weights.t()
+        torch.testing.assert_close(logits.softmax(dim=1), expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("weight_decay", [1e-2, 1e-1])
-def test_converges_to_the_solution_of_scikit_learn(problem, weight_decay):
-    rows, labels, splits = problem
-    settings = ProbeSettings(learning_rate=0.02, steps=3000, weight_decays=(weight_decay,))
-    last = trace_of(problem, settings).last
-    for number, split in enumerate(splits):
-        strength = 1 / (weight_decay * len(split.train))
-        solver = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000)
-        solver.fit(rows[split.train].numpy(), labels[split.train].numpy())
-        expected = torch.from_numpy(solver.predict_log_proba(rows.numpy()))
-        logits = scores_of(last, with_constant(rows))[:, number, 0]
-        torch.testing.assert_close(logits.log_softmax(dim=0).t(), expected, rtol=1e-4, atol=1e-4)
+def test_the_gradient_of_the_objective_vanishes():
+    rows, labels, trained = problem()
+    penalties = torch.tensor([0.3, 0.003], dtype=torch.float64)
+    found = solved(rows, tasks_of(labels, trained, penalties)).requires_grad_()
+    losses = [
+        torch.nn.functional.cross_entropy((with_constant(rows) @ weights.t())[mask], labels[mask])
+        + penalty / 2 * weights[:, :-1].square().sum()
+        for weights, mask, penalty in zip(found, trained, penalties, strict=True)
+    ]
+    (gradient,) = torch.autograd.grad(sum(losses), found)
+    assert float(gradient.flatten(1).norm(dim=1).max()) < 1e-9
 
 
-def test_weight_decays_in_parts_join_to_the_same_trace(problem):
-    rows, labels, splits = problem
-    settings = ProbeSettings(steps=15)
-    inputs = with_constant(rows)
-    tasks = Tasks.build(labels, splits, 3, inputs)
-    decays = settings.weight_decays
-    parts = [train(inputs, tasks, settings, decays[:2]), train(inputs, tasks, settings, decays[2:])]
-    joined, whole = Trace.join(parts), train(inputs, tasks, settings, decays)
-    assert torch.equal(joined.correct, whole.correct)
-    assert torch.equal(joined.answers, whole.answers)
-    torch.testing.assert_close(joined.weights, whole.weights)
-    torch.testing.assert_close(joined.last, whole.last)
+def test_the_start_does_not_matter():
+    rows, labels, trained = problem()
+    tasks = tasks_of(labels, trained, [1e-2, 1e-3])
+    wild = 5 * torch.randn(2, 3, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    # All intercepts may be raised together, so that they are compared by their differences.
+    found, other = (
+        weights - weights.mean(dim=1, keepdim=True)
+        for weights in (solved(rows, tasks), solved(rows, tasks, start=wild))
+    )
+    torch.testing.assert_close(found, other, rtol=1e-6, atol=1e-6)
 
 
-def test_the_inputs_are_left_alone(problem):
-    rows, labels, splits = problem
-    inputs = with_constant(rows)
-    before, known = inputs.clone(), labels.clone()
-    train(inputs, Tasks.build(labels, splits, 3, inputs), ProbeSettings(steps=3), (0.0,))
-    assert torch.equal(inputs, before)
-    assert torch.equal(labels, known)
+def test_tasks_do_not_disturb_each_other():
+    rows, labels, trained = problem()
+    together = solved(rows, tasks_of(labels, trained, [1.0, 1e-6]))
+    for number, penalty in enumerate([1.0, 1e-6]):
+        alone = solved(rows, tasks_of(labels, trained[number : number + 1], [penalty]))
+        torch.testing.assert_close(together[number], alone[0], rtol=1e-6, atol=1e-8)
 
 
-def test_huge_logits_stay_finite(problem):
-    rows, labels, splits = problem
-    last = trace_of((rows * 1e4, labels, splits), ProbeSettings(learning_rate=10.0, steps=20)).last
-    assert bool(torch.isfinite(last).all())
+def test_a_class_without_training_rows_is_never_predicted():
+    rows, labels, trained = problem()
+    trained[1] &= labels != 2
+    tasks = tasks_of(labels, trained, [1e-3, 1e-3])
+    found = solved(rows, tasks)
+    logits = logits_of(found, with_constant(rows), tasks.priors)
+    assert bool(torch.isfinite(found).all())
+    assert bool((logits[1, 2] == -math.inf).all())
+    two = solved(rows, tasks_of(labels.clamp_max(1), trained[1:], [1e-3], num_classes=2))
+    torch.testing.assert_close(found[1, :2], two[0], rtol=1e-6, atol=1e-8)
 
 
-def test_equal_logits_go_to_the_first_class():
-    labels = torch.tensor([1, 2, 1, 2])
-    split = Split(torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3]))
-    inputs = with_constant(torch.zeros(4, 2))
-    trace = train(inputs, Tasks.build(labels, [split], 3, inputs), ProbeSettings(steps=5), (0.0,))
-    assert trace.answers.flatten().tolist() == [1] * 5  # classes 1 and 2 tie, class 0 is behind
+def test_rows_that_are_all_the_same_leave_the_shares_of_the_classes():
+    _, labels, trained = problem()
+    rows = torch.zeros(len(labels), 4, dtype=torch.float64)
+    tasks = tasks_of(labels, trained, [1.0, 1e-8])
+    found = solved(rows, tasks)
+    torch.testing.assert_close(found[..., -1].softmax(dim=1), tasks.priors)
+    assert bool((found[..., :-1] == 0).all())
 
 
-def test_many_classes_do_not_overflow_the_kept_answers():
-    labels = torch.arange(300).repeat(3)
-    parts = torch.arange(900).split(300)
-    inputs = with_constant(torch.eye(300).repeat(3, 1))
-    tasks = Tasks.build(labels, [Split(*parts)], 300, inputs)
-    trace = train(inputs, tasks, ProbeSettings(learning_rate=0.1, steps=3), (0.0,))
-    assert torch.equal(trace.answers[-1].flatten().long(), torch.arange(300))
+@pytest.mark.parametrize("shape", [(90, 6), (40, 120)])
+def test_axes_keep_lengths_and_leave_rows_uncorrelated(shape):
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(shape, generator=generator) @ torch.randn(2 * shape[1:], generator=generator)
+    rows = rows - rows.mean(dim=0)
+    axes = principal_axes(rows)
+    assert axes.shape[1] == min(shape[1], shape[0] - 1)
+    turned = rows @ axes
+    torch.testing.assert_close(turned.norm(dim=1), rows.norm(dim=1), rtol=1e-5, atol=1e-5)
+    products = turned.t() @ turned
+    torch.testing.assert_close(
+        products, products.diag().diag(), rtol=0, atol=1e-5 * len(products) ** 3
+    )
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ({"learning_rate": 0.0}, "Learning rate of the probe must be a number > 0. Got 0.0"),
-        ({"learning_rate": float("nan")}, "Got nan"),
-        ({"steps": 0}, "Steps of the probe must be an integer >= 1. Got 0"),
-        ({"weight_decays": ()}, r"one or more numbers >= 0. Got \[\]"),
-        ({"weight_decays": (0.0, -1.0)}, r"Got \[0.0, -1.0\]"),
-    ],
-)
-def test_impossible_settings_are_refused(values, sentence):
-    with pytest.raises(SettingsError, match=sentence):
-        ProbeSettings(**values)
+def test_too_many_axes_are_not_looked_for(monkeypatch):
+    monkeypatch.setattr(logistic, "MOST_AXES", 5)
+    assert principal_axes(torch.randn(6, 7)) is None
+    assert principal_axes(torch.randn(6, 5)) is not None
+
+
+def test_what_is_not_solved_is_said_and_stays_finite(caplog):
+    rows, labels, trained = problem(120)
+    single = Tasks(tasks_of(labels, trained, [1e-8, 1e-8]).targets.float(), torch.full((2,), 1e-8))
+    with caplog.at_level(logging.WARNING):
+        found = solved(rows.float(), single, tolerance=1e-20)  # rounding does not allow it
+    assert "2 of 2 logistic regressions of the probe were not solved" in caplog.text
+    assert bool(torch.isfinite(found).all())
+    exact = solved(rows, tasks_of(labels, trained, [1e-8, 1e-8]), tolerance=1e-12)
+    agreed = (with_constant(rows) @ found.double().mT).argmax(2) == (
+        with_constant(rows) @ exact.mT
+    ).argmax(2)
+    assert float(agreed.double().mean()) > 0.97

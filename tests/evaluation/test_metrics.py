@@ -3,10 +3,18 @@ import math
 import pytest
 import scipy.stats
 import torch
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import classification_report, f1_score, roc_auc_score
 
 from aspect.errors import SettingsError
-from aspect.evaluation.metrics import Summary, accuracy, macro_f1, roc_auc
+from aspect.evaluation.metrics import (
+    ClassScore,
+    Summary,
+    accuracy,
+    class_scores,
+    macro_f1,
+    mean_class_scores,
+    roc_auc,
+)
 
 
 def test_accuracy_is_in_percent():
@@ -40,6 +48,39 @@ def test_roc_area_counts_ordered_pairs():
 
 def test_no_roc_area_with_a_class_absent():
     assert roc_auc(torch.tensor([1, 1]), torch.tensor([0.2, 0.4])) is None
+
+
+def test_scores_of_a_class_are_those_of_scikit_learn():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(3).repeat(10)
+    logits = torch.randn(3, 30, generator=generator)
+    predictions = logits.argmax(dim=0)
+    report = classification_report(labels.numpy(), predictions.numpy(), output_dict=True)
+    areas = roc_auc_score(
+        labels.numpy(), logits.softmax(dim=0).t().numpy(), multi_class="ovr", average=None
+    )
+    for label, score in enumerate(class_scores(labels, predictions, logits)):
+        expected = report[str(label)]
+        assert score.recall == pytest.approx(100 * expected["recall"])
+        assert score.precision == pytest.approx(100 * expected["precision"])
+        assert score.f1 == pytest.approx(100 * expected["f1-score"])
+        assert score.roc_auc == pytest.approx(100 * areas[label])
+        assert (score.label, score.support) == (label, 10)
+
+
+def test_a_class_without_test_nodes_has_no_scores_and_one_never_predicted_has_none_right():
+    labels, predictions = torch.tensor([0, 0, 2]), torch.tensor([0, 1, 0])
+    scores = torch.tensor([[1.0, 0, 2], [0, 1, 0], [-math.inf] * 3])
+    _, absent, missed = class_scores(labels, predictions, scores)
+    assert absent == ClassScore(1, None, None, None, None, 0)
+    assert (missed.recall, missed.precision, missed.f1, missed.roc_auc) == (0, 0, 0, 50)
+
+
+def test_a_mean_over_splits_leaves_out_those_without_the_class():
+    absent = ClassScore(0, None, None, None, None, 0)
+    present = ClassScore(0, 50.0, 100.0, 75.0, None, 4)
+    assert mean_class_scores([[absent], [present]]) == (ClassScore(0, 50.0, 100.0, 75.0, None, 2),)
+    assert mean_class_scores([[absent]]) == (absent,)
 
 
 def test_summary_agrees_with_scipy():

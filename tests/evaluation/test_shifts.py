@@ -1,14 +1,24 @@
 """How far answers move: the formulas, exact where nothing moves, and what a model is asked."""
 
 import math
+from itertools import combinations
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from aspect import Embedder, mixed_graph
+from aspect.errors import TrainingError
 from aspect.evaluation import shifts
-from aspect.evaluation.shifts import Look, Shift, look_at, movement, relative_shifts, turns
+from aspect.evaluation.shifts import (
+    Look,
+    Shift,
+    look_at,
+    mean_distance,
+    movement,
+    relative_shifts,
+    turns,
+)
 
 
 def rows(seed, count=40, dim=6):
@@ -16,51 +26,109 @@ def rows(seed, count=40, dim=6):
     return torch.randn(count, dim, generator=generator, dtype=torch.float64)
 
 
-def test_a_turn_is_one_minus_the_cosine():
-    before, after = rows(0), rows(1)
-    expected = [
-        1 - sum(a * b for a, b in zip(x, y, strict=True)) / (math.hypot(*x) * math.hypot(*y))
-        for x, y in zip(before.tolist(), after.tolist(), strict=True)
-    ]
-    assert_close(turns(before, after), torch.tensor(expected, dtype=torch.float64))
+def by_hand(before, after):
+    """Turns and relative shifts, number by number."""
+    old, new = before.tolist(), after.tolist()
+    centre = [math.fsum(column) / len(old) for column in zip(*old, strict=True)]
+    pairs = [math.dist(x, y) for x, y in combinations(old, 2)]
+    unit = math.fsum(pairs) / len(pairs)
+    turned = []
+    for x, y in zip(old, new, strict=True):
+        first, second = ([a - c for a, c in zip(row, centre, strict=True)] for row in (x, y))
+        product = math.fsum(a * b for a, b in zip(first, second, strict=True))
+        turned.append(1 - product / (math.hypot(*first) * math.hypot(*second)))
+    moved = [math.dist(x, y) / unit for x, y in zip(old, new, strict=True)]
+    return torch.tensor([turned, moved], dtype=torch.float64)
+
+
+def measured(before, after):
+    """The same by the code under test."""
+    relative = relative_shifts(before, after, mean_distance(before))
+    return torch.stack([turns(before, after), relative])
+
+
+def test_both_measures_are_those_of_a_count_by_hand():
+    before, after = rows(0) + 3, rows(1) + 2
+    assert_close(measured(before, after), by_hand(before, after))
+
+
+def test_neither_place_nor_scale_nor_direction_of_all_embeddings_counts():
+    before = rows(0)
+    after = before + 0.1 * rows(1)
+    expected = measured(before, after)
+    constant = 1e4 * torch.randn(6, generator=torch.Generator().manual_seed(2)).double()
+    rotation, _ = torch.linalg.qr(rows(3, 6))
+    changes = [lambda x: x + constant, lambda x: 1e-5 * x, lambda x: 1e5 * x]
+    changes.append(lambda x: x @ rotation)
+    for change in changes:
+        assert_close(measured(change(before), change(after)), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_collapsed_embedding_does_not_look_stable():
+    """A common direction, a thousand times as long as what tells the nodes apart."""
+    common = torch.tensor([1e3, 0, 0, 0, 0, 0], dtype=torch.float64)
+    before, after = rows(0) + common, rows(1) + common
+    assert float(1 - torch.cosine_similarity(before, after).min()) < 1e-4  # what it looked like
+    turn, relative = measured(before, after)
+    assert float(turn.mean()) > 0.5  # nothing is left of the old direction
+    assert float(relative.mean()) > 0.5
 
 
 def test_a_turn_knows_no_length_and_a_relative_shift_does():
     before = rows(0)
+    before = before - before.mean(dim=0)
     assert_close(turns(before, 3 * before), torch.zeros(40, dtype=torch.float64))
     assert_close(turns(before, -before), torch.full((40,), 2.0, dtype=torch.float64))
-    assert_close(relative_shifts(before, 3 * before), torch.full((40,), 2.0, dtype=torch.float64))
+    expected = 2 * before.norm(dim=1) / mean_distance(before)
+    assert_close(relative_shifts(before, 3 * before, mean_distance(before)), expected)
 
 
 def test_a_tiny_turn_is_not_lost():
     angle = 1e-6
-    before = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    after = torch.tensor([[math.cos(angle), math.sin(angle)]], dtype=torch.float64)
-    assert_close(turns(before, after).item(), angle**2 / 2, rtol=1e-6, atol=0)
+    before = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
+    after = torch.tensor([[math.cos(angle), math.sin(angle)], [-1.0, 0.0]], dtype=torch.float64)
+    assert_close(turns(before, after)[0].item(), angle**2 / 2, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 def test_what_stays_has_not_moved_at_all(kind):
     same = rows(0).to(kind)
     same[3] = 0
-    assert torch.equal(turns(same, same), torch.zeros(40, dtype=torch.float64))
-    assert torch.equal(relative_shifts(same, same), torch.zeros(40, dtype=torch.float64))
+    assert torch.equal(measured(same, same), torch.zeros(2, 40, dtype=torch.float64))
 
 
-def test_a_row_of_zeros_has_no_direction_and_no_length():
-    zero, one = torch.zeros(1, 3), torch.tensor([[0.0, 2.0, 0.0]])
-    assert turns(zero, one).item() == turns(one, zero).item() == 1
-    before = torch.cat([zero, one, 2 * one])  # lengths 0, 2 and 4: the mean is 2
-    after = before + torch.tensor([[3.0, 0, 0], [0, 0, 0], [0, 0, 0]])
-    assert_close(relative_shifts(before, after).tolist(), [1.5, 0.0, 0.0])
-    assert relative_shifts(zero, one).item() == 2  # nothing has a length: the distance itself
+def test_a_row_at_the_mean_has_no_direction():
+    before = torch.tensor([[1.0, 5.0], [3.0, 5.0], [2.0, 5.0]])
+    after = torch.tensor([[1.0, 5.0], [2.0, 5.0], [2.0, 9.0]])
+    assert turns(before, after).tolist() == [0, 1, 1]
+    assert turns(before, before).tolist() == [0, 0, 0]
 
 
 def test_many_rows_are_done_in_parts(monkeypatch):
     before, after = rows(0), rows(1)
-    whole = turns(before, after), relative_shifts(before, after)
+    whole = measured(before, after)
     monkeypatch.setattr(shifts, "ROWS_AT_ONCE", 7)
-    assert_close((turns(before, after), relative_shifts(before, after)), whole)
+    assert_close(measured(before, after), whole)
+
+
+def test_the_mean_distance_of_many_nodes_is_that_of_a_fixed_sample(monkeypatch):
+    many = rows(0, 500)
+    exact = mean_distance(many)
+    monkeypatch.setattr(shifts, "MOST_EXACT_NODES", 400)
+    sampled = mean_distance(many)
+    assert sampled == mean_distance(many) != exact
+    assert sampled == pytest.approx(exact, rel=0.005)
+    monkeypatch.setattr(shifts, "PAIR_NUMBERS", 1)  # one pair after the other
+    monkeypatch.setattr(shifts, "SAMPLED_PAIRS", 1_000)
+    assert mean_distance(many) == pytest.approx(exact, rel=0.05)
+    assert mean_distance(torch.tensor([[0.0], [1.0]]).repeat(300, 1)) == pytest.approx(0.5, abs=0.1)
+
+
+def test_where_all_nodes_are_the_same_nothing_can_be_measured():
+    for constant in (torch.full((4, 3), 2.5), torch.ones(1, 3)):
+        collapsed = Look(constant, None, {})
+        with pytest.raises(TrainingError, match="All nodes have the same embedding"):
+            movement(collapsed, collapsed)
 
 
 def test_three_numbers_of_a_hundred_and_one():
@@ -73,7 +141,8 @@ def test_movements_are_of_embeddings_gate_and_bands():
     after = Look(rows(3), torch.tensor([0.5, 0.1] * 20), {"low": rows(1), "high": rows(4)})
     found = movement(before, after)
     assert found.turn == Shift.of(turns(rows(0), rows(3)))
-    assert found.relative == Shift.of(relative_shifts(rows(0), rows(3)))
+    relative = relative_shifts(rows(0), rows(3), mean_distance(rows(0)))
+    assert found.relative == Shift.of(relative)
     assert found.gate == pytest.approx(0.2)
     assert list(found.bands) == ["low", "high"]
     assert found.bands["low"] == Shift(0.0, 0.0, 0.0)
@@ -88,7 +157,7 @@ def test_a_look_asks_a_model_for_all_that_it_has():
     graph = mixed_graph(num_nodes=40, degree=4.0, num_features=6, seed=0).graph
     model = Embedder("aspect", **QUICK).fit(graph)
     found = look_at(model, graph)
-    assert torch.equal(found.embeddings, model.embed(graph))
+    assert torch.equal(found.embeddings, model.embed(graph, normalise="none"))
     assert torch.equal(found.gate, model.policy(graph))
     with torch.no_grad():
         views = model.method.see(graph).views

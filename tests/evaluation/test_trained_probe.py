@@ -4,12 +4,17 @@ import pytest
 import torch
 
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.probe import ProbeSettings, linear_probe
+from aspect.evaluation.probe import NeutralProbe, PaperProbe, linear_probe
 from aspect.evaluation.trained_probe import TrainedProbe
 from aspect.graph.data import UNLABELLED
 from aspect.graph.splits import make_splits
 
-FEW = ProbeSettings(steps=40)
+PROBES = [NeutralProbe(penalties=(0.1, 1e-2, 1e-3)), PaperProbe(steps=40)]
+
+
+@pytest.fixture(params=PROBES, ids=lambda probe: probe.name)
+def kind(request):
+    return request.param
 
 
 @pytest.fixture
@@ -31,34 +36,34 @@ def embedding(labels, seed=0):
 
 
 @pytest.fixture
-def probe(labels, splits):
-    return TrainedProbe.fit(embedding(labels), labels, splits, num_classes=3, settings=FEW)
+def probe(labels, splits, kind):
+    return TrainedProbe.fit(embedding(labels), labels, splits, num_classes=3, probe=kind)
 
 
-def test_on_its_own_embedding_it_is_the_linear_probe(probe, labels, splits):
+def test_on_its_own_embedding_it_is_the_linear_probe(probe, labels, splits, kind):
     clean = embedding(labels)
-    plain = linear_probe(clean, labels, list(splits.values()), num_classes=3, settings=FEW)
+    plain = linear_probe(clean, labels, list(splits.values()), num_classes=3, probe=kind)
     assert probe.clean.splits == plain.splits
     for number, score in zip(splits, plain.splits, strict=True):
         assert probe.strict(number, clean) == score.strict
 
 
 @pytest.mark.parametrize("size", [0.1, 0.5, 2.0])
-def test_on_others_it_is_the_probe_of_evasion(probe, labels, splits, size):
+def test_on_others_it_is_the_probe_of_evasion(probe, labels, splits, size, kind):
     clean = embedding(labels)
     other = clean + size * (embedding(labels, seed=1) - clean)
     evaded = evasion_probe(
-        clean, [other] * 2, labels, list(splits.values()), num_classes=3, settings=FEW
+        clean, [other] * 2, labels, list(splits.values()), num_classes=3, probe=kind
     )
     for number, score in zip(splits, evaded.splits, strict=True):
         assert probe.strict(number, other) == score.strict
 
 
-def test_labels_of_test_nodes_are_read_for_the_score_alone(labels, splits):
+def test_labels_of_test_nodes_are_read_for_the_score_alone(labels, splits, kind):
     clean, own, poisoned = embedding(labels), {2: splits[2]}, labels.clone()
     poisoned[splits[2].test] = (poisoned[splits[2].test] + 1) % 3
     probe, other = (
-        TrainedProbe.fit(clean, classes, own, num_classes=3, settings=FEW)
+        TrainedProbe.fit(clean, classes, own, num_classes=3, probe=kind)
         for classes in (labels, poisoned)
     )
     assert torch.equal(other.weights[2], probe.weights[2])

@@ -5,13 +5,12 @@ import torch
 
 from aspect.errors import GraphError
 from aspect.evaluation.inputs import without_test_labels
-from aspect.evaluation.logistic import Tasks
-from aspect.evaluation.probe import ProbeSettings, linear_probe
+from aspect.evaluation.probe import NeutralProbe, PaperProbe, linear_probe
 from aspect.evaluation.validation import validation_accuracy
 from aspect.graph.data import UNLABELLED
 from aspect.graph.splits import make_splits
 
-QUICK = ProbeSettings(steps=40)
+QUICK = NeutralProbe(penalties=(0.1, 1e-2, 1e-3))
 CLASSES = 3
 
 
@@ -23,7 +22,7 @@ def blurred(num_nodes=120, seed=3):
 
 
 def accuracy(embeddings, labels, splits):
-    return validation_accuracy(embeddings, labels, splits, num_classes=CLASSES, settings=QUICK)
+    return validation_accuracy(embeddings, labels, splits, num_classes=CLASSES, probe=QUICK)
 
 
 @pytest.mark.parametrize("kind", ["class-balanced", "random"])
@@ -31,7 +30,7 @@ def test_equals_the_validation_column_of_the_linear_probe(kind):
     embeddings, labels = blurred()
     labels[::7] = UNLABELLED  # nodes in no split
     splits = make_splits(kind, labels, CLASSES)
-    probed = linear_probe(embeddings, labels, splits, num_classes=CLASSES, settings=QUICK)
+    probed = linear_probe(embeddings, labels, splits, num_classes=CLASSES, probe=QUICK)
     expected = tuple(each.validation for each in probed.splits)
     assert len(set(expected)) > 1
     assert accuracy(embeddings, labels, splits) == expected
@@ -61,17 +60,18 @@ def test_splits_are_masked_each_by_itself():
     assert together == tuple(accuracy(embeddings, labels, [split])[0] for split in splits)
 
 
-def test_training_is_handed_no_test_label(monkeypatch):
+@pytest.mark.parametrize("probe", [QUICK, PaperProbe(steps=5)], ids=lambda probe: probe.name)
+def test_a_probe_is_handed_no_test_label(monkeypatch, probe):
     embeddings, labels = blurred()
     splits = make_splits("random", labels, CLASSES)
-    seen, build = [], Tasks.build
+    seen, answer = [], type(probe).answer
 
-    def spy(known, some, *rest):
+    def spy(self, rows, known, some, num_classes):
         seen.extend(zip(known, some, strict=True))
-        return build(known, some, *rest)
+        return answer(self, rows, known, some, num_classes)
 
-    monkeypatch.setattr(Tasks, "build", spy)
-    accuracy(embeddings, labels, splits)
+    monkeypatch.setattr(type(probe), "answer", spy)
+    validation_accuracy(embeddings, labels, splits, num_classes=CLASSES, probe=probe)
     assert len(seen) == len(splits)
     for line, split in seen:
         assert bool((line[split.test] == UNLABELLED).all())

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aspect.errors import GraphError, SettingsError, UnknownNameError
-from aspect.graph.splits import SPLIT_SEEDS, Split, check_splits, make_splits
+from aspect.graph.splits import SEARCH_SEEDS, SPLIT_SEEDS, Split, check_splits, make_splits
 
 DATA = os.environ.get("ASPECT_DATA", "")
 needs_data = pytest.mark.skipif(not DATA, reason="ASPECT_DATA is not set")
@@ -82,7 +82,7 @@ def test_class_balanced_draws_in_the_order_of_the_public_code():
     assert set(split.test.tolist()) == set(rest) - set(validation.tolist())
 
 
-@pytest.mark.parametrize("kind", ["class-balanced", "random"])
+@pytest.mark.parametrize("kind", ["class-balanced", "random", "search"])
 def test_ten_different_splits_the_same_every_time(kind):
     labels = labels_of(30, 20, 50)
     splits, again = make_splits(kind, labels, 3), make_splits(kind, labels, 3)
@@ -99,13 +99,52 @@ def test_a_smaller_count_takes_the_first_splits():
     torch.testing.assert_close(few[2].parts, all_ten[2].parts)
 
 
-def test_random_splits_are_60_20_20():
-    assert make_splits("random", labels_of(60, 43), 2)[0].sizes == (62, 21, 20)
+@pytest.mark.parametrize("kind", ["random", "search"])
+def test_random_splits_are_60_20_20_of_every_class(kind):
+    labels = labels_of(60, 43, 10)
+    for split in make_splits(kind, labels, 3):
+        parts = [labels[part].bincount().tolist() for part in split.parts]
+        assert parts == [[36, 25, 6], [12, 9, 2], [12, 9, 2]]
+
+
+@pytest.mark.parametrize(
+    ("size", "parts"),
+    [(1, (1, 0, 0)), (2, (1, 0, 1)), (3, (1, 1, 1)), (4, (2, 1, 1)), (5, (3, 1, 1))],
+)
+def test_a_small_class_is_in_every_part_for_which_it_has_a_node(size, parts):
+    labels = labels_of(20, size)
+    for split in make_splits("random", labels, 2):
+        assert tuple(int((labels[part] == 1).sum()) for part in split.parts) == parts
+
+
+def test_a_class_without_nodes_is_in_no_part():
+    splits = make_splits("random", torch.tensor([0, 2] * 10), 3)
+    assert {split.sizes for split in splits} == {(12, 4, 4)}
+
+
+def test_settings_are_searched_on_splits_that_no_table_reports():
+    labels = labels_of(30, 20, 50)
+    tests = {
+        tuple(split.test.tolist())
+        for kind in ("random", "search")
+        for split in make_splits(kind, labels, 3)
+    }
+    assert len(tests) == 20
+    assert not set(SEARCH_SEEDS) & set(SPLIT_SEEDS)
+
+
+def test_random_splits_are_drawn_in_a_fixed_order():
+    labels = labels_of(10, 3)
+    split = make_splits("random", labels, 2, count=1)[0]
+    state = np.random.RandomState(SPLIT_SEEDS[0])
+    first, second = state.permutation(10), 10 + state.permutation(3)
+    assert split.validation.tolist() == sorted([*first[:2], second[0]])
+    assert split.test.tolist() == sorted([*first[2:4], second[1]])
 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    kind=st.sampled_from(["class-balanced", "random"]),
+    kind=st.sampled_from(["class-balanced", "random", "search"]),
     labels=st.lists(st.integers(-1, 2), min_size=10, max_size=60),
 )
 def test_splits_cover_exactly_the_labelled_nodes(kind, labels):
@@ -197,8 +236,11 @@ def test_labels_that_cannot_be_split_are_refused(labels, sentence):
 
 
 def test_too_few_nodes_for_a_random_split_are_refused():
-    with pytest.raises(GraphError, match="1 training, 0 validation and 1 test nodes"):
+    with pytest.raises(GraphError, match="2 training, 0 validation and 0 test nodes"):
         make_splits("random", torch.tensor([0, 1]), 2)
+    with pytest.raises(GraphError, match="4 labelled nodes in 2 classes are too few to split"):
+        make_splits("random", torch.tensor([0, 1, 0, 1]), 2)
+    assert make_splits("random", torch.tensor([0, 1, 0, 1, 0]), 2)[0].sizes == (2, 1, 2)
 
 
 @pytest.mark.parametrize("count", [0, 11])
@@ -209,7 +251,7 @@ def test_there_are_one_to_ten_drawn_splits(count):
 
 @pytest.mark.parametrize("masks", [None, {}, {"train": torch.ones(1, 60).bool()}])
 def test_missing_published_splits_are_said(masks):
-    sentence = r"^No masks were given for .*test: .*Pass masks=\.\.\., or use class-balanced"
+    sentence = r"^No masks were given for .*test: .*Pass masks=\.\.\., or use random"
     with pytest.raises(GraphError, match=sentence):
         make_splits("published", labels_of(30, 30), 2, masks=masks)
 

@@ -17,7 +17,8 @@ from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation import readings
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.probe import ProbeSettings, linear_probe
+from aspect.evaluation.probe import PaperProbe, linear_probe
+from aspect.evaluation.twins import twin_probe
 from aspect.experiments import PerturbedBy, PublishedProbe
 from aspect.graph.splits import make_splits
 from aspect.graph.support import without_doubtful
@@ -31,9 +32,9 @@ from robustness.poisoned import Place
 
 # A probe of few steps, for there are many of them.
 QUICK = PublishedProbe(learning_rate=0.05, weight_decay=0.001, steps=20)
-SETTINGS = ProbeSettings(QUICK.learning_rate, QUICK.steps, (QUICK.weight_decay,))
+PROBE = PaperProbe(QUICK.learning_rate, QUICK.steps, (QUICK.weight_decay,))
 
-NAMES = ["aspect", "random", "raw", "majority class"]
+NAMES = ["aspect", "random", "raw", "propagated", "spectral", "neighbour sets", "majority class"]
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +75,7 @@ def probed(place, embeddings, splits):
     labelled = place.labelled
     rows = torch.as_tensor(np.asarray(embeddings))
     classes = labelled.num_classes
-    return linear_probe(
-        rows, labelled.labels, splits, num_classes=classes, settings=SETTINGS
-    ).splits
+    return linear_probe(rows, labelled.labels, splits, num_classes=classes, probe=PROBE).splits
 
 
 def row_of(found, name, budget):
@@ -105,7 +104,7 @@ def test_no_other_split_of_a_poisoned_model_is_ever_looked_at(place, poisoned, m
     monkeypatch.setattr(readings, "linear_probe", seen)
     judge(poisoned[:1])
     test = splits_of(place)[1].test
-    assert len(seen.mock_calls) == 2 * 2 + 1  # random and raw, clean and poisoned; the method
+    assert len(seen.mock_calls) == 2 * 4 + 1  # four controls, clean and poisoned; the method
     for call in seen.mock_calls:
         (split,) = call.args[2]
         assert torch.equal(split.test, test)
@@ -183,10 +182,12 @@ def test_controls_meet_the_same_perturbed_graph(place, poisoned, found):
     labelled, splits = place.labelled, splits_of(place)
     graph = Trace.read(place.flips(0)).apply(labelled, 0.1)
     settings = open_run(poisoned[0]).record["settings"]
-    for name, own in (("random", settings), ("raw", {})):
+    for name, own in (("random", settings), ("raw", {}), ("propagated", {}), ("spectral", {})):
         model = Embedder(name, seed=0, device="cpu", **own).fit(graph)
         (expected,) = probed(place, model.embed(graph), splits[:1])
         assert row_of(found, name, 0.1).perturbed[0].splits[0] == expected
+    rule = twin_probe(graph, labelled.labels, splits[:1], num_classes=labelled.num_classes)
+    assert row_of(found, "neighbour sets", 0.1).perturbed[0].splits[0] == rule.splits[0]
     majority = row_of(found, "majority class", 0.1)
     assert majority.clean == majority.perturbed
     assert majority.drop == 0
@@ -269,7 +270,7 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
             labelled.labels,
             splits_of(place)[:2],
             num_classes=labelled.num_classes,
-            settings=SETTINGS,
+            probe=PROBE,
         )
         row = row_of(found, "aspect", budget)
         assert row.perturbed[0].splits == expected.splits
@@ -277,8 +278,9 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
         assert [score.step for score in expected.splits] == [
             score.step for score in row.clean[0].splits
         ]
+    # A spectral embedding is of one graph: there is no probe that has learned on its axes.
     assert [(row.name, row.budget) for row in found.rows] == [
-        (name, budget) for name in NAMES for budget in (0.1, 0.15)
+        (name, budget) for name in NAMES if name != "spectral" for budget in (0.1, 0.15)
     ]
 
 
@@ -289,6 +291,7 @@ def cell_of(place, run, mode, numbers):
         settings=told["settings"],
         graph_sha256=told["graph"]["sha256"],
         splits="random",
+        probe="neutral",
         split_numbers=numbers,
         perturbation=Perturbation(kind="dice", mode=mode, budget=0.1),
         perturbation_sha256=tuple(Trace.read(file).digest(0.1) for file in files),
@@ -302,7 +305,7 @@ def cell_of(place, run, mode, numbers):
 @pytest.mark.parametrize("mode", ["evade", "poison"])
 def test_the_bench_finds_the_same(place, clean, tmp_path, mode):
     if mode == "evade":
-        numbers, row = (0, 1), evaded(place, clean, [0.1], "dice", "ours").rows[0]
+        numbers, row = (0, 1), evaded(place, clean, [0.1], "dice", "neutral").rows[0]
     else:
         own = Place.make(tmp_path)
         own.flips(1).write_bytes(place.flips(1, kind="dice").read_bytes())

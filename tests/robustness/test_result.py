@@ -8,7 +8,7 @@ from aspect.robustness.result import PerturbedRow
 
 def scores(*values):
     return ProbeResult(
-        "linear",
+        "paper",
         "weight_decay",
         3,
         tuple(

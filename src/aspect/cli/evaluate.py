@@ -1,6 +1,6 @@
 """`aspect evaluate`: how well the classes can be read off the embeddings.
 
-Beside them stands what no training gives, and what perturbed graphs leave of it.
+Beside them stand controls that learn nothing, and what perturbed graphs leave of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aspect.cli.paths import CONFIG, is_run
 from aspect.cli.perturbation_options import SweepOptions
 from aspect.cli.perturbed import PerturbedEvaluation
 from aspect.cli.plan import Plan, plan_run
-from aspect.cli.scores import interval_text, score_text
+from aspect.cli.scores import explain, interval_text, number_text, score_text
 from aspect.cli.session import Session, command
 from aspect.cli.train import run_all
 from aspect.errors import RunError, SettingsError
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from aspect.comparison import Comparison
 
 __all__ = ["evaluate"]
-
-ROWS = 4  # the method, random weights, raw features, majority class
 
 Answer = tuple[Mapping[str, Any], Callable[[], None]]  # for a program, and for people
 
@@ -176,16 +174,14 @@ def _compare(
     with session.screen.activity("Starting"):
         from aspect.comparison import evaluate_runs
     with session.screen.progress("Evaluating") as advance:
-        total = ROWS + bool(how.doubt)
-        done = iter(range(total))
         comparison = evaluate_runs(
             paths,
-            splits=how.splits or "class-balanced",
+            splits=how.splits or "random",
             probe=how.probe,
             doubt=how.doubt or (),
             device=session.device,
             data_dir=session.data_dir,
-            on_row=lambda name: advance(next(done), total, name),
+            on_step=advance,
         )
     for warning in comparison.warnings:
         session.screen.warn(warning)
@@ -194,9 +190,8 @@ def _compare(
 
 def _show(session: Session, comparison: Comparison) -> None:
     rows = [row.to_dict() for row in comparison.rows]
-    columns = {"optimistic": "optimistic*", "macro_f1": "macro-F1", "roc_auc": "ROC AUC"}
-    if not any(row["roc_auc"] for row in rows):
-        del columns["roc_auc"]
+    names = {"optimistic": "optimistic*", "macro_f1": "macro-F1", "roc_auc": "ROC AUC"}
+    columns = {key: name for key, name in names.items() if any(row[key] for row in rows)}
     columns["knn"] = "k-NN"
     cells = [
         [
@@ -213,7 +208,29 @@ def _show(session: Session, comparison: Comparison) -> None:
         f"and {rows[0]['strict']['splits']} {comparison.splits} splits; probe: {comparison.probe}"
     )
     screen = session.screen
-    screen.table(["method", "strict", "95% interval", *columns.values()], cells, title=title)
-    screen.say("* chooses the step on the test set: only for comparison with published tables.")
+    screen.table(["method", "accuracy", "95% interval", *columns.values()], cells, title=title)
+    if "optimistic" in columns:
+        screen.say("* chooses the step on the test set: only for comparison with published tables.")
+    explain(screen, [row["name"] for row in rows[1:]])
     for notice in comparison.notices:
         screen.say(notice)
+    _show_classes(session, comparison)
+
+
+def _show_classes(session: Session, comparison: Comparison) -> None:
+    cells = [
+        [
+            comparison.class_names[score.label],
+            number_text(score.recall),
+            number_text(score.precision),
+            number_text(score.f1),
+            number_text(score.roc_auc),
+            f"{score.support:g}",
+        ]
+        for score in comparison.per_class
+    ]
+    session.screen.table(
+        ["class", "recall", "precision", "F1", "ROC AUC", "test nodes"],
+        cells,
+        title=f"Classes of {comparison.graph} with {comparison.rows[0].name}, in percent",
+    )

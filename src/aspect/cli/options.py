@@ -10,7 +10,7 @@ import typer
 
 from aspect.cli.paths import check_target
 from aspect.config import make_config
-from aspect.errors import SettingsError
+from aspect.errors import SettingsError, UnknownNameError
 from aspect.graph.source import Reading
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "SettingsOptions",
     "check_doubt",
 ]
+
+PROBES = ("neutral", "paper", "published")
 
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
@@ -97,15 +99,17 @@ class ProbeOptions(NamedTuple):
     """On which nodes the probe is trained and judged, and how."""
 
     splits: Annotated[
-        Literal["class-balanced", "random", "published"] | None,
-        typer.Option(
-            help="Kind of splits.  [default: class-balanced, or that of the perturbation files]"
-        ),
+        Literal["random", "published", "class-balanced"] | None,
+        typer.Option(help="Kind of splits.  [default: random, or that of the perturbation files]"),
     ] = None
     probe: Annotated[
-        Literal["ours", "published"],
-        typer.Option(help="Our probe, or the one that published settings came with."),
-    ] = "ours"
+        str,
+        typer.Option(
+            help="neutral; paper: the probe of published tables; published: the same as the "
+            "published settings of a run have it.",
+            metavar="NAME",
+        ),
+    ] = "neutral"
     doubt: Annotated[
         list[float] | None,
         typer.Option(
@@ -116,8 +120,15 @@ class ProbeOptions(NamedTuple):
     ] = None
 
     def check(self) -> None:
-        """Refuse shares that are none."""
+        """Refuse shares that are none, and unknown probes."""
         check_doubt(self.doubt or ())
+        if self.probe == "ours":
+            raise SettingsError(
+                "The probe of version 0.1, --probe ours, is called paper now. Pass --probe paper, "
+                "or leave it out for the neutral probe."
+            )
+        if self.probe not in PROBES:
+            raise UnknownNameError("probe", self.probe, PROBES)
 
 
 def check_doubt(shares: Iterable[float]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aspect.cli.options import ProbeOptions
 from aspect.cli.perturbation_options import SweepOptions
 from aspect.cli.plan import Plan
-from aspect.cli.scores import score_text
+from aspect.cli.scores import explain, score_text
 from aspect.cli.session import Session
 from aspect.cli.train import run_all
 
@@ -67,12 +67,12 @@ class PerturbedEvaluation:
 
     def _prepare(self, plan: Plan, *, evades: bool) -> list[FilePerturbation]:
         """Read graph and files, and refuse before the first training what the end would refuse."""
-        from aspect.comparison import probe_settings
+        from aspect.comparison import chosen_probe
         from aspect.robustness.evaluation import check_inductive
 
         if evades:
             check_inductive(plan.experiment.method)
-        probe_settings(plan.experiment, self.how.probe)
+        chosen_probe(plan.experiment, self.how.probe)
         labelled = plan.source.read(self.session.data_dir)
         perturbations = self._read(labelled)
         for each in perturbations:
@@ -144,6 +144,7 @@ class PerturbedEvaluation:
         masked = " and of feature entries masked" if first.features else ", with all features kept"
         screen.say(f"budget: share of edges flipped{masked}. macro-F1: perturbed.")
         screen.say("drop: (clean - perturbed) / clean of the two means, in percent.")
+        explain(screen, [row.name for row in found.rows if row.name != found.method])
         for notice in found.notices:
             screen.say(notice)
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, linear_probe
+from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.result import ProbeResult
 from aspect.graph.splits import Split
 
@@ -22,7 +22,7 @@ def evasion_probe(
     splits: Sequence[Split],
     *,
     num_classes: int,
-    settings: ProbeSettings = DEFAULT_SETTINGS,
+    probe: Probe = NEUTRAL,
 ) -> ProbeResult:
     """Train and choose on clean embeddings; test each split on its own perturbed ones.
 
@@ -34,7 +34,7 @@ def evasion_probe(
         labels: Classes from 0 on, -1 for none.
         splits: As many as there are perturbed embeddings.
         num_classes: Classes of the data set.
-        settings: As of `linear_probe`.
+        probe: As of `linear_probe`.
     """
     results = [
         linear_probe(
@@ -42,16 +42,16 @@ def evasion_probe(
             torch.cat([labels, labels[split.test]]),
             [_tested_at(split, len(labels))],
             num_classes=num_classes,
-            settings=settings,
+            probe=probe,
         )
         for other, split in zip(perturbed, splits, strict=True)
     ]
     return ProbeResult(
-        "linear",
-        "weight_decay",
+        probe.name,
+        probe.choice_name,
         num_classes,
         tuple(score for result in results for score in result.splits),
-        tuple(each for result in results for each in result.predictions),
+        tuple(predicted for result in results for predicted in result.predictions),
     )
 
 

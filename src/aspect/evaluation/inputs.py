@@ -21,6 +21,7 @@ __all__ = [
     "read_labels",
     "renumbered",
     "unit_rows",
+    "with_constant",
     "without_test_labels",
 ]
 
@@ -121,6 +122,11 @@ def unit_rows(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
     rows = rows / torch.where(largest > 0, largest, 1)
     lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return rows / torch.where(lengths > 0, lengths, 1)
+
+
+def with_constant(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows inputs"]:
+    """The rows with a last column of ones, whose weight is the intercept."""
+    return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
 
 
 def read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"]:

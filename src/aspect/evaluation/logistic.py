@@ -1,221 +1,256 @@
-"""Many multinomial logistic regressions on the same rows, trained together by Adam.
+"""Penalised multinomial logistic regressions on the same rows, solved together to convergence.
 
-A task is one split with one weight decay. All tasks share the embeddings, so that a step is two
-large products, `weights @ rows.T` and `residual @ rows`, however many tasks there are. Tables are
-laid out `[classes, splits, decays, rows]`: with the rows last, reductions over the few classes are
-vectorised (on a CPU an order of magnitude faster than with the classes last).
+A task is one training set with one penalty. It minimises, over weights and a free intercept,
+
+    mean cross-entropy of the training rows + penalty / 2 * |weights|^2,
+
+which has one solution wherever two classes are trained on. All tasks share the rows, so that a
+step of L-BFGS is two large products, `direction @ rows.T` and `residual @ rows`, however many tasks
+there are; the line search needs none, since logits are linear in the step. Tables are laid out
+`[tasks, classes, rows]`: with the rows last, reductions over the few classes are vectorised.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+from collections import deque
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aspect.errors import SettingsError
-from aspect.graph.splits import Split
+__all__ = ["Tasks", "logits_of", "principal_axes", "solve"]
 
-__all__ = ["ProbeSettings", "Tasks", "Trace", "scores_of", "train", "with_constant"]
+logger = logging.getLogger(__name__)
 
-# Adam's own constants, those of torch.optim.Adam.
-MEAN_DECAY = 0.9
-SQUARE_DECAY = 0.999
-ADAM_EPSILON = 1e-8
+MOST_STEPS = 1000  # of L-BFGS for one penalty; a few dozen are common
+HISTORY = 5  # steps that L-BFGS remembers
+MOST_TRIALS = 20  # of the line search; one is common
+FLATTENED = 0.5  # a step is long enough where this part of the slope is left, or less
 
-# More classes than this do not fit the byte in which a prediction is kept.
-MOST_BYTE_CLASSES = 255
-
-
-@dataclass(frozen=True)
-class ProbeSettings:
-    """How the linear probe is trained; every weight decay is tried, and validation chooses."""
-
-    learning_rate: float = 0.01
-    steps: int = 600
-    weight_decays: tuple[float, ...] = (0.0, 1e-4, 5e-4, 2e-3, 1e-2)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.learning_rate < math.inf:
-            raise SettingsError(
-                f"Learning rate of the probe must be a number > 0. Got {self.learning_rate}."
-            )
-        if self.steps < 1:
-            raise SettingsError(f"Steps of the probe must be an integer >= 1. Got {self.steps}.")
-        allowed = [0 <= decay < math.inf for decay in self.weight_decays]
-        if not (allowed and all(allowed)):
-            raise SettingsError(
-                "Weight decays of the probe must be one or more numbers >= 0. "
-                f"Got {list(self.weight_decays)}."
-            )
+# More axes than this are not looked for: their eigenvectors would take longer than they save.
+MOST_AXES = 2500
+# Axes whose variance is this part of the largest or less are dropped where rows are fewer than
+# columns: no penalty lets them matter, and rounding would leave them askew.
+SMALLEST_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """All that training may know: labels of training and validation rows, and no test label."""
+    """What is to be solved: training labels and penalties."""
 
-    targets: Float[Tensor, "classes splits 1 rows"]  # 1 / n_train at a training row's class, or 0
-    share: Float[Tensor, "splits 1 rows"]  # 1 / n_train at training rows, 0 elsewhere
-    validation: Integer[Tensor, "splits 1 rows"]  # class of a validation row; `classes` elsewhere
-    test: Int[Tensor, "splits test"]  # rows; a shorter list is filled up with its first row
+    targets: Float[Tensor, "tasks classes rows"]  # 1 / n_train at a training row's class, or 0
+    penalties: Float[Tensor, " tasks"]
 
-    @classmethod
-    def build(
-        cls,
-        labels: Int[Tensor, "*splits rows"],
-        splits: Sequence[Split],
-        num_classes: int,
-        like: Float[Tensor, "rows dim"],
-    ) -> Tasks:
-        """The tables for splits of the rows of `like`, in its type and on its device.
+    @property
+    def share(self) -> Float[Tensor, "tasks 1 rows"]:
+        """1 / n_train at training rows, 0 elsewhere."""
+        return self.targets.sum(dim=1, keepdim=True)
 
-        Labels are the same for all splits, or one line of them per split.
-        """
-        known = labels.expand(len(splits), -1)
-        shape = (len(splits), len(like))
-        targets = torch.zeros(num_classes, *shape, dtype=like.dtype)
-        share = torch.zeros(shape, dtype=like.dtype)
-        small = torch.uint8 if num_classes <= MOST_BYTE_CLASSES else torch.int16
-        validation = torch.full(shape, num_classes, dtype=small)
-        test = torch.empty(len(splits), max(len(split.test) for split in splits), dtype=torch.long)
-        for number, split in enumerate(splits):
-            targets[known[number, split.train], number, split.train] = 1 / len(split.train)
-            share[number, split.train] = 1 / len(split.train)
-            validation[number, split.validation] = known[number, split.validation].to(small)
-            test[number] = split.test[0]
-            test[number, : len(split.test)] = split.test
-        tables = (targets.unsqueeze(2), share.unsqueeze(1), validation.unsqueeze(1), test)
-        return cls(*(table.to(like.device) for table in tables))
+    @property
+    def priors(self) -> Float[Tensor, "tasks classes"]:
+        """Share of every class among the training rows."""
+        return self.targets.sum(dim=2)
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """What training leaves behind for the choice: validation after every step, and test answers.
+def principal_axes(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "dim axes"] | None:
+    """Orthonormal axes along which the rows are uncorrelated; None where that would take too long.
 
-    The answers are predictions for test rows, kept for every step so that the choice can be made
-    first and the test labels read afterwards.
+    Weights along these axes have the same length, hence the same penalty, and the Hessian is nearly
+    diagonal. Fewer rows than columns span no more axes than there are rows; no solution leaves
+    their span.
     """
-
-    correct: Int[Tensor, "steps splits decays"]  # validation rows answered rightly
-    answers: Integer[Tensor, "steps splits decays test"]  # predicted classes of the test rows
-    weights: Float[Tensor, "classes splits decays inputs"]  # at the first best validation step
-    last: Float[Tensor, "classes splits decays inputs"]  # weights after all steps
-
-    @classmethod
-    def join(cls, parts: Sequence[Trace]) -> Trace:
-        """One trace of the same splits from traces over different weight decays."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            torch.cat([part.correct for part in parts], dim=2),
-            torch.cat([part.answers for part in parts], dim=2),
-            torch.cat([part.weights for part in parts], dim=2),
-            torch.cat([part.last for part in parts], dim=2),
-        )
+    count, dim = rows.shape
+    if min(count, dim) > MOST_AXES:
+        return None
+    if dim <= count:
+        _, axes = torch.linalg.eigh((rows.t() @ rows).double())
+    else:
+        exact = rows.double()
+        variances, vectors = torch.linalg.eigh(exact @ exact.t())
+        kept = variances > SMALLEST_VARIANCE * variances[-1]
+        axes = exact.t() @ vectors[:, kept] / variances[kept].sqrt()
+    orthonormal: Tensor = axes.to(rows.dtype)
+    return orthonormal
 
 
-def with_constant(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows inputs"]:
-    """The rows with a last column of ones, whose weight is the bias."""
-    return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-
-
-def scores_of(
-    weights: Float[Tensor, "classes splits decays inputs"], inputs: Float[Tensor, "rows inputs"]
-) -> Float[Tensor, "classes splits decays rows"]:
-    """Logits of every row for every task."""
-    return (weights.flatten(0, 2) @ inputs.t()).view(*weights.shape[:3], len(inputs))
+def logits_of(
+    weights: Float[Tensor, "tasks classes inputs"],
+    inputs: Float[Tensor, "rows inputs"],
+    priors: Float[Tensor, "tasks classes"],
+) -> Float[Tensor, "tasks classes rows"]:
+    """Logits of every row; minus infinity for a class without a training row."""
+    tasks, classes, _ = weights.shape
+    logits = (weights.flatten(0, 1) @ inputs.t()).view(tasks, classes, len(inputs))
+    return logits.masked_fill_((priors == 0).unsqueeze(2), -math.inf)
 
 
 @torch.no_grad()
-def train(
+def solve(
     inputs: Float[Tensor, "rows inputs"],
     tasks: Tasks,
-    settings: ProbeSettings,
-    weight_decays: Sequence[float],
-) -> Trace:
-    """Train all tasks from zero for the same number of full-batch steps, watching each one.
+    start: Float[Tensor, "tasks classes inputs"],
+    tolerance: Float[Tensor, " tasks"],
+) -> Float[Tensor, "tasks classes inputs"]:
+    """Weights at which the gradient's length is within the tolerance, task by task.
 
-    Minimises mean cross-entropy + weight_decay / 2 * |weights|^2, the bias (the last of `inputs`)
-    left out of the decay; scikit-learn's C is then 1 / (weight_decay * n_train).
+    Args:
+        inputs: Rows whose last entry is a one, for the intercept, which is not penalised.
+        tasks: What is to be solved.
+        start: Where to start from, such as the solution for a stronger penalty.
+        tolerance: Length of the gradient at which a task is solved.
     """
-    shape = (len(tasks.targets), len(tasks.test), len(weight_decays))
-    weights = inputs.new_zeros(*shape, inputs.shape[1])
-    decays = inputs.new_tensor(weight_decays).unsqueeze(1)
-    optimiser = _Adam(weights, settings.learning_rate)
-    watch = _Watch(tasks, weights, settings.steps)
-    table = inputs.new_zeros(*shape, len(inputs))  # logits, then residuals, then logits again
-    gradient = torch.empty_like(weights)
-    for step in range(settings.steps):
-        _residual_(table, tasks)
-        torch.mm(table.flatten(0, 2), inputs, out=gradient.flatten(0, 2))
-        gradient[..., :-1].addcmul_(weights[..., :-1], decays)
-        optimiser.step(gradient)
-        torch.mm(weights.flatten(0, 2), inputs.t(), out=table.flatten(0, 2))
-        watch.look(step, table)
-    return Trace(watch.correct, watch.answers, watch.best_weights, weights)
+    state = _State(inputs, tasks, start)
+    gradient, memory = state.gradient(), _Memory(state.curvature())
+    failures = torch.zeros_like(tolerance)  # steps in a row that rounding allowed no progress in
+    for _ in range(MOST_STEPS):
+        is_open = gradient.flatten(1).norm(dim=1) > tolerance
+        if not bool((is_open & (failures <= HISTORY)).any()):
+            break
+        direction = memory.times(gradient).neg_().mul_(is_open.view(-1, 1, 1))
+        step, length = state.move(direction, _dot(gradient, direction))
+        failures = torch.where(length > 0, 0, failures + 1)
+        previous, gradient = gradient, state.gradient()
+        memory.keep(step, gradient - previous)
+    _warn_of(gradient.flatten(1).norm(dim=1) > tolerance)
+    return state.weights
 
 
-def _residual_(logits: Float[Tensor, "classes splits decays rows"], tasks: Tasks) -> None:
-    """Turn logits into the loss gradient in place: (softmax - target) / n_train where training."""
-    logits.sub_(logits.amax(dim=0)).exp_()
-    logits.mul_(tasks.share / logits.sum(dim=0)).sub_(tasks.targets)
-
-
-class _Adam:
-    """torch.optim.Adam for one tensor, operation by operation, without autograd's bookkeeping."""
-
-    def __init__(self, weights: Tensor, learning_rate: float) -> None:
-        self.weights = weights
-        self.learning_rate = learning_rate
-        self.mean = torch.zeros_like(weights)
-        self.square = torch.zeros_like(weights)
-        self.count = 0
-
-    def step(self, gradient: Tensor) -> None:
-        """Move the weights; the gradient's memory is used up."""
-        self.count += 1
-        self.mean.lerp_(gradient, 1 - MEAN_DECAY)
-        self.square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - SQUARE_DECAY)
-        scale = math.sqrt(1 - SQUARE_DECAY**self.count)
-        rate = self.learning_rate / (1 - MEAN_DECAY**self.count)
-        torch.sqrt(self.square, out=gradient).div_(scale).add_(ADAM_EPSILON)
-        self.weights.addcdiv_(self.mean, gradient, value=-rate)
-
-
-class _Watch:
-    """Looks at every task after every step; nothing waits for the device before the end."""
-
-    def __init__(self, tasks: Tasks, weights: Tensor, steps: int) -> None:
-        _, splits, decays, _ = weights.shape
-        place = weights.device
-        self.tasks, self.weights = tasks, weights
-        self.best_weights = torch.zeros_like(weights)
-        self.best = torch.full((splits, decays), -1, device=place)
-        self.correct = torch.empty(steps, splits, decays, dtype=torch.long, device=place)
-        self.test = tasks.test.unsqueeze(1).expand(-1, decays, -1)
-        self.answers = torch.empty(
-            steps, *self.test.shape, dtype=tasks.validation.dtype, device=place
+def _warn_of(is_open: Bool[Tensor, " tasks"]) -> None:
+    if bool(is_open.any()):
+        logger.warning(
+            "%d of %d logistic regressions of the probe were not solved to the tolerance; "
+            "their scores are those of the last step.",
+            int(is_open.sum()),
+            len(is_open),
         )
 
-    def look(self, step: int, logits: Float[Tensor, "classes splits decays rows"]) -> None:
-        """Note validation hits and test answers, and keep the weights of a new best."""
-        answers = _first_largest(logits, self.answers.dtype)
-        correct = (answers == self.tasks.validation).sum(dim=-1)
-        better = correct > self.best
-        self.correct[step] = correct
-        torch.gather(answers, 2, self.test, out=self.answers[step])
-        torch.where(better.unsqueeze(-1), self.weights, self.best_weights, out=self.best_weights)
-        torch.maximum(self.best, correct, out=self.best)
+
+class _State:
+    """Weights of all tasks, with the logits and probabilities that they give."""
+
+    def __init__(self, inputs: Float[Tensor, "rows inputs"], tasks: Tasks, weights: Tensor) -> None:
+        self.inputs, self.targets, self.share = inputs, tasks.targets, tasks.share
+        self.penalties = tasks.penalties.view(-1, 1, 1).repeat(1, 1, inputs.shape[1])
+        self.penalties[..., -1] = 0
+        self.weights = weights
+        self.logits = logits_of(weights, inputs, tasks.priors)
+        self.probabilities = _softmax(self.logits)
+
+    def gradient(self) -> Float[Tensor, "tasks classes inputs"]:
+        residual = (self.share * self.probabilities).sub_(self.targets)
+        return self._gathered(residual, self.inputs).addcmul_(self.penalties, self.weights)
+
+    def curvature(self) -> Float[Tensor, "tasks classes inputs"]:
+        """Diagonal of the Hessian."""
+        spread = self.share * self.probabilities * (1 - self.probabilities)
+        return self._gathered(spread, self.inputs.square()).add_(self.penalties)
+
+    def _gathered(self, table: Tensor, rows: Tensor) -> Float[Tensor, "tasks classes inputs"]:
+        return (table.flatten(0, 1) @ rows).view(*table.shape[:2], rows.shape[1])
+
+    def move(
+        self, direction: Float[Tensor, "tasks classes inputs"], slope: Float[Tensor, " tasks"]
+    ) -> tuple[Float[Tensor, "tasks classes inputs"], Float[Tensor, " tasks"]]:
+        """Go along a direction to where it is nearly flat; returns the step and its length."""
+        change = self._scattered(direction)
+        line = _Line(self, direction, change, slope)
+        length, self.probabilities = line.search()
+        step = length.view(-1, 1, 1) * direction
+        self.logits.addcmul_(length.view(-1, 1, 1), change)
+        self.weights = self.weights + step
+        return step, length
+
+    def _scattered(self, direction: Tensor) -> Float[Tensor, "tasks classes rows"]:
+        table = direction.flatten(0, 1) @ self.inputs.t()
+        return table.view(*direction.shape[:2], len(self.inputs))
 
 
-def _first_largest(
-    logits: Float[Tensor, "classes splits decays rows"], kind: torch.dtype
-) -> Integer[Tensor, "splits decays rows"]:
-    """`logits.argmax(0)`, the first of equals; argmax over a leading axis is not vectorised."""
-    count = len(logits)
-    codes = torch.arange(count, 0, -1, dtype=kind, device=logits.device).view(-1, 1, 1, 1)
-    is_largest = logits == logits.amax(dim=0)
-    return count - (is_largest * codes).amax(dim=0)  # the first class has the largest code
+class _Line:
+    """The objective of every task along its direction: convex, and known by its slope alone."""
+
+    def __init__(self, state: _State, direction: Tensor, change: Tensor, slope: Tensor) -> None:
+        self.state, self.change, self.slope = state, change, slope
+        penalised = state.penalties * direction
+        self.bend = _dot(penalised, direction)
+        self.offset = _dot(penalised, state.weights) - _dot(state.targets, change)
+
+    def search(self) -> tuple[Float[Tensor, " tasks"], Float[Tensor, "tasks classes rows"]]:
+        """How far to go, by Newton's method within a bracket, and the probabilities there.
+
+        Nowhere where the direction does not descend, or rounding hides where it becomes flat.
+        """
+        start, descends = torch.zeros_like(self.slope), self.slope < 0
+        length = torch.where(descends, self._newton(start, self.slope, self.state.probabilities), 0)
+        low, high = start, torch.full_like(length, math.inf)
+        for _ in range(MOST_TRIALS):
+            probabilities = self._probabilities(length)
+            slope = self._slope(length, probabilities)
+            is_done = (slope.abs() <= FLATTENED * self.slope.abs()) | ~descends
+            if bool(is_done.all()):
+                return length, probabilities
+            low = torch.where(slope < 0, length, low)
+            high = torch.where(slope > 0, length, high)
+            further = self._newton(length, slope, probabilities)
+            middle = torch.where(high.isinf(), 2 * length, (low + high) / 2)
+            further = torch.where((low < further) & (further < high), further, middle)
+            length = torch.where(is_done, length, further)
+        length = torch.where(is_done, length, 0)
+        return length, self._probabilities(length)
+
+    def _probabilities(self, length: Tensor) -> Float[Tensor, "tasks classes rows"]:
+        return _softmax(self.state.logits + length.view(-1, 1, 1) * self.change)
+
+    def _slope(self, length: Tensor, probabilities: Tensor) -> Float[Tensor, " tasks"]:
+        expected = (probabilities * self.change).sum(dim=1, keepdim=True)
+        return _dot(expected, self.state.share) + self.offset + length * self.bend
+
+    def _newton(self, length: Tensor, slope: Tensor, probabilities: Tensor) -> Tensor:
+        weighted = probabilities * self.change
+        variance = (weighted * self.change).sum(dim=1) - weighted.sum(dim=1).square()
+        curvature = (variance * self.state.share.squeeze(1)).sum(dim=1) + self.bend
+        return length - slope / curvature.clamp_min(torch.finfo(curvature.dtype).tiny)
+
+
+class _Memory:
+    """L-BFGS: the inverse Hessian as the last steps show it, from its diagonal on."""
+
+    def __init__(self, curvature: Float[Tensor, "tasks classes inputs"]) -> None:
+        self.tiny = torch.finfo(curvature.dtype).tiny
+        self.inverse = 1 / curvature.clamp_min(torch.finfo(curvature.dtype).eps ** 2)
+        self.scale: Tensor | None = None
+        self.pairs: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=HISTORY)
+
+    def keep(self, step: Tensor, change: Tensor) -> None:
+        """Learn from a step and what it did to the gradient; nothing where there was no step."""
+        product = _dot(step, change)
+        is_sound = product > self.tiny
+        inverse = torch.where(is_sound, 1 / product, 0)
+        self.pairs.append((step, change, inverse))
+        size = _dot(change, change * self.inverse)
+        self.scale = torch.where(is_sound, product / size, 1).view(-1, 1, 1)
+
+    def times(self, gradient: Tensor) -> Float[Tensor, "tasks classes inputs"]:
+        """The inverse Hessian times the gradient, by the two-loop recursion."""
+        found, factors = gradient.clone(), []
+        for step, change, inverse in reversed(self.pairs):
+            factor = (inverse * _dot(step, found)).view(-1, 1, 1)
+            found.addcmul_(factor, change, value=-1)
+            factors.append(factor)
+        found.mul_(self.inverse if self.scale is None else self.scale * self.inverse)
+        for step, change, inverse in self.pairs:
+            factor = factors.pop() - (inverse * _dot(change, found)).view(-1, 1, 1)
+            found.addcmul_(factor, step)
+        return found
+
+
+def _dot(one: Tensor, other: Tensor) -> Float[Tensor, " tasks"]:
+    return (one * other).sum(dim=(1, 2))
+
+
+def _softmax(logits: Float[Tensor, "tasks classes rows"]) -> Float[Tensor, "tasks classes rows"]:
+    """Over the classes; torch.softmax is slow over an axis that is not the last."""
+    table = (logits - logits.amax(dim=1, keepdim=True)).exp_()
+    return table.div_(table.sum(dim=1, keepdim=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -13,7 +13,15 @@ from torch import Tensor
 
 from aspect.errors import SettingsError
 
-__all__ = ["Summary", "accuracy", "macro_f1", "roc_auc"]
+__all__ = [
+    "ClassScore",
+    "Summary",
+    "accuracy",
+    "class_scores",
+    "macro_f1",
+    "mean_class_scores",
+    "roc_auc",
+]
 
 PERCENT = 100.0
 TWO_SIDED_95 = 0.975  # quantile that leaves 2.5% on either side
@@ -59,6 +67,18 @@ class Summary:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class ClassScore:
+    """How one class fared on test nodes, in percent; None where it has none of them."""
+
+    label: int
+    recall: float | None  # of its nodes, those predicted as such
+    precision: float | None  # of those predicted as such, its nodes; 0 if there are none
+    f1: float | None
+    roc_auc: float | None  # of the class against all others; None if there are no others either
+    support: float | int  # test nodes of the class; their mean in a mean over splits
+
+
 def accuracy(labels: Int[Tensor, " nodes"], predictions: Integer[Tensor, " nodes"]) -> float:
     """Share of right predictions, in percent."""
     return PERCENT * int((labels == predictions).sum()) / len(labels)
@@ -90,3 +110,59 @@ def roc_auc(labels: Int[Tensor, " nodes"], scores: Float[Tensor, " nodes"]) -> f
     if len(torch.unique(labels)) < 2:  # noqa: PLR2004 - the area compares two classes
         return None
     return PERCENT * float(roc_auc_score(labels.cpu().numpy(), scores.cpu().numpy()))
+
+
+def class_scores(
+    labels: Int[Tensor, " nodes"],
+    predictions: Integer[Tensor, " nodes"],
+    scores: Float[Tensor, "classes nodes"],
+) -> tuple[ClassScore, ...]:
+    """One for every class; the ROC area ranks nodes by the softmax of their scores."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    tables = precision_recall_fscore_support(
+        labels.cpu().numpy(),
+        predictions.cpu().numpy(),
+        labels=range(len(scores)),
+        zero_division=0.0,
+    )
+    ranked = torch.nan_to_num(scores.double().log_softmax(dim=0))
+    found = []
+    for label, (precision, recall, f1, support) in enumerate(zip(*tables, strict=True)):
+        if support == 0:
+            found.append(ClassScore(label, None, None, None, None, 0))
+            continue
+        area = roc_auc((labels == label).long(), ranked[label])
+        found.append(
+            ClassScore(
+                label,
+                PERCENT * float(recall),
+                PERCENT * float(precision),
+                PERCENT * float(f1),
+                area,
+                int(support),
+            )
+        )
+    return tuple(found)
+
+
+def mean_class_scores(tables: Sequence[Sequence[ClassScore]]) -> tuple[ClassScore, ...]:
+    """Means over splits and seeds, of those in which a class has test nodes."""
+    return tuple(
+        ClassScore(
+            scores[0].label,
+            _mean(scores, lambda score: score.recall),
+            _mean(scores, lambda score: score.precision),
+            _mean(scores, lambda score: score.f1),
+            _mean(scores, lambda score: score.roc_auc),
+            math.fsum(score.support for score in scores) / len(scores),
+        )
+        for scores in zip(*tables, strict=True)
+    )
+
+
+def _mean(
+    scores: Sequence[ClassScore], value: Callable[[ClassScore], float | None]
+) -> float | None:
+    known = [number for number in map(value, scores) if number is not None]
+    return math.fsum(known) / len(known) if known else None

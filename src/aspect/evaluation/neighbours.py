@@ -27,7 +27,7 @@ BLOCK_ENTRIES = 2**24
 def knn_probe(
     embeddings: Tensor | ArrayLike,
     labels: Tensor | ArrayLike,
-    splits: SplitKind | str | Sequence[Split] = "class-balanced",
+    splits: SplitKind | str | Sequence[Split] = "random",
     *,
     num_classes: int | None = None,
     masks: Mapping[str, Tensor] | None = None,
@@ -51,7 +51,7 @@ def knn_probe(
 
 def majority_probe(
     labels: Tensor | ArrayLike,
-    splits: SplitKind | str | Sequence[Split] = "class-balanced",
+    splits: SplitKind | str | Sequence[Split] = "random",
     *,
     num_classes: int | None = None,
     masks: Mapping[str, Tensor] | None = None,

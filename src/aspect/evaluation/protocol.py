@@ -13,8 +13,8 @@ from torch import Tensor
 
 from aspect.errors import SettingsError
 from aspect.evaluation.inputs import ProbeInput
-from aspect.evaluation.metrics import Summary
-from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, linear_probe
+from aspect.evaluation.metrics import ClassScore, Summary, mean_class_scores
+from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.result import OPTIMISTIC_NOTE, ProbeResult, SplitScore
 from aspect.graph.splits import Split, SplitKind
 
@@ -85,7 +85,7 @@ class Evaluation:
 
     @property
     def strict(self) -> Spread:
-        """Test accuracy at the first best validation step: the headline."""
+        """Test accuracy at what validation chose: the headline."""
         return Spread.of(self.table(lambda score: score.strict))
 
     @property
@@ -108,9 +108,16 @@ class Evaluation:
         """Validation accuracy, the only one that may choose between methods or settings."""
         return Spread.of(self.table(lambda score: score.validation))
 
+    @property
+    def per_class(self) -> tuple[ClassScore, ...]:
+        """Means over seeds and splits, by label."""
+        return mean_class_scores(
+            [score.per_class for result in self.results for score in result.splits]
+        )
+
     def _spread(self, value: Callable[[SplitScore], float | None]) -> Spread | None:
         values = [[value(score) for score in result.splits] for result in self.results]
-        rows = [[each for each in row if each is not None] for row in values]
+        rows = [[number for number in row if number is not None] for row in values]
         if [len(row) for row in rows] != [len(row) for row in values]:
             return None
         return Spread.of(torch.tensor(rows, dtype=torch.float64))
@@ -131,11 +138,11 @@ class Evaluation:
 def evaluate_embeddings(
     embeddings: Sequence[Tensor | ArrayLike],
     labels: Tensor | ArrayLike,
-    splits: SplitKind | str | Sequence[Split] = "class-balanced",
+    splits: SplitKind | str | Sequence[Split] = "random",
     *,
     num_classes: int | None = None,
     masks: Mapping[str, Tensor] | None = None,
-    settings: ProbeSettings = DEFAULT_SETTINGS,
+    probe: Probe = NEUTRAL,
 ) -> Evaluation:
     """Probe the embeddings of every pre-training seed on the same splits.
 
@@ -145,9 +152,7 @@ def evaluate_embeddings(
         raise SettingsError("An evaluation needs the embeddings of one or more seeds. Got none.")
     first = ProbeInput.read(embeddings[0], labels, splits, num_classes, masks)
     results = [
-        linear_probe(
-            each, first.labels, first.splits, num_classes=first.num_classes, settings=settings
-        )
-        for each in embeddings
+        linear_probe(rows, first.labels, first.splits, num_classes=first.num_classes, probe=probe)
+        for rows in embeddings
     ]
     return Evaluation(tuple(results))

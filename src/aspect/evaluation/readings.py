@@ -17,7 +17,7 @@ from torch import Tensor
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.metrics import PERCENT
-from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, linear_probe
+from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.result import ProbeResult
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.splits import Split
@@ -58,15 +58,12 @@ def probe_readings(
     readings: Iterable[Float[Tensor, "nodes dim"]],
     labelled: LabelledGraph,
     splits: Sequence[Split],
-    settings: ProbeSettings = DEFAULT_SETTINGS,
+    probe: Probe = NEUTRAL,
 ) -> tuple[ProbeResult, tuple[int, ...]]:
     """Probe all of them, and take the best as `best_readings` does."""
     labels, classes = labelled.labels, labelled.num_classes
     return best_readings(
-        [
-            linear_probe(each, labels, splits, num_classes=classes, settings=settings)
-            for each in readings
-        ]
+        [linear_probe(rows, labels, splits, num_classes=classes, probe=probe) for rows in readings]
     )
 
 
@@ -86,6 +83,8 @@ def probe_doubting(
     labelled: LabelledGraph,
     splits: Sequence[Split],
     shares: Sequence[float],
+    *,
+    probe: Probe = NEUTRAL,
 ) -> tuple[ProbeResult, tuple[float, ...]]:
     """Read a model without some shares of the doubtful edges, and let validation choose.
 
@@ -95,11 +94,13 @@ def probe_doubting(
         labelled: The labels of its nodes.
         splits: Judged one by one.
         shares: To be left out; the first of equally good ones is taken.
+        probe: As of `linear_probe`.
 
     Returns:
         The scores, and the share behind each split's.
     """
-    found, chosen = probe_readings(read_doubting(model, graph, shares), labelled, splits)
+    readings = read_doubting(model, graph, shares)
+    found, chosen = probe_readings(readings, labelled, splits, probe)
     return found, tuple(shares[place] for place in chosen)
 
 

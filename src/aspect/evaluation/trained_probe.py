@@ -9,10 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.evaluation.inputs import ProbeInput, read_embeddings
-from aspect.evaluation.logistic import with_constant
+from aspect.evaluation.inputs import ProbeInput, read_embeddings, without_test_labels
 from aspect.evaluation.metrics import accuracy
-from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, answer, probe_rows
+from aspect.evaluation.probe import NEUTRAL, Probe
 from aspect.evaluation.result import ProbeResult
 from aspect.graph.splits import Split
 
@@ -25,6 +24,7 @@ class TrainedProbe:
 
     splits: Mapping[int, Split]  # by their numbers
     labels: Int[Tensor, " nodes"]
+    probe: Probe
     weights: Mapping[int, Float[Tensor, "classes inputs"]]  # as validation chose them
     clean: ProbeResult  # on the embedding that they were trained on, in the order of the splits
 
@@ -36,23 +36,24 @@ class TrainedProbe:
         splits: Mapping[int, Split],
         *,
         num_classes: int,
-        settings: ProbeSettings = DEFAULT_SETTINGS,
+        probe: Probe = NEUTRAL,
     ) -> TrainedProbe:
         """Train and choose as `linear_probe` does, on the device of the embeddings."""
         given = ProbeInput.read(embeddings, labels, list(splits.values()), num_classes).used()
-        answers = list(answer(probe_rows(given.embeddings), given, settings))
+        known = without_test_labels(given.labels, given.splits)
+        answers = list(probe.answer(given.embeddings, known, given.splits, num_classes))
         clean = ProbeResult.of(
-            "linear", "weight_decay", answers, given.labels, given.splits, num_classes
+            probe.name, probe.choice_name, answers, given.labels, given.splits, num_classes
         )
         weights = {}
-        for number, each in zip(splits, answers, strict=True):
-            assert each.weights is not None  # linear probes have some
-            weights[number] = each.weights.cpu()
-        return cls(splits, labels.cpu(), weights, clean)
+        for number, answer in zip(splits, answers, strict=True):
+            assert answer.weights is not None  # linear probes have some
+            weights[number] = answer.weights.cpu()
+        return cls(splits, labels.cpu(), probe, weights, clean)
 
     def strict(self, number: int, embeddings: Float[Tensor, "nodes dim"]) -> float:
         """Accuracy on a split's test nodes in percent; nothing is learned or chosen any more."""
         nodes, weights = self.splits[number].test, self.weights[number]
-        rows = with_constant(probe_rows(read_embeddings(embeddings)[nodes].cpu()))
-        predictions = torch.argmax(weights @ rows.t(), dim=0)
+        inputs = self.probe.inputs(read_embeddings(embeddings)[nodes].cpu()).to(weights.dtype)
+        predictions = torch.argmax(weights @ inputs.t(), dim=0)
         return accuracy(self.labels[nodes], predictions)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aspect.errors import GraphError
 from aspect.evaluation.inputs import read_embeddings, renumbered, without_test_labels
-from aspect.evaluation.probe import DEFAULT_SETTINGS, ProbeSettings, answer_known, probe_rows
+from aspect.evaluation.probe import NEUTRAL, Probe
 from aspect.graph.splits import Split
 
 __all__ = ["validation_accuracy"]
@@ -22,7 +22,7 @@ def validation_accuracy(
     splits: Sequence[Split],
     *,
     num_classes: int,
-    settings: ProbeSettings = DEFAULT_SETTINGS,
+    probe: Probe = NEUTRAL,
 ) -> tuple[float, ...]:
     """The linear probe's accuracy on the validation nodes of every split, in percent.
 
@@ -39,5 +39,5 @@ def validation_accuracy(
     nodes, among = renumbered(splits)
     if len(nodes) < len(rows):
         rows, known, splits = rows[nodes.to(rows.device)], known[:, nodes], among
-    answers = answer_known(probe_rows(rows), known, splits, num_classes, settings)
-    return tuple(each.validation for each in answers)
+    answers = probe.answer(rows, known, splits, num_classes)
+    return tuple(answer.validation for answer in answers)

@@ -41,7 +41,7 @@ def _ignore(done: int, total: int, word: str) -> None:
 def evaluate_poisoned(
     paths: Sequence[str | Path],
     *,
-    probe: str = "ours",
+    probe: str = "neutral",
     doubt: Sequence[float] = (),
     device: str | None = None,
     data_dir: str | None = None,
@@ -75,6 +75,7 @@ def evaluate_poisoned(
             readings = read_doubting(model, graph, shares)
             chosen = study.enter_clean(doubting(name), model.seed, *readings)
             choices.setdefault(CLEAN, []).extend(shares[place] for place in chosen)
+    study.enter_rule(graph)
     for done, group in enumerate(groups, start=1):
         on_step(done, 1 + len(groups), group.perturbation.title)
         own = _enter_poisoned(study, group, shares, device)
@@ -97,6 +98,7 @@ def _enter_poisoned(
             readings = read_doubting(model, graph, shares)
             chosen = study.enter_poisoned(doubting(name), model.seed, group.perturbation, *readings)
             choices += [shares[place] for place in chosen]
+    study.enter_rule(graph, group.perturbation)
     return choices
 
 
@@ -114,7 +116,7 @@ def evaluate_evaded(
     paths: Sequence[str | Path],
     perturbations: Sequence[FilePerturbation],
     *,
-    probe: str = "ours",
+    probe: str = "neutral",
     device: str | None = None,
     data_dir: str | None = None,
     on_step: OnStep = _ignore,
@@ -138,15 +140,17 @@ def evaluate_evaded(
     study = Study.begin(runs, perturbations, probe, data_dir)
     on_step(0, 1 + len(perturbations), CLEAN_STEP)
     graph = study.labelled.graph
-    entrants = list(_entrants(study.method, runs, runs, graph, device))
+    entrants = list(_entrants(study.method, runs, runs, graph, device, inductive=True))
     clean = [_embedded(model, graph) for _, model in entrants]
     for (name, model), own in zip(entrants, clean, strict=True):
         study.enter_clean(name, model.seed, own)
+    study.enter_rule(graph)
     for done, each in enumerate(study.perturbations, start=1):
         on_step(done, 1 + len(perturbations), each.title)
         perturbed = each.apply(study.labelled)
         for (name, model), own in zip(entrants, clean, strict=True):
             study.enter_evaded(name, model.seed, each, own, _embedded(model, perturbed))
+        study.enter_rule(perturbed, each)
     return _result(study, "evade", runs, probe)
 
 
@@ -173,14 +177,16 @@ def _entrants(
     seeds: Sequence[StoredRun],
     graph: Graph,
     device: str | None,
+    *,
+    inductive: bool = False,
 ) -> Iterator[tuple[str, Embedder]]:
-    """The method's runs one by one, then what learns nothing, with the seeds of others if need be.
+    """The method's runs one by one, then the controls, with the seeds of others if need be.
 
     Models are read when it is their turn: a sweep has more of them than memory has room for.
     """
     for run in trained:
         yield method, run.load_model(device)
-    rivals: Mapping[str, Sequence[Embedder]] = controls(seeds, graph, device)
+    rivals = controls(seeds, graph, device, inductive=inductive)
     for name, models in rivals.items():
         yield from ((name, model) for model in models)
 

@@ -72,7 +72,7 @@ class Robustness:
     graph: str
     method: str
     mode: Mode
-    probe: str  # ours or published
+    probe: str  # neutral, paper or published
     runs: tuple[str, ...]  # folders, those on the clean graph among them
     perturbations: tuple[FilePerturbation, ...]  # by budget and split
     rows: tuple[PerturbedRow, ...]  # the runs' method first; budgets ascending

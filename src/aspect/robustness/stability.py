@@ -1,4 +1,4 @@
-"""How much a run moves when the graph that it was trained on changes a little."""
+"""How far a run moves when the graph that it was trained on is perturbed a little."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def study_run(
     data_dir: str | None = None,
     on_step: OnStep = _ignore,
 ) -> RunStability:
-    """Load a complete run, and study its model on changes of the graph that it was trained on.
+    """Load a complete run, and study its model on perturbations of the graph it was trained on.
 
     A run on a poisoned graph is compared with itself on that graph, and judged on the split that
     it was poisoned for alone.

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from aspect.comparison import MAJORITY, check_labels, probe_settings
+from aspect.comparison import MAJORITY, TWINS, check_labels, chosen_probe
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.neighbours import majority_probe
-from aspect.evaluation.probe import ProbeSettings
+from aspect.evaluation.probe import Probe
 from aspect.evaluation.readings import probe_readings
 from aspect.evaluation.result import ProbeResult, SplitScore
-from aspect.graph.data import LabelledGraph
+from aspect.evaluation.twins import MOST_NODES, twin_probe
+from aspect.graph.data import Graph, LabelledGraph
 from aspect.perturbation import FilePerturbation
 from aspect.robustness.result import PerturbedRow
 from aspect.runs import StoredRun
@@ -30,9 +31,9 @@ class Study:
         method: str,
         labelled: LabelledGraph,
         perturbations: Sequence[FilePerturbation],
-        settings: ProbeSettings,
+        probe: Probe,
     ) -> None:
-        self.method, self.labelled, self.settings = method, labelled, settings
+        self.method, self.labelled, self.probe = method, labelled, probe
         self.perturbations = sorted(perturbations, key=lambda each: (each.budget, each.facts.split))
         by_split = {each.facts.split: each for each in self.perturbations}
         self.splits = {number: by_split[number].split_of(labelled) for number in sorted(by_split)}
@@ -51,8 +52,8 @@ class Study:
         check_labels(labelled, runs[0])
         for each in perturbations:
             each.check(labelled)
-        settings = probe_settings(runs[0].experiment, probe)
-        return cls(runs[0].record["method"], labelled, perturbations, settings)
+        chosen = chosen_probe(runs[0].experiment, probe)
+        return cls(runs[0].record["method"], labelled, perturbations, chosen)
 
     def enter_clean(self, name: str, seed: int, *readings: Tensor) -> tuple[int, ...]:
         """Probe embeddings of the clean graph on all splits; of several, validation chooses.
@@ -84,9 +85,20 @@ class Study:
             self.labelled.labels,
             [self.splits[number]],
             num_classes=self.labelled.num_classes,
-            settings=self.settings,
+            probe=self.probe,
         )
         self._enter(name, perturbation.budget, seed, {number: found.splits[0]})
+
+    def enter_rule(self, graph: Graph, perturbation: FilePerturbation | None = None) -> None:
+        """Let neighbour sets predict, on the clean graph or on a perturbed one."""
+        if graph.num_nodes > MOST_NODES:
+            return
+        numbers = list(self.splits) if perturbation is None else [perturbation.facts.split]
+        splits = [self.splits[number] for number in numbers]
+        labels, classes = self.labelled.labels, self.labelled.num_classes
+        scored = twin_probe(graph, labels, splits, num_classes=classes)
+        budget = CLEAN if perturbation is None else perturbation.budget
+        self._enter(TWINS, budget, 0, dict(zip(numbers, scored.splits, strict=True)))
 
     def _judge(
         self,
@@ -97,7 +109,7 @@ class Study:
         numbers: Sequence[int],
     ) -> tuple[int, ...]:
         splits = [self.splits[number] for number in numbers]
-        found, chosen = probe_readings(readings, self.labelled, splits, self.settings)
+        found, chosen = probe_readings(readings, self.labelled, splits, self.probe)
         self._enter(name, budget, seed, dict(zip(numbers, found.splits, strict=True)))
         return chosen
 
@@ -139,7 +151,10 @@ class Study:
         classes = self.labelled.num_classes
         return {
             seed: ProbeResult(
-                "linear", "weight_decay", classes, tuple(scores[number] for number in numbers)
+                self.probe.name,
+                self.probe.choice_name,
+                classes,
+                tuple(scores[number] for number in numbers),
             )
             for seed, scores in sorted(self._scores.get((name, budget), {}).items())
         }

@@ -1,0 +1,319 @@
+"""The probe of published tables: unit rows, Adam, the best step by validation.
+
+It is kept to compare with those tables, strict and optimistic, and was the only one in version 0.1.
+It depends on where the embeddings lie: a direction that all rows share acts as regularisation.
+
+A task is one split with one weight decay. All tasks share the embeddings, so that a step is two
+large products, `weights @ rows.T` and `residual @ rows`, however many tasks there are. Tables are
+laid out `[classes, splits, decays, rows]`: with the rows last, reductions over the few classes are
+vectorised (on a CPU an order of magnitude faster than with the classes last).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int, Integer
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from aspect.errors import SettingsError
+from aspect.evaluation.inputs import unit_rows, with_constant
+from aspect.evaluation.metrics import PERCENT
+from aspect.evaluation.result import Answers
+from aspect.graph.splits import Split
+
+__all__ = ["PaperProbe", "Tasks", "Trace", "pick", "scores_of", "train"]
+
+# Memory for the tables of the tasks trained together; further tasks are trained afterwards.
+# Ten splits by five weight decays of Pubmed (19,717 x 512) or Squirrel (5,201 x 1,024) fit at once.
+BATCH_BYTES = 2**28
+
+# Adam's own constants, those of torch.optim.Adam.
+MEAN_DECAY = 0.9
+SQUARE_DECAY = 0.999
+ADAM_EPSILON = 1e-8
+
+# More classes than this do not fit the byte in which a prediction is kept.
+MOST_BYTE_CLASSES = 255
+
+
+@dataclass(frozen=True)
+class PaperProbe:
+    """How the paper's probe is trained; every weight decay is tried, and validation chooses.
+
+    Per split, validation accuracy chooses the weight decay and the step, the first best one; equal
+    weight decays are told apart by validation cross-entropy at that step, then by their order.
+    """
+
+    name: ClassVar[str] = "paper"
+    choice_name: ClassVar[str] = "weight_decay"
+
+    learning_rate: float = 0.01
+    steps: int = 600
+    weight_decays: tuple[float, ...] = (0.0, 1e-4, 5e-4, 2e-3, 1e-2)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate < math.inf:
+            raise SettingsError(
+                f"Learning rate of the probe must be a number > 0. Got {self.learning_rate}."
+            )
+        if self.steps < 1:
+            raise SettingsError(f"Steps of the probe must be an integer >= 1. Got {self.steps}.")
+        allowed = [0 <= decay < math.inf for decay in self.weight_decays]
+        if not (allowed and all(allowed)):
+            raise SettingsError(
+                "Weight decays of the probe must be one or more numbers >= 0. "
+                f"Got {list(self.weight_decays)}."
+            )
+
+    @staticmethod
+    def inputs(embeddings: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes inputs"]:
+        """Rows of length d^(1/4), and a constant; a row of zeros stays zero.
+
+        Contrastive losses do not see the length of an embedding: with a common one, learning rate
+        and weight decay mean much the same for every method. Rows that nearly share a direction,
+        as those of PolyGCL on Cora do, are scored lower than they could be.
+        """
+        length: float = embeddings.shape[1] ** 0.25
+        return with_constant(unit_rows(embeddings) * length)
+
+    def answer(
+        self,
+        embeddings: Float[Tensor, "nodes dim"],
+        known: Int[Tensor, "splits nodes"],
+        splits: Sequence[Split],
+        num_classes: int,
+    ) -> Iterator[Answers]:
+        """Train and choose for split after split, in batches that fit the memory.
+
+        Memory beside the embeddings and a copy of them: `BATCH_BYTES`, or the tables of a single
+        task where those are larger (8 bytes per node and class), and one byte per step, weight
+        decay and test node of a split.
+
+        Args:
+            embeddings: Float32 or float64; trained on the device they lie on.
+            known: Labels, a line per split, masked at its test nodes.
+            splits: Of the nodes that the embeddings are of.
+            num_classes: Classes of the data set.
+        """
+        inputs, decays = self.inputs(embeddings), self.weight_decays
+        longest = max(len(split.test) for split in splits)
+        at_once = max(1, BATCH_BYTES // _task_bytes(inputs, num_classes, self.steps * longest))
+        group = max(1, at_once // len(decays))
+        for start in range(0, len(splits), group):
+            some, labels = splits[start : start + group], known[start : start + group]
+            tasks = Tasks.build(labels, some, num_classes, inputs)
+            traces = [
+                train(inputs, tasks, self, decays[first : first + at_once])
+                for first in range(0, len(decays), at_once)
+            ]
+            yield from _choose(Trace.join(traces), inputs, labels, some, decays)
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks:
+    """All that training may know: labels of training and validation rows, and no test label."""
+
+    targets: Float[Tensor, "classes splits 1 rows"]  # 1 / n_train at a training row's class, or 0
+    share: Float[Tensor, "splits 1 rows"]  # 1 / n_train at training rows, 0 elsewhere
+    validation: Integer[Tensor, "splits 1 rows"]  # class of a validation row; `classes` elsewhere
+    test: Int[Tensor, "splits test"]  # rows; a shorter list is filled up with its first row
+
+    @classmethod
+    def build(
+        cls,
+        labels: Int[Tensor, "*splits rows"],
+        splits: Sequence[Split],
+        num_classes: int,
+        like: Float[Tensor, "rows dim"],
+    ) -> Tasks:
+        """The tables for splits of the rows of `like`, in its type and on its device.
+
+        Labels are the same for all splits, or one line of them per split.
+        """
+        known = labels.expand(len(splits), -1)
+        shape = (len(splits), len(like))
+        targets = torch.zeros(num_classes, *shape, dtype=like.dtype)
+        share = torch.zeros(shape, dtype=like.dtype)
+        small = torch.uint8 if num_classes <= MOST_BYTE_CLASSES else torch.int16
+        validation = torch.full(shape, num_classes, dtype=small)
+        test = torch.empty(len(splits), max(len(split.test) for split in splits), dtype=torch.long)
+        for number, split in enumerate(splits):
+            targets[known[number, split.train], number, split.train] = 1 / len(split.train)
+            share[number, split.train] = 1 / len(split.train)
+            validation[number, split.validation] = known[number, split.validation].to(small)
+            test[number] = split.test[0]
+            test[number, : len(split.test)] = split.test
+        tables = (targets.unsqueeze(2), share.unsqueeze(1), validation.unsqueeze(1), test)
+        return cls(*(table.to(like.device) for table in tables))
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What training leaves behind for the choice: validation after every step, and test answers.
+
+    The answers are predictions for test rows, kept for every step so that the choice can be made
+    first and the test labels read afterwards.
+    """
+
+    correct: Int[Tensor, "steps splits decays"]  # validation rows answered rightly
+    answers: Integer[Tensor, "steps splits decays test"]  # predicted classes of the test rows
+    weights: Float[Tensor, "classes splits decays inputs"]  # at the first best validation step
+    last: Float[Tensor, "classes splits decays inputs"]  # weights after all steps
+
+    @classmethod
+    def join(cls, parts: Sequence[Trace]) -> Trace:
+        """One trace of the same splits from traces over different weight decays."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            torch.cat([part.correct for part in parts], dim=2),
+            torch.cat([part.answers for part in parts], dim=2),
+            torch.cat([part.weights for part in parts], dim=2),
+            torch.cat([part.last for part in parts], dim=2),
+        )
+
+
+def scores_of(
+    weights: Float[Tensor, "classes splits decays inputs"], inputs: Float[Tensor, "rows inputs"]
+) -> Float[Tensor, "classes splits decays rows"]:
+    """Logits of every row for every task."""
+    return (weights.flatten(0, 2) @ inputs.t()).view(*weights.shape[:3], len(inputs))
+
+
+@torch.no_grad()
+def train(
+    inputs: Float[Tensor, "rows inputs"],
+    tasks: Tasks,
+    settings: PaperProbe,
+    weight_decays: Sequence[float],
+) -> Trace:
+    """Train all tasks from zero for the same number of full-batch steps, watching each one.
+
+    Minimises mean cross-entropy + weight_decay / 2 * |weights|^2, the bias (the last of `inputs`)
+    left out of the decay; scikit-learn's C is then 1 / (weight_decay * n_train).
+    """
+    shape = (len(tasks.targets), len(tasks.test), len(weight_decays))
+    weights = inputs.new_zeros(*shape, inputs.shape[1])
+    decays = inputs.new_tensor(weight_decays).unsqueeze(1)
+    optimiser = _Adam(weights, settings.learning_rate)
+    watch = _Watch(tasks, weights, settings.steps)
+    table = inputs.new_zeros(*shape, len(inputs))  # logits, then residuals, then logits again
+    gradient = torch.empty_like(weights)
+    for step in range(settings.steps):
+        _residual_(table, tasks)
+        torch.mm(table.flatten(0, 2), inputs, out=gradient.flatten(0, 2))
+        gradient[..., :-1].addcmul_(weights[..., :-1], decays)
+        optimiser.step(gradient)
+        torch.mm(weights.flatten(0, 2), inputs.t(), out=table.flatten(0, 2))
+        watch.look(step, table)
+    return Trace(watch.correct, watch.answers, watch.best_weights, weights)
+
+
+def _residual_(logits: Float[Tensor, "classes splits decays rows"], tasks: Tasks) -> None:
+    """Turn logits into the loss gradient in place: (softmax - target) / n_train where training."""
+    logits.sub_(logits.amax(dim=0)).exp_()
+    logits.mul_(tasks.share / logits.sum(dim=0)).sub_(tasks.targets)
+
+
+class _Adam:
+    """torch.optim.Adam for one tensor, operation by operation, without autograd's bookkeeping."""
+
+    def __init__(self, weights: Tensor, learning_rate: float) -> None:
+        self.weights = weights
+        self.learning_rate = learning_rate
+        self.mean = torch.zeros_like(weights)
+        self.square = torch.zeros_like(weights)
+        self.count = 0
+
+    def step(self, gradient: Tensor) -> None:
+        """Move the weights; the gradient's memory is used up."""
+        self.count += 1
+        self.mean.lerp_(gradient, 1 - MEAN_DECAY)
+        self.square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - SQUARE_DECAY)
+        scale = math.sqrt(1 - SQUARE_DECAY**self.count)
+        rate = self.learning_rate / (1 - MEAN_DECAY**self.count)
+        torch.sqrt(self.square, out=gradient).div_(scale).add_(ADAM_EPSILON)
+        self.weights.addcdiv_(self.mean, gradient, value=-rate)
+
+
+class _Watch:
+    """Looks at every task after every step; nothing waits for the device before the end."""
+
+    def __init__(self, tasks: Tasks, weights: Tensor, steps: int) -> None:
+        _, splits, decays, _ = weights.shape
+        place = weights.device
+        self.tasks, self.weights = tasks, weights
+        self.best_weights = torch.zeros_like(weights)
+        self.best = torch.full((splits, decays), -1, device=place)
+        self.correct = torch.empty(steps, splits, decays, dtype=torch.long, device=place)
+        self.test = tasks.test.unsqueeze(1).expand(-1, decays, -1)
+        self.answers = torch.empty(
+            steps, *self.test.shape, dtype=tasks.validation.dtype, device=place
+        )
+
+    def look(self, step: int, logits: Float[Tensor, "classes splits decays rows"]) -> None:
+        """Note validation hits and test answers, and keep the weights of a new best."""
+        answers = _first_largest(logits, self.answers.dtype)
+        correct = (answers == self.tasks.validation).sum(dim=-1)
+        better = correct > self.best
+        self.correct[step] = correct
+        torch.gather(answers, 2, self.test, out=self.answers[step])
+        torch.where(better.unsqueeze(-1), self.weights, self.best_weights, out=self.best_weights)
+        torch.maximum(self.best, correct, out=self.best)
+
+
+def _first_largest(
+    logits: Float[Tensor, "classes splits decays rows"], kind: torch.dtype
+) -> Integer[Tensor, "splits decays rows"]:
+    """`logits.argmax(0)`, the first of equals; argmax over a leading axis is not vectorised."""
+    count = len(logits)
+    codes = torch.arange(count, 0, -1, dtype=kind, device=logits.device).view(-1, 1, 1, 1)
+    is_largest = logits == logits.amax(dim=0)
+    return count - (is_largest * codes).amax(dim=0)  # the first class has the largest code
+
+
+def _task_bytes(inputs: Float[Tensor, "nodes inputs"], num_classes: int, answers: int) -> int:
+    """Memory of one split with one weight decay: answers, logits, targets and five weights."""
+    numbers = num_classes * (2 * inputs.shape[0] + 5 * inputs.shape[1])
+    return answers + inputs.element_size() * numbers
+
+
+def _choose(
+    trace: Trace,
+    inputs: Float[Tensor, "nodes inputs"],
+    known: Int[Tensor, "splits nodes"],
+    splits: Sequence[Split],
+    weight_decays: Sequence[float],
+) -> Iterator[Answers]:
+    """Per split, the weight decay and step that validation prefers, and their test answers."""
+    logits = scores_of(trace.weights, inputs).cpu()
+    correct, predictions = trace.correct.cpu(), trace.answers.cpu()
+    for number, split in enumerate(splits):
+        own = logits[:, number].transpose(0, 1)  # [decays, classes, nodes]
+        truth = known[number, split.validation].expand(len(own), -1)
+        losses = cross_entropy(own[..., split.validation], truth, reduction="none").mean(dim=1)
+        decay, step = pick(correct[:, number], losses)
+        hits = correct[:, number, decay]
+        answers = predictions[:, number, decay, : len(split.test)]
+        yield Answers(
+            choice=weight_decays[decay],
+            step=step + 1,
+            validation=PERCENT * int(hits[step]) / len(split.validation),
+            predictions=answers[step],
+            scores=own[decay][:, split.test],
+            records=answers[hits == hits.cummax(dim=0).values],
+            weights=trace.weights[:, number, decay],
+        )
+
+
+def pick(correct: Int[Tensor, "steps decays"], losses: Float[Tensor, " decays"]) -> tuple[int, int]:
+    """The weight decay with most hits, then with the lower loss; and its first best step."""
+    best, step = correct.max(dim=0)
+    decay = max(range(len(losses)), key=lambda index: (int(best[index]), -float(losses[index])))
+    return decay, int(step[decay])

@@ -1,0 +1,179 @@
+"""The neutral probe: no score depends on where the embeddings lie, how long or how turned."""
+
+import math
+
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from aspect.errors import SettingsError
+from aspect.evaluation import neutral_probe
+from aspect.evaluation.inputs import with_constant, without_test_labels
+from aspect.evaluation.metrics import accuracy
+from aspect.evaluation.neutral_probe import NeutralProbe, pick
+from aspect.evaluation.probe import linear_probe
+from aspect.graph.splits import Split, make_splits
+
+SHORT = NeutralProbe(penalties=(1.0, 1e-1, 1e-2, 1e-3, 1e-4))
+
+
+def blurred(num_classes=3, num_nodes=120, dim=8, noise=1.5, seed=3):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(num_classes, (num_nodes,), generator=generator)
+    centres = torch.randn(num_classes, dim, generator=generator)
+    return centres[labels] + noise * torch.randn(num_nodes, dim, generator=generator), labels
+
+
+def orthogonal(dim):
+    return torch.linalg.qr(torch.randn(dim, dim, generator=torch.Generator().manual_seed(1)))[0]
+
+
+def scaled(rows, train):
+    """As the protocol says, slowly: centred by the training mean, divided by the mean length."""
+    rows = rows.double() - rows[train].double().mean(dim=0)
+    return rows / rows[train].norm(dim=1).mean()
+
+
+@pytest.mark.parametrize("dim", [8, 200])  # fewer columns than rows, and more
+def test_every_split_is_the_regression_of_scikit_learn(dim):
+    embeddings, labels = blurred(dim=dim)
+    embeddings = 7 + 30 * embeddings
+    splits = make_splits("random", labels, 3, count=3)
+    for penalty in (1e-1, 1e-4):
+        probe = NeutralProbe(penalties=(penalty,), tolerance=1e-9)
+        known = without_test_labels(labels, splits)
+        answers = probe.answer(embeddings.double(), known, splits, 3)
+        for split, answer in zip(splits, answers, strict=True):
+            rows = scaled(embeddings, split.train).numpy()
+            strength = 1 / (penalty * len(split.train))
+            reference = LogisticRegression(C=strength, tol=1e-12, max_iter=100_000)
+            reference.fit(rows[split.train], labels[split.train].numpy())
+            expected = torch.from_numpy(reference.predict_proba(rows[split.test])).t()
+            torch.testing.assert_close(answer.scores.softmax(0), expected, rtol=1e-3, atol=1e-5)
+            validated = torch.from_numpy(reference.predict(rows[split.validation]))
+            assert answer.validation == accuracy(labels[split.validation], validated)
+
+
+@pytest.mark.parametrize("dim", [8, 200])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda z: z + 1000 * torch.ones(z.shape[1]),
+        lambda z: 1e-4 * z,
+        lambda z: 1e4 * z,
+        lambda z: 1e-30 * z,
+        lambda z: 1e30 * z,
+        lambda z: z @ orthogonal(z.shape[1]),
+        lambda z: 10 + 5 * z @ orthogonal(z.shape[1]),
+        lambda z: torch.cat([z, torch.full((len(z), 1), 10.0)], dim=1),
+        lambda z: torch.cat([z, torch.zeros(len(z), 3)], dim=1),
+    ],
+    ids=["shift", "small", "large", "tiny", "huge", "turn", "all", "constant", "zeros"],
+)
+def test_shift_scale_and_rotation_change_no_score(change, dim):
+    embeddings, labels = blurred(dim=dim)
+    splits = make_splits("random", labels, 3, count=2)
+    expected = linear_probe(embeddings, labels, splits, probe=SHORT)
+    found = linear_probe(change(embeddings), labels, splits, probe=SHORT)
+    assert [score.choice for score in found.splits] == [score.choice for score in expected.splits]
+    assert all(map(torch.equal, found.predictions, expected.predictions))
+    assert found.strict == expected.strict
+
+
+def test_one_scale_for_all_columns():
+    """A column is not brought to the length of the others: its size says how much it counts."""
+    embeddings, labels = blurred()
+    stretched = embeddings * torch.logspace(0, 4, 8)
+    splits = make_splits("random", labels, 3)
+    one, other = (linear_probe(rows, labels, splits) for rows in (embeddings, stretched))
+    assert one.strict.mean != other.strict.mean
+
+
+def test_validation_accuracy_decides_then_the_loss_then_the_stronger_penalty():
+    assert pick(torch.tensor([3, 4, 2]), torch.tensor([0.1, 0.9, 0.1])) == 1
+    assert pick(torch.tensor([5, 5, 5]), torch.tensor([0.4, 0.3, 0.5])) == 1
+    assert pick(torch.tensor([4, 4, 4]), torch.tensor([0.2, 0.2, 0.2])) == 0
+
+
+def test_it_says_which_choices_are_ends_of_the_path():
+    embeddings, labels = blurred()
+    splits = make_splits("random", labels, 3)
+    result = linear_probe(embeddings, labels, splits, probe=SHORT)
+    ends = [score.choice in (1.0, 1e-4) for score in result.splits]
+    assert [score.at_path_end for score in result.splits] == ends
+    assert result.at_path_end == 10 * sum(ends)
+    assert (result.probe, result.choice_name) == ("neutral", "penalty")
+    assert {(score.step, score.optimistic) for score in result.splits} == {(None, None)}
+    assert result.optimistic is None
+
+
+def test_weights_apply_to_the_embeddings_as_given():
+    embeddings, labels = blurred()
+    embeddings = 100 + 3 * embeddings @ orthogonal(8)
+    splits = make_splits("random", labels, 3, count=3)
+    known = without_test_labels(labels, splits)
+    for split, answer in zip(splits, SHORT.answer(embeddings, known, splits, 3), strict=True):
+        inputs = with_constant(embeddings[split.test].double())
+        found = (answer.weights @ inputs.t()).log_softmax(dim=0)
+        expected = answer.scores.double().log_softmax(dim=0)
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_class_without_training_nodes_is_never_predicted():
+    embeddings, labels = blurred(num_nodes=200)
+    split = make_splits("random", labels, 3, count=1)[0]
+    train = split.train[labels[split.train] != 2]
+    result = linear_probe(embeddings, labels, [Split(train, split.validation, split.test)])
+    assert 2 not in result.predictions[0].tolist()
+    assert math.isfinite(result.strict.mean)
+    assert result.splits[0].missing_in_train == (2,)
+    assert result.splits[0].per_class[2].recall == 0
+
+
+def test_test_nodes_far_off_disturb_nothing():
+    embeddings, labels = blurred()
+    split = make_splits("random", labels, 3, count=1)[0]
+    wild = embeddings.clone()
+    wild[split.test[0]] = 1e8
+    one, other = (linear_probe(rows, labels, [split]) for rows in (embeddings, wild))
+    assert one.splits[0].choice == other.splits[0].choice
+    assert torch.equal(one.predictions[0][1:], other.predictions[0][1:])
+
+
+@pytest.mark.parametrize("limit", [1, 40_000])
+def test_little_memory_changes_nothing(monkeypatch, limit):
+    embeddings, labels = blurred()
+    splits = make_splits("random", labels, 3, count=3)
+    expected = linear_probe(embeddings, labels, splits, probe=SHORT)
+    monkeypatch.setattr(neutral_probe, "BATCH_BYTES", limit)
+    assert linear_probe(embeddings, labels, splits, probe=SHORT).splits == expected.splits
+
+
+def test_more_columns_than_axes_are_looked_for_change_no_score(monkeypatch):
+    embeddings, labels = blurred(dim=40)
+    splits = make_splits("random", labels, 3, count=2)
+    expected = linear_probe(embeddings, labels, splits, probe=SHORT)
+    monkeypatch.setattr("aspect.evaluation.logistic.MOST_AXES", 10)
+    assert linear_probe(embeddings, labels, splits, probe=SHORT).strict == expected.strict
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"penalties": ()}, r"one or more numbers > 0. Got \[\]"),
+        ({"penalties": (1.0, 0.0)}, r"Got \[1.0, 0.0\]"),
+        ({"penalties": (float("inf"),)}, r"Got \[inf\]"),
+        ({"tolerance": 0.0}, "Tolerance of the probe must be a number > 0. Got 0.0"),
+    ],
+)
+def test_impossible_settings_are_refused(values, sentence):
+    with pytest.raises(SettingsError, match=sentence):
+        NeutralProbe(**values)
+
+
+@pytest.mark.gpu
+def test_cuda_agrees_with_the_cpu():
+    embeddings, labels = blurred()
+    expected = linear_probe(embeddings, labels)
+    found = linear_probe(embeddings.cuda(), labels.cuda())
+    assert found.strict.mean == pytest.approx(expected.strict.mean, abs=0.5)
