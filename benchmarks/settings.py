@@ -1,16 +1,20 @@
 """Find settings for every baseline on every graph that its authors give none for, and ship them.
 
 Each is one `aspect tune`, from the method's defaults, and validation nodes alone choose the best
-trial; the methods and graphs are those of the plan `clean`. A search that is complete is kept, one
-that was interrupted goes on. Hours of a GPU; the graphs' files lie in the folder that ASPECT_DATA
-names. Run by `make settings`. With `--ship` no search is begun: what is complete is shipped.
+trial; the methods and graphs are those of the plan `clean`. Ours are searched only by name
+(`--method aspect`), from the settings that are shipped. A search that is complete is kept, one that
+was interrupted goes on. After `--seconds` no trial is begun; the best so far is shipped where ten
+trials are done. With `--ship` nothing is searched. Hours of a GPU; the graphs' files lie in the
+folder that ASPECT_DATA names. Run by `make settings`.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +30,19 @@ from aspect.experiments import load_experiment  # noqa: E402
 from aspect.methods.registry import find_method  # noqa: E402
 from aspect.report.methods import shipped_settings  # noqa: E402
 from aspect.training.folder import write_text  # noqa: E402
-from commands import positive, run_command, run_several, told_in_a_line  # noqa: E402
+from commands import (  # noqa: E402
+    CommandFailedError,
+    positive,
+    run_command,
+    run_several,
+    told_in_a_line,
+)
 
 SEARCHES = ROOT / "runs" / "settings"
 TRIALS = 20
+LEAST_TRIALS = 10  # a best of fewer is not shipped
 PLAN = load_plan("clean")
-OURS = ("aspect", "aspect-s")  # searched by themselves, more closely; their files say how
+OURS = ("aspect", "aspect-s")  # searched only by name, and from what is shipped
 
 # Where an epoch is dear, trials are shorter than the defaults: of a method, or on a graph. ARIEL's
 # authors train that long on the graphs that they give settings for, and RDGI stops by itself. Where
@@ -61,11 +72,14 @@ class Wanted:
 
     method: str
     graph: str
+    trials: int = TRIALS
 
     @property
     def command(self) -> list[str]:
         """What searches, `aspect` left out; with one worker a search can be repeated."""
-        words = f"tune {self.graph} --method {self.method} --config defaults --trials {TRIALS}"
+        words = f"tune {self.graph} --method {self.method} --trials {self.trials}"
+        if self.method not in OURS:
+            words += " --config defaults"
         if self.is_small and self.method not in WITH_ONE_SEED:
             words += f" --seeds {SEEDS_ON_SMALL}"
         if self.most_epochs is not None:
@@ -100,14 +114,19 @@ def baselines() -> list[str]:
     ]
 
 
-def wanted(methods: Sequence[str] = (), graphs: Sequence[str] = ()) -> Iterator[Wanted]:
-    """All baselines on all graphs but for those with official settings; none given: all."""
-    for method in baselines():
-        official = {each.graph for each in shipped_settings(method) if each.official}
-        for graph in PLAN.graphs:
-            asked = method in (methods or [method]) and graph in (graphs or [graph])
-            if asked and graph not in official:
-                yield Wanted(method, graph)
+def wanted(
+    methods: Sequence[str] = (), graphs: Sequence[str] = (), trials: int = TRIALS
+) -> Iterator[Wanted]:
+    """Methods on graphs without official settings; none given: all baselines, all graphs."""
+    for method in methods or baselines():
+        for graph in graphs or PLAN.graphs:
+            if method in OURS or graph not in official_graphs(method):
+                yield Wanted(method, graph, trials)
+
+
+def official_graphs(method: str) -> set[str | None]:
+    """Graphs that a method's authors give settings for."""
+    return {settings.graph for settings in shipped_settings(method) if settings.official}
 
 
 def trials_done(folder: Path) -> int:
@@ -120,9 +139,9 @@ def trials_done(folder: Path) -> int:
 
 
 def ship(each: Wanted, searches: Path, shipped: Path = SHIPPED) -> Path | None:
-    """Write a search's best settings among those of the package; None if it is not complete."""
+    """Write a search's best settings among those of the package; None after too few trials."""
     folder = searches / each.name
-    if trials_done(folder) < TRIALS:
+    if trials_done(folder) < LEAST_TRIALS or not (folder / "settings.yaml").is_file():
         return None
     found = load_experiment(folder / "settings.yaml")
     path = shipped / each.method / f"{each.graph}.yaml"
@@ -132,21 +151,42 @@ def ship(each: Wanted, searches: Path, shipped: Path = SHIPPED) -> Path | None:
     return path
 
 
-def search(each: Wanted, searches: Path, device: str | None) -> dict[str, Any]:
-    """Carry out one search; what it says of itself."""
+def search(each: Wanted, searches: Path, device: str | None, until: float) -> dict[str, Any]:
+    """Carry out one search until a moment of the monotonic clock; what it says of itself.
+
+    A search that fails leaves the others their time: its error is told at the end.
+    """
     options = ["--out", str(searches / each.name), *(["--device", device] if device else [])]
-    (found,) = run_command(each.command, options)["searches"]
-    return dict(found)
+    if math.isfinite(until):
+        options += ["--seconds", f"{max(0.0, until - time.monotonic()):.0f}"]
+    try:
+        (result,) = run_command(each.command, options)["searches"]
+    except CommandFailedError as error:
+        return {"error": str(error)}
+    return dict(result)
+
+
+def told(result: dict[str, Any]) -> str:
+    """How a search went, in a line."""
+    if "error" in result:
+        return str(result["error"])
+    start = "failed" if result["start"] is None else f"{result['start']:.2f}%"
+    return (
+        f"{result['validation']:.2f}% on validation nodes after {result['trials']} trials; "
+        f"start: {start}; mean cosine: {result['health']['mean_cosine']:.2f}"
+    )
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    for name, choices in (("method", baselines()), ("graph", PLAN.graphs)):
+    for name, choices in (("method", [*baselines(), *OURS]), ("graph", PLAN.graphs)):
         parser.add_argument(
             f"--{name}", choices=choices, action="append", default=[], help=f"one {name} only"
         )
-    parser.add_argument("--ship", action="store_true", help="search nothing, ship what is complete")
+    parser.add_argument("--ship", action="store_true", help="search nothing, ship what is there")
+    parser.add_argument("--trials", type=positive, default=TRIALS, help="trials of each search")
+    parser.add_argument("--seconds", type=positive, help="begin no trial after so many")
     parser.add_argument("--workers", type=positive, default=2, help="searches at a time")
     parser.add_argument("--device", help="as of aspect tune")
     parser.add_argument("--searches", type=Path, default=SEARCHES, help="folder of the searches")
@@ -157,23 +197,32 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search and ship what is asked for, with one line for each."""
     given = parse(arguments)
-    asked = list(wanted(given.method, given.graph))
+    asked = list(wanted(given.method, given.graph, given.trials))
     if not asked:
         print("Nothing to search: the authors give settings for all that was asked for.")
         return 0
-    if not given.ship:
-        found = run_several(
-            asked, lambda each: search(each, given.searches, given.device), given.workers
-        )
-        for each, result in found:
-            start = "failed" if result["start"] is None else f"{result['start']:.2f}%"
-            print(f"{each.name}: {result['validation']:.2f}% on validation nodes; start: {start}")
+    has_failed = not given.ship and not search_all(asked, given)
     paths = {each: ship(each, given.searches) for each in asked}
     missing = [each.name for each, path in paths.items() if path is None]
     print(f"Shipped {len(paths) - len(missing)} of {len(paths)} searched settings.")
     if missing:
-        print(f"Not complete: {', '.join(missing)}.")
-    return 0
+        print(f"Fewer than {LEAST_TRIALS} trials, or none healthy: {', '.join(missing)}.")
+    return 2 if has_failed else 0
+
+
+def search_all(asked: Sequence[Wanted], given: argparse.Namespace) -> bool:
+    """Carry out all searches, several at a time; whether none of them failed."""
+    until = math.inf if given.seconds is None else time.monotonic() + given.seconds
+    errors = 0
+    for each, result in run_several(
+        asked, lambda each: search(each, given.searches, given.device, until), given.workers
+    ):
+        is_error = "error" in result
+        print(
+            f"{each.name}: {told(result)}", file=sys.stderr if is_error else sys.stdout, flush=True
+        )
+        errors += is_error
+    return errors == 0
 
 
 if __name__ == "__main__":

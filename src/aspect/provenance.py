@@ -10,10 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aspect import __version__
-from aspect.errors import TrainingError
 from aspect.estimator import Embedder
 from aspect.graph.data import Graph
-from aspect.training.health import collapse_of
+from aspect.training.health import Health, check_finite
 
 __all__ = ["check_finite", "device_name", "faults_of", "gate_summary", "versions"]
 
@@ -44,7 +43,7 @@ def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | N
 
 
 @torch.no_grad()
-def faults_of(model: Embedder, graph: Graph, embeddings: Float[Tensor, "nodes dim"]) -> list[str]:
+def faults_of(model: Embedder, graph: Graph, health: Health) -> list[str]:
     """Complaints of the method, a training that came to nothing, a collapse; a sentence each."""
     complaints = list(model.method.complaints(graph.to(model.device)))
     if model.result is not None and model.result.epochs > 0 and model.result.kept == 0:
@@ -52,15 +51,4 @@ def faults_of(model: Embedder, graph: Graph, embeddings: Float[Tensor, "nodes di
             "No loss was below that of the first epoch, so the weights are those from before the "
             "training. Try a lower learning_rate or more patience."
         )
-    collapse = collapse_of(embeddings)
-    return [*complaints, *([collapse] if collapse else [])]
-
-
-def check_finite(embeddings: Float[Tensor, "nodes dim"]) -> None:
-    """Refuse embeddings that are no numbers."""
-    wrong = int((~torch.isfinite(embeddings)).any(dim=1).sum())
-    if wrong:
-        raise TrainingError(
-            f"The embeddings of {wrong} nodes are not finite numbers. "
-            "A learning_rate that is too high is the usual cause."
-        )
+    return [*complaints, *health.warnings()]

@@ -235,6 +235,7 @@ def _write_outputs(path: Path, model: Embedder, graph: Graph) -> dict[str, Any]:
     """Model, embeddings, policy and ids; and what the record says of them."""
     embeddings, policy = model.embed(graph), model.policy(graph)
     check_finite(embeddings)
+    health = model.health(graph)
     model.save(path / MODEL)
     write_embeddings(path / "embeddings.npy", embeddings, overwrite=True)
     if policy is not None:
@@ -246,7 +247,8 @@ def _write_outputs(path: Path, model: Embedder, graph: Graph) -> dict[str, Any]:
     return {
         "dim": embeddings.shape[1],
         "gate": gate_summary(policy),
-        "warnings": faults_of(model, graph, embeddings),
+        "health": health.to_dict(),  # before any centring
+        "warnings": faults_of(model, graph, health),
     }
 
 

@@ -2,13 +2,21 @@
 
 import hashlib
 import json
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import ValidationError
 
 from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import Cell, Record, Work
+from aspect.benchmark.record import Cell, ProbeName, Record, SplitName, SplitScores, Work
+from aspect.evaluation import probe
+from aspect.evaluation.metrics import ClassScore
+from aspect.evaluation.result import SplitScore
+from aspect.graph.splits import SplitKind
 from benchmark.grids import cells_of, done, failed, make_plan
+
+RECORDS = Path(__file__).parents[2] / "results" / "records"
 
 
 @pytest.fixture
@@ -26,7 +34,9 @@ def changed(cell, **work):
         {"method": "low"},
         {"settings": {"epochs": 1}},
         {"graph_sha256": "1" * 64},
-        {"splits": "random"},
+        {"splits": "class-balanced"},
+        {"probe": "paper"},
+        {"probe": None},
         {"splits_sha256": "1" * 64},
         {"split_numbers": (0,)},
         {"perturbation": Perturbation(kind="random")},
@@ -65,6 +75,38 @@ def test_the_shipped_records_keep_their_keys():
         version="0.1.0",
     )
     assert work.key == "0a9f44d6109625215369"
+
+
+@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_records_of_version_0_1_load_with_their_keys(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines
+    for line in lines:
+        work = json.loads(line)["cell"]["work"]
+        plain = json.dumps(work, sort_keys=True, ensure_ascii=False)
+        record = Record.model_validate_json(line)
+        assert record.key == hashlib.sha256(plain.encode()).hexdigest()[:20]
+        if work["version"] == "0.1.0":
+            assert record.cell.work.probe is None
+            assert record.health is None
+
+
+def test_names_are_those_that_the_library_knows():
+    assert get_args(ProbeName) == get_args(probe.ProbeName)
+    assert set(get_args(SplitName)) == set(get_args(SplitKind)) - {"search"}
+
+
+def test_a_probes_score_becomes_a_record_of_its_split():
+    classes = (
+        ClassScore(0, 80.0, 50.0, 61.5, 70.0, 5.0),
+        ClassScore(1, None, None, None, None, 0.0),
+    )
+    score = SplitScore(0.1, None, 60.0, 55.0, None, 50.0, None, (), (1,), 0.5, classes, True)
+    found = SplitScores.of(3, score, majority=40.0, twins=45.0)
+    assert (found.split, found.strict, found.choice) == (3, 55.0, 0.1)
+    assert found.per_class_recall == (80.0, None)
+    assert found.at_path_end
+    assert (found.majority, found.twins, found.doubt) == (40.0, 45.0, None)
 
 
 def test_a_key_is_the_hash_of_what_is_written(cell):

@@ -3,6 +3,7 @@
 import importlib.metadata
 import logging
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -16,9 +17,12 @@ from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.perturbed import Change, perturb
 from aspect.benchmark.run import Task, run_cell
 from aspect.evaluation.evasion import evasion_probe
+from aspect.evaluation.probe import probe_named
 from aspect.evaluation.readings import probe_doubting
+from aspect.evaluation.twins import twin_probe
 from aspect.graph.npz import read_npz, write_npz
 from aspect.graph.splits import make_splits
+from aspect.methods.base import Method
 from benchmark.attacked import Prepared, attacked_plan
 from benchmark.grids import make_plan
 
@@ -65,10 +69,61 @@ def test_a_clean_cell_is_training_and_probing(path):
         share = 100 * (labelled.labels[split.test] == frequent).double().mean()
         assert score.majority == pytest.approx(float(share))
     assert record.gate["mean"] == pytest.approx(float(model.policy(labelled.graph).mean()))
+    assert record.health == model.health(labelled.graph).to_dict()
+    twins = twin_probe(labelled.graph, labelled.labels, splits)
+    assert [score.twins for score in record.scores] == [each.strict for each in twins.splits]
     assert record.epochs == 3
     assert record.loss == model.result.values
     assert record.dim == model.embed(labelled.graph).shape[1]
     assert record.parameters == sum(each.numel() for each in model.method.parameters())
+
+
+def test_the_plan_names_the_probe(path):
+    cells = [cells_on(path, probe=probe)[0] for probe in ("neutral", "paper")]
+    assert [cell.work.probe for cell in cells] == ["neutral", "paper"]
+    model, labelled, splits = by_hand(path, cells[0])
+    for cell in cells:
+        expected = linear_probe(
+            model.embed(labelled.graph),
+            labelled.labels,
+            splits,
+            probe=probe_named(cell.work.probe),
+        )
+        found = run_cell(Task(cell)).record.scores
+        assert scores(found) == scores(expected.splits)
+        assert [score.at_path_end for score in found] == [
+            score.at_path_end for score in expected.splits
+        ]
+        assert [score.optimistic is None for score in found] == 2 * [cell is cells[0]]
+
+
+def test_a_work_without_a_probe_is_of_the_papers(path):
+    (cell,) = cells_on(path, entries=["raw"], probe="paper")
+    old = cell.model_copy(update={"work": cell.work.model_copy(update={"probe": None})})
+    first, second = (run_cell(Task(each)).record for each in (cell, old))
+    assert first.scores == second.scores
+
+
+def test_a_collapsed_embedding_is_in_the_record_and_warned_of(path, monkeypatch):
+    plain = Method.embed_uncentred
+    monkeypatch.setattr(Method, "embed_uncentred", lambda *given: 1 + 1e-6 * plain(*given))
+    record = run_cell(Task(cells_on(path, entries=["raw"])[0])).record
+    assert record.health["mean_cosine"] > 0.99
+    assert any("Representation collapse" in warning for warning in record.warnings)
+
+
+def test_a_worker_asks_for_the_twins_of_a_graph_once(path, monkeypatch):
+    forget_graphs()
+    asked = Mock(side_effect=twin_probe)
+    monkeypatch.setattr("aspect.benchmark.graphs.twin_probe", asked)
+    first, second = cells_on(path, entries=["raw", {"name": "two", "method": "aspect"}])
+    records = [run_cell(Task(each)).record for each in (first, second)]
+    assert asked.call_count == 1
+    assert records[0].scores[0].twins == records[1].scores[0].twins is not None
+    monkeypatch.setattr("aspect.benchmark.graphs.MOST_NODES", 29)
+    forget_graphs()
+    assert run_cell(Task(first)).record.scores[0].twins is None
+    forget_graphs()
 
 
 def test_a_doubting_cell_is_read_with_the_share_that_validation_prefers(path):

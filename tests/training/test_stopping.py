@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from aspect.training.stopping import EarlyStopping
+from aspect.training.stopping import CHECK_EVERY, CollapseStopping, EarlyStopping
 
 
 def test_without_patience_nothing_is_kept_and_nothing_stops():
@@ -36,3 +36,28 @@ def test_a_loss_that_is_no_number_is_never_the_best():
     assert not stopping.observe(2, math.inf)
     assert stopping.best_epoch == 0
     assert stopping.is_over(2)
+
+
+def test_looks_at_the_embedding_are_due_every_few_epochs_where_asked_for():
+    due = [epoch for epoch in range(1, 25) if CollapseStopping(True).is_due(epoch)]
+    assert due == [CHECK_EVERY, 2 * CHECK_EVERY]
+    assert not any(CollapseStopping(False).is_due(epoch) for epoch in range(1, 25))
+
+
+def test_a_collapse_after_a_healthy_look_is_the_end():
+    stopping = CollapseStopping(True)
+    assert stopping.observe(10, is_collapsed=False)
+    assert stopping.observe(20, is_collapsed=False)
+    assert not stopping.is_over
+    assert not stopping.observe(30, is_collapsed=True)
+    assert stopping.is_over
+    assert stopping.healthy_epoch == 20
+
+
+def test_an_embedding_that_was_never_healthy_stops_nothing():
+    stopping = CollapseStopping(True)
+    assert not stopping.observe(10, is_collapsed=True)
+    assert not stopping.is_over
+    assert stopping.observe(20, is_collapsed=False)
+    assert not stopping.observe(30, is_collapsed=True)
+    assert stopping.is_over

@@ -59,6 +59,18 @@ class Scripted(Toy):
         return {"script": torch.tensor(self.script[step.epoch - 1]), "zero": 0 * terms["fit"]}
 
 
+class Collapsing(Toy):
+    """Healthy after some of the epochs; after the others all nodes have one embedding."""
+
+    def __init__(self, healthy: range, **settings: object) -> None:
+        super().__init__(**settings)
+        self.healthy = healthy
+
+    def embed(self, graph: Graph) -> Tensor:
+        rows = torch.eye(graph.num_nodes)
+        return rows if int(self.last_epoch) in self.healthy else torch.ones_like(rows)
+
+
 class MemoryRecorder:
     """Keeps every report and a snapshot of every epoch; goes on from one if it is given."""
 

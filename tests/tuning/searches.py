@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aspect.benchmark.executor import Finished, Lost, Started
-from aspect.evaluation.probe import ProbeSettings
+from aspect.evaluation.probe import NeutralProbe
 from aspect.experiments import Experiment
 from aspect.graph.npz import write_npz
 from aspect.graph.synthetic import mixed_graph
@@ -13,7 +13,7 @@ from aspect.methods.registry import find_method
 from aspect.tuning.request import plan_search
 from aspect.tuning.search import tune
 
-QUICK = ProbeSettings(steps=40)
+QUICK = NeutralProbe(penalties=(0.01, 1.0))
 SMALL = {"width": 8, "gate_width": 4, "order": 2}
 
 
@@ -49,7 +49,13 @@ def small_search(path, settings=None, *, method="aspect", seed=0, **options):
     """A search of the method's settings on a graph's file; its size is fixed."""
     known = find_method(method).config.model_fields
     small = {name: value for name, value in SMALL.items() if name in known}
-    given = {"max_epochs": 8, "device": "cpu", "fixed": list(small), **options}
+    given = {
+        "max_epochs": 8,
+        "max_cosine": 1.0,  # short trainings of small models are seldom healthy
+        "device": "cpu",
+        "fixed": list(small),
+        **options,
+    }
     experiment = Experiment(
         method=method,
         graph=str(path),

@@ -23,6 +23,7 @@ def test_another_search_is_refused_by_what_differs(path, out, tmp_path):
         "method": small_search(path, method="low"),
         "splits": small_search(path, splits="random"),
         "seeds": small_search(path, seeds=2),
+        "max_cosine": small_search(path, max_cosine=0.5),
         "setting temperature": small_search(path, {"temperature": 0.9}),
         "fixed": small_search(path, fixed=["width"]),
         "max_epochs": small_search(path, max_epochs=9),

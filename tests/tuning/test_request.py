@@ -78,6 +78,9 @@ def test_what_cannot_be_searched_is_refused(path, tmp_path):
         small_search(path, max_epochs=9, fixed=["epochs"])
     with pytest.raises(SettingsError, match=r"Number of seeds must be 1 or more\. Got 0"):
         small_search(path, seeds=0)
+    for cosine in (0.0, 1.1):
+        with pytest.raises(SettingsError, match=rf"mean cosine must be in \(0, 1\]. Got {cosine}"):
+            small_search(path, max_cosine=cosine)
     with pytest.raises(GraphError, match="No masks were given"):
         small_search(path, splits="published")
     graph = mixed_graph(num_nodes=20).graph

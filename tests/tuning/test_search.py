@@ -7,6 +7,7 @@ import pytest
 import torch
 from optuna.trial import TrialState
 
+from aspect import __version__
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.probe import linear_probe
@@ -17,6 +18,7 @@ from aspect.graph.synthetic import mixed_graph
 from aspect.methods.aspect import AspectMethod
 from aspect.runs import source_of
 from aspect.tuning import journal
+from aspect.tuning import search as search_module
 from aspect.tuning.journal import open_study
 from aspect.tuning.ledger import Ledger
 from tuning.searches import QUICK, InThisProcess, outcomes, search_for, small_search, write_graph
@@ -32,8 +34,8 @@ def validation_of(search, settings):
     """What `aspect train` and `aspect evaluate` would say, by way of neither."""
     labelled = search.source.read()
     model = Embedder(search.method, seed=search.seeds[0], device="cpu", **settings)
-    embeddings = model.fit(labelled.graph).embed(labelled.graph)
-    return linear_probe(embeddings, labelled.labels, settings=QUICK).validation.mean
+    embeddings = model.fit(labelled.graph).embed(labelled.graph, normalise="none")
+    return linear_probe(embeddings, labelled.labels, search.splits, probe=QUICK).validation.mean
 
 
 class Never(optuna.pruners.BasePruner):
@@ -81,7 +83,7 @@ def test_a_training_that_stops_by_itself_may_be_better_on_the_way(path, out, mon
     search = small_search(path, {"patience": 12}, method="dgi", max_epochs=40)
     drawn = search_for(search, out, 5).results[1:]
     for each in drawn:
-        assert each.settings["patience"] == (12 if each.epochs == 40 else None)
+        assert (each.settings["patience"] is None) == (each.epochs < 40)
         assert each.validation == pytest.approx(validation_of(search, each.settings))
     assert any(each.epochs < 40 for each in drawn)
 
@@ -121,7 +123,9 @@ def test_the_settings_file_is_one_that_training_takes(path, out):
     assert validation_of(search, experiment.settings) == pytest.approx(result.best.validation)
     for words in (
         f"accuracy, {result.best.validation:.2f}%, of 3 trials",
-        "10 class-balanced splits and pre-training seed 3.",
+        f"aspect tune {__version__}",
+        "10 search splits and pre-training seed 3, by the neutral probe.",
+        f"Mean cosine of two nodes {result.best.health.mean_cosine:.2f}, effective rank",
         "Start: test's own",
         "test nodes were masked.",
     ):
@@ -136,6 +140,8 @@ def test_the_table_holds_every_trial(path, out):
     for row, each in zip(rows, result.results, strict=True):
         assert float(row["validation"]) == each.validation
         assert float(row["temperature"]) == each.settings["temperature"]
+        assert float(row["mean_cosine"]) == each.health.mean_cosine
+        assert float(row["effective_rank"]) == each.health.effective_rank
         assert row["error"] == ""
     assert {path.name for path in out.iterdir()} == {
         *("search.yaml", "study.journal", "settings.yaml", "trials.csv", ".lock", ".journal.lock")
@@ -209,6 +215,38 @@ def test_a_trial_is_given_up_below_the_median_at_the_same_epoch(tmp_path):
         trial = study.ask()
         trial.report(value, 2)
         assert trial.should_prune() == given_up
+
+
+def test_a_trial_close_to_collapse_cannot_be_the_best(path, out):
+    fixed = {"fixed": ["width", "gate_width", "order", "epochs"], "max_epochs": None}
+    free = search_for(small_search(path, **fixed), out.parent / "free", 3)
+    by_cosine = sorted(free.results, key=lambda each: each.health.mean_cosine)
+    limit, worst = by_cosine[1].health.mean_cosine, by_cosine[2].number
+    result = search_for(small_search(path, max_cosine=limit, **fixed), out, 3)
+    assert [each.number for each in result.results if each.state == "unhealthy"] == [worst]
+    assert result.best.number != worst
+    assert result.results[worst].validation == free.results[worst].validation
+    assert "mean cosine of two nodes is" in result.results[worst].error
+    assert "(0 pruned, 1 unhealthy, 0 failed)" in load_experiment(result.settings).origin
+    assert states(out)[worst] == TrialState.PRUNED  # so that the sampler draws elsewhere
+    assert outcomes(search_for(result.search, out, 3)) == outcomes(result)
+
+
+def test_where_no_trial_is_healthy_there_are_no_settings(path, out):
+    result = search_for(small_search(path, max_cosine=1e-9), out, 2)
+    assert [each.state for each in result.results] == ["unhealthy", "unhealthy"]
+    assert result.best is None
+    assert not result.settings.exists()
+
+
+def test_after_its_time_no_trial_is_begun_and_the_search_can_go_on(path, out, monkeypatch):
+    search, clock = small_search(path), iter([0.0, 1.0, 2.0, 11.0])
+    monkeypatch.setattr(search_module.time, "monotonic", lambda: next(clock))
+    cut = search_for(search, out, 5, seconds=10)
+    monkeypatch.undo()
+    assert len(cut.results) == 2
+    assert load_experiment(cut.settings).settings == cut.best.settings
+    assert search_for(search, out, 3).before == 2
 
 
 # Again, and after a kill

@@ -1,22 +1,32 @@
 """One trial: what is scored, when, and that scoring leaves no trace."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from aspect.config import make_config
 from aspect.errors import GraphError, TrainingError
 from aspect.estimator import Embedder
-from aspect.evaluation.logistic import Tasks
 from aspect.evaluation.validation import validation_accuracy
-from aspect.graph.data import UNLABELLED
 from aspect.graph.splits import make_splits
 from aspect.graph.synthetic import mixed_graph
 from aspect.methods.aspect import AspectMethod
+from aspect.methods.base import Method
 from aspect.methods.registry import find_method, method_names
 from aspect.randomness import isolated_seed
+from aspect.training.health import Health
 from aspect.training.trainer import NoRecorder, train
-from aspect.tuning.trial import Problem, RungRecorder, _problem, score_settings
-from tuning.searches import SMALL, small_search, write_graph
+from aspect.tuning.trial import (
+    Problem,
+    RungRecorder,
+    RungScore,
+    _problem,
+    _Read,
+    best_epoch,
+    score_settings,
+)
+from tuning.searches import QUICK, SMALL, small_search, write_graph
 
 TRAINABLE = [name for name in method_names() if find_method(name).method.trainable]
 
@@ -29,7 +39,7 @@ def labelled():
 @pytest.fixture
 def problem(labelled):
     splits = make_splits("class-balanced", labelled.labels, 2, count=3)
-    return Problem(labelled.graph, labelled.labels, tuple(splits), 2)
+    return Problem(labelled.graph, labelled.labels, tuple(splits), 2, QUICK)
 
 
 @pytest.fixture
@@ -38,11 +48,23 @@ def search(tmp_path):
 
 
 def mean_accuracy(problem, embeddings):
-    values = validation_accuracy(embeddings, problem.labels, problem.splits, num_classes=2)
+    values = validation_accuracy(
+        embeddings, problem.labels, problem.splits, num_classes=2, probe=problem.probe
+    )
     return sum(values) / len(values)
 
 
-def ignore(epoch, validation):
+def score_of(problem, model):
+    """What a model's user would find; unscaled, since rounding could turn a probe's answer."""
+    embeddings = model.embed(problem.graph, normalise="none")
+    return RungScore(mean_accuracy(problem, embeddings), model.health(problem.graph))
+
+
+def health(mean_cosine, dim=8, effective_rank=4.0):
+    return Health(mean_cosine, 0.5, effective_rank, 1.0, 2.0, 60, dim)
+
+
+def ignore(epoch, score):
     pass
 
 
@@ -54,7 +76,7 @@ def test_a_rung_scores_what_a_training_of_so_many_epochs_gives(problem, search):
     assert told == list(scores.items())
     for epochs, score in scores.items():
         model = Embedder("aspect", device="cpu", **{**settings, "epochs": epochs})
-        assert mean_accuracy(problem, model.fit(problem.graph).embed(problem.graph)) == score
+        assert score_of(problem, model.fit(problem.graph)) == score
 
 
 @pytest.mark.parametrize("name", TRAINABLE)
@@ -107,12 +129,12 @@ def test_with_patience_the_way_counts_and_the_end_that_it_chose(problem, tmp_pat
     assert model.result.stopped_early
     *rungs, end = scores
     assert end == told[-1][0] == 300
-    assert scores[end] == mean_accuracy(problem, model.embed(problem.graph))
+    assert scores[end] == score_of(problem, model)
     assert rungs == [epoch for epoch in search.rungs if epoch <= model.result.epochs]
     for epochs in rungs:
         settings = {**search.settings, "epochs": epochs, "patience": None}
         plain = Embedder("aspect", device="cpu", **settings).fit(problem.graph)
-        assert scores[epochs] == mean_accuracy(problem, plain.embed(problem.graph))
+        assert scores[epochs] == score_of(problem, plain)
 
 
 def test_weights_from_before_the_training_count_for_the_start_alone(problem, tmp_path):
@@ -136,7 +158,7 @@ def test_seeds_are_averaged_and_the_first_is_told(problem, tmp_path):
         score_settings(problem, small_search(path, seed=seed), settings, ignore) for seed in (0, 1)
     )
     assert first != second
-    assert both == {epoch: (first[epoch] + second[epoch]) / 2 for epoch in first}
+    assert both == {epoch: RungScore.over_seeds([first[epoch], second[epoch]]) for epoch in first}
     assert told == list(first.items())
 
 
@@ -153,20 +175,55 @@ def test_who_is_told_may_end_the_training(problem, search, monkeypatch):
     assert epochs == [1, 2, 3]
 
 
-def test_the_probe_is_handed_no_test_label(problem, search, monkeypatch):
-    seen, build = [], Tasks.build
+def test_over_seeds_accuracies_are_averaged_and_the_worst_health_is_told():
+    healthy, close, collapsed = health(0.1), health(0.97), health(0.5, effective_rank=0.1)
+    scores = [RungScore(70.0, healthy), RungScore(80.0, close)]
+    assert RungScore.over_seeds(scores) == RungScore(75.0, close)
+    scores.append(RungScore(60.0, collapsed))
+    assert RungScore.over_seeds(scores) == RungScore(70.0, collapsed)
 
-    def spy(known, splits, *rest):
-        seen.extend(zip(known, splits, strict=True))
-        return build(known, splits, *rest)
 
-    monkeypatch.setattr(Tasks, "build", spy)
-    score_settings(problem, search, {**search.settings, "epochs": 8}, ignore)
-    assert len(seen) == 2 * len(problem.splits)
-    assert all(bool((known[split.test] == UNLABELLED).all()) for known, split in seen)
+def test_the_best_epoch_is_a_healthy_one_if_there_is_one(tmp_path):
+    search = small_search(write_graph(tmp_path), max_cosine=0.9)
+    scores = {
+        2: RungScore(70.0, health(0.2)),
+        4: RungScore(70.0, health(0.3)),
+        8: RungScore(90.0, health(0.95)),
+    }
+    assert best_epoch(search, scores) == 2
+    assert best_epoch(search, {8: scores[8]}) == 8
+
+
+def test_a_look_on_the_way_is_calibrated(problem, search, monkeypatch):
+    """What is scored is the function that is trained, not one with old statistics."""
+    calls = []
+    plain = Method.calibrate
+
+    def spy(method, graph):
+        calls.append("calibrate")
+        plain(method, graph)
+
+    monkeypatch.setattr(Method, "calibrate", spy)
+    score_settings(
+        problem, search, {**search.settings, "epochs": 8}, lambda *_: calls.append("told")
+    )
+    assert calls[:2] == ["calibrate", "told"]
+
+
+def test_test_labels_change_no_score(problem, search):
+    split = problem.splits[0]
+    swapped = problem.labels.clone()
+    swapped[split.test] = 1 - swapped[split.test]
+    scores = [
+        score_settings(
+            replace(problem, labels=labels, splits=(split,)), search, search.settings, ignore
+        )
+        for labels in (problem.labels, swapped)
+    ]
+    assert scores[0] == scores[1]
 
 
 def test_a_graph_that_changed_since_is_refused(tmp_path):
-    search = small_search(write_graph(tmp_path))
+    read = _Read.of(small_search(write_graph(tmp_path)))
     with pytest.raises(GraphError, match=r"changed during the search.*Got"):
-        _problem(search.source, None, "0" * 64, search.splits, None, "cpu")
+        _problem(read._replace(sha256="0" * 64), None)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from aspect.benchmark.record import SplitName
 from aspect.errors import GraphError
+from aspect.evaluation.twins import MOST_NODES, twin_probe
 from aspect.graph.data import LabelledGraph
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource, Reading
+from aspect.graph.splits import Split, make_splits
 
-__all__ = ["forget_graphs", "read_unchanged"]
+__all__ = ["draw_splits", "forget_graphs", "read_unchanged", "twin_accuracies"]
 
 GRAPHS_KEPT = 4  # in the memory of a worker
 
@@ -37,6 +40,41 @@ def read_unchanged(
 def forget_graphs() -> None:
     """Read every graph anew from here on."""
     _read.cache_clear()
+    twin_accuracies.cache_clear()
+
+
+def draw_splits(labelled: LabelledGraph, kind: SplitName, numbers: tuple[int, ...]) -> list[Split]:
+    """Some of a graph's splits by their numbers."""
+    drawn = make_splits(
+        kind,
+        labelled.labels,
+        labelled.num_classes,
+        count=max(numbers) + 1,
+        masks=labelled.masks,
+    )
+    return [drawn[number] for number in numbers]
+
+
+@lru_cache(maxsize=GRAPHS_KEPT)
+def twin_accuracies(
+    graph: str,
+    reading: Reading,
+    data_dir: str | None,
+    sha256: str,
+    splits: SplitName,
+    numbers: tuple[int, ...],
+) -> tuple[float | None, ...]:
+    """Test accuracy, split by split, of the nearest neighbour by neighbour sets on a clean graph.
+
+    None for every split of a graph that is too large. The rule knows no method, so a worker
+    computes it once.
+    """
+    labelled = read_unchanged(graph, reading, data_dir, sha256)
+    if labelled.graph.num_nodes > MOST_NODES:
+        return (None,) * len(numbers)
+    drawn = draw_splits(labelled, splits, numbers)
+    result = twin_probe(labelled.graph, labelled.labels, drawn, num_classes=labelled.num_classes)
+    return tuple(score.strict for score in result.splits)
 
 
 @lru_cache(maxsize=GRAPHS_KEPT)

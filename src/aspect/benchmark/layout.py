@@ -93,6 +93,7 @@ class _Layout:
                         splits=plan.splits,
                         splits_sha256=facts.splits_sha256,
                         split_numbers=splits,
+                        probe=plan.probe,
                         perturbation=perturbation,
                         perturbation_sha256=self.flips.sha256(graph, perturbation, splits),
                         doubt=entry.doubt,

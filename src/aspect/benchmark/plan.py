@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from aspect.benchmark.perturbation import AnyPerturbation, Perturbation
-from aspect.benchmark.record import SplitName
+from aspect.benchmark.record import ProbeName, SplitName
 from aspect.config import Config, Count, Share, load_yaml, make_config
 from aspect.errors import UnknownNameError
 from aspect.graph.source import GraphSource, Reading, check_graph_name
@@ -76,8 +76,10 @@ class Plan(Config):
     """Where settings come from; shipped: those of the graph, or the defaults where none are."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Changes to the settings of all entries that have them."""
-    splits: SplitName = "class-balanced"
+    splits: SplitName = "random"
     """Kind of splits."""
+    probe: ProbeName = "neutral"
+    """What scores the embeddings."""
     num_splits: Count | None = None
     """The first so many, if there are; none: all that there are."""
     seeds: Count = 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -12,14 +13,19 @@ from aspect.benchmark.perturbation import Perturbation
 from aspect.config import Config
 from aspect.graph.source import NO_READING, Reading
 
+if TYPE_CHECKING:
+    from aspect.evaluation.result import SplitScore
+
 __all__ = ["FORMAT", "AttackNote", "Cell", "GraphFacts", "Record", "SplitScores", "Work"]
 
 FORMAT = 1
 
-SplitName = Literal["class-balanced", "random", "published"]
+# As of `aspect.graph.splits` and `aspect.evaluation.probe`, which would import torch for a plan.
+SplitName = Literal["random", "published", "class-balanced"]
+ProbeName = Literal["neutral", "paper"]
 
 # Left out of a work where they say nothing: older records, which lack them, keep their keys.
-SILENT = ("splits_sha256", "perturbation_sha256", "doubt")
+SILENT = ("splits_sha256", "perturbation_sha256", "doubt", "probe")
 
 
 class Work(Config):
@@ -41,6 +47,8 @@ class Work(Config):
     """Content of published splits; none: they are drawn, the same from the same labels."""
     split_numbers: tuple[int, ...]
     """Which of them; a poisoned graph is trained on for exactly one."""
+    probe: ProbeName | None = None
+    """What scores the embeddings; none: the paper's probe, which version 0.1 had alone."""
     perturbation: Perturbation | None = None
     """What is done to the graph; none: it is clean."""
     perturbation_sha256: tuple[str, ...] | None = None
@@ -104,15 +112,17 @@ class SplitScores(Config):
     split: int
     validation: float
     strict: float
-    """Test accuracy at the first best validation step: the number to report."""
+    """Test accuracy of what validation chose: the number to report."""
     optimistic: float | None = None
     """The best test accuracy at a validation record: only for comparison with published tables."""
     macro_f1: float
     roc_auc: float | None = None
     choice: float
-    """The weight decay that validation chose."""
+    """The penalty (neutral probe) or weight decay (paper's probe) that validation chose."""
+    at_path_end: bool | None = None
+    """Whether that penalty is the smallest or largest of the path; none: not told."""
     step: int | None = None
-    """The step that validation chose."""
+    """The step that validation chose; none where the probe is solved to convergence."""
     doubt: float | None = None
     """The share of doubtful edges left out that validation chose; none: it was not asked."""
     missing_in_train: tuple[int, ...] = ()
@@ -120,10 +130,21 @@ class SplitScores(Config):
     missing_in_test: tuple[int, ...] = ()
     """Classes without a test node."""
     majority: float | None = None
-    """Test accuracy of one answer for every node, the class that most validation nodes have; none:
-    not told."""
+    """Test accuracy of the majority-class baseline: the class that most validation nodes have;
+    none: not told."""
+    twins: float | None = None
+    """Test accuracy of the nearest neighbour by neighbour sets; none: not told."""
+    per_class_recall: tuple[float | None, ...] = ()
+    """By class, in percent; none for a class without a test node."""
     test_to_train: float | None = None
     """Test nodes for each training node, which says how much splits overlap; none: not told."""
+
+    @classmethod
+    def of(cls, split: int, score: SplitScore, **beside: float | None) -> SplitScores:
+        """A probe's score of a split, with what else is told of that split."""
+        values = asdict(score)
+        recall = tuple(one["recall"] for one in values.pop("per_class"))
+        return cls(split=split, per_class_recall=recall, **values, **beside)
 
 
 class GraphFacts(Config):
@@ -176,6 +197,8 @@ class Record(Config):
     """Trained numbers."""
     gate: dict[str, float] | None = None
     """Mean and std of the low band's weight over the nodes; none without a policy."""
+    health: dict[str, float] | None = None
+    """Of the embedding before any centring (`aspect.training.health`); none: not told."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Of training (`train`), embedding (`embed`) and probing (`probe`)."""
     peak_memory_bytes: int | None = None

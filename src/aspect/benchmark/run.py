@@ -8,13 +8,13 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from aspect.benchmark.facts import graph_facts
-from aspect.benchmark.graphs import read_unchanged
+from aspect.benchmark.graphs import draw_splits, read_unchanged, twin_accuracies
 from aspect.benchmark.perturbed import Change
 from aspect.benchmark.record import Cell, Record, SplitScores
 from aspect.errors import GraphError, sentence_of
@@ -24,12 +24,12 @@ from aspect.evaluation.details import Details
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.inspection import inspect_model
 from aspect.evaluation.neighbours import majority_probe
-from aspect.evaluation.probe import linear_probe
+from aspect.evaluation.probe import linear_probe, probe_named
 from aspect.evaluation.readings import probe_doubting
 from aspect.evaluation.result import ProbeResult
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.source import GraphSource
-from aspect.graph.splits import Split, make_splits, published_sha256
+from aspect.graph.splits import Split, published_sha256
 from aspect.memory import forget_peak, peak_bytes
 from aspect.provenance import check_finite, device_name, faults_of, gate_summary, versions
 
@@ -128,7 +128,8 @@ class _Run:
         return self.task.cell
 
     def outcome(self) -> Outcome:
-        labelled, splits = self._labelled(), self._splits()
+        labelled = self._labelled()
+        splits = draw_splits(labelled, self.cell.work.splits, self.cell.work.split_numbers)
         # All files are looked at before the training: one that changed must not cost it.
         notes = [change.note() for change in self.task.changes()]
         curves = ValueRecorder()
@@ -155,17 +156,6 @@ class _Run:
             )
         return labelled
 
-    def _splits(self) -> list[Split]:
-        work, labelled = self.cell.work, self._labelled()
-        drawn = make_splits(
-            work.splits,
-            labelled.labels,
-            labelled.num_classes,
-            count=max(work.split_numbers) + 1,
-            masks=labelled.masks,
-        )
-        return [drawn[number] for number in work.split_numbers]
-
     def _trained_on(self, labelled: LabelledGraph) -> Graph:
         """The clean graph, or the one that was poisoned for the cell's only split."""
         work = self.cell.work
@@ -178,27 +168,28 @@ class _Run:
         self, model: Embedder, graph: Graph, labelled: LabelledGraph, splits: list[Split]
     ) -> Record:
         with self._timed("embed", model.device):
-            embeddings = model.embed(graph)
+            embeddings = model.embed(graph, normalise="none")
         check_finite(embeddings)
         with self._timed("probe", model.device):
             found, doubt = self._probe(model, graph, embeddings, labelled, splits)
-        result, policy = model.result, model.policy(graph)
+        result, policy, health = model.result, model.policy(graph), model.health(graph)
         assert result is not None  # the model is fitted
         return Record(
             status="done",
             cell=self.cell,
             graph=graph_facts(self._source(), labelled),
-            scores=_scores(found, self.cell.work.split_numbers, doubt, labelled, splits),
+            scores=self._scores(found, doubt, labelled, splits),
             epochs=result.epochs,
             stopped_early=result.stopped_early,
             loss={name: value for name, value in result.values.items() if math.isfinite(value)},
             dim=embeddings.shape[1],
             parameters=_trained_numbers(model),
             gate=gate_summary(policy),
+            health=health.to_dict(),
             seconds=self.seconds,
             peak_memory_bytes=peak_bytes(model.device),
             notices=found.notices_naming(labelled.class_names),
-            warnings=(*self.heard, *faults_of(model, graph, embeddings)),
+            warnings=(*self.heard, *faults_of(model, graph, health)),
             device=device_name(model.device),
             versions=versions(),
         )
@@ -216,16 +207,50 @@ class _Run:
     ) -> tuple[ProbeResult, Sequence[float | None]]:
         """The scores, and the share of doubtful edges that was left out for each of them."""
         work, labels = self.cell.work, labelled.labels
+        probe = probe_named(work.probe or "paper")
         if work.doubt is not None:
-            return probe_doubting(model, graph, labelled, splits, work.doubt)
+            return probe_doubting(model, graph, labelled, splits, work.doubt, probe=probe)
         clean, classes = embeddings.to(model.device), labelled.num_classes
         unasked = [None] * len(splits)
         if work.perturbation is None or work.perturbation.mode == "poison":
-            return linear_probe(clean, labels, splits, num_classes=classes), unasked
+            result = linear_probe(clean, labels, splits, num_classes=classes, probe=probe)
+            return result, unasked
         perturbed = (
-            model.embed(change.apply(labelled)).to(model.device) for change in self.task.changes()
+            model.embed(change.apply(labelled), normalise="none").to(model.device)
+            for change in self.task.changes()
         )
-        return evasion_probe(clean, perturbed, labels, splits, num_classes=classes), unasked
+        result = evasion_probe(clean, perturbed, labels, splits, num_classes=classes, probe=probe)
+        return result, unasked
+
+    def _scores(
+        self,
+        found: ProbeResult,
+        doubt: Sequence[float | None],
+        labelled: LabelledGraph,
+        splits: list[Split],
+    ) -> tuple[SplitScores, ...]:
+        """With what each split reads without any embedding."""
+        majority = majority_probe(labelled.labels, splits, num_classes=labelled.num_classes)
+        numbers = self.cell.work.split_numbers
+        rows = zip(numbers, found.splits, doubt, majority.splits, self._twins(), strict=True)
+        return tuple(
+            SplitScores.of(number, score, doubt=share, majority=least.strict, twins=twins)
+            for number, score, share, least, twins in rows
+        )
+
+    def _twins(self) -> tuple[float | None, ...]:
+        """Of the clean graph; under a perturbation another rule would be needed for each split."""
+        cell, work = self.cell, self.cell.work
+        if work.perturbation is not None:
+            return (None,) * len(work.split_numbers)
+        return twin_accuracies(
+            cell.graph,
+            cell.reading,
+            self.data_dir,
+            work.graph_sha256,
+            work.splits,
+            work.split_numbers,
+        )
 
     def _details(self, model: Embedder, labelled: LabelledGraph, curves: ValueRecorder) -> Details:
         """Of the clean graph and the perturbed ones."""
@@ -246,22 +271,6 @@ class _Run:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         self.seconds[step] = time.perf_counter() - started
-
-
-def _scores(
-    found: ProbeResult,
-    numbers: tuple[int, ...],
-    doubt: Sequence[float | None],
-    labelled: LabelledGraph,
-    splits: list[Split],
-) -> tuple[SplitScores, ...]:
-    one_answer = majority_probe(labelled.labels, splits, num_classes=labelled.num_classes)
-    return tuple(
-        SplitScores(split=number, doubt=share, majority=least.strict, **asdict(score))
-        for number, score, share, least in zip(
-            numbers, found.splits, doubt, one_answer.splits, strict=True
-        )
-    )
 
 
 def _trained_numbers(model: Embedder) -> int:

@@ -195,6 +195,7 @@ def _run(
         "done": end.done,
         "kept": before.done,
         "failed": end.failed,
+        "collapsed": _collapsed(bench),
         "first_error": _first_error(bench),
         "seconds": time.monotonic() - started,
     }
@@ -219,6 +220,15 @@ def _first_error(bench: Bench) -> str | None:
     failed = (cell for cell in bench.cells if bench.states[cell.key] == "failed")
     found = (bench.folder.failed(cell) for cell in failed)
     return next((record.error for record in found if record is not None), None)
+
+
+def _collapsed(bench: Bench) -> int:
+    """Cells whose embedding is close to representation collapse."""
+    from aspect.training.health import Health
+
+    keys = {cell.key for cell in bench.cells}
+    told = (record.health for record in bench.folder.records() if record.key in keys)
+    return sum(health is not None and Health.from_dict(health).is_collapsed for health in told)
 
 
 def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
@@ -261,12 +271,17 @@ def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
     shown = [graph for graph in names if any(graph in scores for scores in table.values())]
     rows = [[line, *(own.get(graph, "-") for graph in shown)] for line, own in table.items()]
     if rows:
-        say("Test accuracy (strict) in percent, mean ± standard deviation over splits:")
+        say("Test accuracy in percent, mean ± std over splits:")
         session.screen.table(["entry", *(names[graph] for graph in shown)], rows)
     say(
         f"{content['done']} of {content['cells']} cells are done, {content['kept']} before; "
         f"{duration(content['seconds'])}. Records are in {folder}."
     )
+    if content["collapsed"]:
+        say(
+            f"{content['collapsed']} cells have an embedding close to representation collapse; "
+            "their records say so under `health` and `warnings`."
+        )
     if content["failed"]:
         say(f"{content['failed']} cells failed. The first: {content['first_error']}")
         say(f"Tracebacks are in {folder}/log.txt; --retry-failed tries them again.")

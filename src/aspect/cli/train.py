@@ -163,14 +163,23 @@ def _show(session: Session, record: dict[str, Any]) -> None:
     )
     if gate is not None:
         say(
-            f"Nodes trust the low band with {gate['mean']:.2f} on average "
-            f"(standard deviation {gate['std']:.2f})."
+            f"The gate gives the low band a weight of {gate['mean']:.2f} on average "
+            f"(std {gate['std']:.2f})."
         )
+    if "health" in record:  # a complete run of version 0.1 has none
+        _show_health(session, record["health"])
     if "perturbation" in record:
         _show_perturbation(session, record["perturbation"])
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")
+
+
+def _show_health(session: Session, health: dict[str, Any]) -> None:
+    session.screen.say(
+        f"Embedding health: mean cosine {health['mean_cosine']:.2f}, effective rank "
+        f"{health['effective_rank']:.1f} of {min(health['dim'], health['nodes'])}."
+    )
 
 
 def _show_perturbation(session: Session, told: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 FOLDER = Path("runs/tune")
+ENDS = ("pruned", "unhealthy", "failed")  # of trials that cannot be the best
 MOST_WORKERS = 8  # unless asked for: the more at a time, the less each trial knows of the others
 
 
@@ -78,9 +79,19 @@ class SearchOptions(NamedTuple):
         int, typer.Option(help="Pre-trainings of a trial, one seed each.", metavar="N", min=1)
     ] = 1
     splits: Annotated[
-        Literal["class-balanced", "random", "published"],
-        typer.Option(help="Kind of splits; all of them count."),
-    ] = "class-balanced"
+        Literal["search", "random", "published", "class-balanced"],
+        typer.Option(
+            help="Kind of splits; all of them count. `search`: stratified random ones that no "
+            "table reports."
+        ),
+    ] = "search"
+    max_cosine: Annotated[
+        float,
+        typer.Option(
+            help="Highest mean cosine of two nodes, before centring, of the best trial.",
+            metavar="X",
+        ),
+    ] = 0.9
     max_epochs: Annotated[
         int | None,
         typer.Option(
@@ -90,6 +101,22 @@ class SearchOptions(NamedTuple):
             min=1,
         ),
     ] = None
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="Begin no trial after so many seconds; of several searches together.  "
+            "[default: no limit]",
+            metavar="N",
+            min=0,
+        ),
+    ] = None
+
+    def ending(self) -> Callable[[], float | None]:
+        """From now on: the seconds that are left; None without a limit."""
+        seconds, started = self.seconds, time.monotonic()
+        if seconds is None:
+            return lambda: None
+        return lambda: max(0.0, started + seconds - time.monotonic())
 
 
 @dataclass(frozen=True)
@@ -124,6 +151,7 @@ def tune(
 
     The same command goes on with a search that was interrupted. The first trial is the start.
     """
+    left = how.ending()
     planned = _plan(graphs, start, reading, session.seed, out)
     for each in planned:
         if each.plan.experiment.perturbation is not None:
@@ -136,11 +164,11 @@ def tune(
         searches = [_prepare(session, each.plan, how, fixed) for each in planned]
         _check_folders(searches, [each.out for each in planned], overwrite=overwrite)
     results = [
-        _run(session, search, each.out, how, overwrite=overwrite)
+        _run(session, search, each.out, how, left(), overwrite=overwrite)
         for search, each in zip(searches, planned, strict=True)
     ]
     if not any(result.best for result in results):
-        raise TrainingError(_all_failed(results[0]))
+        raise TrainingError(_none_taken(results[0]))
     content = {"searches": [_content(result) for result in results]}
     session.screen.answer(content, lambda: _show(session, results))
 
@@ -184,6 +212,7 @@ def _prepare(session: Session, plan: Plan, how: SearchOptions, fixed: Sequence[s
         fixed=fixed,
         splits=how.splits,
         seeds=how.seeds,
+        max_cosine=how.max_cosine,
         max_epochs=how.max_epochs,
         device=session.device,
         data_dir=session.data_dir,
@@ -199,7 +228,13 @@ def _check_folders(searches: Sequence[Search], places: Sequence[Path], *, overwr
 
 
 def _run(
-    session: Session, search: Search, out: Path, how: SearchOptions, *, overwrite: bool
+    session: Session,
+    search: Search,
+    out: Path,
+    how: SearchOptions,
+    seconds: float | None,
+    *,
+    overwrite: bool,
 ) -> SearchResult:
     from aspect.benchmark.placement import Placement
     from aspect.tuning.search import tune as search_for
@@ -220,6 +255,7 @@ def _run(
                 executor=replace(placement, workers=workers).processes(),
                 data_dir=session.data_dir,
                 overwrite=overwrite,
+                seconds=seconds,
                 on_progress=_watch(advance, with_time=not screen.side.is_terminal),
             )
     except KeyboardInterrupt as interrupt:
@@ -248,7 +284,7 @@ def _watch(
 def _words(progress: Progress) -> Iterator[str]:
     if progress.best is not None:
         yield f"best {progress.best.validation:.2f}% (trial {progress.best.number})"
-    for state in ("pruned", "failed"):
+    for state in ENDS:
         count = sum(each.state == state for each in progress.results)
         if count:
             yield f"{count} {state}"
@@ -265,18 +301,27 @@ def _tell(session: Session, result: SearchResult, trials: int) -> None:
             f"Went on with the search in {result.folder}: {result.before} trials were done, "
             f"{result.requeued} unfinished ones were run again."
         )
-    failed = [each for each in result.results if each.state == "failed"]
-    if failed:
-        session.screen.warn(
-            f"{len(failed)} of {len(result.results)} trials of {result.search.method} on "
-            f"{result.search.source.name} failed. Trial {failed[0].number}: {failed[0].error}"
-        )
+    done = len(result.results)
+    if done < trials:
+        note(f"Time is over: {done} of {trials} trials are done. The same command goes on.")
+    for state, words in (("failed", "failed"), ("unhealthy", "are close to collapse")):
+        concerned = [trial for trial in result.results if trial.state == state]
+        if concerned:
+            session.screen.warn(
+                f"{len(concerned)} of {done} trials of {result.search.method} on "
+                f"{result.search.source.name} {words}. "
+                f"Trial {concerned[0].number}: {concerned[0].error}"
+            )
 
 
-def _all_failed(result: SearchResult) -> str:
+def _none_taken(result: SearchResult) -> str:
+    name = f"{result.search.method} on {result.search.source.name}"
+    if not result.results:
+        return f"No trial of {name} was done within the time. Allow more --seconds."
+    states = {trial.state for trial in result.results}
+    words = "failed" if states == {"failed"} else "failed or are close to collapse"
     return (
-        f"All {len(result.results)} trials of {result.search.method} on "
-        f"{result.search.source.name} failed. The first: {result.results[0].error}"
+        f"All {len(result.results)} trials of {name} {words}. The first: {result.results[0].error}"
     )
 
 
@@ -286,10 +331,13 @@ def _content(result: SearchResult) -> dict[str, Any]:
         "graph": result.search.source.name,
         "method": result.search.method,
         "trials": len(result.results),
-        **{state: result.count(state) for state in ("complete", "pruned", "failed")},
+        **{state: result.count(state) for state in ("complete", *ENDS)},
         "validation": None if best is None else best.validation,
         "trial": None if best is None else best.number,
+        "health": None if best is None or best.health is None else best.health.to_dict(),
         "start": None if start is None else start.validation,
+        "max_cosine": result.search.max_cosine,
+        "probe": result.search.probe,
         "splits": result.search.splits,
         "num_splits": result.search.num_splits,
         "seeds": list(result.search.seeds),
@@ -303,21 +351,24 @@ def _content(result: SearchResult) -> dict[str, Any]:
 
 def _show(session: Session, results: Sequence[SearchResult]) -> None:
     contents = [_content(result) for result in results]
-    states = ("pruned", "failed")
     rows = [
         [
             each["graph"],
             each["method"],
             each["trials"],
-            *(each[state] for state in states),
-            _percent(each["validation"]),
-            _percent(each["start"]),
+            *(each[state] for state in ENDS),
+            _decimals(each["validation"]),
+            _decimals(each["start"]),
+            _decimals(each["health"] and each["health"]["mean_cosine"]),
         ]
         for each in contents
     ]
     screen = session.screen
-    columns = ["graph", "method", "trials", *states, "best validation", "at the start"]
-    title = f"Validation accuracy in percent, mean over splits ({contents[0]['splits']}) and seeds:"
+    columns = ["graph", "method", "trials", *ENDS, "best validation", "at the start", "mean cosine"]
+    title = (
+        f"Validation accuracy in percent, mean over splits ({contents[0]['splits']}) and seeds, "
+        "and the mean cosine of the best trial; unhealthy trials cannot be the best:"
+    )
     screen.table(columns, rows, title=title)
     for each, result in zip(contents, results, strict=True):
         if result.best is None:
@@ -328,5 +379,5 @@ def _show(session: Session, results: Sequence[SearchResult]) -> None:
         screen.say(f"Next: aspect train {target}{' ' if target else ''}--config {each['settings']}")
 
 
-def _percent(value: float | None) -> str:
+def _decimals(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"

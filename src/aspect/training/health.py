@@ -1,52 +1,134 @@
-"""Signs that training went wrong although the loss looks fine."""
+"""Embedding health: how close an embedding is to representation collapse."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["collapse_of"]
+from aspect.errors import TrainingError
 
-# Shares of the embeddings' energy. Rounding of float32 leaves about 1e-14; a spread of one part in
-# ten thousand is already useless to any reader.
-LEAST_SPREAD = 1e-8
-LEAST_BEYOND_LINE = 1e-6
+__all__ = ["Health", "check_finite"]
 
-POWER_STEPS = 20
+MOST_COSINE = 0.98  # a higher mean cosine of two nodes is a collapse
+LEAST_RANK = 0.05  # of the highest rank possible; a lower effective rank is a collapse
+
+ROWS_OF_RANK = 2_048  # as many nodes decide the effective rank; an eigenproblem of that side: 1 s
+ROWS_AT_ONCE = 65_536  # so that the copy in float64 stays small on large graphs
+
+ADVICE = "Try stronger augmentation, a lower temperature or a lower learning_rate."
 
 
-def collapse_of(embeddings: Float[Tensor, "nodes dim"]) -> str | None:
-    """One sentence if all nodes share one embedding, or all lie on one line; None if they do not.
+@dataclass(frozen=True)
+class Health:
+    """Of an embedding before any centring, which would hide a common direction."""
 
-    Looked at in double precision. The largest singular value comes from a few power steps, which
-    can only underestimate it, so that a healthy embedding is never called collapsed.
-    """
-    rows = embeddings.double()
-    rows = rows / rows.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny)
-    centred = rows - rows.mean(dim=0)
-    spread = float(centred.square().sum())
-    if spread <= LEAST_SPREAD * float(rows.square().sum()):
-        return (
-            "The embeddings collapsed: every node has the same one. Try stronger augmentation, "
-            "a lower temperature or a lower learning_rate."
+    mean_cosine: float  # over all pairs of distinct nodes; a zero row has cosine 0 with all others
+    variance_share: float  # sum |z - mean|^2 / sum |z|^2: 0 if every node has the same embedding
+    effective_rank: float  # exp of the entropy of the singular values (RankMe, Garrido et al. 2023)
+    min_norm: float
+    max_norm: float
+    nodes: int
+    dim: int
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, embeddings: Float[Tensor, "nodes dim"]) -> Self:
+        """Measured in float64 on the embedding's device; the rank on at most 2,048 of its rows."""
+        check_finite(embeddings)
+        nodes, dim = embeddings.shape
+        scale = embeddings.abs().amax().double()
+        if scale == 0:
+            return cls(0.0, 0.0, 0.0, 0.0, 0.0, nodes, dim)
+        sums = torch.zeros(2, dim, dtype=torch.float64, device=embeddings.device)
+        norms = []
+        for part in torch.split(embeddings, ROWS_AT_ONCE):
+            rows = part.double() / scale  # so that no square of it overflows
+            norms.append(rows.norm(dim=1))
+            sums += torch.stack([rows.sum(dim=0), _unit(rows, norms[-1]).sum(dim=0)])
+        norm = torch.cat(norms)
+        energy = norm.square().sum()
+        of_sum, of_units = sums.square().sum(dim=1)
+        pairs = max(nodes * (nodes - 1), 1)
+        return cls(
+            mean_cosine=float(((of_units - (norm > 0).sum()) / pairs).clamp(-1, 1)),
+            variance_share=float((1 - of_sum / nodes / energy).clamp_min(0)),
+            effective_rank=_effective_rank(embeddings, scale),
+            min_norm=float(norm.min() * scale),
+            max_norm=float(norm.max() * scale),
+            nodes=nodes,
+            dim=dim,
         )
-    if min(len(rows) - 1, rows.shape[1]) < 2:  # noqa: PLR2004 - nothing else than a line is possible
-        return None
-    if 1 - _share_of_longest_axis(centred, spread) < LEAST_BEYOND_LINE:
-        return (
-            "The embeddings collapsed to one line (rank 1). Try stronger augmentation, "
-            "a lower temperature or a lower learning_rate."
+
+    @property
+    def has_common_direction(self) -> bool:
+        """Whether all nodes point the same way, so that little tells them apart."""
+        # In one dimension a cosine is only a sign: there the variance outside the mean decides.
+        return (self.mean_cosine if self.dim > 1 else 1 - self.variance_share) > MOST_COSINE
+
+    @property
+    def has_low_rank(self) -> bool:
+        """Whether the embedding uses few of its dimensions; a graph bounds them by its nodes."""
+        return self.effective_rank < LEAST_RANK * min(self.dim, self.nodes)
+
+    @property
+    def is_collapsed(self) -> bool:
+        """Whether the embedding is close to representation collapse."""
+        return self.has_common_direction or self.has_low_rank
+
+    def warnings(self) -> list[str]:
+        """One sentence on the signs of representation collapse and what to try; none if healthy."""
+        signs = []
+        if self.has_common_direction:
+            signs.append(
+                f"the mean cosine of two nodes is {self.mean_cosine:.4f} "
+                f"(healthy: at most {MOST_COSINE})"
+            )
+        if self.has_low_rank:
+            highest = min(self.dim, self.nodes)
+            signs.append(
+                f"the effective rank is {self.effective_rank:.1f} of {highest} possible "
+                f"(healthy: at least {LEAST_RANK:.0%})"
+            )
+        if self.max_norm == 0:
+            signs = ["every embedding is zero"]
+        return [f"Representation collapse: {' and '.join(signs)}. {ADVICE}"] if signs else []
+
+    def to_dict(self) -> dict[str, float]:
+        """For records and `--json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, float]) -> Self:
+        """As a record tells it, where counts may have become floats."""
+        values: dict[str, Any] = {**told, "nodes": int(told["nodes"]), "dim": int(told["dim"])}
+        return cls(**values)
+
+
+def check_finite(embeddings: Float[Tensor, "nodes dim"]) -> None:
+    """Refuse embeddings that are no numbers."""
+    wrong = int((~torch.isfinite(embeddings)).any(dim=1).sum())
+    if wrong:
+        raise TrainingError(
+            f"The embeddings of {wrong} nodes are not finite numbers. "
+            "A learning_rate that is too high is the usual cause."
         )
-    return None
 
 
-def _share_of_longest_axis(centred: Float[Tensor, "nodes dim"], spread: float) -> float:
-    """How much of the spread lies along the direction in which the nodes differ most."""
-    axis = centred[
-        centred.square().sum(dim=1).argmax()
-    ]  # of a rank 1 matrix, already the direction
-    for _ in range(POWER_STEPS):
-        axis = centred.t() @ (centred @ torch.nn.functional.normalize(axis, dim=0))
-    along = centred @ torch.nn.functional.normalize(axis, dim=0)
-    return float(along.square().sum()) / spread
+def _unit(
+    rows: Float[Tensor, "nodes dim"], norm: Float[Tensor, " nodes"]
+) -> Float[Tensor, "nodes dim"]:
+    return rows / norm.where(norm > 0, 1).unsqueeze(1)
+
+
+def _effective_rank(embeddings: Float[Tensor, "nodes dim"], scale: Tensor) -> float:
+    nodes, dim = embeddings.shape
+    taken = torch.linspace(0, nodes - 1, min(nodes, ROWS_OF_RANK), dtype=torch.float64)
+    rows = embeddings[taken.round().long().to(embeddings.device)].double() / scale
+    gram = rows @ rows.t() if len(rows) < dim else rows.t() @ rows  # the smaller side
+    singular = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
+    return float(torch.special.entr(singular / singular.sum()).sum().exp())

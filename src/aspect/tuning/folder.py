@@ -159,16 +159,21 @@ def origin_of(search: Search, results: Sequence[TrialResult]) -> str:
     """How the best settings were chosen, in sentences."""
     best, start = best_of(results), next((each for each in results if each.number == 0), None)
     assert best is not None  # there is something to tell of
+    assert best.health is not None  # it came to its end
     states = [each.state for each in results]
+    others = ", ".join(
+        f"{states.count(state)} {state}" for state in ("pruned", "unhealthy", "failed")
+    )
     seeds = f"seed{'s' if len(search.seeds) > 1 else ''} {', '.join(map(str, search.seeds))}"
     reached = "failed"
     if start is not None and start.validation is not None:
         reached = f"{start.validation:.2f}%"
     return (
         f"Highest mean validation accuracy, {best.validation:.2f}%, of {len(results)} trials "
-        f"({states.count('pruned')} pruned, {states.count('failed')} failed) of aspect tune; it is "
-        f"trial {best.number}. Mean over {search.num_splits} {search.splits} splits and "
-        f"pre-training {seeds}. Start: {search.settings_from}, {reached}. "
+        f"({others}) of aspect tune {search.version}; it is trial {best.number}. "
+        f"Mean over {search.num_splits} {search.splits} splits and pre-training {seeds}, by the "
+        f"{search.probe} probe. Mean cosine of two nodes {best.health.mean_cosine:.2f}, effective "
+        f"rank {best.health.effective_rank:.1f}. Start: {search.settings_from}, {reached}. "
         "The labels of each split's test nodes were masked."
     )
 
@@ -178,12 +183,15 @@ def _table(search: Search, results: Sequence[TrialResult]) -> str:
     drawn = list(search.space.distributions)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["trial", "state", "validation", "epochs", "seconds", *drawn, "error"])
+    head = ["trial", "state", "validation", "epochs", "seconds", "mean_cosine", "effective_rank"]
+    writer.writerow([*head, *drawn, "error"])
     for each in results:
         seconds = "" if each.seconds is None else f"{each.seconds:.2f}"
-        values = [each.settings[name] for name in drawn]
-        head = [each.number, each.state, each.validation, each.epochs, seconds]
-        writer.writerow([*head, *values, _disarmed(each.error)])
+        health = each.health
+        row = [each.number, each.state, each.validation, each.epochs, seconds]
+        row += [None, None] if health is None else [health.mean_cosine, health.effective_rank]
+        row += [each.settings[name] for name in drawn]
+        writer.writerow([*row, _disarmed(each.error)])
     return file.getvalue()
 
 

@@ -12,13 +12,14 @@ from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from aspect.randomness import seed_for
+from aspect.training.health import Health
 from aspect.tuning.journal import create_study
 from aspect.tuning.request import Search
 from aspect.tuning.trial import TrialScore
 
 __all__ = ["Asked", "Ledger", "TrialResult", "best_of"]
 
-State = Literal["complete", "pruned", "failed"]
+State = Literal["complete", "pruned", "unhealthy", "failed"]
 STATES: dict[TrialState, State] = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -27,12 +28,14 @@ STATES: dict[TrialState, State] = {
 
 # What is kept beside a trial in the journal. Its number is ours: a trial that was killed and is run
 # again has two entries in the journal, and counts once.
-NUMBER, STALE, SETTINGS, EPOCHS, SECONDS, ERROR = (
+NUMBER, STALE, SETTINGS, VALIDATION, EPOCHS, SECONDS, HEALTH, ERROR = (
     "number",
     "stale",
     "settings",
+    "validation",
     "epochs",
     "seconds",
+    "health",
     "error",
 )
 
@@ -58,7 +61,8 @@ class TrialResult:
     epochs: int | None
     seconds: float | None
     settings: dict[str, Any]  # in full
-    error: str = ""  # why it failed
+    health: Health | None = None  # of its embedding before any centring; None if it failed
+    error: str = ""  # why it failed, or why its embedding is not healthy enough
 
 
 def best_of(results: Iterable[TrialResult]) -> TrialResult | None:
@@ -113,12 +117,18 @@ class Ledger:
 
     def tell(self, asked: Asked, score: TrialScore) -> None:
         """Note how a trial went."""
-        trial = self._find(asked)
-        _keep(self.study, trial, {EPOCHS: score.epochs, SECONDS: score.seconds})
-        if score.pruned:
+        trial, (validation, health) = (
+            self._find(asked),
+            (score.score.validation, score.score.health),
+        )
+        kept = {VALIDATION: validation, EPOCHS: score.epochs, SECONDS: score.seconds}
+        fault = "" if score.pruned else self.search.fault_of(health)
+        _keep(self.study, trial, {**kept, HEALTH: health.to_dict(), ERROR: fault})
+        # An unhealthy one counts as pruned for the sampler, which then draws elsewhere.
+        if score.pruned or fault:
             self.study.tell(trial.number, state=TrialState.PRUNED)
         else:
-            self.study.tell(trial.number, score.validation)
+            self.study.tell(trial.number, validation)
 
     def tell_failure(self, asked: Asked, error: str) -> None:
         """Note why a trial came to nothing."""
@@ -158,15 +168,18 @@ def _keep(study: optuna.Study, trial: FrozenTrial, values: dict[str, Any]) -> No
 
 def _result(trial: FrozenTrial) -> TrialResult:
     kept, state = trial.user_attrs, STATES[trial.state]
+    if state == "pruned" and kept[ERROR]:
+        state = "unhealthy"
     epochs, settings = kept.get(EPOCHS), kept[SETTINGS]
     if epochs is not None and epochs < settings["epochs"]:
         settings = {**settings, "epochs": epochs, "patience": None}
     return TrialResult(
         number=kept[NUMBER],
         state=state,
-        validation=trial.value if state != "failed" else None,
+        validation=kept.get(VALIDATION),
         epochs=epochs,
         seconds=kept.get(SECONDS),
         settings=settings,
+        health=Health.from_dict(kept[HEALTH]) if HEALTH in kept else None,
         error=kept.get(ERROR, ""),
     )

@@ -7,22 +7,25 @@ from collections.abc import Collection
 from typing import Any, Literal
 
 from aspect import __version__
-from aspect.benchmark.record import SplitName
 from aspect.config import Config, make_config
 from aspect.errors import SettingsError
 from aspect.estimator import choose_device
+from aspect.evaluation.probe import ProbeName
 from aspect.experiments import Experiment
 from aspect.graph.npz import content_sha256
 from aspect.graph.source import GraphSource, Reading
-from aspect.graph.splits import make_splits, published_sha256
+from aspect.graph.splits import SplitKind, make_splits, published_sha256
 from aspect.methods.registry import find_method
 from aspect.runs import source_of
+from aspect.training.health import Health
 from aspect.tuning.space import Space
 
-__all__ = ["LEAST_MOST_EPOCHS", "Search", "plan_search", "rungs"]
+__all__ = ["LEAST_MOST_EPOCHS", "MAX_COSINE", "Search", "plan_search", "rungs"]
 
 # Trials whose epochs are searched train for so many at least, unless the user says otherwise.
 LEAST_MOST_EPOCHS = 200
+
+MAX_COSINE = 0.9  # of two nodes, on average; a higher one is close to representation collapse
 
 MOST_RUNGS = 6  # the first at a thirty-second of the most epochs
 LEAST_APART = 5  # epochs between two rungs; a score takes as long as some epochs
@@ -39,12 +42,16 @@ class Search(Config):
     """How the file is read."""
     graph_sha256: str
     """Content of the graph, labels included."""
-    splits: SplitName
+    splits: SplitKind
     """Kind of splits."""
     splits_sha256: str | None = None
     """Content of published splits; none: they are drawn, the same from the same labels."""
     num_splits: int
     """All that there are of that kind."""
+    probe: ProbeName = "neutral"
+    """What scores an embedding on validation nodes."""
+    max_cosine: float = MAX_COSINE
+    """A trial whose embedding, before centring, has a higher mean cosine cannot be the best."""
     seeds: tuple[int, ...]
     """Pre-training seeds; the first one's scores on the way decide whether a trial goes on."""
     settings: dict[str, Any]
@@ -78,6 +85,15 @@ class Search(Config):
         """Epochs at which all trials are scored."""
         return rungs(self.max_epochs, self.settings["epochs"])
 
+    def fault_of(self, health: Health) -> str:
+        """Why an embedding is not healthy enough for the best trial; empty if it is."""
+        if health.mean_cosine > self.max_cosine and health.dim > 1:
+            return (
+                f"The mean cosine of two nodes is {health.mean_cosine:.4f}, "
+                f"above the maximum of {self.max_cosine}."
+            )
+        return " ".join(health.warnings())
+
 
 def rungs(most: int, start: int) -> tuple[int, ...]:
     """Epochs to score trainings at: the most, by halves, and those that the search starts from.
@@ -94,13 +110,14 @@ def rungs(most: int, start: int) -> tuple[int, ...]:
     return tuple(sorted({*kept, *own} - {0}))
 
 
-def plan_search(
+def plan_search(  # noqa: PLR0913 - all that a search may be asked for
     experiment: Experiment,
     *,
     settings_from: str,
     fixed: Collection[str] = (),
-    splits: SplitName = "class-balanced",
+    splits: SplitKind = "search",
     seeds: int = 1,
+    max_cosine: float = MAX_COSINE,
     max_epochs: int | None = None,
     device: str | None = None,
     data_dir: str | None = None,
@@ -113,12 +130,15 @@ def plan_search(
         fixed: Names of settings that no trial may change.
         splits: Kind of splits; validation accuracy is averaged over all of them.
         seeds: Pre-trainings of a trial, from the experiment's seed on.
+        max_cosine: Highest mean cosine of two nodes that the best trial may have.
         max_epochs: Epochs that a trial trains for at most; the start keeps its own.
         device: As of `aspect train`.
         data_dir: Folder with the files of named data sets.
     """
     if seeds < 1:
         raise SettingsError(f"Number of seeds must be 1 or more. Got {seeds}.")
+    if not 0 < max_cosine <= 1:
+        raise SettingsError(f"Maximum of the mean cosine must be in (0, 1]. Got {max_cosine}.")
     entry = find_method(experiment.method)
     base = make_config(entry.config, experiment.settings, owner=experiment.method)
     Space.around(experiment.method, base, fixed)
@@ -137,6 +157,7 @@ def plan_search(
         splits=splits,
         splits_sha256=published_sha256(splits, labelled.masks),
         num_splits=len(found),
+        max_cosine=max_cosine,
         seeds=tuple(range(experiment.seed, experiment.seed + seeds)),
         settings=base.model_dump(mode="json"),
         settings_from=settings_from,

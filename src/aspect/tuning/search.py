@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -46,7 +48,7 @@ class SearchResult:
 
     @property
     def best(self) -> TrialResult | None:
-        """The trial to take; None if all failed."""
+        """The trial to take; None if none came to its end with a healthy embedding."""
         return best_of(self.results)
 
     @property
@@ -82,9 +84,12 @@ def tune(
     executor: Executor,
     data_dir: str | None = None,
     overwrite: bool = False,
+    seconds: float | None = None,
     on_progress: Callable[[Progress], None] = _ignore,
 ) -> SearchResult:
     """Search until there are so many trials in all, those of earlier calls on the folder included.
+
+    After `seconds` no trial is begun; those under way come to their end.
 
     A trial that fails counts, and the others go on. With one worker the same search gives the same
     trials, interrupted or not; several at a time know less of each other. Training with another
@@ -93,7 +98,8 @@ def tune(
     if trials < 1:
         raise SettingsError(f"Number of trials must be 1 or more. Got {trials}.")
     with SearchFolder.open(Path(out), search, overwrite=overwrite) as folder:
-        under_way = _UnderWay(folder, trials, data_dir, on_progress)
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        under_way = _UnderWay(folder, trials, until, data_dir, on_progress)
         under_way.run(executor)
         return SearchResult(
             search, folder.path, under_way.results, under_way.before, under_way.requeued
@@ -107,10 +113,11 @@ class _UnderWay:
         self,
         folder: SearchFolder,
         trials: int,
+        until: float,  # by the monotonic clock
         data_dir: str | None,
         on_progress: Callable[[Progress], None],
     ) -> None:
-        self.folder, self.trials, self.data_dir = folder, trials, data_dir
+        self.folder, self.trials, self.until, self.data_dir = folder, trials, until, data_dir
         self.on_progress = on_progress
         self.ledger = Ledger(folder.journal, folder.search)
         self.requeued = self.ledger.requeue_stale()
@@ -119,7 +126,7 @@ class _UnderWay:
         self.asked: dict[int, Asked] = {}
 
     def run(self, executor: Executor) -> None:
-        """Until there are enough trials."""
+        """Until there are enough trials, or the time is over."""
         self._note()
         news = executor.run(run_trial, self._tasks())
         with closing(news):
@@ -131,7 +138,7 @@ class _UnderWay:
                 self._note()
 
     def _tasks(self) -> Iterator[TrialTask]:
-        while self.ledger.begun() < self.trials:
+        while self.ledger.begun() < self.trials and time.monotonic() < self.until:
             each = self.ledger.ask()
             self.asked[each.number] = each
             yield TrialTask(

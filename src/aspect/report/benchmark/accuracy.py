@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from aspect.benchmark.perturbation import Perturbation
 from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.metrics import PERCENT
-from aspect.report.benchmark.caveats import majority_notes, missing_class_notes
+from aspect.report.benchmark.baselines import baseline_lines, majority_notes
+from aspect.report.benchmark.caveats import missing_class_notes
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import perturbation_name, table_name
 from aspect.report.benchmark.published import PAPERS_BUDGET, Paper
@@ -88,6 +89,7 @@ def _clean(
     source = cited(lines, "clean")
     notes = [*footnotes.notes, *([CORNELL] if source and "cornell_old" in graphs else [])]
     if kind.metric == "strict":
+        lines += baseline_lines(collection, splits, None, graphs)
         notes += majority_notes(collection, splits, graphs)
         notes += missing_class_notes(collection, splits, graphs)
     return Table(
@@ -146,6 +148,10 @@ def perturbed_table(
             _drops(collection, splits, perturbation, graphs, footnotes, paper),
             strict=True,
         )
+    ]
+    lines += [
+        Line(line.title, line.note, (*line.cells, Cell()))  # it sees no edge that could be flipped
+        for line in baseline_lines(collection, splits, perturbation, graphs)
     ]
     highest: Direction = "highest"
     directions: list[Direction] = [*[highest] * len(graphs), "lowest"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +10,7 @@ from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.scores import Scores
 from aspect.report.tables import counted
 
-__all__ = ["majority_notes", "missing_class_notes", "notices", "repeated_works"]
+__all__ = ["missing_class_notes", "notices", "repeated_works"]
 
 # Said by `missing_class_notes`; records repeat it for their own splits.
 LACKS_A_CLASS = re.compile(r"\d+ of \d+ (test|train) sets lack a class ")
@@ -33,28 +32,6 @@ def missing_class_notes(
             sets = f"{splits} {part} sets"
             sentences.append(f"{sets[0].upper()}{sets[1:]} lack classes: {'; '.join(lacks)}.")
     return sentences
-
-
-def majority_notes(collection: Collection, splits: SplitName, graphs: Sequence[str]) -> list[str]:
-    """A sentence on what one answer for every node reaches, on the graphs whose records tell."""
-    shares = [
-        f"{collection.graphs[graph]} {math.fsum(found) / len(found):.2f}"
-        for graph in graphs
-        if (found := list(_majorities(_scores_of(collection, graph, splits)).values()))
-    ]
-    if not shares:
-        return []
-    return [f"One answer for every node, validation's most frequent class: {', '.join(shares)}."]
-
-
-def _majorities(scores: Sequence[Scores]) -> dict[int, float]:
-    """By split; a property of the graph, so that any record's will do."""
-    return {
-        split: found.majority
-        for each in scores
-        for (_, split), found in each.by_seed_and_split.items()
-        if found.majority is not None
-    }
 
 
 def _scores_of(collection: Collection, graph: str, splits: SplitName) -> list[Scores]:

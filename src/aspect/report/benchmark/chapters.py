@@ -15,7 +15,7 @@ from aspect.report.benchmark.comparisons import (
     significance_tables,
     undecidable,
 )
-from aspect.report.benchmark.cost import cost_table
+from aspect.report.benchmark.cost import cost_table, health_table
 from aspect.report.benchmark.details_figures import (
     filter_drawings,
     loss_drawings,
@@ -75,6 +75,10 @@ TOO_FEW = (
     "flipped signs then give no chance below 5%."
 )
 COST = "Times compare on one device alone, and when nothing else ran there."
+HEALTH = (
+    "An embedding whose rows nearly share one direction tells nodes apart by little, whatever a "
+    "probe makes of it. Features that are never negative share a direction without any training."
+)
 GATE = (
     "How much weight the nodes give to their low band. A policy that collapsed into one answer for "
     "all would be a single peak."
@@ -196,7 +200,10 @@ def _significance(collection: Collection) -> Iterator[Chapter]:
 def _cost(collection: Collection) -> Iterator[Chapter]:
     table = cost_table(collection)
     if table.lines:
-        yield Chapter("cost", "What it costs", COST, (table,))
+        yield Chapter("cost", "Runtime and memory", COST, (table,))
+    health = health_table(collection)
+    if health.lines:
+        yield Chapter("health", "Embedding health", HEALTH, (health,))
 
 
 def _seen(details: Sequence[Details]) -> Iterator[Chapter]:

@@ -35,7 +35,7 @@ ATTACK_ORDER = (("metattack", "unrolled"), ("metattack", "implicit"), ("dice", "
 
 # What the works behind one entry's numbers of one graph share, and those behind one mean.
 ALWAYS_EQUAL = ("method", "settings", "graph_sha256", "doubt")
-EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256")
+EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256", "probe")
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
-"""What the numbers cost: time, memory, epochs, parameters."""
+"""What a training leaves beside its scores: runtime, memory, and the embedding's health."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from aspect.benchmark.record import Record
-from aspect.evaluation.metrics import Summary
+from aspect.evaluation.metrics import PERCENT, Summary
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.tables import Cell, Line, Table
 
-__all__ = ["cost_table"]
+__all__ = ["cost_table", "health_table"]
 
 MEBIBYTE = 2**20
 
@@ -29,6 +29,44 @@ def cost_table(records: Sequence[Record] | Collection) -> Table:
         "that of the worker process, or of the device on a GPU: an upper bound.",
         ("graph", "training, s", "peak memory, MiB", "epochs", "parameters", "device"),
         tuple(lines),
+    )
+
+
+def health_table(records: Sequence[Record] | Collection) -> Table:
+    """One line per entry and graph whose records tell of it."""
+    collection = collect(records)
+    lines = [
+        _health_line(collection, entry, graph, told)
+        for graph in collection.graphs
+        for entry in collection.methods
+        if (told := _health(_trainings(collection, entry, graph)))
+    ]
+    return Table(
+        "health",
+        "Embedding health before any centring, mean ± standard deviation over pre-trainings. A "
+        "mean cosine near 1, or an effective rank far below the width, is a collapse.",
+        ("graph", "mean cosine", "variance outside the mean, %", "effective rank", "width"),
+        tuple(lines),
+    )
+
+
+def _health(records: Sequence[Record]) -> list[dict[str, float]]:
+    return [record.health for record in records if record.health is not None]
+
+
+def _health_line(
+    collection: Collection, entry: str, graph: str, told: Sequence[dict[str, float]]
+) -> Line:
+    return Line(
+        collection.title(entry),
+        collection.entries[entry].note,
+        (
+            Cell(word=collection.graphs[graph]),
+            _mean([health["mean_cosine"] for health in told], digits=3),
+            _mean([PERCENT * health["variance_share"] for health in told], digits=1),
+            _mean([health["effective_rank"] for health in told], digits=1),
+            _mean([health["dim"] for health in told], digits=0, with_std=False),
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ from aspect.runs import LoadedRun, load_run, source_of
 
 __all__ = ["Trained", "read_runs"]
 
-SPLITS: Literal["class-balanced"] = "class-balanced"  # as `aspect evaluate` takes
+SPLITS: Literal["random"] = "random"  # as `aspect evaluate` takes
 METRICS = "metrics.jsonl"
 
 
@@ -47,7 +47,7 @@ def read_runs(
     data_dir: str | None = None,
     on_run: Callable[[Path], object] = str,
 ) -> Trained:
-    """Probe every run on the class-balanced splits, and look into its model.
+    """Probe every run on random splits, and look into its model.
 
     One that was trained on a perturbed graph is probed there, on the split of its file alone.
     """
@@ -125,7 +125,7 @@ class _TrainedOn:
 
 def _record(trained: _TrainedOn, entry: str) -> Record:
     run, graph, told = trained.run, trained.graph, trained.run.record
-    embeddings = run.model.embed(graph)
+    embeddings, health = run.model.embed(graph, normalise="none"), run.model.health(graph)
     scores, notices = _probe(trained, embeddings)
     file = trained.file
     return Record(
@@ -140,9 +140,10 @@ def _record(trained: _TrainedOn, entry: str) -> Record:
         dim=embeddings.shape[1],
         parameters=_trained_numbers(run),
         gate=gate_summary(run.model.policy(graph)),
+        health=health.to_dict(),
         seconds={"train": told["seconds"]} if "seconds" in told else {},
         notices=notices,
-        warnings=tuple(faults_of(run.model, graph, embeddings)),
+        warnings=tuple(faults_of(run.model, graph, health)),
         device=told.get("device", ""),
         versions=told.get("versions", {}),
     )
@@ -163,6 +164,7 @@ def _cell(trained: _TrainedOn, entry: str, splits: tuple[int, ...]) -> Cell:
             splits=SPLITS if file is None else file.facts.splits,
             splits_sha256=None if file is None else file.facts.splits_sha256,
             split_numbers=splits,
+            probe="neutral",
             perturbation=trained.perturbation,
             perturbation_sha256=None if file is None else (file.sha256,),
             seed=told["seed"],
@@ -188,8 +190,7 @@ def _probe(
     except GraphError as error:  # too few labels to judge by; all else can still be shown
         return (), (f"Nothing was scored: {error}",)
     scores = tuple(
-        SplitScores(split=number, **asdict(score))
-        for number, score in zip(splits, result.splits, strict=True)
+        SplitScores.of(number, score) for number, score in zip(splits, result.splits, strict=True)
     )
     return scores, result.notices_naming(labelled.class_names)
 

@@ -1,1 +1,1 @@
-"""The page of the demo: what each node of a mixed graph trusts."""
+"""The page of the demo: the gate of every node of a mixed graph."""

@@ -89,7 +89,7 @@ def _distribution(record: MixtureRecord, name: str, number: int) -> Drawing:
     title = facts[0].title
     return Drawing(
         f"gate-{number}",
-        f"Whom nodes trust: {title}",
+        f"Gate weights: {title}",
         f"All nodes of {counted(len(record.seeds), 'seed')}. Right: the low band alone; left: the "
         "high band alone. Dashed: the mean of each half.",
         f"Histogram of the gate of {title} by region: {described}.",
@@ -131,8 +131,8 @@ def _by_agreement(record: MixtureRecord) -> Drawing:
     return Drawing(
         "gate-agreement",
         "Against each node's own neighbours",
-        "One dot per node, mean over seeds. Neighbours decide together, so that a node with "
-        "misleading neighbours can still follow its surroundings.",
+        "One dot per node, mean over seeds. The gate reads a neighbourhood, so that a node with "
+        "misleading neighbours can still follow its region.",
         "Gate against the share of neighbours of the node's own class; "
         f"correlation {correlation:.2f}.",
         clouds(groups[::-1], Axis("% of neighbours in the node's class", -3, 103), ROOMY_GATE),
@@ -162,8 +162,9 @@ def _classes(record: MixtureRecord) -> Drawing:
     return Drawing(
         "spectrum-classes",
         "Where the classes lie",
-        "Energy of the class labels by frequency of the graph. Each half keeps its classes at "
-        "another end, so each needs another filter. (Labels are used for this picture only.)",
+        "Energy of the class labels by frequency of the graph. A low-pass filter keeps the classes "
+        "of the homophilic half and loses those of the heterophilic one. (Labels are used for this "
+        "picture only.)",
         f"Energy of the classes over the spectrum; mean frequency {' and '.join(means)}.",
         areas(spectrum.edges, groups, _frequency(), Axis("% of the energy")),
     )

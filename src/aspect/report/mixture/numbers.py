@@ -31,7 +31,7 @@ __all__ = [
     "summary",
 ]
 
-FAIR = 0.5  # a gate above trusts the low band more than the high one
+FAIR = 0.5  # a gate weight above prefers the low band
 HIGHEST_CHANCE = 0.05
 
 
@@ -46,7 +46,7 @@ class Duel:
 
     @property
     def is_decided(self) -> bool:
-        """Whether luck is an unlikely explanation, whoever is ahead."""
+        """Whether the difference is significant, whoever is ahead."""
         return self.p_value < HIGHEST_CHANCE
 
 
@@ -187,7 +187,7 @@ def gate_table(record: MixtureRecord) -> Table:
     return Table(
         "gate",
         "The gate: weight of the low band, mean ± standard deviation over seeds",
-        ("mean", "spread over nodes", "% leaning as they should"),
+        ("mean", "std over nodes", "% leaning as they should"),
         lines,
         head="gate",
     )
