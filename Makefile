@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength memory doubt settings tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength memory probes search-strength doubt settings tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -74,6 +74,12 @@ strength: $(INSTALLED) ## accuracy of a GCN retrained under the attacks of recor
 memory: $(INSTALLED) ## memory and time of an epoch of every method: results/memory.csv
 	@$(BIN)/python benchmarks/memory_methods.py
 
+probes: $(INSTALLED) ## embeddings by both probes, three kinds of splits and scikit-learn: results/probes.md; wants a GPU
+	@$(BIN)/python benchmarks/probes.py --workers $(WORKERS)
+
+search-strength: $(INSTALLED) ## does ASPECT-S's search raise the loss of the model as trained?
+	@$(BIN)/python benchmarks/search_strength.py
+
 doubt: $(INSTALLED) ## ASPECT read without its least supported edges, clean and poisoned; wants a GPU
 	@$(BIN)/python benchmarks/doubtful_edges.py --workers $(WORKERS)
 
@@ -88,7 +94,7 @@ lint: $(INSTALLED) ## style and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "Badly formatted. Run: make format"; exit 1; }
 	@$(BIN)/mypy --strict
 
-format: $(INSTALLED) ## mend the style where that can be done automatically
+format: $(INSTALLED) ## fix the style where that can be done automatically
 	@$(BIN)/ruff check --fix --quiet $(SOURCES) || true
 	@$(BIN)/ruff format $(SOURCES)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aspect.graph.splits import make_splits
     from aspect.graph.synthetic import mixed_graph
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Aspect",

@@ -13,6 +13,7 @@ from aspect import mixed_graph
 from aspect.benchmark.store import read_details, read_records
 from aspect.cli.main import run
 from aspect.graph.npz import write_npz
+from aspect.training.health import Health
 
 from .conftest import command, environment
 
@@ -201,6 +202,23 @@ def test_again_does_nothing(whole, cli, monkeypatch):
     part = cli("bench", "tiny.yaml", "--entry", "raw", "--entry", "aspect", "--json").json
     assert (part["cells"], part["done"], part["failed"]) == (CELLS - BROKEN, CELLS - BROKEN, 0)
     assert len(read_records(cwd / "runs/tiny")) == CELLS, "the rest is still part of the bench"
+
+
+def test_embeddings_close_to_collapse_are_counted(whole, cli, monkeypatch):
+    cwd, _ = whole
+    monkeypatch.chdir(cwd)
+    part = ["bench", "tiny.yaml", "--entry", "raw", "--entry", "aspect"]
+    healthy = [Health.from_dict(each.health) for each in done_records(cwd)]
+    assert len(healthy) == CELLS - BROKEN
+    told = cli(*part, "--json").json
+    assert told["collapsed"] == sum(health.is_collapsed for health in healthy)
+    monkeypatch.setattr(Health, "is_collapsed", True)
+    said = cli(*part).out
+    assert f"{CELLS - BROKEN} cells have an embedding close to representation collapse" in said
+
+
+def done_records(cwd):
+    return [each for each in read_records(cwd / "runs/tiny") if each.status == "done"]
 
 
 def test_the_list_says_where_it_stands(whole, cli, monkeypatch):

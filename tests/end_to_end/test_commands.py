@@ -7,14 +7,17 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from aspect import Aspect, mixed_graph, read_graph
+from aspect import Aspect, read_graph
 from aspect.experiments import load_experiment
 from aspect.graph.catalogue import DATASETS
 from aspect.graph.support import without_doubtful
+from aspect.graph.synthetic import embedded_graph
 from aspect.methods.registry import method_names
 from aspect.runs import load_run
 
 from .conftest import TINY, write_tables
+
+CONTROLS = ["random", "raw", "propagated", "spectral", "neighbour sets", "majority class"]
 
 FILES = {
     "config.yaml",
@@ -61,7 +64,7 @@ def test_a_method_without_a_policy_has_no_gate(cli, tables):
 def test_without_a_graph_the_embedded_one_is_taken(cli):
     found = cli("train", "--config", "defaults", *TINY, "--json").json
     assert found["graph"]["name"] == "mixed"
-    graph = mixed_graph().graph
+    graph = embedded_graph().graph
     assert found["graph"]["nodes"] == graph.num_nodes
     assert found["notices"] == list(graph.notices)
 
@@ -88,31 +91,62 @@ def test_a_complete_run_is_not_trained_again_by_resume(cli, trained):
     assert kept == before
 
 
-def test_evaluate_prints_the_four_rows(cli, trained):
+def test_evaluate_prints_the_method_the_controls_and_the_classes(cli, trained):
     done = cli("evaluate", trained)
     assert done.code == 0, done.err
-    for row in ("aspect", "random", "raw", "majority class"):
-        assert row in done.out
-    assert "only for comparison with published tables" in done.out
+    assert "10 random splits; probe: neutral" in done.out
+    for name in ("random", "raw", "propagated", "spectral", "neighbour sets", "majority class"):
+        assert f"\n{name}: " in done.out, "every control is explained in a line of its own"
+    for column in ("accuracy", "recall", "precision", "test nodes"):
+        assert column in done.out
+    assert "optimistic" not in done.out
+    assert "published tables" not in done.out
+
+
+def test_the_paper_s_probe_and_splits_are_labelled_as_such(cli, trained):
+    done = cli("evaluate", trained, "--probe", "paper", "--splits", "class-balanced")
+    assert "optimistic*" in done.out
+    assert "* chooses the step on the test set: only for comparison" in done.out
+    assert "Class-balanced splits are only for comparison with published tables" in done.out
+
+
+def test_the_probe_of_version_0_1_is_named(cli, trained):
+    cli("evaluate", trained, "--probe", "ours").refused("version 0.1", "called paper now")
+    cli("evaluate", trained, "--probe", "papers").refused("Did you mean 'paper'?")
 
 
 def test_evaluate_adds_a_row_that_doubts_edges(cli, trained):
     found = cli("evaluate", trained, "--doubt", 0.1, "--doubt", 0.3, "--json").json
     names = [row["name"] for row in found["rows"]]
-    assert names == ["aspect", "aspect, doubting", "random", "raw", "majority class"]
+    assert names == ["aspect", "aspect, doubting", *CONTROLS]
     cli("evaluate", trained, "--doubt", 1).refused("--doubt", "below 1")
     cli("evaluate", "mixed", "--mode", "evade", "--doubt", 0.1).refused("--doubt", "evade")
 
 
 def test_evaluate_answers_with_one_json_object(cli, trained):
     found = cli("evaluate", trained, "--splits", "random", "--json").json
-    assert 0 <= found["strict"]["mean"] <= found["optimistic"]["mean"] <= 100
+    assert 0 <= found["strict"]["mean"] <= 100
+    assert found["optimistic"] is None
     assert found["strict"]["low"] <= found["strict"]["mean"] <= found["strict"]["high"]
     assert found["strict"]["std"] >= 0
-    assert [row["name"] for row in found["rows"]] == ["aspect", "random", "raw", "majority class"]
+    assert [row["name"] for row in found["rows"]] == ["aspect", *CONTROLS]
     assert {"macro_f1", "roc_auc", "knn", "splits", "runs"} <= set(found)
     assert found["strict"] == found["rows"][0]["strict"]
-    assert found["rows"][3]["knn"] is None
+    assert found["rows"][-1]["knn"] is None
+    assert 0 <= found["at_path_end"] <= 100
+    assert found["rows"][-1]["at_path_end"] is None
+    assert [score["name"] for score in found["per_class"]] == ["group 0", "group 1"]
+    assert set(found["per_class"][0]) == {
+        "name",
+        "label",
+        "recall",
+        "precision",
+        "f1",
+        "roc_auc",
+        "support",
+    }
+    (health,) = found["health"]
+    assert {"mean_cosine", "effective_rank"} <= set(health)
 
 
 def test_evaluate_writes_its_scores_to_a_file(cli, trained):
@@ -167,6 +201,7 @@ def test_the_published_probe_needs_published_settings(cli, trained, tables):
     run = cli("train", *inputs, "--json").json["run"]
     found = cli("evaluate", run, "--probe", "published", "--json").json
     assert found["probe"] == "published"
+    assert found["strict"]["mean"] <= found["optimistic"]["mean"]
 
 
 def test_embed_gives_what_training_left(cli, trained):
@@ -246,7 +281,7 @@ def test_datasets_lists_the_catalogue_and_where_files_are(cli):
     assert set(found) == {*DATASETS, "mixed"}
     assert found["cora"]["path"] == "data/cora.npz"
     assert found["texas"]["path"] is None
-    assert found["mixed"]["edges"] == mixed_graph().graph.num_edges
+    assert found["mixed"]["edges"] == embedded_graph().graph.num_edges
     shown = cli("datasets").out
     assert "cornell_old: Faulty: Cornell's edges with the features and labels of Texas" in shown
 
@@ -266,3 +301,38 @@ def test_a_named_data_set_with_published_splits(cli):
     found = cli("evaluate", run, "--splits", "published", "--json").json
     assert found["graph"] == "texas"
     assert found["strict"]["splits"] == 10
+
+
+def write_small(folder, labels, features=None):
+    """A ring of nodes with these labels."""
+    folder.mkdir()
+    count = len(labels)
+    edges = [f"{node},{(node + 1) % count}" for node in range(count)]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *edges]) + "\n")
+    rows = features or [f"{node % 3},{node % 5}" for node in range(count)]
+    nodes = [
+        f"{node},{row},{label}" for node, (row, label) in enumerate(zip(rows, labels, strict=True))
+    ]
+    (folder / "nodes.csv").write_text("\n".join(["id,a,b,label", *nodes]) + "\n")
+    return [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--method", "raw"]
+
+
+def test_a_class_of_one_node_is_served_and_said(cli):
+    graph = write_small(cli.cwd / "own", ["ant"] * 10 + ["bee"] * 9 + ["cat"])
+    found = cli("evaluate", *graph, "--json").json
+    assert found["notices"] == ["10 of 10 test sets lack a class (of 3): cat."]
+    assert [score["support"] for score in found["per_class"]] == [2, 2, 0]
+    assert found["per_class"][2]["recall"] is None
+
+
+def test_fewer_nodes_than_a_split_needs_are_refused(cli):
+    graph = write_small(cli.cwd / "own", ["ant", "bee", "ant", "bee"])
+    cli("evaluate", *graph).refused("4 labelled nodes in 2 classes are too few to split")
+
+
+def test_constant_embeddings_are_the_majority_class_and_said(cli):
+    graph = write_small(cli.cwd / "own", ["ant"] * 12 + ["bee"] * 8, features=["2,3"] * 20)
+    found = cli("evaluate", *graph, "--json").json
+    assert found["strict"]["mean"] == found["rows"][-1]["strict"]["mean"]
+    assert "All embeddings are the same" in found["notices"][0]
+    assert any("collapse" in warning for warning in found["warnings"])

@@ -11,14 +11,14 @@ import pytest
 from aspect.attacks.trace import Trace
 from aspect.estimator import Embedder
 from aspect.experiments import load_experiment
-from aspect.graph.synthetic import mixed_graph
+from aspect.graph.synthetic import embedded_graph
 from aspect.methods.controls import RawFeatures
 
 from .conftest import TINY, command, environment, write_tables
 
 QUICK = "probe: {learning_rate: 0.05, weight_decay: 0.001, steps: 20}\n"
 SETTINGS = f"{QUICK}settings: {{epochs: 5, width: 8, gate_width: 4}}\n"
-NAMES = ["aspect", "random", "raw", "majority class"]
+NAMES = ["aspect", "random", "raw", "propagated", "spectral", "neighbour sets", "majority class"]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_attack_train_evaluate_embed(cli, file):
     done = cli("train", "mixed", *options)
     assert done.code == 0, done.err
     run = "runs/mixed-aspect-0-metattack-implicit-class-balanced-2-0.02"
-    count = round(0.02 * mixed_graph().graph.num_edges)
+    count = round(0.02 * embedded_graph().graph.num_edges)
     assert f"The graph was perturbed first by metattack (implicit): {count} flips" in done.out
     assert "judged on class-balanced split 2 alone" in done.out
     title = f"perturbed by metattack (implicit), class-balanced split 2, 2% ({count} flips)"
@@ -71,7 +71,7 @@ def test_attack_train_evaluate_embed(cli, file):
     np.testing.assert_array_equal(np.load("z.npy"), np.load(f"{run}/embeddings.npy"))
     assert "was trained on" not in cli("embed", run, "mixed", "--out", "clean.npy").err
     assert not np.array_equal(np.load("clean.npy"), np.load("z.npy"))
-    expected = Embedder.load(f"{run}/model.safetensors").embed(mixed_graph())
+    expected = Embedder.load(f"{run}/model.safetensors").embed(embedded_graph())
     np.testing.assert_array_equal(np.load("clean.npy"), expected)
 
 
@@ -136,7 +136,9 @@ def test_evasion_of_a_graph_and_of_its_run(cli, flips):
     found = cli("evaluate", "mixed", "--config", "own.yaml", *how).json
     assert found["runs"] == ["runs/mixed-aspect-0"]
     assert found["mode"] == "evade"
-    assert [row["splits"] for row in found["rows"]] == [[2]] * len(NAMES)
+    assert [(row["name"], row["splits"]) for row in found["rows"]] == [
+        (name, [2]) for name in NAMES if name != "spectral"
+    ]
     again = cli("evaluate", "runs/mixed-aspect-0", *how).json
     assert again == found
 
@@ -148,6 +150,9 @@ def test_a_run_without_the_drop_says_what_is_missing(cli, file):
     assert [line.split("│")[1].strip() for line in done.out.splitlines() if "%" in line[:30]] == [
         "raw",
         "random",
+        "propagated",
+        "spectral",
+        "neighbour sets",
         "majority class",
     ]
 

@@ -8,6 +8,8 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from aspect.training.health import Health
+
 from .conftest import TINY, write_tables
 
 
@@ -296,7 +298,7 @@ def test_text_from_outside_cannot_move_the_cursor(cli, tmp_path):
 
 
 def test_warnings_reach_the_record_and_the_screen(cli, tables, monkeypatch):
-    monkeypatch.setattr("aspect.provenance.collapse_of", Mock(return_value="All the same."))
+    monkeypatch.setattr(Health, "warnings", Mock(return_value=["All the same."]))
     inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
     told = cli("train", *inputs, *TINY, "--json")
     assert "Warning: All the same." in told.err

@@ -29,15 +29,17 @@ def test_the_table_and_the_file_tell_the_same(cli, trained):
         changed = row["flips"] or row["masked_entries"]
         before, after = row["clean"]["mean"], row["perturbed"]["mean"]
         assert cells[:3] == [row["title"], f"{100 * row['budget']:g}%", f"{changed:.0f}"]
-        assert cells[3:5] == [f"{row['shift']['mean']:.4f}", f"{row['gate_shift']:.4f}"]
-        assert cells[5] == f"{before:.2f} -> {after:.2f}"
-        assert float(cells[6]) == pytest.approx(100 * (before - after) / before, abs=0.005)
+        shifts = [row["relative_shift"]["mean"], row["shift"]["mean"], row["gate_shift"]]
+        assert cells[3:6] == [f"{shift:.4f}" for shift in shifts]
+        assert cells[6] == f"{before:.2f} -> {after:.2f}"
+        assert float(cells[7]) == pytest.approx(100 * (before - after) / before, abs=0.005)
     assert "aspect on edges (30 nodes, " in done.out
     worst = max(content["rows"][1::2], key=lambda row: row["drop"])
     harm = f"{worst['title']} does most harm: it takes {worst['drop']:.2f}% of the accuracy."
     nothing = "nothing that was tried lowers the accuracy."
     assert f"At 20% {harm if worst['drop'] > 0 else nothing}" in done.out
-    assert "shift: 1 - cosine" in done.out
+    assert "divided by the mean distance of two nodes before" in done.out
+    assert content["splits"] == "random"
 
 
 def test_json_is_all_there_is_on_standard_output(cli, trained):
@@ -74,7 +76,7 @@ def test_a_graph_without_labels_has_shifts_alone(cli, tmp_path):
     assert "drop" not in done.out
     assert "Only the shifts are measured, since no probe can be trained." in done.out
     assert "At 10% " in done.out
-    assert "moves embeddings most, by 0." in done.out
+    assert "moves embeddings most: a relative shift of 0." in done.out
     assert "metattack is left out: it needs the classes of training nodes." in done.out
     cli("stability", "run", *FEW, "--kind", "metattack").refused("needs the classes")
 
@@ -90,6 +92,7 @@ def test_a_method_without_filters_says_where_its_flips_come_from(cli, graph):
 
 def test_perturbation_files_stand_in_for_the_attack(cli, graph, trained):
     attack = ["attack", *graph, "--budget", 0.2, "--split", 1, "--split", 2, "--device", "cpu"]
+    attack += ["--splits", "random"]
     assert cli(*attack, "--out", "flips").code == 0
     options = ["--kind", "metattack", "--budget", 0.05, "--budget", 0.2]
     found = cli("stability", trained, *options, "--perturbation", "flips", "--json").json
@@ -115,7 +118,8 @@ def test_several_attacks_have_rows_of_their_own(cli, graph, trained):
 
 
 def test_files_that_do_not_fit_are_refused(cli, graph, trained, tmp_path):
-    assert cli("attack", *graph, "--budget", 0.1, "--split", 0, "--out", "f.safetensors").code == 0
+    attack = ["attack", *graph, "--budget", 0.1, "--split", 0, "--splits", "class-balanced"]
+    assert cli(*attack, "--out", "f.safetensors").code == 0
     given = ["stability", trained, "--perturbation", "f.safetensors"]
     cli(*given, "--budget", 0.2).refused("f.safetensors", "run a longer attack")
     cli(*given, "--budget", 0.1, "--num-splits", 2).refused("for 1 splits", "--num-splits 2")
@@ -130,8 +134,8 @@ def test_files_that_do_not_fit_are_refused(cli, graph, trained, tmp_path):
 
 
 def test_a_run_on_a_poisoned_graph_is_compared_with_itself(cli, graph):
-    attack = ["attack", *graph, "--budget", 0.2, "--split", 2, "--out", "f.safetensors"]
-    assert cli(*attack).code == 0
+    attack = ["attack", *graph, "--budget", 0.2, "--split", 2, "--splits", "class-balanced"]
+    assert cli(*attack, "--out", "f.safetensors").code == 0
     poison = ["--perturbation", "f.safetensors", "--out", "run"]
     assert cli("train", *graph, *TINY, *poison).code == 0
     found = cli("stability", "run", "--budget", 0.1, "--json").json

@@ -76,7 +76,7 @@ def wait_for(condition):
 def test_a_search_killed_in_the_middle_is_resumed(graph, process, cli, tmp_path):
     out, trials = tmp_path / "search", 7
     arguments = ["tune", *graph, "--trials", trials, "--workers", 2, "--max-epochs", 24, *SMALL]
-    arguments += ["--out", out, "--json"]
+    arguments += ["--max-cosine", 1, "--out", out, "--json"]
     parent = subprocess.Popen(
         command(*arguments), cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL
     )
@@ -94,7 +94,8 @@ def test_a_search_killed_in_the_middle_is_resumed(graph, process, cli, tmp_path)
     left = unfinished(out, tmp_path / "copy")
 
     found = process(*arguments).json["searches"][0]
-    assert found["trials"] == trials == found["complete"] + found["pruned"]
+    assert found["trials"] == trials
+    assert trials == found["complete"] + found["pruned"] + found["unhealthy"]
     assert found["done_before"] == len(before)
     assert found["run_again"] == left
     after = ended(out)
@@ -110,6 +111,7 @@ def test_a_search_killed_in_the_middle_is_resumed(graph, process, cli, tmp_path)
 
 def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli):
     searches = ["--method", "aspect", "--method", "low", "--trials", 2, "--workers", 1]
+    searches += ["--max-cosine", 1]
     done = cli("tune", *graph, *searches, "--set", "epochs=2", *SMALL, "--splits", "random")
     assert done.code == 0, done.err
     for name in ("aspect", "low"):
@@ -117,6 +119,7 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli)
         assert f"Next: aspect train --config {folder}/settings.yaml" in done.out
         assert f"edges, {name}:" in done.out
     assert "best validation" in done.out
+    assert "mean cosine" in done.out
     assert "2 trials" in done.err
     record = cli("train", "--config", folder / "settings.yaml", "--out", "run", "--json").json
     best = cli(
@@ -128,6 +131,8 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli)
     scores = cli("evaluate", "run", "--splits", "random", "--json").json
     assert scores["rows"][0]["validation"]["mean"] == pytest.approx(found["validation"])
     assert "has its 2 trials already" in best.err
+    assert (found["probe"], found["splits"], found["max_cosine"]) == ("neutral", "random", 1)
+    assert found["health"] == record["health"]
 
 
 def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_said(
@@ -135,7 +140,7 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
 ):
     poisoned = tmp_path / "poisoned.yaml"
     poisoned.write_text("method: low\nperturbation: {file: flips.safetensors}\n")
-    few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", *SMALL, "--splits", "random"]
+    few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", *SMALL, "--max-cosine", 1]
     done = cli("tune", *graph, "--config", poisoned, *few)
     assert done.code == 0, done.err
     said = (
@@ -147,7 +152,7 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
 def test_a_settings_file_tells_the_method(graph, cli, tmp_path):
     start = tmp_path / "start.yaml"
     start.write_text("method: low\nsettings: {epochs: 1, width: 8}\n")
-    few = ["--trials", 1, "--workers", 1, "--splits", "random", "--json"]
+    few = ["--trials", 1, "--workers", 1, "--max-cosine", 1, "--json"]
     for options, name in (([], "low"), (["--method", "high"], "high")):
         (found,) = cli("tune", *graph, "--config", start, *options, *few).json["searches"]
         assert found["method"] == name
@@ -160,6 +165,21 @@ def test_a_search_in_which_everything_fails_says_why(graph, cli):
     assert "failed" in Path("search/trials.csv").read_text()
 
 
+def test_a_search_without_a_healthy_trial_says_why(graph, cli):
+    strict = ["--max-cosine", 1e-9, "--set", "epochs=2", "--trials", 2, "--workers", 1]
+    done = cli("tune", *graph, *strict, *SMALL, "--out", "search")
+    done.refused("All 2 trials of aspect on edges failed or are close to collapse. The first:")
+    assert "above the maximum of 1e-09" in done.err
+    assert "unhealthy" in Path("search/trials.csv").read_text()
+    assert not Path("search/settings.yaml").exists()
+
+
+def test_without_time_no_trial_is_begun(graph, cli):
+    few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", "--max-cosine", 1, *SMALL]
+    cli("tune", *graph, *few, "--seconds", 0).refused("No trial of aspect on edges was done within")
+    assert cli("tune", *graph, *few, "--seconds", 600, "--json").json["searches"][0]["trials"] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -170,6 +190,7 @@ def test_a_search_in_which_everything_fails_says_why(graph, cli):
         (["cora", "--workers", "0"], "--workers"),
         (["cora", "--seeds", "0"], "--seeds"),
         (["cora", "--splits", "fair"], "--splits"),
+        (["cora", "--seconds", "-1"], "--seconds"),
         (["cora", "--set", "epochs"], "A setting is given as key=value"),
         (["cora", "--nodes", "nodes.csv"], "--nodes belongs to a graph in files of yours"),
         (["a.csv", "b.csv", "--nodes", "n.csv"], "Options of reading belong to one graph. Got 2"),
@@ -210,6 +231,7 @@ def test_what_the_graph_or_the_method_does_not_offer_is_refused(graph, cli, tmp_
     cli("tune", *graph, "--set", "widht=3").refused("Did you mean 'width'?")
     cli("tune", *graph, "--splits", "published").refused("No masks were given")
     cli("tune", *graph, "--set", "epochs=3", "--max-epochs", 5).refused("The epochs are fixed at 3")
+    cli("tune", *graph, "--max-cosine", 2).refused("mean cosine must be in (0, 1]. Got 2.0.")
     assert not Path("runs").exists()
 
 

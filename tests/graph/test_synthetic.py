@@ -6,7 +6,13 @@ from torch.testing import assert_close
 
 from aspect.errors import GraphError
 from aspect.graph.features import dense
-from aspect.graph.synthetic import HETEROPHILIC, HOMOPHILIC, mixed_graph, mixed_regions
+from aspect.graph.synthetic import (
+    HETEROPHILIC,
+    HOMOPHILIC,
+    embedded_graph,
+    mixed_graph,
+    mixed_regions,
+)
 
 
 def homophily(labelled, region):
@@ -130,3 +136,11 @@ def test_halves_of_odd_graphs_are_those_of_the_first_version(num_nodes):
 def test_shares_that_are_none_are_refused(share):
     with pytest.raises(GraphError, match=r"must lie in \[0, 1\]\. Got"):
         mixed_graph(20, share=share)
+
+
+def test_the_embedded_graph_has_three_classes_in_two_halves():
+    labelled, again = embedded_graph(), embedded_graph()
+    assert torch.equal(labelled.graph.edge_index, again.graph.edge_index)
+    assert torch.bincount(labelled.labels).tolist() == [300, 300, 300]
+    assert homophily(labelled, HOMOPHILIC) == pytest.approx(0.7, abs=0.03)
+    assert homophily(labelled, HETEROPHILIC) == pytest.approx(0.3, abs=0.03)

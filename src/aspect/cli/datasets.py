@@ -39,9 +39,9 @@ def _entry(entry: Dataset, path: object) -> dict[str, Any]:
 
 
 def _embedded() -> dict[str, Any]:
-    from aspect.graph.synthetic import mixed_graph
+    from aspect.graph.synthetic import embedded_graph
 
-    labelled = mixed_graph()
+    labelled = embedded_graph()
     return {
         "name": MIXED,
         "nodes": labelled.graph.num_nodes,

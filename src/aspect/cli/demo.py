@@ -1,4 +1,4 @@
-"""`aspect demo`: ASPECT beside its rivals on the embedded graph, as a table and as a page."""
+"""`aspect demo`: ASPECT, its rivals and the controls on the embedded graph: a table, a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aspect.experiments import find_experiment
 from aspect.graph.source import MIXED
 
 if TYPE_CHECKING:
-    from aspect.evaluation.mixture_record import MixtureRecord
+    from aspect.evaluation.mixture_record import MixtureRecord, Row
     from aspect.report.tables import Cell
 
 __all__ = ["SEEDS", "demo"]
@@ -55,11 +55,11 @@ def demo(
 
 def _study(session: Session, seeds: int) -> MixtureRecord:
     from aspect.evaluation.mixture import study_mixture
-    from aspect.graph.synthetic import mixed_graph, mixed_regions
+    from aspect.graph.synthetic import embedded_graph, mixed_regions
     from aspect.provenance import versions
 
     experiment, _ = find_experiment("aspect", MIXED, None)
-    labelled = mixed_graph()
+    labelled = embedded_graph()
     first = session.seed or 0
     with session.screen.progress("Training") as advance:
         record = study_mixture(
@@ -75,17 +75,19 @@ def _study(session: Session, seeds: int) -> MixtureRecord:
 
 
 def _show(session: Session, record: MixtureRecord, content: dict[str, Any]) -> None:
+    from aspect.evaluation.entrants import ENTRANTS
     from aspect.report.mixture.numbers import gate_table, score_table
 
     say, scores, gate = session.screen.say, score_table(record), gate_table(record)
     rows = [[line.title, *map(_short, line.cells)] for line in scores.lines]
     session.screen.table([scores.head, *scores.columns], rows, title=f"{scores.caption}:")
     say("* best, ' second best. The oracle mixes by the true regions, which no method knows.")
+    say("Not trained: " + "; ".join(f"{row.title} ({row.note})" for row in _controls(record)) + ".")
     rows = [[f"{line.title}, {line.note}", *map(_short, line.cells)] for line in gate.lines]
     session.screen.table([gate.head, *gate.columns], rows, title=f"{gate.caption}:")
     for sentence in content["findings"]:
         say(f"- {sentence}")
-    trained = len(record.seeds) * sum(row.role in ("method", "rival") for row in record.rows)
+    trained = len(record.seeds) * sum(entrant.role != "control" for entrant in ENTRANTS)
     say(
         f"Trained {trained} models without labels on the embedded graph ({record.graph.nodes} "
         f"nodes) in {record.seconds['all']:.0f} s, and probed each on {record.splits} splits."
@@ -93,6 +95,10 @@ def _show(session: Session, record: MixtureRecord, content: dict[str, Any]) -> N
     say(f"The page with the pictures is {content['report']}: open it in a browser.")
     say("Next: aspect train cora (a data set), aspect train edges.csv --nodes nodes.csv (your own")
     say("tables), aspect --help (all commands), or make test (the whole test suite).")
+
+
+def _controls(record: MixtureRecord) -> list[Row]:
+    return [row for row in record.rows if row.role == "control"]
 
 
 def _short(cell: Cell) -> str:

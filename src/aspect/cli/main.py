@@ -17,6 +17,7 @@ from aspect.cli.console import harmless
 from aspect.cli.datasets import datasets
 from aspect.cli.embed import embed
 from aspect.cli.evaluate import evaluate
+from aspect.cli.inspect import inspect
 from aspect.cli.methods import methods
 from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.report import report
@@ -75,6 +76,7 @@ commands = (
     train,
     embed,
     evaluate,
+    inspect,
     attack,
     stability,
     bench,

@@ -1,4 +1,4 @@
-"""`aspect stability`: how much a trained model moves when its graph changes a little."""
+"""`aspect stability`: how far a trained model moves when its graph is perturbed a little."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from aspect.cli.session import Session, command
 from aspect.errors import RunError, SettingsError
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
+    DEFAULT_SPLIT_KIND,
     DEFAULT_SPLITS,
     KINDS,
     TRANSFERRED,
@@ -25,9 +26,9 @@ from aspect.robustness.places import files_at
 if TYPE_CHECKING:
     from aspect.robustness.stability import RunStability
 
-__all__ = ["stability"]
+__all__ = ["check_out", "check_run", "stability"]
 
-MORE = "--out FILE and --json tell more: medians, 95th percentiles, distances, bands, every split."
+MORE = "--out FILE and --json tell more: medians, 95th percentiles, bands, every split."
 RECORD = "record.json"  # of a run that is complete; `aspect.training.folder` is too heavy
 
 
@@ -64,9 +65,10 @@ class JudgeOptions(NamedTuple):
     """On which nodes the probe is trained and judged."""
 
     splits: Annotated[
-        Literal["class-balanced", "random", "published"] | None,
+        Literal["random", "published", "class-balanced"] | None,
         typer.Option(
-            help="Kind of splits.  [default: class-balanced, or that of the perturbation files]"
+            help=f"Kind of splits.  [default: {DEFAULT_SPLIT_KIND}, or that of the perturbation "
+            "files]"
         ),
     ] = None
     num_splits: Annotated[
@@ -91,7 +93,7 @@ def stability(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Change the graph of a run a little, and see how far embeddings and a probe move.
+    """Perturb the graph of a run a little, and see how far embeddings and a probe move.
 
     The model is not trained again. random: edges flipped at random; feature: entries masked;
     gradient: flips that move the embedding far, searched for without labels; metattack: flips
@@ -104,8 +106,8 @@ def stability(
         num_splits=judge.num_splits,
         seed=session.seed or 0,
     )
-    _check_run(run)
-    _check_out(out, overwrite=overwrite)
+    check_run(run)
+    check_out(out, overwrite=overwrite)
     for place in change.perturbation or ():
         files_at(place)
     found = _study(session, run, request, change.perturbation or ())
@@ -132,7 +134,7 @@ def _shares(given: Sequence[str] | None) -> Iterator[float]:
             raise SettingsError(f"Budget must be a share in (0, 1]. Got {word!r}.") from error
 
 
-def _check_run(run: Path) -> None:
+def check_run(run: Path) -> None:
     """Refuse at once what is no complete run."""
     if not is_file(run / CONFIG):
         raise RunError(f"{run} is not a run's folder. Train one with: aspect train --out {run}.")
@@ -142,7 +144,8 @@ def _check_run(run: Path) -> None:
         )
 
 
-def _check_out(out: Path | None, *, overwrite: bool) -> None:
+def check_out(out: Path | None, *, overwrite: bool) -> None:
+    """Refuse before all the work what could not be written after it."""
     if out is not None:
         check_target(out, overwrite=overwrite)
     elif overwrite:
@@ -154,7 +157,7 @@ def _study(
 ) -> RunStability:
     with session.screen.activity("Starting"):
         from aspect.robustness.stability import study_run
-    with session.screen.progress("Changing the graph") as advance:
+    with session.screen.progress("Perturbing the graph") as advance:
         found = study_run(
             run,
             request,
@@ -191,15 +194,16 @@ def _title(content: Mapping[str, Any]) -> str:
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[str, Any]], str]]:
     """The columns that these rows have something for."""
     columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "change": lambda row: row["title"],
+        "perturbation": lambda row: row["title"],
         "budget": lambda row: f"{100 * row['budget']:.4g}%",
         "changed": lambda row: f"{row['flips'] or row['masked_entries']:.0f}",
+        "relative shift": lambda row: _number(row["relative_shift"]["mean"]),
         "shift": lambda row: _number(row["shift"]["mean"]),
     }
     if any(row["gate_shift"] is not None for row in rows):
         columns["gate"] = lambda row: _number(row["gate_shift"])
     if any(row["perturbed"] for row in rows):
-        columns["strict"] = _scores_cell
+        columns["accuracy"] = _scores_cell
         columns["drop"] = lambda row: _percent(row["drop"])
     return columns
 
@@ -222,8 +226,9 @@ def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
     tried, at = [row for row in rows if row["budget"] == largest], f"At {100 * largest:.4g}%"
     judged = [row for row in tried if row["drop"] is not None]
     if not judged:
-        worst = max(tried, key=lambda row: float(row["shift"]["mean"]))
-        return f"{at} {worst['title']} moves embeddings most, by {worst['shift']['mean']:.4f}."
+        worst = max(tried, key=lambda row: float(row["relative_shift"]["mean"]))
+        shift = worst["relative_shift"]["mean"]
+        return f"{at} {worst['title']} moves embeddings most: a relative shift of {shift:.4f}."
     worst = max(judged, key=lambda row: float(row["drop"]))
     if worst["drop"] <= 0:
         return f"{at} nothing that was tried lowers the accuracy."
@@ -233,12 +238,20 @@ def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
 def _legend(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     kinds = {row["kind"] for row in rows}
     yield (
-        "shift: 1 - cosine of a node's embedding before and after, from 0 to 2; mean over nodes."
+        "relative shift: distance of a node's embedding before and after, divided by the mean "
+        "distance of two nodes before; mean over nodes."
+    )
+    yield (
+        "shift: 1 - cosine of the two, both centred by the mean embedding before, from 0 to 2; "
+        "mean over nodes."
     )
     if rows[0]["gate_shift"] is not None:
-        yield "gate: how far a node's trust in its low band moves, from 0 to 1; mean over nodes."
+        yield "gate: absolute change of a node's gate weight, from 0 to 1; mean over nodes."
     if any(row["perturbed"] for row in rows):
-        yield "strict: test accuracy in percent, before and after, of a probe that learned before."
+        yield (
+            "accuracy: test accuracy in percent, before and after, of a probe trained and chosen "
+            "before."
+        )
         yield "drop: (before - after) / before of the two, in percent."
     if "feature" in kinds:
         yield "changed: flipped edges; of feature, masked entries."

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from aspect.evaluation.mixture_record import Role
 
 __all__ = [
+    "CONCATENATED",
     "ENTRANTS",
     "GLOBAL",
     "HALF",
+    "LINES",
     "MAJORITY",
     "METHOD",
     "ORACLE",
     "PAPER_GATE",
+    "TWINS",
     "Entrant",
     "Untrained",
 ]
@@ -37,7 +40,7 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Untrained:
-    """One line of the comparison that comes from the labels, or from another line's training."""
+    """One line of the comparison: a rule on labels, or from another line's training."""
 
     name: str
     title: str
@@ -48,7 +51,7 @@ class Untrained:
 METHOD = Entrant(
     "aspect",
     "ASPECT",
-    "each node decides, together with its neighbours",
+    "a gate for every node, read from its neighbourhood",
     "method",
     "aspect",
     has_gate=True,
@@ -57,7 +60,7 @@ METHOD = Entrant(
 PAPER_GATE = Entrant(
     "paper-gate",
     "Paper's gate",
-    "ASPECT, but each node decides alone",
+    "ASPECT, but the gate reads the node alone",
     "rival",
     "aspect",
     {"gate_hops": 0},
@@ -84,11 +87,35 @@ ENTRANTS = (
     HALF,
     Entrant("low", "Low band only", "what neighbours share", "rival", "low"),
     Entrant("high", "High band only", "how neighbours differ", "rival", "high"),
-    Entrant("random", "Random weights", "the same encoder, untrained", "control", "random"),
+    Entrant("random", "Untrained weights", "ASPECT before training", "control", "random"),
+    Entrant(
+        "propagated",
+        "Propagated features",
+        "[X, SX, S2X]: averages over two hops, no training",
+        "control",
+        "propagated",
+        is_seeded=False,
+    ),
+    Entrant(
+        "spectral",
+        "Spectral embedding",
+        "truncated SVD of the adjacency beside the features",
+        "control",
+        "spectral",
+        is_seeded=False,
+    ),
     Entrant("raw", "Raw features", "without the graph", "control", "raw", is_seeded=False),
 )
 
-MAJORITY = Untrained("majority", "Majority class", "one answer for every node", "control")
+CONCATENATED = Untrained(
+    "concatenated", "Concatenation", "ASPECT's bands side by side, without the gate", "rival"
+)
+
+TWINS = Untrained(
+    "twins", "Nearest neighbour by neighbour sets", "no features, no training", "control"
+)
+
+MAJORITY = Untrained("majority", "Majority class", "of the validation nodes", "control")
 
 ORACLE = Untrained(
     "oracle",
@@ -96,3 +123,8 @@ ORACLE = Untrained(
     "ASPECT's bands, mixed by the true regions, which no method knows",
     "oracle",
 )
+
+_EVERY: tuple[Entrant | Untrained, ...] = (*ENTRANTS, CONCATENATED, TWINS, MAJORITY, ORACLE)
+
+# The comparison as it is read: the method, its rivals, the controls, and the oracle.
+LINES = tuple(sorted(_EVERY, key=lambda line: get_args(Role).index(line.role)))

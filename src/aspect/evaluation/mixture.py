@@ -1,4 +1,4 @@
-"""A graph of unlike regions: does a node-wise mix of the bands beat one mix for all, and where?"""
+"""A graph of unlike regions: does node-wise fusion beat one mix for all, and every control?"""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ from aspect.errors import GraphError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.agreement import neighbour_agreement
 from aspect.evaluation.curves import CurveRecorder
-from aspect.evaluation.entrants import ENTRANTS, MAJORITY, METHOD, ORACLE, Entrant
+from aspect.evaluation.entrants import (
+    CONCATENATED,
+    ENTRANTS,
+    LINES,
+    MAJORITY,
+    METHOD,
+    ORACLE,
+    TWINS,
+    Entrant,
+)
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.mixture_record import WHOLE, Curve, GraphFacts, MixtureRecord, Row, Spectrum
 from aspect.evaluation.neighbours import majority_probe
 from aspect.evaluation.probe import linear_probe
 from aspect.evaluation.result import ProbeResult
 from aspect.evaluation.spectrum import HIGHEST, class_energy, eigensystem
+from aspect.evaluation.twins import twin_probe
 from aspect.experiments import Experiment
 from aspect.graph.data import Graph, LabelledGraph
 from aspect.graph.splits import Split, make_splits
@@ -89,6 +99,7 @@ def study_mixture(
         advance(done, len(jobs), f"{entrant.title}, seed {seed}")
         study.run(entrant, seed)
     advance(len(jobs), len(jobs), "summing up")
+    study.add(TWINS.name, study.twins())
     study.add(MAJORITY.name, _majority(labelled, study.splits))
     return MixtureRecord(
         graph=study.facts(experiment.graph or "the graph"),
@@ -136,10 +147,10 @@ def _majority(labelled: LabelledGraph, splits: Sequence[Split]) -> ProbeResult:
 
 
 def bands_of(model: Embedder, graph: Graph) -> Float[Tensor, "bands nodes dim"]:
-    """The bands of a trained ASPECT, lowest first."""
+    """The bands of a trained ASPECT as they are read out, lowest first."""
     placed = graph.to(torch.float32).to(model.device)
     with torch.no_grad():
-        return _as_aspect(model).eval().see(placed).views.cpu()
+        return _as_aspect(model).eval().see_centred(placed).views.cpu()
 
 
 def oracle_weights(region: Int[Tensor, " nodes"]) -> Float[Tensor, "nodes bands"]:
@@ -189,8 +200,9 @@ class _Study:
         if recorder is not None:
             self.curves.append(_curve(seed, recorder))
             self._keep_responses(model.method)
-            blend = fuse(bands_of(model, self.graph), oracle_weights(self.region))
-            self._probe(ORACLE.name, blend)
+            bands = bands_of(model, self.graph)
+            self._probe(CONCATENATED.name, torch.cat(list(bands), dim=1))
+            self._probe(ORACLE.name, fuse(bands, oracle_weights(self.region)))
 
     def _model(self, entrant: Entrant, seed: int) -> Embedder:
         known = find_method(entrant.method).config.model_fields
@@ -216,6 +228,10 @@ class _Study:
             linear_probe(embeddings, self.labels, self.splits, num_classes=self.num_classes),
         )
 
+    def twins(self) -> ProbeResult:
+        """The rule that looks at no features."""
+        return twin_probe(self.graph, self.labels, self.splits, num_classes=self.num_classes)
+
     def add(self, name: str, result: ProbeResult) -> None:
         """Keep the scores of one more seed."""
         scores = regional_scores(result, self.labels, self.splits, self.places)
@@ -224,11 +240,11 @@ class _Study:
             places.setdefault(place, []).append(values)
 
     def rows(self) -> Iterator[Row]:
-        """The comparison, the method first and the oracle last."""
-        for each in (*ENTRANTS, MAJORITY, ORACLE):
-            scores = {place: _table(table) for place, table in self.scores[each.name].items()}
+        """The comparison: the method, its rivals, the controls, and the oracle."""
+        for line in LINES:
+            scores = {place: _table(table) for place, table in self.scores[line.name].items()}
             yield Row(
-                name=each.name, title=each.title, note=each.note, role=each.role, scores=scores
+                name=line.name, title=line.title, note=line.note, role=line.role, scores=scores
             )
 
     def facts(self, name: str) -> GraphFacts:

@@ -1,25 +1,48 @@
-"""How far a model's answers move from one graph to another with the same nodes."""
+"""How far a model's answers move from one graph to another with the same nodes.
+
+Embeddings have no natural place or unit: what counts is how far a node moves beside how far nodes
+lie apart. So rows are centred by the mean before the change, and distances are divided by the mean
+distance of two nodes. Shifting, scaling or rotating all embeddings changes no measure, and a
+collapsed embedding, whose nodes hardly differ, does not look stable.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pdist
 
+from aspect.errors import TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.inputs import unit_rows
 from aspect.graph.data import Graph
 from aspect.methods.aspect import AspectMethod
 from aspect.provenance import check_finite
+from aspect.randomness import generator_for
 
-__all__ = ["Look", "Movement", "Shift", "look_at", "movement", "relative_shifts", "turns"]
+__all__ = [
+    "Look",
+    "Movement",
+    "Shift",
+    "look_at",
+    "mean_distance",
+    "movement",
+    "relative_shifts",
+    "turns",
+]
 
 ROWS_AT_ONCE = 65_536  # float64 copies of more would cost more memory than the embeddings do
+MOST_EXACT_NODES = 3_000  # beyond, the mean distance is that of a fixed sample of pairs
+SAMPLED_PAIRS = 100_000  # their mean is off by about a tenth of a percent
+PAIR_NUMBERS = 2**22  # of their rows at once
 HIGH = 0.95  # of the nodes move less than the number called p95
 
 
@@ -28,21 +51,32 @@ class Look:
     """What a model makes of a graph."""
 
     embeddings: Float[Tensor, "nodes dim"]
-    gate: Float[Tensor, " nodes"] | None  # trust in the low band; None without a policy
-    bands: Mapping[str, Float[Tensor, "nodes dim"]]  # lowest first; none without several bands
+    gate: Float[Tensor, " nodes"] | None  # weight of the low band; None without a gate
+    bands: Mapping[str, Float[Tensor, "nodes width"]]  # lowest first; none without several bands
+
+    @cached_property
+    def distance(self) -> float:
+        """The mean distance of two nodes: the unit in which they move."""
+        distance = mean_distance(self.embeddings)
+        if distance == 0:
+            raise TrainingError(
+                "All nodes have the same embedding (representation "
+                "collapse), so that there is no distance between nodes to measure a shift by."
+            )
+        return distance
 
 
 @torch.no_grad()
 def look_at(model: Embedder, graph: Graph) -> Look:
-    """Embed a graph, ask for the policy, and look into the bands where there are several."""
-    own, method = model.as_seen(graph), model.method
-    embeddings = model.embed(own)
+    """Embed a graph, ask for the gate, and look into the bands where there are several."""
+    seen, method = model.as_seen(graph), model.method
+    embeddings = model.embed(seen, normalise="none")  # no measure depends on it
     check_finite(embeddings)
     if not isinstance(method, AspectMethod) or len(method.bands) == 1:
-        return Look(embeddings, model.policy(own), {})
-    seen = method.eval().see(own)  # bands and policy in one go: every look costs
-    bands = dict(zip(method.bands, seen.views.cpu(), strict=True))
-    return Look(embeddings, seen.weights[:, 0].cpu(), bands)
+        return Look(embeddings, model.policy(seen), {})
+    answer = method.eval().see(seen)  # bands and gate in one go: every look costs
+    bands = dict(zip(method.bands, answer.views.cpu(), strict=True))
+    return Look(embeddings, answer.weights[:, 0].cpu(), bands)
 
 
 @dataclass(frozen=True)
@@ -69,10 +103,10 @@ class Shift:
 class Movement:
     """How far a model's answers moved."""
 
-    turn: Shift  # 1 - cosine of the embeddings before and after
-    relative: Shift  # distance of the two, in lengths of the one before
-    gate: float | None  # mean absolute change of the gate; None without one
-    bands: Mapping[str, Shift]  # 1 - cosine, band by band
+    turn: Shift  # 1 - cosine of the centred embeddings before and after
+    relative: Shift  # distance of the two, divided by the mean distance of two nodes before
+    gate: float | None  # mean absolute change of the gate weight; None without a gate
+    bands: Mapping[str, Shift]  # 1 - cosine of the centred rows, band by band
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -89,9 +123,10 @@ def movement(before: Look, after: Look) -> Movement:
     gate = None
     if before.gate is not None and after.gate is not None:
         gate = float((after.gate - before.gate).abs().double().mean())
+    relative = relative_shifts(before.embeddings, after.embeddings, before.distance)
     return Movement(
         turn=Shift.of(turns(before.embeddings, after.embeddings)),
-        relative=Shift.of(relative_shifts(before.embeddings, after.embeddings)),
+        relative=Shift.of(relative),
         gate=gate,
         bands={
             band: Shift.of(turns(rows, after.bands[band])) for band, rows in before.bands.items()
@@ -104,31 +139,53 @@ def turns(
 ) -> Float[Tensor, " nodes"]:
     """1 - cosine of every row, from 0 to 2, as half the squared distance of the unit rows.
 
-    This form is exactly 0 for rows that are the same, and exact for small turns. A row of zeros has
-    no direction: it has turned by 1 if it was or becomes one, by 0 if it stays one.
+    Both sides are centred by the mean of the rows before. This form is exactly 0 for rows that are
+    the same, and exact for small turns. A row at the mean has no direction: it has turned by 1 if
+    it was or comes there, by 0 if it stays there.
     """
-    found = []
+    centre, parts = _mean(before), []
     for first, second in _chunks(before, after):
-        turn = (unit_rows(first) - unit_rows(second)).square().sum(dim=1) / 2
-        is_zero, becomes_zero = ((rows == 0).all(dim=1) for rows in (first, second))
-        found.append(torch.where(is_zero != becomes_zero, 1.0, turn))
-    return torch.cat(found)
+        old, new = first - centre, second - centre
+        turn = (unit_rows(old) - unit_rows(new)).square().sum(dim=1) / 2
+        was_mean, is_mean = ((rows == 0).all(dim=1) for rows in (old, new))
+        parts.append(torch.where(was_mean != is_mean, 1.0, turn))
+    return torch.cat(parts)
 
 
 def relative_shifts(
-    before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"]
+    before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"], distance: float
 ) -> Float[Tensor, " nodes"]:
-    """The distance of every row before and after, in lengths of the row before.
+    """The distance of every row before and after, divided by the mean distance of two nodes."""
+    moves = [(second - first).norm(dim=1) for first, second in _chunks(before, after)]
+    return torch.cat(moves) / distance
 
-    Where that length is 0, the mean length of all rows stands in for it.
+
+def mean_distance(rows: Float[Tensor, "nodes dim"]) -> float:
+    """The mean distance of two different rows; from a fixed sample of pairs where many are.
+
+    0 for a single row.
     """
-    parts = [
-        (first.norm(dim=1), (second - first).norm(dim=1))
-        for first, second in _chunks(before, after)
-    ]
-    lengths, distances = (torch.cat(part) for part in zip(*parts, strict=True))
-    typical = lengths.mean() if bool((lengths > 0).any()) else lengths.new_ones(())
-    return distances / torch.where(lengths > 0, lengths, typical)
+    count = len(rows)
+    if count == 1:
+        return 0.0
+    if count <= MOST_EXACT_NODES:
+        return float(pdist(rows.double()).mean())
+    generator = generator_for(0, "mean distance", count)
+    first = torch.randint(count, (SAMPLED_PAIRS,), generator=generator)
+    ahead = torch.randint(1, count, (SAMPLED_PAIRS,), generator=generator)
+    second = (first + ahead) % count  # never the same node
+    at_once = max(1, PAIR_NUMBERS // rows.shape[1])
+    pairs = zip(torch.split(first, at_once), torch.split(second, at_once), strict=True)
+    total = math.fsum(
+        float((rows[some].double() - rows[others].double()).norm(dim=1).sum())
+        for some, others in pairs
+    )
+    return total / SAMPLED_PAIRS
+
+
+def _mean(rows: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
+    parts = [some.double().sum(dim=0) for some in torch.split(rows, ROWS_AT_ONCE)]
+    return torch.stack(parts).sum(dim=0) / len(rows)
 
 
 def _chunks(

@@ -1,4 +1,4 @@
-"""How much a trained model moves when its graph changes a little, and what that costs a probe."""
+"""How far a trained model moves when its graph is perturbed a little, and what a probe loses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def study_stability(
     name: str = "",
     on_step: OnStep = _ignore,
 ) -> Stability:
-    """Change the graph in several ways, and see how far embeddings, gate and a probe follow.
+    """Perturb the graph in several ways, and see how far embeddings, gate and a probe follow.
 
     The model stays as it is. Of the labels a change sees those of a split's training nodes at
     most, the probe those of training and validation nodes; test nodes are scored at the end.
@@ -62,7 +62,7 @@ def study_stability(
     if not model.method.inductive:
         raise SettingsError(
             f"{model.name} cannot embed a graph that it was not trained on, "
-            "so that nobody can see how far a changed graph would move it."
+            "so that its stability on a perturbed graph cannot be measured."
         )
     request, given = request or StabilityRequest(), traces or {}
     terms = settle(labelled, request, judged=judged, has_files=bool(given))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_BUDGETS",
     "DEFAULT_SPLITS",
+    "DEFAULT_SPLIT_KIND",
     "KINDS",
     "TRANSFERRED",
     "Kind",
@@ -29,15 +30,16 @@ TRANSFERRED = "gradient (transferred)"  # what `gradient` is called where a stan
 
 DEFAULT_BUDGETS = (0.01, 0.05, 0.1)
 DEFAULT_SPLITS = 3
+DEFAULT_SPLIT_KIND: SplitKind = "random"
 
 
 @dataclass(frozen=True)
 class StabilityRequest:
-    """Kinds of changes, how large they are, and on which nodes a probe is judged."""
+    """Kinds of perturbations, how large they are, and on which nodes a probe is judged."""
 
     kinds: tuple[Kind, ...] = ()  # none: all that can be done on the graph
     budgets: tuple[float, ...] = ()  # shares, rising; none: `DEFAULT_BUDGETS`
-    splits: SplitKind | None = None  # none: class-balanced
+    splits: SplitKind | None = None  # none: `DEFAULT_SPLIT_KIND`
     num_splits: int | None = None  # and draws of what is random; none: `DEFAULT_SPLITS`
     seed: int = 0  # of every draw
 

@@ -51,24 +51,24 @@ class StabilityRow:
 
     @property
     def turn(self) -> Shift:
-        """1 - cosine over the nodes; its three numbers are means over the draws."""
+        """1 - cosine of centred rows; its three numbers are means over the draws."""
         return _mean_shift([each.movement.turn for each in self.measurements])
 
     @property
     def relative(self) -> Shift:
-        """The same of the distance in lengths."""
+        """The same of the distance, divided by the mean distance of two nodes before."""
         return _mean_shift([each.movement.relative for each in self.measurements])
 
     @property
     def gate(self) -> float | None:
-        """Mean absolute change of the gate; None without one."""
+        """Mean absolute change of the gate weight; None without a gate."""
         moves = [each.movement.gate for each in self.measurements]
         known = [move for move in moves if move is not None]
         return _mean(known) if known else None
 
     @property
     def bands(self) -> dict[str, Shift]:
-        """1 - cosine band by band."""
+        """1 - cosine of centred rows, band by band."""
         names = self.measurements[0].movement.bands
         return {
             band: _mean_shift([each.movement.bands[band] for each in self.measurements])

@@ -9,6 +9,7 @@ from aspect.attacks.budget import least_share
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
+    DEFAULT_SPLIT_KIND,
     DEFAULT_SPLITS,
     KINDS,
     Kind,
@@ -63,18 +64,22 @@ def settle(
     return Terms(
         kinds=kinds,
         budgets=budgets,
-        kind_of_splits=judged.kind if judged else request.splits or "class-balanced",
+        kind_of_splits=_split_kind(request, judged),
         splits=splits,
         draws=tuple(splits) or tuple(range(request.num_splits or DEFAULT_SPLITS)),
         notices=(*notices, *left_out, *too_small),
     )
 
 
+def _split_kind(request: StabilityRequest, judged: JudgedSplits | None) -> SplitKind:
+    return judged.kind if judged else request.splits or DEFAULT_SPLIT_KIND
+
+
 def _splits(
     labelled: LabelledGraph, request: StabilityRequest, judged: JudgedSplits | None
 ) -> tuple[dict[int, Split], str | None]:
     """The splits by their numbers, or a word on why there are none."""
-    kind = judged.kind if judged else request.splits or "class-balanced"
+    kind = _split_kind(request, judged)
     count = max(judged.numbers) + 1 if judged else request.num_splits
     try:
         drawn = make_splits(

@@ -100,9 +100,9 @@ class GraphSource(Config):
         from dataclasses import replace
 
         from aspect.graph.structural import with_structural_features
-        from aspect.graph.synthetic import mixed_graph
+        from aspect.graph.synthetic import embedded_graph
 
-        labelled, features = mixed_graph(), self.reading.features
+        labelled, features = embedded_graph(), self.reading.features
         if features is None:
             return labelled
         return replace(labelled, graph=with_structural_features(labelled.graph, features))

@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.errors import GraphError, SettingsError
 from aspect.graph.data import Features, Graph
+from aspect.graph.eigenvectors import leading_eigenvectors, normalised_adjacency
 from aspect.graph.sparse import SparseMatrix
 from aspect.randomness import generator_for
 
@@ -25,8 +23,6 @@ STRUCTURAL: tuple[str, ...] = get_args(Structural)
 
 COLUMNS = 32  # of random and laplacian features
 SEED = 0  # one graph, one set of random features
-SAME_SIZE = 0.999
-DENSE_UP_TO = 256  # nodes; below that all eigenvectors cost less than the iteration
 
 
 def with_structural_features(graph: Graph, kind: str) -> Graph:
@@ -60,44 +56,11 @@ def _degree(graph: Graph) -> Float[Tensor, "nodes bins"]:
 def _laplacian(graph: Graph) -> Float[Tensor, "nodes dim"]:
     """Eigenvectors of the normalised Laplacian's smallest eigenvalues, of mean square one.
 
-    The start vector is fixed and each vector's largest entry (the first of equals) is positive, so
-    the result is the same at every call; in an eigenspace of several dimensions the solver chooses.
+    The same at every call; in an eigenspace of several dimensions the solver chooses the basis.
     """
     if graph.num_edges == 0:
         raise GraphError("Laplacian features need edges. Got none; ask for degree or random ones.")
-    adjacency = _normalised_adjacency(graph)
     count = min(COLUMNS, graph.num_nodes - 1)
-    vectors = _leading_vectors(adjacency, count)
-    sizes = np.abs(vectors)
-    # The first of those that are largest up to rounding: in a symmetric graph several are.
-    leading = (sizes > SAME_SIZE * sizes.max(axis=0)).argmax(axis=0)
-    signs = np.sign(vectors[leading, np.arange(count)])
-    scaled = vectors * signs * graph.num_nodes**0.5
+    _, vectors = leading_eigenvectors(normalised_adjacency(graph), count, "LA")
+    scaled = vectors * graph.num_nodes**0.5
     return torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))
-
-
-def _leading_vectors(adjacency: scipy.sparse.csr_array, count: int) -> NDArray[np.float64]:
-    """The Laplacian's smallest are the adjacency's largest, which need no linear system solved."""
-    size = adjacency.shape[0]
-    if size <= DENSE_UP_TO:
-        return np.linalg.eigh(adjacency.toarray())[1][:, ::-1][:, :count]
-    start = np.cos(np.arange(size) * 2.399963)  # regular, yet orthogonal to nothing but by accident
-    try:
-        values, vectors = scipy.sparse.linalg.eigsh(
-            adjacency, k=count, which="LA", v0=start, tol=1e-6
-        )
-    except scipy.sparse.linalg.ArpackError as error:
-        raise GraphError(
-            f"No {count} eigenvectors were found for laplacian features. "
-            "Ask for degree, identity or random ones."
-        ) from error
-    return np.asarray(vectors[:, np.argsort(-values, kind="stable")])
-
-
-def _normalised_adjacency(graph: Graph) -> scipy.sparse.csr_array:
-    rows, columns = graph.edge_index.cpu().numpy()
-    degrees = graph.degrees().cpu().numpy()
-    scale = 1 / np.sqrt(np.maximum(degrees, 1))
-    size = (graph.num_nodes, graph.num_nodes)
-    # An isolated node has L_ii = 1, as in the operators: its row of the adjacency is empty.
-    return scipy.sparse.csr_array((scale[rows] * scale[columns], (rows, columns)), shape=size)

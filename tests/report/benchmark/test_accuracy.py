@@ -49,8 +49,8 @@ def test_another_number_of_seeds_is_told():
 
 def test_every_kind_of_splits_has_its_tables():
     tables = clean_tables([*make_records(), *make_records(split_kind="random")])
-    assert [table.name for table in tables][::3] == ["clean", "clean-random"]
-    assert "random splits" in tables[3].caption
+    assert [table.name for table in tables][::3] == ["clean", "clean-class-balanced"]
+    assert "random splits" in tables[0].caption
 
 
 def test_failed_cells_are_gaps_with_a_note():

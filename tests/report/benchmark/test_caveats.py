@@ -1,12 +1,6 @@
 """What a reader must know beside the numbers."""
 
-from aspect.report.benchmark.accuracy import clean_tables
-from aspect.report.benchmark.caveats import (
-    majority_notes,
-    missing_class_notes,
-    notices,
-    repeated_works,
-)
+from aspect.report.benchmark.caveats import missing_class_notes, notices, repeated_works
 from aspect.report.benchmark.collection import collect
 from report.benchmark_records import evade, make_records, poison
 
@@ -38,32 +32,6 @@ def test_classes_that_some_splits_lack_are_told_apart():
         "Class-balanced test sets lack classes: texas 1 and in some splits 3.",
         "Class-balanced training sets lack classes: texas in some splits 0.",
     ]
-
-
-def with_majority(records, *shares):
-    """The same records, each split with the accuracy of one answer for every node."""
-    return [
-        record.model_copy(
-            update={
-                "scores": tuple(
-                    each.model_copy(update={"majority": share})
-                    for each, share in zip(record.scores, shares, strict=True)
-                )
-            }
-        )
-        for record in records
-    ]
-
-
-def test_what_one_answer_reaches_is_told_where_any_record_knows():
-    texas, cora = (make_records(["aspect", "low"], [name], splits=2) for name in ("texas", "cora"))
-    collection = collect([*with_majority(texas[:1], 70.0, 81.0), *texas[1:], *cora])
-    (note,) = majority_notes(collection, "class-balanced", ["cora", "texas"])
-    assert note == "One answer for every node, validation's most frequent class: texas 75.50."
-    (table, *others) = clean_tables(collection)
-    assert note in table.notes
-    assert not any(note in other.notes for other in others)
-    assert majority_notes(collect(cora), "class-balanced", ["cora"]) == []
 
 
 def test_notices_are_said_once_with_their_number():

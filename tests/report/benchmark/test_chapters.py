@@ -114,7 +114,7 @@ def test_of_several_budgets_one_is_shown_and_the_others_are_folded():
 def test_every_kind_of_splits_has_its_table_in_sight():
     records = [*make_records(), *make_records(split_kind="random")]
     part = tables_of(records, "clean")
-    assert [table.name for table in part.tables] == ["clean", "clean-random"]
+    assert [table.name for table in part.tables] == ["clean", "clean-class-balanced"]
     assert len(part.more_tables) == 4
 
 

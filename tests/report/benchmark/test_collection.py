@@ -101,7 +101,7 @@ def test_kinds_of_splits_and_perturbations_are_told_apart():
             *make_records(["aspect"], ["cora"], split_kind="random"),
         ]
     )
-    assert found.kinds == ["class-balanced", "random"]
+    assert found.kinds == ["random", "class-balanced"]
     assert found.perturbations("class-balanced") == [poison(0.1), poison(0.2), evade(0.1)]
     assert found.perturbations("random") == []
 

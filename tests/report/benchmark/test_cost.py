@@ -1,6 +1,6 @@
-"""The cost table: what one pre-training took."""
+"""What one pre-training took, and how healthy its embedding is."""
 
-from aspect.report.benchmark.cost import cost_table
+from aspect.report.benchmark.cost import cost_table, health_table
 from report.benchmark_records import make_records, poison
 
 
@@ -28,3 +28,25 @@ def test_one_line_per_entry_and_graph():
     table = cost_table(make_records())
     assert len(table.lines) == 6
     assert [line.cells[0].word for line in table.lines] == ["cora"] * 3 + ["texas"] * 3
+
+
+def with_health(record, mean_cosine):
+    health = {
+        "mean_cosine": mean_cosine,
+        "variance_share": 0.25,
+        "effective_rank": 12.3,
+        "dim": 64.0,
+    }
+    return record.model_copy(update={"health": health})
+
+
+def test_health_is_told_where_records_have_it():
+    healthy, other = make_records(["aspect"], ["cora"], seeds=2)
+    records = [with_health(healthy, 0.1), with_health(other, 0.3), *make_records(["low"], ["cora"])]
+    (line,) = health_table(records).lines
+    texts = [cell.text for cell in line.cells]
+    assert texts == ["cora", "0.200 ± 0.141", "25.0 ± 0.0", "12.3 ± 0.0", "64"]
+
+
+def test_records_of_the_first_version_have_no_health():
+    assert health_table(make_records()).lines == ()

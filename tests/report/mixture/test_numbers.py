@@ -54,7 +54,7 @@ def test_duels_are_paired_and_corrected_for_their_number(record):
     assert set(found) == set(MEANS) - {"aspect", "oracle"}
     assert found["global"].test.difference == pytest.approx(6)
     assert found["global"].test.wins == 10
-    assert found["global"].p_value == pytest.approx(8 * 2 / 2**10)  # eight rivals, 2^10 signs
+    assert found["global"].p_value == pytest.approx(12 * 2 / 2**10)  # twelve rivals, 2^10 signs
     assert found["global"].is_decided
 
 
@@ -100,11 +100,15 @@ def test_histograms_count_every_node_of_every_seed(record):
 
 
 def test_sentences_say_what_the_numbers_say(record):
-    headline, about_gap, about_gate, *_, caveat = findings(record)
+    headline, about_controls, about_gap, about_gate, *_, caveat = findings(record)
     assert "96.0%" in headline
     assert "90.0%: 6.0 points more (95% interval" in headline
+    assert "Spectral embedding" in about_controls
+    assert "reaches 88.0%: ASPECT has 8.0 points more" in about_controls
     assert "gains 8.0 points" in about_gap
     assert "3 of its 40 edges join the two halves" in caveat
+    assert caveat.startswith("90% and 10% of a node's neighbours share its class in the homophilic")
+    assert "where chance gives 50%" in caveat
     assert "gains 6.0, or 75%" in about_gap
     assert "0.90 in the homophilic half and 0.10 in the heterophilic half" in about_gate
 
@@ -112,10 +116,11 @@ def test_sentences_say_what_the_numbers_say(record):
 def test_sentences_admit_defeat():
     lost = list(findings(make_record({**MEANS, "aspect": 85.0, "oracle": 89.0})))
     assert "90.0%: 5.0 points fewer" in lost[0]
-    assert "nothing here for a gate to win" in lost[1]
+    assert "reaches 88.0%: ASPECT has 3.0 points fewer" in lost[1]
+    assert "nothing here for a gate to win" in lost[2]
 
 
-def test_sentences_call_luck_luck():
+def test_sentences_say_what_is_not_significant():
     scores = [*(95.0 + shift for shift in (-3, 3, -2, 2, -1, 1, -3, 3, -2, 2))]
     base = make_record()
     rows = tuple(
@@ -124,7 +129,7 @@ def test_sentences_call_luck_luck():
         else row
         for row in base.rows
     )
-    assert "that luck may explain" in next(iter(findings(make_record(rows=rows))))
+    assert "points, not significant" in next(iter(findings(make_record(rows=rows))))
 
 
 def test_the_summary_is_plain(record):

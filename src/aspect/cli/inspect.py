@@ -1,0 +1,170 @@
+"""`aspect inspect`: whether node-wise fusion can pay on the graph of trained runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from aspect.cli.options import Overwrite
+from aspect.cli.scores import interval_text, score_text
+from aspect.cli.session import Session, command
+from aspect.cli.stability import check_out, check_run
+from aspect.errors import RunError
+
+if TYPE_CHECKING:
+    from aspect.runs import LoadedRun
+
+__all__ = ["inspect"]
+
+# Of each reading of the bands, its title and what it is.
+READINGS = {
+    "low": ("low band alone", ""),
+    "high": ("high band alone", ""),
+    "one-mix": (
+        "one mix for all",
+        "the bands scaled by m and 1 - m, one m of 0, 0.1, ..., 1 for all nodes; validation "
+        "chooses.",
+    ),
+    "concatenated": ("concatenation", "the bands side by side, m = 0.5."),
+    "gate": ("learned gate", "the bands scaled by the gate weights of each node."),
+    "shuffled-gate": (
+        "learned gate, shuffled",
+        "the same weights dealt to other nodes: what node-wise noise does.",
+    ),
+    "supervised-gate": (
+        "gate trained with labels",
+        "on the frozen bands, with the labels of training nodes: about what a gate without labels "
+        "could hope for, less what it overfits where labels are few.",
+    ),
+}
+
+
+@command
+def inspect(
+    session: Session,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs (seeds of one method).", metavar="RUN..."),
+    ],
+    splits: Annotated[
+        Literal["random", "published", "class-balanced"], typer.Option(help="Kind of splits.")
+    ] = "random",
+    num_splits: Annotated[
+        int | None, typer.Option(help="Splits.  [default: all]", metavar="N", min=1)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for all numbers as JSON.", metavar="FILE")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Tell whether node-wise fusion can pay on the graph of trained runs of aspect or aspect-s.
+
+    The bands are read alone, in one mix for all nodes, by the learned gate, and by a gate that is
+    trained with labels; all by the same probe.
+    """
+    for run in runs:
+        check_run(run)
+    check_out(out, overwrite=overwrite)
+    content = _study(session, runs, splits, num_splits)
+    # Said before it is written: a disk that is full by now does not cost the numbers.
+    session.screen.answer(content, lambda: _show(session, content))
+    if out is not None:
+        from aspect.training.folder import write_json
+
+        write_json(out, content)
+
+
+def _study(
+    session: Session,
+    paths: Sequence[Path],
+    splits: Literal["random", "published", "class-balanced"],
+    num_splits: int | None,
+) -> dict[str, Any]:
+    with session.screen.activity("Starting"):
+        from aspect.comparison import check_labels
+        from aspect.evaluation.headroom import headroom
+        from aspect.runs import load_run
+    loaded = [load_run(path, device=session.device) for path in paths]
+    _check_comparable(loaded)
+    labelled = loaded[0].read_graph(session.data_dir)
+    check_labels(labelled, loaded[0])
+    with session.screen.progress("Probing") as advance:
+        result = headroom(
+            [run.model for run in loaded],
+            labelled,
+            splits,
+            num_splits=num_splits,
+            seed=session.seed or 0,
+            on_step=advance,
+        )
+    for run in loaded:
+        for warning in run.record["warnings"]:
+            session.screen.warn(f"{run.path}: {warning}")
+    graph = loaded[0].record["graph"]["name"]
+    return {"runs": [str(path) for path in paths], "graph": graph, **result.to_dict()}
+
+
+def _check_comparable(runs: Sequence[LoadedRun]) -> None:
+    from aspect.comparison import check_same_method, check_seeds
+
+    for run in runs:
+        if run.is_poisoned:
+            raise RunError(
+                f"{run.path} was trained on a graph that was perturbed for one split, and must not "
+                "be judged on others. Inspect a run on the clean graph."
+            )
+    check_same_method(runs)
+    check_seeds(runs)
+
+
+def _show(session: Session, content: Mapping[str, Any]) -> None:
+    """The table, what its rows are, and what follows."""
+    screen = session.screen
+    bases = ("one-mix", "concatenated")
+    columns = [f"over {READINGS[base][0]}" for base in bases]
+    cells = [
+        [
+            READINGS[row["name"]][0],
+            score_text(row["accuracy"]),
+            interval_text(row["accuracy"]),
+            *(_gain_cell(row, base) for base in bases),
+        ]
+        for row in content["rows"]
+    ]
+    columns = ["bands", "accuracy", "95% interval", *columns]
+    screen.table(columns, cells, title=_title(content))
+    for line in (*_legend(content), *content["notices"], content["conclusion"]):
+        screen.say(line)
+
+
+def _title(content: Mapping[str, Any]) -> str:
+    models, gate = len(content["runs"]), content["gate"]
+    splits = content["rows"][0]["accuracy"]["splits"]
+    return (
+        f"{content['method']} on {content['graph']} ({content['nodes']} nodes): percent over "
+        f"{models} run{'s' if models > 1 else ''} and {splits} {content['splits']} "
+        f"split{'s' if splits > 1 else ''}; gate weight of the low band "
+        f"{gate['mean']:.2f} ± {gate['std']:.2f}"
+    )
+
+
+def _gain_cell(row: Mapping[str, Any], base: str) -> str:
+    """The difference with its paired interval; a dash for the reading itself."""
+    gain = next((gain for gain in row["gains"] if gain["over"] == base), None)
+    if gain is None:
+        return "-"
+    half = "" if gain["high"] is None else f" ± {gain['high'] - gain['mean']:.2f}"
+    return f"{gain['mean']:+.2f}{half}"
+
+
+def _legend(content: Mapping[str, Any]) -> Iterator[str]:
+    for title, meaning in READINGS.values():
+        if meaning:
+            yield f"{title}: {meaning}"
+    fewest = content["rows"][-1]["accuracy"]["splits"]
+    if fewest < content["rows"][0]["accuracy"]["splits"]:
+        yield f"The last row is of the first {fewest} splits, and so are its differences."
+    yield "Differences are paired over splits, with a 95% interval corrected for their overlap."
