@@ -76,7 +76,7 @@ def jobs(rows: Sequence[str], graphs: Sequence[str], seeds: int) -> Iterator[Job
             yield from (Job(row, graph, seed) for seed in range(count))
 
 
-def run(job: Job, device: str | None) -> dict[str, Any]:
+def run(job: Job, device: str | None, probes: Sequence[str] = PROBES) -> dict[str, Any]:
     """Train, and ask."""
     import torch
 
@@ -91,7 +91,7 @@ def run(job: Job, device: str | None) -> dict[str, Any]:
     record = {
         **asdict(job),
         "health": model.health(labelled.graph).to_dict(),
-        "scores": {kind: _scores(embeddings, labelled, kind) for kind in KINDS},
+        "scores": {kind: _scores(embeddings, labelled, kind, probes) for kind in KINDS},
         "device": model.device.type,
     }
     rows = model.embed(labelled.graph).numpy()  # as they are exported
@@ -121,12 +121,17 @@ def _model(job: Job, device: str | None) -> Any:  # noqa: ANN401 - an Embedder, 
     return Embedder("aspect", seed=job.seed, device=device, **settings, **changes)
 
 
-def _scores(embeddings: Any, labelled: Any, kind: str) -> dict[str, Any]:  # noqa: ANN401
+def _scores(
+    embeddings: Any,  # noqa: ANN401
+    labelled: Any,  # noqa: ANN401
+    kind: str,
+    probes: Sequence[str],
+) -> dict[str, Any]:
     """Test accuracy of every split, and how often validation chose an end of the path."""
     from aspect.evaluation.probe import linear_probe, probe_named
 
     found = {}
-    for name in PROBES:
+    for name in probes:
         probe = probe_named(name)
         result = linear_probe(
             embeddings,
@@ -215,7 +220,7 @@ def per_split(
     found = [
         record["scores"][kind][probe]["strict"]
         for record in records
-        if record["row"] == row and record["graph"] == graph
+        if record["row"] == row and record["graph"] == graph and probe in record["scores"][kind]
     ]
     return np.mean(found, axis=0) if found else None
 
@@ -225,7 +230,7 @@ def accuracy_table(records: Sequence[dict[str, Any]], kind: str) -> str:
 
     def cell(row: str, graph: str) -> str:
         means = [per_split(records, row, graph, kind, probe) for probe in PROBES]
-        return "-" if means[0] is None else " / ".join(f"{mean.mean():.1f}" for mean in means)
+        return " / ".join("-" if mean is None else f"{mean.mean():.1f}" for mean in means)
 
     rows = [[row, *(cell(row, graph) for graph in GRAPHS)] for row in (*CONTROLS, *METHODS)]
     return table([kind, *GRAPHS], rows)
@@ -240,6 +245,7 @@ def ends_table(records: Sequence[dict[str, Any]]) -> str:
             for record in records
             if record["row"] == row
             for scores in record["scores"].values()
+            if probe in scores
         ]
         return f"{100 * sum(ends) / len(ends):.1f}" if ends else "-"
 
@@ -397,6 +403,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=positive, default=3, help="of ASPECT")
     parser.add_argument("--workers", type=positive, default=2, help="trainings at a time")
     parser.add_argument("--device", help="as of aspect train")
+    parser.add_argument("--probe", choices=PROBES, action="append", help="one probe only")
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--tables", action="store_true", help="train nothing, print the tables")
     return parser.parse_args(arguments)
@@ -425,7 +432,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["OMP_NUM_THREADS"] = "1"
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(given.workers, mp_context=context) as pool:
-            for finished in as_completed([pool.submit(run, job, given.device) for job in todo]):
+            for finished in as_completed(
+                [pool.submit(run, job, given.device, given.probe or PROBES) for job in todo]
+            ):
                 records.append(finished.result())
                 print(json.dumps(records[-1]["scores"]["random"]["neutral"]["strict"]), flush=True)
                 with given.records.open("a", encoding="utf-8") as file:

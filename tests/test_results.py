@@ -19,10 +19,10 @@ def test_tables_and_readme_are_what_the_records_say():
     assert not differing, f"{', '.join(differing)} differ from the records. Run: make tables"
 
 
-def test_records_and_blocks_come_together():
-    """No records, no blocks: numbers in the README would have come from elsewhere."""
+def test_no_block_without_records():
+    """Numbers in the README would have come from elsewhere."""
     blocks = block_names((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert bool(blocks) == bool(FILES)
+    assert FILES or not blocks
 
 
 def test_every_file_of_records_has_its_tables():

@@ -357,7 +357,7 @@ class Aspect(Embedder):
         >>> graph = mixed_graph(num_nodes=60, seed=0)
         >>> model = Aspect(epochs=2, width=8, seed=0, device="cpu").fit(graph)
         >>> model.embed(graph).shape, model.policy(graph).shape
-        (torch.Size([60, 8]), torch.Size([60]))
+        (torch.Size([60, 16]), torch.Size([60]))
     """
 
     def __init__(

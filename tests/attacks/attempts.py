@@ -12,6 +12,7 @@ from aspect import mixed_graph
 from aspect.attacks.kinds import Strategy
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.attacks.trace_file import TraceFile
+from aspect.graph.splits import make_splits
 
 CPU = torch.device("cpu")
 
@@ -20,8 +21,24 @@ def labelled_graph(num_nodes=60):
     return mixed_graph(num_nodes=num_nodes, degree=6.0, num_features=8, num_classes=3, seed=1)
 
 
+def with_published(labelled):
+    """The same graph with its random splits as published ones: no label moves them any more."""
+    splits = make_splits("random", labelled.labels, labelled.num_classes)
+    masks = {
+        part: torch.stack([_mask(getattr(split, part), len(labelled.labels)) for split in splits])
+        for part in ("train", "validation", "test")
+    }
+    return replace(labelled, masks=masks)
+
+
+def _mask(nodes, count):
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[nodes] = True
+    return mask
+
+
 def plan(labelled, kind="metattack", *, flips=20, split=0, splits="random", seed=0, **settings):
-    """One attack, of which labels outside of the training nodes do not move the split."""
+    """One attack on one split."""
     request = AttackRequest(kind=kind, settings=settings, flips=flips, splits=splits, seed=seed)
     (planned,) = plan_attacks(labelled, "small", request, [split], CPU)
     return planned

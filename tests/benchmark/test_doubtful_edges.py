@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from aspect.benchmark.store import read_records
 from scripts import load_script
 
 ROOT = Path(__file__).parents[2]
@@ -41,26 +40,3 @@ def test_missing_flips_are_told_before_anything_is_trained(tmp_path, monkeypatch
     assert script.main(["--graph", "cora"]) == 2
     assert "make perturbations" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_the_gains_of_the_readme_are_those_of_the_records():
-    text = " ".join((ROOT / "README.md").read_text().split())
-    records = read_records(ROOT / "results" / "records" / "stability.jsonl")
-    gains = {}
-    for graph in ("cora", "citeseer", "chameleon"):
-        before, after = (
-            [
-                score.strict
-                for each in records
-                if (each.cell.graph, each.cell.entry) == (graph, entry)
-                and each.cell.work.perturbation is not None
-                for score in each.scores
-            ]
-            for entry in ("aspect", "aspect-doubting")
-        )
-        assert len(before) == len(after) == 10
-        gains[graph] = (sum(after) - sum(before)) / 10
-    assert (
-        f"gains {gains['cora']:.1f} points on poisoned Cora, {gains['citeseer']:.1f} on Citeseer "
-        f"and {gains['chameleon']:.1f} on Chameleon" in text
-    )

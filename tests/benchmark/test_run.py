@@ -84,7 +84,7 @@ def test_the_plan_names_the_probe(path):
     model, labelled, splits = by_hand(path, cells[0])
     for cell in cells:
         expected = linear_probe(
-            model.embed(labelled.graph),
+            model.embed(labelled.graph, normalise="none"),
             labelled.labels,
             splits,
             probe=probe_named(cell.work.probe),

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from aspect.attacks.run import run_attack
 from aspect.attacks.trace import AttackKind, Trace
 from aspect.cli import attack as command_module
 from aspect.cli.attack_options import DRAWN_SPLITS, AttackOptions
+from aspect.graph.npz import write_npz
 from aspect.graph.reading import read_graph
 from aspect.graph.splits import SPLIT_SEEDS
+from attacks.attempts import labelled_graph, with_published
 
 from .conftest import command, environment, write_tables
 
@@ -114,25 +117,19 @@ def test_an_interrupt_keeps_what_was_written(cli, graph, monkeypatch):
     assert torch.equal(Trace.read(FILE).keys, Trace.read("whole.safetensors").keys)
 
 
-def test_labels_outside_of_the_training_nodes_change_no_flip(cli, tables, tmp_path):
-    """The same tables with other classes for all nodes that the split does not teach."""
-    from aspect.graph.splits import make_splits
-
-    labelled = read_graph(tables / "edges.csv", nodes=tables / "nodes.csv")
-    train = set(make_splits("random", labelled.labels, 2)[0].train.tolist())
-    lines = (tables / "nodes.csv").read_text(encoding="utf-8").splitlines()
-    swap = {"group 0": "group 1", "group 1": "group 0"}
-    for node, line in enumerate(lines[1:]):
-        row, _, label = line.rpartition(",")
-        lines[node + 1] = f"{row},{label if node in train else swap[label]}"
-    other = tmp_path / "other.csv"
-    other.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def test_labels_outside_of_the_training_nodes_change_no_flip(cli):
+    """The same graph with other classes for all nodes that the split does not teach."""
+    clean = with_published(labelled_graph())
+    train = clean.masks["train"][0]
+    labels = torch.where(train, clean.labels, (clean.labels + 1) % clean.num_classes)
+    write_npz("clean.npz", clean)
+    write_npz("other.npz", replace(clean, labels=labels))
     for kind in STRATEGIES:
-        for place, nodes in enumerate((tables / "nodes.csv", other)):
-            arguments = [tables / "edges.csv", "--nodes", nodes, "--kind", kind, "--flips", 10]
-            arguments += ["--splits", "random", "--split", 0, "--out", f"{kind}{place}"]
-            assert cli("attack", *arguments, "--device", "cpu").code == 0
-        first, second = (Trace.read(f"{kind}{place}") for place in (0, 1))
+        for graph in ("clean", "other"):
+            arguments = [f"{graph}.npz", "--kind", kind, "--flips", 10, "--out", f"{kind}-{graph}"]
+            arguments += ["--splits", "published", "--split", 0, "--device", "cpu"]
+            assert cli("attack", *arguments).code == 0
+        first, second = (Trace.read(f"{kind}-{graph}") for graph in ("clean", "other"))
         assert first.facts.graph.sha256 != second.facts.graph.sha256
         assert torch.equal(first.keys, second.keys)
 

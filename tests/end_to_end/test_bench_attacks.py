@@ -36,7 +36,7 @@ perturbations:
   - {kind: dice, budgets: [0.1]}
   - {kind: metattack, solver: unrolled, budgets: [0.75]}
 """
-FILES = [f"small-metattack-implicit-class-balanced-{split}.safetensors" for split in (0, 1)]
+FILES = [f"small-metattack-implicit-random-{split}.safetensors" for split in (0, 1)]
 
 
 def prepare(folder):
@@ -187,8 +187,8 @@ def test_killed_while_it_attacks_and_gone_on_with(tmp_path, monkeypatch, cli):
     write_npz(tmp_path / "larger.npz", mixed_graph(400, degree=20.0, num_features=16, seed=0))
     running = Running(tmp_path, done=0)
     folder = tmp_path / "runs/tiny/perturbations"
-    drawn = folder / "larger-dice-class-balanced-0.safetensors"
-    found = folder / "larger-metattack-unrolled-class-balanced-0.safetensors"
+    drawn = folder / "larger-dice-random-0.safetensors"
+    found = folder / "larger-metattack-unrolled-random-0.safetensors"
     try:
         running.wait_for(lambda: is_begun(found) and drawn.exists())
     finally:

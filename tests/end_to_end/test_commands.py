@@ -35,7 +35,7 @@ def test_train_leaves_a_whole_folder(trained):
     assert {path.name for path in trained.iterdir()} - {".lock"} == FILES
     record = json.loads((trained / "record.json").read_text())
     embeddings, policy = np.load(trained / "embeddings.npy"), np.load(trained / "policy.npy")
-    assert embeddings.shape == (30, 8) == (record["graph"]["nodes"], record["dim"])
+    assert embeddings.shape == (30, 16) == (record["graph"]["nodes"], record["dim"])
     assert policy.shape == (30,)
     assert record["gate"]["mean"] == pytest.approx(policy.mean(), rel=1e-5)
     assert len((trained / "metrics.jsonl").read_text().splitlines()) == record["epochs"] == 3
@@ -207,11 +207,11 @@ def test_the_published_probe_needs_published_settings(cli, trained, tables):
 def test_embed_gives_what_training_left(cli, trained):
     found = cli("embed", trained, "--out", "z.parquet", "--json").json
     assert found["nodes"] == 30
-    assert found["dim"] == 8
+    assert found["dim"] == 16
     table = pyarrow.parquet.read_table(cli.cwd / "z.parquet").to_pydict()
     assert table["id"][1] == "person 01/ä"
     np.testing.assert_allclose(table["policy"], np.load(trained / "policy.npy"), rtol=1e-6)
-    matrix = np.stack([table[str(k)] for k in range(8)], axis=1)
+    matrix = np.stack([table[str(k)] for k in range(16)], axis=1)
     np.testing.assert_allclose(matrix, np.load(trained / "embeddings.npy"), rtol=1e-6)
 
 
@@ -290,7 +290,7 @@ def test_a_settings_file_of_the_method_alone(cli, tables):
     (cli.cwd / "own.yaml").write_text("epochs: 2\nwidth: 4\nlearning_rate: 1e-3\n")
     inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv", "--config", "own.yaml"]
     found = cli("train", *inputs, "--set", "width=6", "--json").json
-    assert (found["epochs"], found["dim"]) == (2, 6)
+    assert (found["epochs"], found["dim"]) == (2, 12)
     assert found["settings"]["learning_rate"] == 1e-3
     assert found["settings_from"] == "own.yaml, width=6"
 

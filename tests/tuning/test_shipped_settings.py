@@ -129,6 +129,8 @@ FOUND = [path for path in sorted(FOLDER.glob("*/*.yaml")) if "of aspect tune" in
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_what_a_search_found_is_a_default_or_could_be_drawn(path):
     experiment = load_experiment(path)
+    if "it is trial 0." in experiment.origin:
+        return  # the start, which was not drawn
     space = Space.of(experiment.method, {})
     for name, drawn in space.distributions.items():
         value, default = experiment.settings[name], getattr(space.base, name)

@@ -65,6 +65,7 @@ def test_a_point_changes_what_is_drawn_alone():
     assert settings == {
         "epochs": 7,
         "patience": None,
+        "stop_on_collapse": False,
         "plain": 2.0,
         "rate": 0.001235,
         "share": 0.1,

@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.mixture import REGIONS, Advance, bands_of, ignore
+from aspect.evaluation.mixture import REGIONS, Advance, ignore
 from aspect.evaluation.regret import Draw, attractions, crowding, largest_bound, regret
 from aspect.evaluation.sensitivity import Kind, Moves, perturb, stability
 from aspect.evaluation.theory_record import (
@@ -203,7 +203,7 @@ class _Study:
             for choice in get_args(KeyChoice)
         }
         region = mixed_regions(nodes, share)
-        bands = _unit(bands_of(model, graph))
+        bands = _clean_bands(model, graph)
         return _Trained(share, purity, model, graph, region, bands, draws)
 
     def _example(self, trained: _Trained, risks: Tensor) -> Example:
@@ -248,20 +248,29 @@ class _Study:
         for number in range(self.scope.perturbations):
             generator = generator_for(model.seed, "perturbation", kind, number)
             graph = perturb(trained.graph, kind, self.scope.rate, generator)
-            moved.append(_unit(bands_of(model, graph)))
+            moved.append(_clean_bands(model, graph))
         return moved
+
+
+def _clean_bands(model: Embedder, graph: Graph) -> Float[Tensor, "2 nodes dim"]:
+    """The bands as the contrast sees them: directions, not centred."""
+    with torch.no_grad():
+        return _unit(_aspect(model).see(model.as_seen(graph)).views.cpu())
 
 
 def _augmented_bands(
     model: Embedder, graph: Graph, generator: torch.Generator
 ) -> Float[Tensor, "2 nodes dim"]:
-    """The bands of a random view, as the method draws them in training but without dropout."""
-    method = model.method
-    assert isinstance(method, AspectMethod)  # trained here
-    placed = graph.to(model.device)
+    """The same of a random view, as the method draws them in training but without dropout."""
+    method = _aspect(model)
     with torch.no_grad():
-        views = method.eval()(method.augmented(placed, generator)).views
-    return _unit(views.cpu())
+        return _unit(method(method.augmented(graph.to(model.device), generator)).views.cpu())
+
+
+def _aspect(model: Embedder) -> AspectMethod:
+    method = model.method.eval()
+    assert isinstance(method, AspectMethod)  # trained here
+    return method
 
 
 def _unit(x: Tensor) -> Tensor:

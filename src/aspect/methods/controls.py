@@ -77,7 +77,8 @@ class PropagatedFeatures(Method):
     """The features beside their averages over one and two hops: [X, SX, S2X], without training.
 
     S is the symmetric normalised adjacency with self-loops, as in SGC (Wu et al., ICML 2019) and
-    SIGN (Frasca et al., 2020).
+    SIGN (Frasca et al., 2020). Blocks have rows of the same mean length: averages are shorter than
+    what they average, and a penalty would hold them down.
     """
 
     trainable: ClassVar[bool] = False
@@ -96,7 +97,7 @@ class PropagatedFeatures(Method):
         blocks = [dense(graph.features)]
         for _ in range(self.config.hops):
             blocks.append(smooth(blocks[-1]))
-        return torch.cat(blocks, dim=1)
+        return torch.cat([_of_length(block, _mean_length(blocks[0])) for block in blocks], dim=1)
 
 
 @register("spectral", config=SpectralConfig, paper="", family="control")
@@ -124,9 +125,8 @@ class SpectralFeatures(Method):
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
         features = dense(graph.features)
         structure = truncated_svd(graph, min(self.config.components, graph.num_nodes - 2))
-        length, target = _mean_length(structure), _mean_length(features)
-        scale = target / length if length > 0 and target > 0 else torch.ones_like(length)
-        return torch.cat([features, structure * scale], dim=1)
+        structure = _of_length(structure, _mean_length(features))
+        return torch.cat([features, structure], dim=1)
 
 
 def truncated_svd(graph: Graph, count: int) -> Float[Tensor, "nodes components"]:
@@ -143,6 +143,14 @@ def truncated_svd(graph: Graph, count: int) -> Float[Tensor, "nodes components"]
 def _mean_length(rows: Float[Tensor, "nodes dim"]) -> Float[Tensor, ""]:
     lengths: Tensor = torch.linalg.vector_norm(rows, dim=1)
     return lengths.mean()
+
+
+def _of_length(
+    rows: Float[Tensor, "nodes dim"], target: Float[Tensor, ""]
+) -> Float[Tensor, "nodes dim"]:
+    """The rows by one factor, so that their mean length is the target; zeros stay as they are."""
+    length = _mean_length(rows)
+    return rows * (target / length) if length > 0 and target > 0 else rows
 
 
 @register("random", config=AspectConfig, paper="", family="control")
