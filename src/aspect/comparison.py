@@ -284,7 +284,7 @@ class _Judge:
     def row(self, name: str, models: Sequence[Embedder]) -> Row:
         """By seed, the linear probe and the nearest neighbours of an embedding."""
         graph, classes = self.labelled.graph, self.num_classes
-        embeddings = [model.embed(graph).to(model.device) for model in models]
+        embeddings = [model.embed(graph, normalise="none").to(model.device) for model in models]
         linear = evaluate_embeddings(
             embeddings, self.labels, self.splits, num_classes=classes, probe=self.probe
         )

@@ -74,7 +74,7 @@ def read_doubting(
     wanted, here = tuple(shares), graph.to(model.device)
     support = edge_support(here) if any(wanted) else None
     for share in wanted:
-        yield model.embed(without_doubtful(here, share, support)).to(model.device)
+        yield model.embed(without_doubtful(here, share, support), normalise="none").to(model.device)
 
 
 def probe_doubting(

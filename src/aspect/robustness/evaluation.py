@@ -192,7 +192,7 @@ def _entrants(
 
 
 def _embedded(model: Embedder, graph: Graph) -> Tensor:
-    return model.embed(graph).to(model.device)
+    return model.embed(graph, normalise="none").to(model.device)
 
 
 def _result(
