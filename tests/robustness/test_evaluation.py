@@ -71,6 +71,12 @@ def splits_of(place):
     return make_splits("random", labelled.labels, labelled.num_classes)
 
 
+def computed(folder):
+    """What a run's model makes of the graph that it was trained on, as a probe sees it."""
+    run = load_run(folder, device="cpu")
+    return run.model.embed(run.read_trained_graph(), normalise="none")
+
+
 def probed(place, embeddings, splits):
     labelled = place.labelled
     rows = torch.as_tensor(np.asarray(embeddings))
@@ -95,7 +101,7 @@ def test_each_poisoned_model_is_judged_on_its_own_split_alone(place, poisoned, f
     splits = splits_of(place)
     row = row_of(found, "aspect", 0.1)
     for folder, number in zip(poisoned, (1, 0), strict=False):
-        (expected,) = probed(place, np.load(folder / "embeddings.npy"), [splits[number]])
+        (expected,) = probed(place, computed(folder), [splits[number]])
         assert row.perturbed[0].splits[row.splits.index(number)] == expected
 
 
@@ -122,7 +128,7 @@ def test_a_doubting_row_is_read_with_the_share_that_validation_prefers(place, cl
     ):
         model = load_run(folder, device="cpu").model
         tried = [
-            probed(place, model.embed(without_doubtful(seen, share)), [split])[0]
+            probed(place, model.embed(without_doubtful(seen, share), normalise="none"), [split])[0]
             for share in (0.0, 0.1, 0.3)
         ]
         best = max(range(3), key=lambda place: tried[place].validation)
@@ -139,7 +145,9 @@ def test_a_clean_run_has_a_doubting_row_too(clean, place):
     assert found.rows[0] == plain.rows[0]
     model, graph = load_run(clean, device="cpu").model, place.labelled.graph
     tried = [
-        probed(place, model.embed(without_doubtful(graph, share)), splits_of(place))
+        probed(
+            place, model.embed(without_doubtful(graph, share), normalise="none"), splits_of(place)
+        )
         for share in (0.0, 0.2)
     ]
     best = [max(pair, key=lambda score: score.validation) for pair in zip(*tried, strict=True)]
@@ -171,7 +179,7 @@ def test_a_method_bound_to_its_graph_doubts_nothing(clean, monkeypatch):
 
 def test_the_clean_side_is_on_the_same_splits(place, clean, found):
     splits = splits_of(place)
-    expected = probed(place, np.load(clean / "embeddings.npy"), splits[:2])
+    expected = probed(place, computed(clean), splits[:2])
     assert row_of(found, "aspect", 0.1).clean[0].splits == expected
     assert row_of(found, "aspect", 0.15).clean[0].splits == expected[1:]
     table = evaluate_runs([clean], splits="random", probe="published", device="cpu")
@@ -184,7 +192,7 @@ def test_controls_meet_the_same_perturbed_graph(place, poisoned, found):
     settings = open_run(poisoned[0]).record["settings"]
     for name, own in (("random", settings), ("raw", {}), ("propagated", {}), ("spectral", {})):
         model = Embedder(name, seed=0, device="cpu", **own).fit(graph)
-        (expected,) = probed(place, model.embed(graph), splits[:1])
+        (expected,) = probed(place, model.embed(graph, normalise="none"), splits[:1])
         assert row_of(found, name, 0.1).perturbed[0].splits[0] == expected
     rule = twin_probe(graph, labelled.labels, splits[:1], num_classes=labelled.num_classes)
     assert row_of(found, "neighbour sets", 0.1).perturbed[0].splits[0] == rule.splits[0]
@@ -262,9 +270,11 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
     labelled, model = place.labelled, load_run(clean, device="cpu").model
     for budget in (0.1, 0.15):
         expected = evasion_probe(
-            model.embed(labelled.graph),
+            model.embed(labelled.graph, normalise="none"),
             [
-                model.embed(Trace.read(place.flips(split)).apply(labelled, budget))
+                model.embed(
+                    Trace.read(place.flips(split)).apply(labelled, budget), normalise="none"
+                )
                 for split in (0, 1)
             ],
             labelled.labels,
