@@ -32,12 +32,12 @@ from aspect.attacks.flips import apply_flips  # noqa: E402 - the path comes firs
 from aspect.attacks.pr_bcd import PRBCDConfig, pr_bcd  # noqa: E402
 from aspect.attacks.random_flips import random_flips  # noqa: E402
 from aspect.attacks.trace import Trace  # noqa: E402
+from aspect.data.datasets import load_named  # noqa: E402
+from aspect.data.files import replacing  # noqa: E402
+from aspect.data.graph import Graph, LabelledGraph  # noqa: E402
+from aspect.data.splits import SPLIT_SEEDS, Split, make_splits  # noqa: E402
 from aspect.errors import AspectError, FileError, SettingsError  # noqa: E402
 from aspect.evaluation.significance import PairedTest, paired_test  # noqa: E402
-from aspect.graph.data import Graph, LabelledGraph  # noqa: E402
-from aspect.graph.datasets import load_named  # noqa: E402
-from aspect.graph.files import replacing  # noqa: E402
-from aspect.graph.splits import SPLIT_SEEDS, Split, make_splits  # noqa: E402
 from aspect.randomness import generator_for  # noqa: E402
 from retraining import accuracy  # noqa: E402
 

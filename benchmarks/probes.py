@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
-from aspect.benchmark.plan import load_plan  # noqa: E402 - the path comes first
+from aspect.experiment.plan import load_plan  # noqa: E402 - the path comes first
 from commands import positive, told_in_a_line  # noqa: E402
 
 RECORDS, TABLES = ROOT / "results" / "probes.jsonl", ROOT / "results" / "probes.md"
@@ -70,7 +70,7 @@ def run(job: Job, device: str | None, probes: Sequence[str] = PROBES) -> dict[st
     """Train, and ask."""
     import torch
 
-    from aspect.graph.source import GraphSource
+    from aspect.data.source import GraphSource
 
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")
@@ -101,7 +101,7 @@ def run(job: Job, device: str | None, probes: Sequence[str] = PROBES) -> dict[st
 def _model(job: Job, device: str | None) -> Any:  # noqa: ANN401 - an Embedder, imported late
     from aspect.config import load_yaml
     from aspect.estimator import Embedder
-    from aspect.experiments import find_experiment
+    from aspect.settings import find_experiment
 
     if job.row not in BATCH_NORM:
         settings = find_experiment(job.row, job.graph, None)[0].settings
@@ -161,9 +161,9 @@ def _nearest() -> Any:  # noqa: ANN401
 
 def _lengths(rows: Any, labelled: Any) -> dict[str, float]:  # noqa: ANN401
     """Validation accuracy of a plain logistic regression by the mean length of the rows."""
-    from aspect.blocks.scaling import MEAN_LENGTH
+    from aspect.data.splits import make_splits
     from aspect.evaluation.validation import validation_accuracy
-    from aspect.graph.splits import make_splits
+    from aspect.nn.scaling import MEAN_LENGTH
 
     splits = make_splits("search", labelled.labels, labelled.num_classes)[:TOOL_SPLITS]
     best = validation_accuracy(rows, labelled.labels, splits, num_classes=labelled.num_classes)
@@ -181,7 +181,7 @@ def _read(
     kind: str,
     part: str,
 ) -> float:
-    from aspect.graph.splits import make_splits
+    from aspect.data.splits import make_splits
 
     splits = make_splits(kind, labelled.labels, labelled.num_classes)[:TOOL_SPLITS]
     labels, scores = labelled.labels.numpy(), []

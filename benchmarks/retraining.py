@@ -20,10 +20,10 @@ from typing_extensions import override
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "src")]
 
-from aspect.graph.data import UNLABELLED, Graph, LabelledGraph  # noqa: E402 - the path comes first
-from aspect.graph.features import row_normalise  # noqa: E402
-from aspect.graph.sparse import SparseMatrix  # noqa: E402
-from aspect.graph.splits import Split  # noqa: E402
+from aspect.data.features import row_normalise  # noqa: E402
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph  # noqa: E402 - the path comes first
+from aspect.data.sparse import SparseMatrix  # noqa: E402
+from aspect.data.splits import Split  # noqa: E402
 from aspect.randomness import isolated_seed, seed_for  # noqa: E402
 
 __all__ = ["GCN", "accuracy", "retrained"]

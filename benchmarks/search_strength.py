@@ -22,9 +22,9 @@ from commands import positive, told_in_a_line  # noqa: E402 - the path comes fir
 if TYPE_CHECKING:
     import torch
 
-    from aspect.graph.data import Graph
+    from aspect.data.graph import Graph
     from aspect.methods.aspect_s import AspectSMethod
-    from aspect.spectral.views import Signal
+    from aspect.nn.spectral_encoder import Signal
 
 OLD_SETTINGS = ROOT / "benchmarks" / "settings_0.1"
 DRAWS = 5  # of random flips
@@ -63,10 +63,10 @@ def measure(name: str, seed: int, device: str | None) -> list[str]:
     """One graph's lines."""
     from aspect.adversarial.ascent import ascend
     from aspect.config import load_yaml
+    from aspect.data.source import GraphSource
     from aspect.estimator import Embedder
-    from aspect.graph.source import GraphSource
+    from aspect.nn.spectral_encoder import Signal
     from aspect.randomness import generator_for
-    from aspect.spectral.views import Signal
 
     settings = load_yaml(OLD_SETTINGS / f"{name}.yaml")["settings"]
     model = Embedder("aspect-s", seed=seed, device=device, **settings)

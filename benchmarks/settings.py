@@ -23,12 +23,12 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
-from aspect.benchmark.plan import load_plan  # noqa: E402 - the path comes first
 from aspect.config import to_yaml  # noqa: E402
-from aspect.experiments import FOLDER as SHIPPED  # noqa: E402
-from aspect.experiments import load_experiment  # noqa: E402
+from aspect.experiment.plan import load_plan  # noqa: E402 - the path comes first
 from aspect.methods.registry import find_method  # noqa: E402
 from aspect.report.methods import shipped_settings  # noqa: E402
+from aspect.settings import FOLDER as SHIPPED  # noqa: E402
+from aspect.settings import load_experiment  # noqa: E402
 from aspect.training.folder import write_text  # noqa: E402
 from commands import (  # noqa: E402
     CommandFailedError,

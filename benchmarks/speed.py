@@ -28,15 +28,15 @@ from torch import Tensor
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
+from aspect.data.datasets import load_named  # noqa: E402
+from aspect.data.features import dense  # noqa: E402
+from aspect.data.graph import Graph  # noqa: E402
 from aspect.errors import AspectError  # noqa: E402 - the path comes first
-from aspect.graph.data import Graph  # noqa: E402
-from aspect.graph.datasets import load_named  # noqa: E402
-from aspect.graph.features import dense  # noqa: E402
+from aspect.losses.info_nce import info_nce  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod  # noqa: E402
 from aspect.methods.base import Step  # noqa: E402
-from aspect.objectives.info_nce import info_nce  # noqa: E402
-from aspect.spectral.chebyshev import chebyshev_basis  # noqa: E402
-from aspect.spectral.views import LayerOrder  # noqa: E402
+from aspect.nn.chebyshev import chebyshev_basis  # noqa: E402
+from aspect.nn.spectral_encoder import LayerOrder  # noqa: E402
 from reference.plain_aspect import PlainAspect  # type: ignore[import-not-found]  # noqa: E402  # of the tests
 
 ORDERS: tuple[LayerOrder, ...] = ("project-first", "filter-first")
@@ -201,7 +201,7 @@ def contrast(method: AspectMethod, graph: Graph) -> Callable[[], None]:
 MEMORY_SCRIPT = """
 import re, resource, sys, torch
 from pathlib import Path
-from aspect.objectives.info_nce import info_nce
+from aspect.losses.info_nce import info_nce
 
 torch.manual_seed(0)
 queries, keys = (torch.randn({nodes}, {width}, requires_grad=True) for _ in range(2))

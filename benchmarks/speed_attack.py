@@ -35,11 +35,11 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 from aspect import mixed_graph  # noqa: E402 - the path comes first
 from aspect.attacks.budget import flips_within  # noqa: E402
 from aspect.attacks.metattack import Metattack, MetattackConfig, Solver  # noqa: E402
+from aspect.data.datasets import load_named  # noqa: E402
+from aspect.data.graph import LabelledGraph  # noqa: E402
+from aspect.data.splits import Split, make_splits  # noqa: E402
 from aspect.errors import AspectError  # noqa: E402
-from aspect.graph.data import LabelledGraph  # noqa: E402
-from aspect.graph.datasets import load_named  # noqa: E402
-from aspect.graph.splits import Split, make_splits  # noqa: E402
-from aspect.memory import peak_bytes  # noqa: E402
+from aspect.experiment.memory import peak_bytes  # noqa: E402
 from reference.metattack import (  # type: ignore[import-not-found]  # noqa: E402  # of the tests
     dense_adjacency,
     unrolled_meta_gradient,

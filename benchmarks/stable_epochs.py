@@ -13,12 +13,12 @@ import torch
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
-from aspect.experiments import find_experiment  # noqa: E402 - the path comes first
-from aspect.graph.data import Graph  # noqa: E402
-from aspect.graph.datasets import load_named  # noqa: E402
+from aspect.data.datasets import load_named  # noqa: E402
+from aspect.data.graph import Graph  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod  # noqa: E402
 from aspect.methods.aspect_s import AspectSConfig, AspectSMethod  # noqa: E402
 from aspect.methods.base import Step  # noqa: E402
+from aspect.settings import find_experiment  # noqa: E402 - the path comes first
 
 __all__ = ["SEARCHES", "epochs", "load", "seconds", "settings"]
 

@@ -16,7 +16,10 @@ from torch import nn
 
 import aspect
 from aspect import Aspect, Embedder, estimator
-from aspect.blocks.scaling import Scaling
+from aspect.data.convert import to_data
+from aspect.data.features import dense
+from aspect.data.graph import Graph
+from aspect.data.synthetic import mixed_graph
 from aspect.errors import (
     AspectError,
     CheckpointError,
@@ -26,13 +29,10 @@ from aspect.errors import (
     TrainingError,
     UnknownNameError,
 )
-from aspect.experiments import find_experiment
-from aspect.graph.convert import to_data
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
-from aspect.graph.synthetic import mixed_graph
 from aspect.methods.base import Method, MethodConfig
 from aspect.methods.registry import Registration, find_method, method_names
+from aspect.nn.scaling import Scaling
+from aspect.settings import find_experiment
 from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.folder import RunFolder
 from aspect.training.health import Health

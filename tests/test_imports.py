@@ -12,26 +12,19 @@ PACKAGE = Path(aspect.__file__).parent
 # What stands on one line may not import each other.
 ORDER = [
     {"errors"},
-    {"config", "randomness"},
-    {"graph"},
-    {"spectral"},
-    {"policy"},
-    {"objectives"},
-    {"blocks"},
+    {"config", "provenance", "randomness"},
+    {"data"},
+    {"losses"},
+    {"nn"},
     {"adversarial"},
     {"methods"},
-    {"experiments"},
+    {"settings"},
     {"training"},
     {"estimator"},
-    {"memory", "provenance"},
     {"attacks"},
     {"evaluation"},
     {"perturbation"},
-    {"runs"},
-    {"comparison"},
-    {"robustness"},
-    {"benchmark"},
-    {"tuning"},
+    {"experiment"},
     {"report"},
     {"cli"},
     {"__main__"},
@@ -44,7 +37,7 @@ def stage_of(path):
 
 
 def imported_stages(source):
-    """The stages that a source names, wherever in it: `aspect.graph.data` gives `graph`."""
+    """The stages that a source names, wherever in it: `aspect.data.graph` gives `graph`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
@@ -94,7 +87,7 @@ def test_every_stage_has_its_place():
 )
 def test_a_backward_import_is_noticed(source):
     assert backward("methods", source) == ["training"]
-    assert backward("runs", source) == []
+    assert backward("experiment", source) == []
 
 
 def test_stages_of_one_rank_are_strangers():

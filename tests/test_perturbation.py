@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from aspect.attacks.trace import Trace
+from aspect.data.features import dense
+from aspect.data.graph import LabelledGraph
+from aspect.data.splits import make_splits
 from aspect.errors import CheckpointError, FileError, GraphError, RunError, SettingsError
-from aspect.experiments import PerturbedBy
-from aspect.graph.data import LabelledGraph
-from aspect.graph.features import dense
-from aspect.graph.splits import make_splits
 from aspect.perturbation import FilePerturbation
-from robustness.poisoned import Place, changed, cut
+from aspect.settings import PerturbedBy
+from experiment.robustness.poisoned import Place, changed, cut
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """What is said of a model beside its numbers."""
 
+from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder
-from aspect.graph.synthetic import mixed_graph
-from aspect.provenance import faults_of
+from aspect.experiment.model_facts import faults_of
 
 
 def test_a_training_that_came_to_nothing_is_told():

@@ -4,8 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from aspect.benchmark.record import FORMAT
-from aspect.benchmark.store import read_records
+from aspect.experiment.record import FORMAT
+from aspect.experiment.store import read_records
 from aspect.report.benchmark.readme import block_names
 from aspect.report.benchmark.results import differing_files, record_files
 

@@ -14,8 +14,11 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect import __version__
-from aspect.blocks.scaling import Normalisation, Scaling
 from aspect.config import make_config
+from aspect.data.convert import as_graph
+from aspect.data.features import permute_columns
+from aspect.data.graph import Graph
+from aspect.data.npz import graph_sha256
 from aspect.errors import (
     AspectError,
     CheckpointError,
@@ -24,14 +27,11 @@ from aspect.errors import (
     UnknownNameError,
     shown,
 )
-from aspect.experiments import FOLDER, find_experiment
-from aspect.graph.convert import as_graph
-from aspect.graph.data import Graph
-from aspect.graph.features import permute_columns
-from aspect.graph.npz import graph_sha256
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
+from aspect.nn.scaling import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
+from aspect.settings import FOLDER, find_experiment
 from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, TrainingResult, train

@@ -11,10 +11,10 @@ from typing import Any
 
 from aspect.attacks.names import Mode, attack_title
 from aspect.attacks.trace import AttackFacts, Trace
+from aspect.data.graph import Graph, LabelledGraph
+from aspect.data.splits import Split, make_splits, published_sha256
 from aspect.errors import CheckpointError, GraphError, RunError, SettingsError
-from aspect.experiments import PerturbedBy
-from aspect.graph.data import Graph, LabelledGraph
-from aspect.graph.splits import Split, make_splits, published_sha256
+from aspect.settings import PerturbedBy
 
 __all__ = ["FilePerturbation", "attack_of", "check_trace"]
 

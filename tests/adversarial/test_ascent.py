@@ -8,7 +8,7 @@ import torch
 from adversarial.searches import generator, make, problem_of, small_graph
 from aspect.adversarial.ascent import Ascent, _discrete, ascend
 from aspect.adversarial.problem import Change, InnerProblem, Seen
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from reference.graphs import random_graph
 
 HOW = Ascent(

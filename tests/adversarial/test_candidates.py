@@ -6,11 +6,11 @@ from torch.testing import assert_close
 
 from aspect.adversarial.candidates import draw_edges, draw_entries
 from aspect.attacks.flips import apply_flips
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
-from aspect.graph.operators import Propagation
-from aspect.graph.pairs import edge_keys
-from aspect.graph.sparse import SparseMatrix
+from aspect.data.features import dense
+from aspect.data.graph import Graph
+from aspect.data.operators import Propagation
+from aspect.data.pairs import edge_keys
+from aspect.data.sparse import SparseMatrix
 from reference.graphs import path_graph, random_graph
 
 

@@ -14,10 +14,10 @@ from aspect.adversarial.flippable import (
     within_budget,
 )
 from aspect.adversarial.projection import project_to_budget
-from aspect.blocks.propagation import SymmetricPropagation
-from aspect.graph.data import Graph
-from aspect.graph.operators import Propagation
-from aspect.graph.pairs import edge_index_of, flip_pairs
+from aspect.data.graph import Graph
+from aspect.data.operators import Propagation
+from aspect.data.pairs import edge_index_of, flip_pairs
+from aspect.nn.propagation import SymmetricPropagation
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency
 

@@ -14,11 +14,11 @@ from aspect.adversarial.harm import (
     find_in_turn,
     flippable_pairs,
 )
-from aspect.blocks.views import ViewSource
-from aspect.graph.features import dense, mean_size
-from aspect.graph.pairs import edge_keys
+from aspect.data.features import dense, mean_size
+from aspect.data.pairs import edge_keys
 from aspect.methods.ariel import ARIELConfig
 from aspect.methods.rdgi import RDGIConfig
+from aspect.nn.two_views import ViewSource
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
 

@@ -11,7 +11,7 @@ from aspect.adversarial.candidates import draw_entries
 from aspect.adversarial.nested import HeldCandidates, nested_searches
 from aspect.adversarial.problem import Change
 from aspect.attacks.flips import apply_flips
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 
 HOW = Ascent(
     steps=4,

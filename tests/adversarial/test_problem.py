@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from adversarial.searches import generator, make, problem_of, small_graph
 from aspect.adversarial.problem import Change, stability
-from aspect.graph.sparse import SparseMatrix
+from aspect.data.sparse import SparseMatrix
 from reference import inner_problem as reference
 
 VARIANTS = [

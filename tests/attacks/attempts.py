@@ -12,7 +12,7 @@ from aspect import mixed_graph
 from aspect.attacks.kinds import Strategy
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.attacks.trace_file import TraceFile
-from aspect.graph.splits import make_splits
+from aspect.data.splits import make_splits
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from hypothesis import strategies as st
 
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 
 
 @st.composite

@@ -9,7 +9,7 @@ from aspect.attacks.adjacency import AttackedEdges
 from aspect.attacks.knowledge import Known
 from aspect.attacks.meta_gradient import AttackLoss
 from aspect.attacks.surrogate import ConstantFeatures, Surrogate
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from reference.graphs import random_graph
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from aspect.attacks.budget import flips_within, least_share
+from aspect.data.graph import Graph
 from aspect.errors import GraphError, SettingsError
-from aspect.graph.data import Graph
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from aspect.attacks.adjacency import AttackedEdges
 from aspect.attacks.choice import choose
 from aspect.attacks.scoring import Candidates
 from aspect.attacks.unnoticeable import DegreeTest
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 
 
 def graph():

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aspect.attacks.feature_mask import mask_features
+from aspect.data.features import dense
+from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
-from aspect.graph.features import dense
-from aspect.graph.sparse import SparseMatrix
 
 rates = st.floats(0, 1)
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aspect.attacks.flips import apply_flips
+from aspect.data.graph import Graph
+from aspect.data.pairs import edge_keys
 from aspect.errors import GraphError
-from aspect.graph.data import Graph
-from aspect.graph.pairs import edge_keys
 from attacks.graphs import build, edge_set, shapes
 
 

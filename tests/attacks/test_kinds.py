@@ -7,9 +7,9 @@ import torch
 
 from aspect.attacks.kinds import STRATEGIES, Sight
 from aspect.attacks.metattack import Metattack
+from aspect.data.graph import UNLABELLED
+from aspect.data.splits import make_splits
 from aspect.errors import SettingsError
-from aspect.graph.data import UNLABELLED
-from aspect.graph.splits import make_splits
 from attacks.attempts import labelled_graph, plan, run, timeless, with_published
 
 

@@ -13,8 +13,8 @@ from aspect.attacks.flips import apply_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig, metattack
 from aspect.attacks.random_flips import random_flips
 from aspect.attacks.unnoticeable import THRESHOLD, DegreeTest
+from aspect.data.graph import Graph
 from aspect.errors import GraphError, SettingsError, TrainingError
-from aspect.graph.data import Graph
 from attacks.graphs import edge_set
 from attacks.tasks import class_task
 from reference.metattack import (
@@ -326,7 +326,7 @@ import re
 from pathlib import Path
 import torch
 from aspect.attacks.metattack import MetattackConfig, metattack
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 
 torch.set_num_threads(1)
 torch.manual_seed(0)

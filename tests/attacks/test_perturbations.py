@@ -10,7 +10,7 @@ import pytest
 from aspect.attacks.run import AttackRequest, plan_attacks
 from aspect.attacks.trace import Trace
 from aspect.cli.main import commands
-from aspect.graph.datasets import load_named
+from aspect.data.datasets import load_named
 from attacks.attempts import CPU, labelled_graph
 from scripts import load_script
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from aspect import mixed_graph
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.random_flips import random_flips
+from aspect.data.graph import Graph
 from aspect.errors import GraphError, SettingsError
-from aspect.graph.data import Graph
 from attacks.graphs import build, edge_set, shapes
 
 

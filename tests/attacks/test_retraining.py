@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from aspect import mixed_graph
-from aspect.graph.data import UNLABELLED
-from aspect.graph.features import dense, row_normalise
-from aspect.graph.splits import make_splits
+from aspect.data.features import dense, row_normalise
+from aspect.data.graph import UNLABELLED
+from aspect.data.splits import make_splits
 from attacks.tasks import class_task
 from reference.metattack import dense_adjacency, normalised
 from scripts import load_script

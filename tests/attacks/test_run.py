@@ -14,10 +14,10 @@ import aspect
 from aspect.attacks.kinds import STRATEGIES
 from aspect.attacks.run import AttackRequest, find_flips, plan_attacks
 from aspect.attacks.trace import Trace
+from aspect.data.graph import Graph
+from aspect.data.labelling import label_graph, unlabelled
+from aspect.data.splits import SPLIT_SEEDS
 from aspect.errors import GraphError, SettingsError
-from aspect.graph.data import Graph
-from aspect.graph.labelling import label_graph, unlabelled
-from aspect.graph.splits import SPLIT_SEEDS
 from attacks import attempts
 from attacks.attempts import CPU, Killed, killing, labelled_graph, plan, plan_toy, run, timeless
 

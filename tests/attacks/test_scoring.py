@@ -9,7 +9,7 @@ from aspect.attacks import scoring
 from aspect.attacks.adjacency import AttackedEdges
 from aspect.attacks.meta_gradient import PairScores
 from aspect.attacks.scoring import Candidates, best_additions, best_flips
-from aspect.graph.sparse import Pattern
+from aspect.data.sparse import Pattern
 from reference.graphs import random_graph
 
 

@@ -15,7 +15,7 @@ from aspect.attacks.surrogate import (
     slim_product,
     softmax_curvature,
 )
-from aspect.graph.features import dense
+from aspect.data.features import dense
 from attacks.tasks import random_task
 from reference.metattack import dense_adjacency, fitted, inner_loss, propagated
 

@@ -12,11 +12,11 @@ from aspect.attacks.flips import apply_flips
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.attacks.trace import TRACE_FORMAT, AttackedGraph, Trace
 from aspect.attacks.trace_file import TraceFile
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.perturbed import perturb
+from aspect.data.features import dense
+from aspect.data.graph import LabelledGraph
 from aspect.errors import CheckpointError, FileError, GraphError, SettingsError
-from aspect.graph.data import LabelledGraph
-from aspect.graph.features import dense
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.perturbed import perturb
 from aspect.training import checkpoint
 from aspect.training.checkpoint import read_tensors, write_tensors
 from attacks.attempts import labelled_graph, plan

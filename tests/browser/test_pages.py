@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from aspect.benchmark.plan import Entry
+from aspect.experiment.plan import Entry
 from aspect.report.benchmark.page import benchmark_page
 from aspect.report.benchmark.sources import Material
 from aspect.report.mixture.page import mixture_page

@@ -12,11 +12,11 @@ import torch
 
 import aspect.methods
 from aspect.config import Choice, Range, load_yaml, make_config, to_yaml
+from aspect.data.features import dense
+from aspect.data.graph import Graph
+from aspect.data.sparse import SparseMatrix
+from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
-from aspect.graph.sparse import SparseMatrix
-from aspect.graph.synthetic import mixed_graph
 from aspect.methods import registry
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.registry import find_method, method_names, register

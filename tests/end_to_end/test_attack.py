@@ -17,9 +17,9 @@ from aspect.attacks.run import run_attack
 from aspect.attacks.trace import AttackKind, Trace
 from aspect.cli import attack as command_module
 from aspect.cli.attack_options import DRAWN_SPLITS, AttackOptions
-from aspect.graph.npz import write_npz
-from aspect.graph.reading import read_graph
-from aspect.graph.splits import SPLIT_SEEDS
+from aspect.data.npz import write_npz
+from aspect.data.reading import read_graph
+from aspect.data.splits import SPLIT_SEEDS
 from attacks.attempts import labelled_graph, with_published
 
 from .conftest import command, environment, write_tables

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from aspect import mixed_graph
-from aspect.benchmark.store import read_details, read_records
 from aspect.cli.main import run
-from aspect.graph.npz import write_npz
+from aspect.data.npz import write_npz
+from aspect.experiment.store import read_details, read_records
 from aspect.training.health import Health
 
 from .conftest import command, environment

@@ -7,8 +7,8 @@ import pytest
 
 from aspect import mixed_graph
 from aspect.attacks.trace import Trace
-from aspect.benchmark.store import read_details, read_records
-from aspect.graph.npz import write_npz
+from aspect.data.npz import write_npz
+from aspect.experiment.store import read_details, read_records
 
 from .conftest import command, environment
 from .test_bench import ALONE, DEADLINE_SECONDS, OPTIONS, Running, wait_until_gone

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from aspect import Aspect, read_graph
-from aspect.experiments import load_experiment
-from aspect.graph.catalogue import DATASETS
-from aspect.graph.support import without_doubtful
-from aspect.graph.synthetic import embedded_graph
+from aspect.data.catalogue import DATASETS
+from aspect.data.support import without_doubtful
+from aspect.data.synthetic import embedded_graph
+from aspect.experiment.runs import load_run
 from aspect.methods.registry import method_names
-from aspect.runs import load_run
+from aspect.settings import load_experiment
 
 from .conftest import TINY, write_tables
 

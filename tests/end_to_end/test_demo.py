@@ -39,9 +39,9 @@ def tiny(monkeypatch):
     from functools import partial
 
     from aspect.cli import demo
+    from aspect.data import synthetic
     from aspect.evaluation import mixture
-    from aspect.experiments import find_experiment
-    from aspect.graph import synthetic
+    from aspect.settings import find_experiment
 
     def shortened(*arguments):
         found, origin = find_experiment(*arguments)

@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from aspect import linear_probe, load_dataset, make_splits
-from aspect.graph.convert import as_graph
-from aspect.graph.features import dense
+from aspect.data.convert import as_graph
+from aspect.data.features import dense
 
 DATA = os.environ.get("ASPECT_DATA", "")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from aspect.attacks.trace import Trace
+from aspect.data.synthetic import embedded_graph
 from aspect.estimator import Embedder
-from aspect.experiments import load_experiment
-from aspect.graph.synthetic import embedded_graph
 from aspect.methods.controls import RawFeatures
+from aspect.settings import load_experiment
 
 from .conftest import TINY, command, environment, write_tables
 

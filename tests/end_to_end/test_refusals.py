@@ -159,7 +159,9 @@ def test_a_runs_own_folder_takes_no_answers(cli, run_copy, trained, overwrite):
 @pytest.mark.parametrize("name", ["z.policy.npy", "z.ids.txt"])
 def test_a_file_beside_the_matrix_is_found_before_the_work(cli, trained, name, monkeypatch):
     (cli.cwd / name).write_text("mine")
-    monkeypatch.setattr("aspect.runs.load_run", Mock(side_effect=AssertionError("worked")))
+    monkeypatch.setattr(
+        "aspect.experiment.runs.load_run", Mock(side_effect=AssertionError("worked"))
+    )
     cli("embed", trained, "--out", "z.npy").refused(name, "--overwrite")
     assert [path.name for path in cli.cwd.iterdir()] == [name]
 
@@ -268,7 +270,9 @@ def test_debug_shows_the_traceback_and_nothing_else_does(cli, inputs):
 
 
 def test_an_unexpected_error_is_one_line_too(cli, trained, monkeypatch):
-    monkeypatch.setattr("aspect.comparison.load_run", Mock(side_effect=ZeroDivisionError("oh")))
+    monkeypatch.setattr(
+        "aspect.experiment.comparison.load_run", Mock(side_effect=ZeroDivisionError("oh"))
+    )
     told = cli("evaluate", trained)
     assert told.code == 1
     assert told.out == ""
@@ -285,7 +289,7 @@ def test_an_unexpected_error_is_one_line_too(cli, trained, monkeypatch):
     ],
 )
 def test_out_of_memory_names_what_to_lower(cli, trained, monkeypatch, error):
-    monkeypatch.setattr("aspect.comparison.load_run", Mock(side_effect=error))
+    monkeypatch.setattr("aspect.experiment.comparison.load_run", Mock(side_effect=error))
     cli("evaluate", trained).refused("memory", "width")
 
 

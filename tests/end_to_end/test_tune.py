@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from aspect.tuning.journal import mend, open_study
+from aspect.experiment.tuning.journal import mend, open_study
 
 from .conftest import command, environment, write_tables
 

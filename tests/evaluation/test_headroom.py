@@ -7,6 +7,9 @@ import pytest
 import torch
 
 from aspect import Embedder, mixed_graph
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.splits import make_splits
+from aspect.data.synthetic import mixed_regions
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation import headroom as module
 from aspect.evaluation.headroom import (
@@ -19,9 +22,6 @@ from aspect.evaluation.headroom import (
 )
 from aspect.evaluation.mixture import oracle_weights
 from aspect.evaluation.probe import linear_probe
-from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
-from aspect.graph.splits import make_splits
-from aspect.graph.synthetic import mixed_regions
 
 QUICK = {"width": 8, "epochs": 3, "gate_width": 4, "device": "cpu"}
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from aspect import Embedder, Graph, mixed_graph
+from aspect.data.graph import LabelledGraph
+from aspect.data.labelling import label_graph, unlabelled
 from aspect.errors import GraphError
 from aspect.evaluation import inspection
 from aspect.evaluation.agreement import neighbour_agreement
@@ -17,10 +19,8 @@ from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import inspect_model
 from aspect.evaluation.plane import planar_map
 from aspect.evaluation.spectrum import eigenvalues
-from aspect.graph.data import LabelledGraph
-from aspect.graph.labelling import label_graph, unlabelled
+from aspect.losses.policy_target import channel_costs
 from aspect.methods.registry import find_method, method_names
-from aspect.objectives.policy_target import channel_costs
 from aspect.randomness import generator_for
 from reference.plain_aspect import PlainAspect
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from aspect import Embedder, linear_probe, mixed_graph
+from aspect.data.splits import Split, make_splits
+from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC, mixed_regions
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation.curves import CurveRecorder
 from aspect.evaluation.entrants import ENTRANTS, LINES
@@ -17,10 +19,8 @@ from aspect.evaluation.mixture import (
 )
 from aspect.evaluation.mixture_record import WHOLE, MixtureRecord
 from aspect.evaluation.neighbours import majority_probe
-from aspect.experiments import Experiment, find_experiment
-from aspect.graph.splits import Split, make_splits
-from aspect.graph.synthetic import HETEROPHILIC, HOMOPHILIC, mixed_regions
-from aspect.policy.fusion import fuse
+from aspect.nn.fusion import fuse
+from aspect.settings import Experiment, find_experiment
 
 TINY = {"epochs": 3, "width": 4, "order": 2, "gate_width": 4, "readout": "fused"}
 NODES = 80

@@ -6,10 +6,10 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
+from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation import neighbours
 from aspect.evaluation.neighbours import knn_probe, majority_probe
-from aspect.graph.splits import Split, make_splits
 
 DATA = os.environ.get("ASPECT_DATA", "")
 

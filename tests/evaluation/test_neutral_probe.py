@@ -6,13 +6,13 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from aspect.data.splits import Split, make_splits
 from aspect.errors import SettingsError
 from aspect.evaluation import neutral_probe
 from aspect.evaluation.inputs import with_constant, without_test_labels
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.neutral_probe import NeutralProbe, pick
 from aspect.evaluation.probe import linear_probe
-from aspect.graph.splits import Split, make_splits
 
 SHORT = NeutralProbe(penalties=(1.0, 1e-1, 1e-2, 1e-3, 1e-4))
 

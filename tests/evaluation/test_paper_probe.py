@@ -9,12 +9,12 @@ import scipy.sparse
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from aspect.data.splits import Split, make_splits
 from aspect.errors import SettingsError
 from aspect.evaluation.inputs import with_constant, without_test_labels
 from aspect.evaluation.paper_probe import PaperProbe, Tasks, Trace, pick, scores_of, train
 from aspect.evaluation.probe import linear_probe
 from aspect.evaluation.result import score
-from aspect.graph.splits import Split, make_splits
 from reference import probe as reference
 
 DATA = os.environ.get("ASPECT_DATA", "")

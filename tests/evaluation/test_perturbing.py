@@ -5,6 +5,8 @@ import torch
 
 from aspect import Embedder, mixed_graph
 from aspect.attacks.run import AttackRequest, find_flips, plan_attacks
+from aspect.data.features import num_entries
+from aspect.data.pairs import edge_keys
 from aspect.evaluation.perturbing import (
     draw_flips,
     draw_masks,
@@ -13,8 +15,6 @@ from aspect.evaluation.perturbing import (
     search_flips,
 )
 from aspect.evaluation.shifts import look_at, movement
-from aspect.graph.features import num_entries
-from aspect.graph.pairs import edge_keys
 
 BUDGETS = (0.05, 0.2)
 QUICK = {"width": 16, "gate_width": 8, "device": "cpu"}

@@ -4,11 +4,11 @@ import statistics
 import pytest
 import torch
 
+from aspect.data.splits import make_splits
 from aspect.errors import SettingsError
 from aspect.evaluation.metrics import Summary
 from aspect.evaluation.probe import NeutralProbe, PaperProbe, linear_probe
 from aspect.evaluation.protocol import Evaluation, Spread, evaluate_embeddings
-from aspect.graph.splits import make_splits
 
 QUICK = NeutralProbe(penalties=(0.1, 1e-2, 1e-3))
 

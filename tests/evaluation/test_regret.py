@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from aspect.evaluation import regret as module
 from aspect.evaluation.regret import Draw, growth_bound, largest_bound, mix_risks, regret
-from aspect.objectives.info_nce import info_nce
+from aspect.losses.info_nce import info_nce
 
 ROUNDING = 1e-12
 few = settings(max_examples=40, deadline=None)

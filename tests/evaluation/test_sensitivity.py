@@ -8,9 +8,9 @@ from torch.nn.functional import normalize
 from torch.testing import assert_close
 
 from aspect import mixed_graph
+from aspect.data.features import dense
 from aspect.evaluation.regret import Draw, mix_risks
 from aspect.evaluation.sensitivity import Moves, Stability, perturb, stability
-from aspect.graph.features import dense
 
 MIXES = torch.linspace(0, 1, 5, dtype=torch.float64)
 ROUNDING = 1e-12

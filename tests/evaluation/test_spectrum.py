@@ -6,6 +6,7 @@ import torch
 from numpy.polynomial import chebyshev
 
 from aspect import Embedder, Graph, mixed_graph
+from aspect.data.operators import largest_eigenvalue
 from aspect.errors import GraphError
 from aspect.evaluation import spectrum
 from aspect.evaluation.spectrum import (
@@ -16,9 +17,8 @@ from aspect.evaluation.spectrum import (
     eigenvalues,
     jackson_damping,
 )
-from aspect.graph.operators import largest_eigenvalue
+from aspect.nn.chebyshev import chebyshev_nodes
 from aspect.randomness import generator_for
-from aspect.spectral.chebyshev import chebyshev_nodes
 
 RING = 12
 EDGES = np.linspace(0, 2, 41).tolist()

@@ -8,13 +8,13 @@ import torch
 from torch.nn.functional import cosine_similarity, pdist
 
 from aspect import Embedder, mixed_graph
+from aspect.data.graph import UNLABELLED, Graph
+from aspect.data.splits import make_splits
 from aspect.errors import GraphError, SettingsError, UnknownNameError
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.perturbing import draw_flips, draw_masks
 from aspect.evaluation.stability import study_stability
 from aspect.evaluation.stability_request import KINDS, StabilityRequest
-from aspect.graph.data import UNLABELLED, Graph
-from aspect.graph.splits import make_splits
 from aspect.methods.controls import RawFeatures
 
 QUICK = {"width": 16, "gate_width": 8, "device": "cpu"}

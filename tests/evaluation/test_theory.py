@@ -13,8 +13,8 @@ from aspect.evaluation import theory
 from aspect.evaluation.regret import largest_bound, mix_risks, regret
 from aspect.evaluation.theory import QUICK, draw_keys, study_theory
 from aspect.evaluation.theory_record import Scope, TheoryRecord
-from aspect.experiments import Experiment, find_experiment
 from aspect.randomness import generator_for
+from aspect.settings import Experiment, find_experiment
 
 TINY = Scope(
     shares=(0.0, 0.5),

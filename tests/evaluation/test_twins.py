@@ -8,13 +8,13 @@ from fractions import Fraction
 import pytest
 import torch
 
+from aspect.data.datasets import load_named
+from aspect.data.graph import Graph
+from aspect.data.splits import Split, make_splits
+from aspect.data.synthetic import mixed_graph
 from aspect.errors import GraphError
 from aspect.evaluation import twins
 from aspect.evaluation.twins import twin_probe
-from aspect.graph.data import Graph
-from aspect.graph.datasets import load_named
-from aspect.graph.splits import Split, make_splits
-from aspect.graph.synthetic import mixed_graph
 
 DATA = os.environ.get("ASPECT_DATA", "")
 

@@ -5,16 +5,16 @@ import torch
 from torch.testing import assert_close
 
 from aspect.adversarial.flippable import AllPairs
-from aspect.blocks.propagation import SymmetricPropagation
-from aspect.blocks.subgraphs import sample_subgraph
-from aspect.blocks.views import View
 from aspect.config import make_config
+from aspect.data.features import dense, row_normalise
+from aspect.data.graph import Graph
 from aspect.errors import SettingsError
-from aspect.graph.data import Graph
-from aspect.graph.features import dense, row_normalise
 from aspect.methods.ariel import ARIEL, ARIELConfig
 from aspect.methods.base import Step
 from aspect.methods.grace import GRACE, GRACEConfig
+from aspect.nn.propagation import SymmetricPropagation
+from aspect.nn.subgraphs import sample_subgraph
+from aspect.nn.two_views import View
 from aspect.randomness import generator_for
 from reference import contrast
 from reference.graphs import random_graph

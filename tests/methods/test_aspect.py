@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
-from aspect.graph.operators import RescaledLaplacian
-from aspect.graph.synthetic import mixed_graph
+from aspect.data.features import dense
+from aspect.data.graph import Graph
+from aspect.data.operators import RescaledLaplacian
+from aspect.data.synthetic import mixed_graph
 from aspect.methods import aspect
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.methods.base import Step
 from aspect.methods.controls import HighBandOnly, LowBandOnly
-from aspect.policy.fusion import fuse
+from aspect.nn.fusion import fuse
 from aspect.training.trainer import train
 from reference.graphs import random_graph
 from reference.plain_aspect import PlainAspect

@@ -9,16 +9,16 @@ from torch.testing import assert_close
 from adversarial.searches import BASE, generator, make, small_graph
 from aspect import Aspect, mixed_graph
 from aspect.adversarial.problem import stability
-from aspect.graph.data import Graph
-from aspect.graph.datasets import load_named
+from aspect.data.datasets import load_named
+from aspect.data.graph import Graph
+from aspect.losses.policy_target import channel_costs
+from aspect.losses.rayleigh import rayleigh_energy
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.aspect_s import AspectSMethod
 from aspect.methods.aspect_s_config import AspectSConfig
 from aspect.methods.base import Step
-from aspect.objectives.policy_target import channel_costs
-from aspect.objectives.rayleigh import rayleigh_energy
-from aspect.spectral.views import Signal
+from aspect.nn.spectral_encoder import Signal
 from aspect.training.trainer import train
 from reference import inner_problem as reference
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.graph.features import dense, row_normalise
+from aspect.data.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.bgrl import BGRL, BGRLConfig
 from aspect.training.trainer import train

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from aspect.methods.base import Step
 from aspect.methods.cca_ssg import CCASSG, CCASSGConfig
 from aspect.training.trainer import train

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from aspect.benchmark.plan import load_plan, plan_names
 from aspect.config import make_config
+from aspect.data.eigenvectors import normalised_adjacency
+from aspect.data.features import dense
+from aspect.data.graph import Graph
+from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder
-from aspect.graph.data import Graph
-from aspect.graph.eigenvectors import normalised_adjacency
-from aspect.graph.features import dense
-from aspect.graph.synthetic import mixed_graph
+from aspect.experiment.plan import load_plan, plan_names
 from aspect.methods.registry import find_method
 from aspect.randomness import generator_for
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.graph.features import dense
+from aspect.data.features import dense
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
 from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss

@@ -2,19 +2,19 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.blocks.activations import MEAN_SLOPE
-from aspect.blocks.centrality import (
+from aspect.data.features import dense
+from aspect.data.graph import Graph
+from aspect.methods.base import Step
+from aspect.methods.gca import GCA, GCAConfig
+from aspect.methods.grace import GRACE, GRACEConfig
+from aspect.nn.activations import MEAN_SLOPE
+from aspect.nn.centrality import (
     column_importance,
     degree_centrality,
     edge_importance,
     eigenvector_centrality,
     pagerank_centrality,
 )
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
-from aspect.methods.base import Step
-from aspect.methods.gca import GCA, GCAConfig
-from aspect.methods.grace import GRACE, GRACEConfig
 from reference.graphs import random_graph
 
 SMALL = {"width": 6, "projection_width": 5, "activation": "prelu", "temperature": 0.5}

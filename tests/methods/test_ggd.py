@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.graph.data import Graph
-from aspect.graph.features import dense, row_normalise
+from aspect.data.features import dense, row_normalise
+from aspect.data.graph import Graph
 from aspect.methods.base import Step
 from aspect.methods.ggd import GGD, GGDConfig
 from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.blocks.drawing import draw_others
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses import reconstruction as objective
 from aspect.methods.base import Step
 from aspect.methods.gmi import GMI, GMIConfig
-from aspect.objectives import reconstruction as objective
+from aspect.nn.drawing import draw_others
 from reference import two_views
 from reference.contrast import reconstruction
 from reference.graphs import random_graph

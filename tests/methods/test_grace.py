@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.graph.features import dense, row_normalise
+from aspect.data.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.grace import GRACE, GRACEConfig
 from reference import contrast

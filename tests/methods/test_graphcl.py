@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from aspect.data.features import dense, row_normalise
 from aspect.estimator import Embedder
-from aspect.graph.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.graphcl import GraphCL, GraphCLConfig, draw_view

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.blocks.propagation import spread
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
+from aspect.data.features import dense
+from aspect.data.graph import Graph
 from aspect.methods import greet as module
 from aspect.methods.base import Step
 from aspect.methods.greet import GREET, GREETConfig
+from aspect.nn.propagation import spread
 from aspect.training.trainer import train
 from reference import contrast
 from reference.edge_weights import plain_filters, plain_weights

@@ -7,11 +7,11 @@ import torch
 from torch.nn.functional import cosine_similarity, elu
 from torch.testing import assert_close
 
-from aspect.blocks.edge_split import EdgeSplit
-from aspect.blocks.views import ViewSource
-from aspect.graph.features import dropout
+from aspect.data.features import dropout
 from aspect.methods.base import Step
 from aspect.methods.hlcl import HLCL, HLCLConfig
+from aspect.nn.edge_split import EdgeSplit
+from aspect.nn.two_views import ViewSource
 from aspect.training.trainer import train
 from reference.graphs import random_graph
 from reference.two_views import features_of, smoothing

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from aspect.graph.synthetic import mixed_graph
+from aspect.data.synthetic import mixed_graph
 from aspect.methods.registry import find_method, method_names
 from scripts import FOLDER, load_script
 

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.blocks.diffused import DiffusedGraph
-from aspect.graph.features import dense, row_normalise
+from aspect.data.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.mvgrl import MVGRL, MVGRLConfig
+from aspect.nn.diffused import DiffusedGraph
 from reference.graphs import random_graph
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.blocks.gcn import GCNStack
-from aspect.graph.features import dense, row_normalise
+from aspect.data.features import dense, row_normalise
 from aspect.methods.base import Method, Step
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import method_names
+from aspect.nn.gcn import GCNStack
 from reference import two_views
 from reference.graphs import random_graph
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.graph.features import dense
+from aspect.data.features import dense
 from aspect.methods.base import Step
 from aspect.methods.polygcl import PolyGCL, PolyGCLConfig
 from aspect.training.trainer import train

@@ -7,16 +7,16 @@ from torch.testing import assert_close
 from aspect.adversarial.climb import slopes_of
 from aspect.adversarial.flippable import AllPairs, SomePairs
 from aspect.adversarial.harm import flippable_pairs
-from aspect.blocks.propagation import SymmetricPropagation
+from aspect.data.features import dense, row_normalise
+from aspect.data.graph import Graph
+from aspect.data.pairs import edge_keys
+from aspect.data.sparse import SparseMatrix
+from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder
-from aspect.graph.data import Graph
-from aspect.graph.features import dense, row_normalise
-from aspect.graph.pairs import edge_keys
-from aspect.graph.sparse import SparseMatrix
-from aspect.graph.synthetic import mixed_graph
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.rdgi import RDGI, RDGIConfig
+from aspect.nn.propagation import SymmetricPropagation
 from aspect.randomness import generator_for
 from aspect.training.trainer import train
 from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss

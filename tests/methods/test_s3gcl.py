@@ -5,8 +5,8 @@ import torch
 from torch.nn.functional import normalize
 from torch.testing import assert_close
 
-from aspect.graph.data import Graph
-from aspect.graph.features import dense, drop_entries
+from aspect.data.features import dense, drop_entries
+from aspect.data.graph import Graph
 from aspect.methods.base import Step
 from aspect.methods.s3gcl import S3GCL, S3GCLConfig
 from aspect.training.trainer import train

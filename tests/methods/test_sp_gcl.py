@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.blocks.drawing import draw_near
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from aspect.methods.base import Step
 from aspect.methods.sp_gcl import SPGCL, SPGCLConfig
+from aspect.nn.drawing import draw_near
 from aspect.training.trainer import train
 from reference import two_views
 from reference.graphs import path_graph, random_graph

@@ -2,7 +2,7 @@
 
 import torch
 
-from aspect.graph.features import dense
+from aspect.data.features import dense
 
 
 def plain_filters(graph, weights, strength):

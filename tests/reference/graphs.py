@@ -2,7 +2,7 @@
 
 import torch
 
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 
 
 def random_graph(

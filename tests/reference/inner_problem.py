@@ -2,7 +2,7 @@
 
 import torch
 
-from aspect.graph.features import dense
+from aspect.data.features import dense
 
 
 def normalised_laplacian(adjacency, *, self_loops):

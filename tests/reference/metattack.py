@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
+from aspect.data.features import dense
+from aspect.data.graph import Graph
 
 
 def dense_adjacency(graph: Graph) -> Tensor:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aspect.graph.data import Graph
-from aspect.graph.features import dense
+from aspect.data.features import dense
+from aspect.data.graph import Graph
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Step
-from aspect.spectral.batch_norm import BatchNorm
+from aspect.nn.batch_norm import BatchNorm
 
 
 class PlainAspect:

@@ -4,9 +4,9 @@ import zlib
 
 import numpy as np
 
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.plan import Entry
-from aspect.benchmark.record import Cell, GraphFacts, Record, SplitScores, Work
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.plan import Entry
+from aspect.experiment.record import Cell, GraphFacts, Record, SplitScores, Work
 
 # Names of entries, graphs and notes are untrusted; each of these breaks out of something.
 NASTY = (

@@ -6,7 +6,6 @@ import pytest
 from pydantic import Field
 
 from aspect.config import Choice, Config, Range
-from aspect.experiments import FOLDER, load_experiment
 from aspect.methods.registry import find_method, method_names
 from aspect.report.methods import (
     _settings,
@@ -15,6 +14,7 @@ from aspect.report.methods import (
     methods_table,
     shipped_settings,
 )
+from aspect.settings import FOLDER, load_experiment
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 

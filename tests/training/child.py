@@ -22,13 +22,13 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
-import aspect.graph.files
+import aspect.data.files
 import aspect.training.checkpoint
 from aspect.config import to_yaml
+from aspect.data.files import replacing
+from aspect.data.synthetic import mixed_graph
 from aspect.errors import AspectError
 from aspect.estimator import Embedder
-from aspect.graph.files import replacing
-from aspect.graph.synthetic import mixed_graph
 from aspect.training.checkpoint import write_tensors
 from aspect.training.folder import RunFolder
 

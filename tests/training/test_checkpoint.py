@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save, save_file
 
+from aspect.data import files
 from aspect.errors import CheckpointError, FileError
-from aspect.graph import files
 from aspect.training import checkpoint
 from aspect.training.checkpoint import read_tensors, write_tensors
 

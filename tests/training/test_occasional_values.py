@@ -5,8 +5,8 @@ import json
 import pytest
 
 from aspect.evaluation.curves import ValueRecorder
-from aspect.experiments import Experiment
-from aspect.runs import RunOptions, train_run
+from aspect.experiment.runs import RunOptions, train_run
+from aspect.settings import Experiment
 from aspect.training.log import TensorBoardLog
 from aspect.training.trainer import EpochReport
 

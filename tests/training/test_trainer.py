@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+from aspect.data.synthetic import mixed_graph
 from aspect.errors import CheckpointError, TrainingError
 from aspect.estimator import Embedder
-from aspect.graph.synthetic import mixed_graph
 from aspect.methods.base import Group
 from aspect.methods.registry import find_method, method_names
-from aspect.spectral.batch_norm import BatchNorm
+from aspect.nn.batch_norm import BatchNorm
 from aspect.training import trainer
 from aspect.training.trainer import Snapshot, train
 from training.toys import Collapsing, MemoryRecorder, Scripted, Toy, tiny_graph

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from aspect.methods.base import Group, Method, MethodConfig, Step
 from aspect.training.trainer import EpochReport, Snapshot
 

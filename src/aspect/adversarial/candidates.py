@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.graph.data import Features, Graph
-from aspect.graph.features import mean_size, num_entries
-from aspect.graph.operators import Propagation, RescaledLaplacian
-from aspect.graph.pairs import edge_index_of, edge_keys, pair_keys
-from aspect.graph.sparse import SparseMatrix
+from aspect.data.features import mean_size, num_entries
+from aspect.data.graph import Features, Graph
+from aspect.data.operators import Propagation, RescaledLaplacian
+from aspect.data.pairs import edge_index_of, edge_keys, pair_keys
+from aspect.data.sparse import SparseMatrix
 
 __all__ = ["EdgeCandidates", "FeatureCandidates", "draw_edges", "draw_entries"]
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.adversarial.flippable import Flippable, within_budget
-from aspect.graph.operators import Operator
+from aspect.data.operators import Operator
 
 __all__ = ["best_on_the_way", "slopes_of", "worst_features", "worst_flips"]
 

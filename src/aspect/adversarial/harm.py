@@ -21,10 +21,10 @@ from aspect.adversarial.flippable import (
     flipped_smoothing,
     within_budget,
 )
-from aspect.blocks.views import View
-from aspect.graph.data import Features, Graph
-from aspect.graph.features import dense, mean_size
-from aspect.graph.operators import Operator
+from aspect.data.features import dense, mean_size
+from aspect.data.graph import Features, Graph
+from aspect.data.operators import Operator
+from aspect.nn.two_views import View
 
 __all__ = [
     "DrawnHarm",

@@ -13,7 +13,7 @@ from typing_extensions import override
 from aspect.adversarial.ascent import Ascent, ascend
 from aspect.adversarial.candidates import EdgeCandidates
 from aspect.adversarial.problem import InnerProblem
-from aspect.graph.operators import RescaledLaplacian
+from aspect.data.operators import RescaledLaplacian
 
 __all__ = ["nested_searches"]
 

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aspect.adversarial.candidates import EdgeCandidates, FeatureCandidates
-from aspect.objectives.rayleigh import rayleigh_energy
-from aspect.spectral.folded import FoldedEncoder
+from aspect.losses.rayleigh import rayleigh_energy
+from aspect.nn.folded import FoldedEncoder
 
 __all__ = ["Change", "InnerProblem", "Seen"]
 

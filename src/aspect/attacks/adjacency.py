@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from aspect.graph.data import Graph
-from aspect.graph.pairs import edge_keys
-from aspect.graph.sparse import LARGEST_INT32, Pattern, SparseMatrix
+from aspect.data.graph import Graph
+from aspect.data.pairs import edge_keys
+from aspect.data.sparse import LARGEST_INT32, Pattern, SparseMatrix
 
 __all__ = ["AttackedEdges"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from aspect.data.graph import Graph
 from aspect.errors import GraphError, SettingsError
-from aspect.graph.data import Graph
 
 __all__ = ["check_flips", "flips_of", "flips_within", "least_share"]
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from aspect.attacks.budget import check_flips
 from aspect.attacks.drawing import Choices, draw_flips
 from aspect.attacks.knowledge import read_known
-from aspect.graph.data import UNLABELLED, Graph
-from aspect.graph.pairs import edge_keys
+from aspect.data.graph import UNLABELLED, Graph
+from aspect.data.pairs import edge_keys
 
 __all__ = ["dice"]
 

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from aspect.data.graph import Graph
 from aspect.errors import SettingsError
-from aspect.graph.data import Graph
 
 __all__ = ["Choices", "draw_flips"]
 

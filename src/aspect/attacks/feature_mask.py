@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aspect.data.graph import Features
+from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
-from aspect.graph.data import Features
-from aspect.graph.sparse import SparseMatrix
 
 __all__ = ["mask_features"]
 

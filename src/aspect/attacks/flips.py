@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from aspect.data.graph import Graph
+from aspect.data.pairs import flip_pairs
 from aspect.errors import GraphError, shown
-from aspect.graph.data import Graph
-from aspect.graph.pairs import flip_pairs
 
 __all__ = ["apply_flips"]
 

@@ -19,9 +19,9 @@ from aspect.attacks.scoring import ROWS_AT_ONCE
 from aspect.attacks.surrogate import forms_rows
 from aspect.attacks.trace import AttackKind
 from aspect.config import Config, make_config
-from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
-from aspect.graph.sparse import SparseMatrix
-from aspect.graph.splits import Split
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.sparse import SparseMatrix
+from aspect.data.splits import Split
 from aspect.randomness import generator_for, seed_for
 
 __all__ = [

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aspect.data.graph import Graph
 from aspect.errors import GraphError, shown
-from aspect.graph.data import Graph
 
 __all__ = ["Known", "read_known"]
 

@@ -34,8 +34,8 @@ from aspect.attacks.surrogate import ConstantFeatures, Effort, Surrogate, fit_ri
 from aspect.attacks.unnoticeable import DegreeTest
 from aspect.attacks.unrolled import Descent, compressed, unrolled_gradient
 from aspect.config import Config, Count
+from aspect.data.graph import Graph
 from aspect.errors import GraphError, SettingsError, TrainingError
-from aspect.graph.data import Graph
 from aspect.randomness import generator_for
 
 __all__ = ["Metattack", "MetattackConfig", "Solver", "metattack"]

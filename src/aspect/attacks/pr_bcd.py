@@ -18,8 +18,8 @@ from typing_extensions import override
 from aspect.attacks.budget import check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.config import Config, Count
+from aspect.data.graph import Graph
 from aspect.errors import SettingsError
-from aspect.graph.data import Graph
 from aspect.randomness import isolated_seed, seed_for
 
 __all__ = ["PRBCDConfig", "pr_bcd"]

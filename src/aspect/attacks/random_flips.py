@@ -10,8 +10,8 @@ from torch import Tensor
 
 from aspect.attacks.budget import check_flips
 from aspect.attacks.drawing import Choices, draw_flips
-from aspect.graph.data import Graph
-from aspect.graph.pairs import edge_keys
+from aspect.data.graph import Graph
+from aspect.data.pairs import edge_keys
 
 __all__ = ["random_flips"]
 

@@ -14,10 +14,10 @@ from aspect.attacks.budget import check_flips, flips_within
 from aspect.attacks.kinds import STRATEGIES, Attack, Sight, Strategy, mask_seed
 from aspect.attacks.trace import AttackedGraph, AttackFacts, AttackKind, Trace
 from aspect.attacks.trace_file import TraceFile
+from aspect.data.graph import Graph, LabelledGraph
+from aspect.data.npz import content_sha256
+from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, SettingsError
-from aspect.graph.data import Graph, LabelledGraph
-from aspect.graph.npz import content_sha256
-from aspect.graph.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.provenance import versions
 
 __all__ = [

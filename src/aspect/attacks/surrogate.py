@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.attacks.knowledge import Known
-from aspect.graph.data import Features
-from aspect.graph.sparse import Pattern, SparseMatrix
+from aspect.data.graph import Features
+from aspect.data.sparse import Pattern, SparseMatrix
 
 __all__ = [
     "ConstantFeatures",

@@ -24,12 +24,12 @@ from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.names import SUFFIX, AttackKind
 from aspect.config import Config, Count
+from aspect.data.files import is_file
+from aspect.data.graph import MOST_NODES, Features, Graph, LabelledGraph
+from aspect.data.npz import content_sha256
+from aspect.data.sparse import LARGEST_INT32
+from aspect.data.splits import SplitKind
 from aspect.errors import CheckpointError, FileError, GraphError, SettingsError
-from aspect.graph.data import MOST_NODES, Features, Graph, LabelledGraph
-from aspect.graph.files import is_file
-from aspect.graph.npz import content_sha256
-from aspect.graph.sparse import LARGEST_INT32
-from aspect.graph.splits import SplitKind
 from aspect.training.checkpoint import read_tensors, write_tensors
 
 __all__ = [

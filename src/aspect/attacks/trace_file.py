@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from aspect.attacks.trace import AttackFacts, Trace
+from aspect.data.files import is_present, reason
 from aspect.errors import CheckpointError, FileError, GraphError, RunError
-from aspect.graph.files import is_present, reason
 
 __all__ = ["Difference", "TraceFile", "find_difference"]
 

@@ -19,7 +19,7 @@ from aspect.cli.attack_options import (
 from aspect.cli.console import duration
 from aspect.cli.options import ReadingOptions
 from aspect.cli.session import Session, command
-from aspect.graph.source import GraphSource
+from aspect.data.source import GraphSource
 
 if TYPE_CHECKING:
     from aspect.attacks.run import AttackRequest, PlannedAttack, Progress
@@ -127,7 +127,7 @@ def _tasks(
 
 
 def _run_all(session: Session, tasks: Sequence[_Task], out: Path) -> dict[str, Any]:
-    from aspect.memory import forget_peak, peak_bytes
+    from aspect.experiment.memory import forget_peak, peak_bytes
 
     device = tasks[0].planned.device
     forget_peak(device)
@@ -148,7 +148,7 @@ def _run_all(session: Session, tasks: Sequence[_Task], out: Path) -> dict[str, A
 def _run(session: Session, task: _Task) -> Trace:
     """Attack with progress on the screen; the first flips tell how long the rest will take."""
     from aspect.attacks.run import run_attack
-    from aspect.memory import peak_bytes
+    from aspect.experiment.memory import peak_bytes
 
     screen, planned = session.screen, task.planned
     if task.file.begun is not None:

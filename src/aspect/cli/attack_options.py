@@ -12,9 +12,9 @@ from aspect.attacks.names import SUFFIX, AttackKind, Solver
 from aspect.cli.options import Overwrite
 from aspect.cli.paths import check_target, is_run
 from aspect.config import parse_overrides
+from aspect.data.files import is_file, is_folder, is_present
+from aspect.data.source import GraphSource
 from aspect.errors import FileError, SettingsError
-from aspect.graph.files import is_file, is_folder, is_present
-from aspect.graph.source import GraphSource
 
 __all__ = ["AttackOptions", "BudgetOptions", "FileOptions", "SplitOptions"]
 

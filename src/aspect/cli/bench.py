@@ -17,12 +17,12 @@ from aspect.cli.session import OUR_ERROR, Session, command
 from aspect.errors import SettingsError
 
 if TYPE_CHECKING:
-    from aspect.benchmark.bench import Bench, Progress
-    from aspect.benchmark.facts import ReadFacts
-    from aspect.benchmark.flips import Flips, WantedFile
-    from aspect.benchmark.placement import Placement
-    from aspect.benchmark.plan import Plan
-    from aspect.benchmark.store import BenchFolder
+    from aspect.experiment.bench import Bench, Progress
+    from aspect.experiment.facts import ReadFacts
+    from aspect.experiment.flips import Flips, WantedFile
+    from aspect.experiment.placement import Placement
+    from aspect.experiment.plan import Plan
+    from aspect.experiment.store import BenchFolder
 
 __all__ = ["bench"]
 
@@ -79,7 +79,7 @@ def bench(
     Perturbation files that attacks (metattack, dice) lack are made first. Cells that are done are
     kept, so that a bench that was stopped goes on where it stood. Exit code 1: some cells failed.
     """
-    from aspect.benchmark.plan import load_plan
+    from aspect.experiment.plan import load_plan
 
     if session.seed is not None:
         raise SettingsError("A plan names its seeds itself: leave out --seed.")
@@ -87,8 +87,8 @@ def bench(
     wanted = whole.only(tuple(part.entries or ()), tuple(part.graphs or ()))
     given = find_folder(perturbations)
     with session.screen.activity("Starting"):
-        from aspect.benchmark.placement import Placement
-        from aspect.benchmark.store import BenchFolder
+        from aspect.experiment.placement import Placement
+        from aspect.experiment.store import BenchFolder
 
         whole.check_changes()
         placement = Placement.choose(session.device, workers)
@@ -122,8 +122,8 @@ class _Prepared:
 
     def bench(self, folder: BenchFolder) -> Bench:
         """The cells, as far as the files that are there by now decide them."""
-        from aspect.benchmark.bench import Bench
-        from aspect.benchmark.layout import lay_out
+        from aspect.experiment.bench import Bench
+        from aspect.experiment.layout import lay_out
 
         cells = lay_out(self.wanted, self.facts, self.placement.kind, self.flips)
         workers = self.placement.workers
@@ -139,8 +139,8 @@ def _prepare(
     given: Path | None,
 ) -> _Prepared:
     """Read the graphs, and find the perturbation files that there are."""
-    from aspect.benchmark.facts import read_facts
-    from aspect.benchmark.flips import find_files, wanted_files
+    from aspect.experiment.facts import read_facts
+    from aspect.experiment.flips import find_files, wanted_files
 
     with session.screen.activity("Reading graphs"):
         facts = dict(read_facts(whole, session.data_dir, wanted.graphs))
@@ -153,7 +153,7 @@ def _attack(
     session: Session, prepared: _Prepared, before: Bench, folder: BenchFolder, retry_failed: bool
 ) -> PerturbationCounts:
     """Make the perturbation files that are missing, but for those that failed before."""
-    from aspect.benchmark.attacking import Attacking
+    from aspect.experiment.attacking import Attacking
 
     found = len(prepared.flips.files)
     if retry_failed:
@@ -168,7 +168,7 @@ def _run(
     session: Session, bench: Bench, placement: Placement, retry_failed: bool
 ) -> dict[str, Any]:
     """Carry out what is left, and say before what is not."""
-    from aspect.benchmark.run import run_cell
+    from aspect.experiment.run import run_cell
 
     if retry_failed:
         bench.retry_failed()
@@ -262,7 +262,7 @@ def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
 
 
 def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
-    from aspect.benchmark.summary import strict_scores
+    from aspect.experiment.summary import strict_scores
 
     say, folder = session.screen.say, content["out"]
     keys = {cell.key for cell in bench.cells}

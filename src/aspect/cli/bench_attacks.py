@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from aspect.cli.console import duration
 from aspect.cli.session import Session
+from aspect.data.files import is_folder
 from aspect.errors import FileError
-from aspect.graph.files import is_folder
 
 if TYPE_CHECKING:
-    from aspect.benchmark.attacking import Attacking, AttackProgress
-    from aspect.benchmark.placement import Placement
+    from aspect.experiment.attacking import Attacking, AttackProgress
+    from aspect.experiment.placement import Placement
 
 __all__ = ["PerturbationCounts", "attack", "find_folder"]
 
@@ -43,7 +43,7 @@ def find_folder(given: Path | None) -> Path | None:
 
 def attack(session: Session, attacking: Attacking, placement: Placement) -> None:
     """Make the files that are missing, with progress on the screen."""
-    from aspect.benchmark.attacking import make_file
+    from aspect.experiment.attacking import make_file
 
     count = len(attacking.tasks)
     if not count:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aspect.cli.session import Session, command
-from aspect.graph.catalogue import DATASETS, Dataset
-from aspect.graph.source import MIXED
+from aspect.data.catalogue import DATASETS, Dataset
+from aspect.data.source import MIXED
 
 __all__ = ["datasets"]
 
@@ -15,7 +15,7 @@ __all__ = ["datasets"]
 def datasets(session: Session) -> None:
     """List the data sets: sizes, where each is found, and what to beware of."""
     with session.screen.activity("Looking for files"):
-        from aspect.graph.datasets import find
+        from aspect.data.datasets import find
 
         entries = [_entry(entry, find(entry.name, session.data_dir)) for entry in DATASETS.values()]
         entries.insert(0, _embedded())
@@ -39,7 +39,7 @@ def _entry(entry: Dataset, path: object) -> dict[str, Any]:
 
 
 def _embedded() -> dict[str, Any]:
-    from aspect.graph.synthetic import embedded_graph
+    from aspect.data.synthetic import embedded_graph
 
     labelled = embedded_graph()
     return {

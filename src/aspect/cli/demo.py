@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aspect.cli.session import Session
-from aspect.experiments import find_experiment
-from aspect.graph.source import MIXED
+from aspect.data.source import MIXED
+from aspect.settings import find_experiment
 
 if TYPE_CHECKING:
     from aspect.evaluation.mixture_record import MixtureRecord, Row
@@ -54,8 +54,8 @@ def demo(
 
 
 def _study(session: Session, seeds: int) -> MixtureRecord:
+    from aspect.data.synthetic import embedded_graph, mixed_regions
     from aspect.evaluation.mixture import study_mixture
-    from aspect.graph.synthetic import embedded_graph, mixed_regions
     from aspect.provenance import versions
 
     experiment, _ = find_experiment("aspect", MIXED, None)

@@ -11,13 +11,13 @@ import typer
 from aspect.cli.options import Overwrite, ReadingOptions, check_doubt
 from aspect.cli.paths import check_target
 from aspect.cli.session import Session, command
+from aspect.data.source import GraphSource
 from aspect.errors import FileError, SettingsError
-from aspect.graph.source import GraphSource
 
 if TYPE_CHECKING:
-    from aspect.blocks.scaling import Normalisation
+    from aspect.data.graph import Graph
     from aspect.estimator import Embedder
-    from aspect.graph.data import Graph
+    from aspect.nn.scaling import Normalisation
 
 __all__ = ["embed"]
 
@@ -95,8 +95,8 @@ def _embed(
     *,
     overwrite: bool,
 ) -> dict[str, Any]:
-    from aspect.graph.embeddings import write_embeddings
-    from aspect.graph.support import without_doubtful
+    from aspect.data.embeddings import write_embeddings
+    from aspect.data.support import without_doubtful
 
     embedder, whole = _load(session, model, source)
     for notice in whole.notices:
@@ -127,7 +127,7 @@ def _embed(
 
 def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Embedder, Graph]:
     from aspect.estimator import Embedder
-    from aspect.runs import load_run
+    from aspect.experiment.runs import load_run
 
     if Path(model).is_dir():
         run = load_run(model, device=session.device)

@@ -25,13 +25,13 @@ from aspect.cli.plan import Plan, plan_run
 from aspect.cli.scores import explain, interval_text, number_text, score_text
 from aspect.cli.session import Session, command
 from aspect.cli.train import run_all
+from aspect.data.files import is_file
+from aspect.data.source import GraphSource
 from aspect.errors import RunError, SettingsError
-from aspect.experiments import load_experiment
-from aspect.graph.files import is_file
-from aspect.graph.source import GraphSource
+from aspect.settings import load_experiment
 
 if TYPE_CHECKING:
-    from aspect.comparison import Comparison
+    from aspect.experiment.comparison import Comparison
 
 __all__ = ["evaluate"]
 
@@ -172,7 +172,7 @@ def _compare(
     how: ProbeOptions,
 ) -> Answer:
     with session.screen.activity("Starting"):
-        from aspect.comparison import evaluate_runs
+        from aspect.experiment.comparison import evaluate_runs
     with session.screen.progress("Evaluating") as advance:
         comparison = evaluate_runs(
             paths,

@@ -10,8 +10,8 @@ import typer
 
 from aspect.cli.paths import check_target
 from aspect.config import make_config
+from aspect.data.source import Reading
 from aspect.errors import SettingsError, UnknownNameError
-from aspect.graph.source import Reading
 
 __all__ = [
     "CommonOptions",

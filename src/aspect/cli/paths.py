@@ -9,8 +9,8 @@ import errno
 import os
 from pathlib import Path
 
+from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.errors import FileError
-from aspect.graph.files import is_file, is_folder, is_present, reason, target_of
 
 __all__ = ["CONFIG", "check_target", "is_run"]
 

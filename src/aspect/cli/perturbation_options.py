@@ -10,10 +10,10 @@ import typer
 
 from aspect.attacks.names import SUFFIX, Mode
 from aspect.cli.paths import is_run
+from aspect.data.files import is_file, is_folder
 from aspect.errors import FileError, SettingsError
-from aspect.experiments import PerturbedBy
-from aspect.graph.files import is_file, is_folder
-from aspect.robustness.places import files_at
+from aspect.experiment.robustness.places import files_at
+from aspect.settings import PerturbedBy
 
 __all__ = ["PoisonOptions", "SweepOptions"]
 

@@ -16,9 +16,9 @@ from aspect.cli.session import Session
 from aspect.cli.train import run_all
 
 if TYPE_CHECKING:
-    from aspect.graph.data import LabelledGraph
+    from aspect.data.graph import LabelledGraph
+    from aspect.experiment.robustness.result import Robustness
     from aspect.perturbation import FilePerturbation
-    from aspect.robustness.result import Robustness
 
 __all__ = ["PerturbedEvaluation"]
 
@@ -48,7 +48,7 @@ class PerturbedEvaluation:
     def of_runs(self, paths: Sequence[Path]) -> Robustness:
         """Test runs on the clean graph by what they make of perturbed ones."""
         with self.session.screen.activity("Starting"):
-            from aspect.runs import open_run
+            from aspect.experiment.runs import open_run
 
             labelled = open_run(paths[0]).read_graph(self.session.data_dir)
             perturbations = self._read(labelled)
@@ -57,8 +57,8 @@ class PerturbedEvaluation:
     def of_poisoned_runs(self, paths: Sequence[Path], poisoned: Path) -> Robustness:
         """Probe each on the split of its file; those on the clean graph tell what was lost."""
         with self.session.screen.activity("Starting"):
-            from aspect.robustness.files import check_kind_of_splits
-            from aspect.runs import open_run
+            from aspect.experiment.robustness.files import check_kind_of_splits
+            from aspect.experiment.runs import open_run
 
             perturbation = open_run(poisoned).read_perturbation()
             assert perturbation is not None  # its settings say so
@@ -67,8 +67,8 @@ class PerturbedEvaluation:
 
     def _prepare(self, plan: Plan, *, evades: bool) -> list[FilePerturbation]:
         """Read graph and files, and refuse before the first training what the end would refuse."""
-        from aspect.comparison import chosen_probe
-        from aspect.robustness.evaluation import check_inductive
+        from aspect.experiment.comparison import chosen_probe
+        from aspect.experiment.robustness.evaluation import check_inductive
 
         if evades:
             check_inductive(plan.experiment.method)
@@ -80,7 +80,7 @@ class PerturbedEvaluation:
         return perturbations
 
     def _read(self, labelled: LabelledGraph) -> list[FilePerturbation]:
-        from aspect.robustness.files import check_kind_of_splits, read_perturbations
+        from aspect.experiment.robustness.files import check_kind_of_splits, read_perturbations
 
         found = read_perturbations(
             self.sweep.perturbation or (),
@@ -99,14 +99,14 @@ class PerturbedEvaluation:
             )
 
     def _poison(self, paths: Sequence[Path]) -> Robustness:
-        from aspect.robustness.evaluation import evaluate_poisoned
+        from aspect.experiment.robustness.evaluation import evaluate_poisoned
 
         return self._judge(partial(evaluate_poisoned, paths, doubt=self.how.doubt or ()))
 
     def _evade(
         self, paths: Sequence[Path], perturbations: Sequence[FilePerturbation]
     ) -> Robustness:
-        from aspect.robustness.evaluation import evaluate_evaded
+        from aspect.experiment.robustness.evaluation import evaluate_evaded
 
         return self._judge(partial(evaluate_evaded, paths, perturbations))
 

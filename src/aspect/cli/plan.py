@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from aspect.cli.options import SettingsOptions
 from aspect.config import parse_overrides
+from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
 from aspect.errors import SettingsError
-from aspect.experiments import Experiment, PerturbedBy, find_experiment
-from aspect.graph.source import MIXED, NO_READING, GraphSource, Reading
 from aspect.methods.registry import require_method_name
+from aspect.settings import Experiment, PerturbedBy, find_experiment
 
 if TYPE_CHECKING:
     from aspect.perturbation import FilePerturbation

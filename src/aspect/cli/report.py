@@ -11,8 +11,8 @@ import typer
 from aspect.cli.options import Overwrite
 from aspect.cli.paths import check_target
 from aspect.cli.session import Session, command
+from aspect.data.files import is_folder, is_present, reason, replacing, target_of
 from aspect.errors import FileError, SettingsError
-from aspect.graph.files import is_folder, is_present, reason, replacing, target_of
 
 if TYPE_CHECKING:
     from aspect.report.benchmark.chapters import Chapter

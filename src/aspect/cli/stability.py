@@ -11,6 +11,7 @@ import typer
 from aspect.cli.options import Overwrite
 from aspect.cli.paths import CONFIG, check_target
 from aspect.cli.session import Session, command
+from aspect.data.files import is_file
 from aspect.errors import RunError, SettingsError
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
@@ -20,11 +21,10 @@ from aspect.evaluation.stability_request import (
     TRANSFERRED,
     StabilityRequest,
 )
-from aspect.graph.files import is_file
-from aspect.robustness.places import files_at
+from aspect.experiment.robustness.places import files_at
 
 if TYPE_CHECKING:
-    from aspect.robustness.stability import RunStability
+    from aspect.experiment.robustness.stability import RunStability
 
 __all__ = ["check_out", "check_run", "stability"]
 
@@ -156,7 +156,7 @@ def _study(
     session: Session, run: Path, request: StabilityRequest, places: Sequence[Path]
 ) -> RunStability:
     with session.screen.activity("Starting"):
-        from aspect.robustness.stability import study_run
+        from aspect.experiment.robustness.stability import study_run
     with session.screen.progress("Perturbing the graph") as advance:
         found = study_run(
             run,

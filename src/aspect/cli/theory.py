@@ -9,8 +9,8 @@ import typer
 
 from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.session import Session, command
-from aspect.experiments import find_experiment
-from aspect.graph.source import MIXED
+from aspect.data.source import MIXED
+from aspect.settings import find_experiment
 
 if TYPE_CHECKING:
     from aspect.evaluation.theory_record import TheoryRecord

@@ -18,8 +18,8 @@ from aspect.cli.session import Session, command
 from aspect.errors import CheckpointError, RunError
 
 if TYPE_CHECKING:
-    from aspect.graph.data import LabelledGraph
-    from aspect.runs import RunOptions
+    from aspect.data.graph import LabelledGraph
+    from aspect.experiment.runs import RunOptions
     from aspect.training.trainer import EpochReport
 
 __all__ = ["run_all", "run_plan", "train"]
@@ -119,7 +119,7 @@ def run_plan(
     screen, experiment = session.screen, plan.experiment
     screen.note(f"{turn}Training {plan.title}; settings: {plan.settings_from}.")
     with screen.activity("Starting"):
-        from aspect.runs import RunOptions, train_run
+        from aspect.experiment.runs import RunOptions, train_run
     options = RunOptions(
         device=session.device, data_dir=session.data_dir, settings_from=plan.settings_from
     )

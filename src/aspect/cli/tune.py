@@ -18,8 +18,8 @@ from aspect.config import parse_overrides
 from aspect.errors import SettingsError, TrainingError
 
 if TYPE_CHECKING:
-    from aspect.tuning.request import Search
-    from aspect.tuning.search import Progress, SearchResult
+    from aspect.experiment.tuning.request import Search
+    from aspect.experiment.tuning.search import Progress, SearchResult
 
 __all__ = ["tune"]
 
@@ -204,7 +204,7 @@ def _plan(
 
 def _prepare(session: Session, plan: Plan, how: SearchOptions, fixed: Sequence[str]) -> Search:
     """Read the graph and refuse what cannot be searched, before anything is written."""
-    from aspect.tuning.request import plan_search
+    from aspect.experiment.tuning.request import plan_search
 
     return plan_search(
         plan.experiment,
@@ -221,7 +221,7 @@ def _prepare(session: Session, plan: Plan, how: SearchOptions, fixed: Sequence[s
 
 def _check_folders(searches: Sequence[Search], places: Sequence[Path], *, overwrite: bool) -> None:
     """Refuse before the first search what the last one could not be written to."""
-    from aspect.tuning.folder import SearchFolder
+    from aspect.experiment.tuning.folder import SearchFolder
 
     for search, place in zip(searches, places, strict=True):
         SearchFolder(place, search).check(overwrite=overwrite)
@@ -236,8 +236,8 @@ def _run(
     *,
     overwrite: bool,
 ) -> SearchResult:
-    from aspect.benchmark.placement import Placement
-    from aspect.tuning.search import tune as search_for
+    from aspect.experiment.placement import Placement
+    from aspect.experiment.tuning.search import tune as search_for
 
     screen, name = session.screen, search.source.name
     placement = Placement.choose(session.device, how.workers)

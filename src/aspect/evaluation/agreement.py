@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aspect.graph.data import UNLABELLED, Graph
+from aspect.data.graph import UNLABELLED, Graph
 
 __all__ = ["neighbour_agreement"]
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from aspect.methods.base import Method
 from aspect.training.trainer import EpochReport, NoRecorder, Snapshot
 

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aspect.data.splits import Split
 from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.result import ProbeResult
-from aspect.graph.splits import Split
 
 __all__ = ["evasion_probe"]
 

@@ -17,6 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from aspect.data.graph import LabelledGraph
+from aspect.data.splits import Split, SplitKind, make_splits
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.inputs import ProbeInput, renumbered, without_test_labels
@@ -24,10 +26,8 @@ from aspect.evaluation.probe import NEUTRAL
 from aspect.evaluation.protocol import Spread
 from aspect.evaluation.result import Answers, ProbeResult
 from aspect.evaluation.significance import paired_test
-from aspect.graph.data import LabelledGraph
-from aspect.graph.splits import Split, SplitKind, make_splits
 from aspect.methods.aspect import AspectMethod
-from aspect.policy.fusion import fuse, read_out
+from aspect.nn.fusion import fuse, read_out
 from aspect.randomness import generator_for
 
 __all__ = [

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from aspect.data.graph import UNLABELLED
+from aspect.data.splits import Split, SplitKind, check_splits, make_splits
 from aspect.errors import GraphError, SettingsError, shown
-from aspect.graph.data import UNLABELLED
-from aspect.graph.splits import Split, SplitKind, check_splits, make_splits
 
 __all__ = [
     "ProbeInput",

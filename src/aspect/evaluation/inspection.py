@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.errors import GraphError
 from aspect.estimator import Embedder
 from aspect.evaluation.agreement import neighbour_agreement
@@ -19,8 +20,7 @@ from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumSh
 from aspect.evaluation.node_sensitivity import search_model
 from aspect.evaluation.plane import planar_map
 from aspect.evaluation.spectrum import HIGHEST, chebyshev_moments, density_shares, eigenvalues
-from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
-from aspect.objectives.policy_target import channel_costs
+from aspect.losses.policy_target import channel_costs
 from aspect.randomness import generator_for
 
 __all__ = ["inspect_model"]

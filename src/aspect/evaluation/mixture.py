@@ -11,6 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aspect.data.graph import Graph, LabelledGraph
+from aspect.data.splits import Split, make_splits
+from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.errors import GraphError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.agreement import neighbour_agreement
@@ -32,14 +35,11 @@ from aspect.evaluation.probe import linear_probe
 from aspect.evaluation.result import ProbeResult
 from aspect.evaluation.spectrum import HIGHEST, class_energy, eigensystem
 from aspect.evaluation.twins import twin_probe
-from aspect.experiments import Experiment
-from aspect.graph.data import Graph, LabelledGraph
-from aspect.graph.splits import Split, make_splits
-from aspect.graph.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
-from aspect.policy.fusion import fuse
+from aspect.nn.fusion import fuse
+from aspect.settings import Experiment
 
 __all__ = [
     "REGIONS",

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from aspect.data.splits import Split, SplitKind
 from aspect.errors import SettingsError
 from aspect.evaluation.inputs import ProbeInput, read_labels, unit_rows
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.result import Answers, ProbeResult, score
-from aspect.graph.splits import Split, SplitKind
 
 __all__ = ["knn_probe", "majority_probe"]
 

@@ -19,12 +19,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aspect.data.splits import Split
 from aspect.errors import SettingsError
 from aspect.evaluation.inputs import with_constant
 from aspect.evaluation.logistic import Tasks, logits_of, principal_axes, solve
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import Answers
-from aspect.graph.splits import Split
 
 __all__ = ["NeutralProbe", "pick"]
 

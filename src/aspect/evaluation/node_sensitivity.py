@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
+from aspect.data.graph import Graph
 from aspect.estimator import Embedder
-from aspect.graph.data import Graph
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.aspect_s import AspectSMethod
 from aspect.methods.aspect_s_config import AspectSConfig

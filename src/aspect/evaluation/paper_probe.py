@@ -21,11 +21,11 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from aspect.data.splits import Split
 from aspect.errors import SettingsError
 from aspect.evaluation.inputs import unit_rows, with_constant
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import Answers
-from aspect.graph.splits import Split
 
 __all__ = ["PaperProbe", "Tasks", "Trace", "pick", "scores_of", "train"]
 

@@ -12,9 +12,9 @@ from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.random_flips import random_flips
 from aspect.attacks.trace import Trace
+from aspect.data.features import num_entries
+from aspect.data.graph import Graph
 from aspect.estimator import Embedder
-from aspect.graph.data import Graph
-from aspect.graph.features import num_entries
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.aspect_search import SearchScope, inner_problem
 from aspect.randomness import generator_for

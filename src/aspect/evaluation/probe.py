@@ -8,12 +8,12 @@ from typing import Literal
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from aspect.data.splits import Split, SplitKind
 from aspect.errors import UnknownNameError
 from aspect.evaluation.inputs import ProbeInput, without_test_labels
 from aspect.evaluation.neutral_probe import NeutralProbe
 from aspect.evaluation.paper_probe import PaperProbe
 from aspect.evaluation.result import ProbeResult
-from aspect.graph.splits import Split, SplitKind
 
 __all__ = ["NeutralProbe", "PaperProbe", "Probe", "ProbeName", "linear_probe", "probe_named"]
 

@@ -11,12 +11,12 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from aspect.data.splits import Split, SplitKind
 from aspect.errors import SettingsError
 from aspect.evaluation.inputs import ProbeInput
 from aspect.evaluation.metrics import ClassScore, Summary, mean_class_scores
 from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.result import OPTIMISTIC_NOTE, ProbeResult, SplitScore
-from aspect.graph.splits import Split, SplitKind
 
 __all__ = ["Evaluation", "Spread", "evaluate_embeddings"]
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor
 
+from aspect.data.graph import Graph, LabelledGraph
+from aspect.data.splits import Split
+from aspect.data.support import check_share, edge_support, without_doubtful
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.result import ProbeResult
-from aspect.graph.data import Graph, LabelledGraph
-from aspect.graph.splits import Split
-from aspect.graph.support import check_share, edge_support, without_doubtful
 from aspect.methods.registry import find_method
 
 __all__ = [

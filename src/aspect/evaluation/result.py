@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
+from aspect.data.splits import Split
 from aspect.evaluation.metrics import (
     PERCENT,
     ClassScore,
@@ -19,7 +20,6 @@ from aspect.evaluation.metrics import (
     macro_f1,
     roc_auc,
 )
-from aspect.graph.splits import Split
 
 __all__ = ["Answers", "ProbeResult", "SplitScore", "score"]
 

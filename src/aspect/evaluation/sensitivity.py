@@ -13,8 +13,8 @@ from torch import Tensor
 from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.random_flips import random_flips
+from aspect.data.graph import Graph
 from aspect.evaluation.regret import Draw, mix_risks
-from aspect.graph.data import Graph
 
 __all__ = ["Kind", "Moves", "Stability", "perturb", "stability"]
 

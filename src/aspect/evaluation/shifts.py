@@ -20,13 +20,13 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pdist
 
+from aspect.data.graph import Graph
 from aspect.errors import TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.inputs import unit_rows
-from aspect.graph.data import Graph
 from aspect.methods.aspect import AspectMethod
-from aspect.provenance import check_finite
 from aspect.randomness import generator_for
+from aspect.training.health import check_finite
 
 __all__ = [
     "Look",

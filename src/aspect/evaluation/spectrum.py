@@ -10,10 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from aspect.data.graph import Graph
+from aspect.data.operators import Operator, Propagation
 from aspect.errors import GraphError
-from aspect.graph.data import Graph
-from aspect.graph.operators import Operator, Propagation
-from aspect.spectral.chebyshev import chebyshev_basis
+from aspect.nn.chebyshev import chebyshev_basis
 
 __all__ = [
     "HIGHEST",

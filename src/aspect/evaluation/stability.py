@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from aspect.attacks.metattack import MetattackConfig
 from aspect.attacks.run import AttackRequest, PlannedAttack, Progress, find_flips, plan_attacks
 from aspect.attacks.trace import Trace
+from aspect.data.features import num_entries
+from aspect.data.graph import LabelledGraph
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.perturbing import (
@@ -23,8 +25,6 @@ from aspect.evaluation.stability_request import TRANSFERRED, Kind, StabilityRequ
 from aspect.evaluation.stability_result import Measurement, Stability, StabilityRow
 from aspect.evaluation.stability_terms import JudgedSplits, Terms, settle
 from aspect.evaluation.trained_probe import TrainedProbe
-from aspect.graph.data import LabelledGraph
-from aspect.graph.features import num_entries
 
 __all__ = ["study_stability"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from aspect.errors import SettingsError, UnknownNameError
 
 if TYPE_CHECKING:
-    from aspect.graph.splits import SplitKind
+    from aspect.data.splits import SplitKind
 
 __all__ = [
     "DEFAULT_BUDGETS",

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from aspect.data.splits import SplitKind
 from aspect.evaluation.metrics import PERCENT, Summary
 from aspect.evaluation.result import SplitScore
 from aspect.evaluation.shifts import Movement, Shift
-from aspect.graph.splits import SplitKind
 
 __all__ = ["Measurement", "Stability", "StabilityRow"]
 

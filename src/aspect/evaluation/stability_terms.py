@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aspect.attacks.budget import least_share
+from aspect.data.features import num_entries
+from aspect.data.graph import Graph, LabelledGraph
+from aspect.data.splits import Split, SplitKind, check_splits, make_splits
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
@@ -15,9 +18,6 @@ from aspect.evaluation.stability_request import (
     Kind,
     StabilityRequest,
 )
-from aspect.graph.data import Graph, LabelledGraph
-from aspect.graph.features import num_entries
-from aspect.graph.splits import Split, SplitKind, check_splits, make_splits
 
 __all__ = ["JudgedSplits", "Terms", "settle"]
 

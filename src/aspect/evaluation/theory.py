@@ -17,6 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from aspect.data.graph import Graph
+from aspect.data.synthetic import mixed_graph, mixed_regions
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.mixture import REGIONS, Advance, ignore
@@ -31,11 +33,9 @@ from aspect.evaluation.theory_record import (
     TheoryRecord,
     TradeOff,
 )
-from aspect.experiments import Experiment
-from aspect.graph.data import Graph
-from aspect.graph.synthetic import mixed_graph, mixed_regions
 from aspect.methods.aspect import AspectMethod
 from aspect.randomness import generator_for
+from aspect.settings import Experiment
 
 __all__ = ["QUICK", "draw_keys", "study_theory"]
 

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aspect.data.splits import Split
 from aspect.evaluation.inputs import ProbeInput, read_embeddings, without_test_labels
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.probe import NEUTRAL, Probe
 from aspect.evaluation.result import ProbeResult
-from aspect.graph.splits import Split
 
 __all__ = ["TrainedProbe"]
 

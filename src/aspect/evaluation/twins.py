@@ -15,12 +15,12 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from aspect.data.graph import Graph
+from aspect.data.splits import Split, SplitKind
 from aspect.errors import GraphError
 from aspect.evaluation.inputs import ProbeInput
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.result import Answers, ProbeResult
-from aspect.graph.data import Graph
-from aspect.graph.splits import Split, SplitKind
 
 __all__ = ["MOST_NODES", "twin_probe"]
 

@@ -8,10 +8,10 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from aspect.data.splits import Split
 from aspect.errors import GraphError
 from aspect.evaluation.inputs import read_embeddings, renumbered, without_test_labels
 from aspect.evaluation.probe import NEUTRAL, Probe
-from aspect.graph.splits import Split
 
 __all__ = ["validation_accuracy"]
 

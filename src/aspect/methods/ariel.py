@@ -10,18 +10,18 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.adversarial.harm import DrawnHarm, find_at_once
-from aspect.blocks.activations import ActivationName
-from aspect.blocks.gcn import StartingWeights
-from aspect.blocks.subgraphs import sample_subgraph
-from aspect.blocks.views import View
 from aspect.config import Choice, Count, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.info_nce import LOWEST_FLOAT32_TEMPERATURE
+from aspect.losses.information import information_hinge
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import Cost, register
-from aspect.objectives.info_nce import LOWEST_FLOAT32_TEMPERATURE
-from aspect.objectives.information import information_hinge
+from aspect.nn.activations import ActivationName
+from aspect.nn.gcn import StartingWeights
+from aspect.nn.subgraphs import sample_subgraph
+from aspect.nn.two_views import View
 
 __all__ = ["ARIEL", "ARIELConfig"]
 

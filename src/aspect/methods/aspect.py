@@ -13,23 +13,23 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
-from aspect.blocks.augmentations import column_mask, edge_weights
-from aspect.blocks.per_graph import PerGraph
-from aspect.graph.data import Features, Graph
-from aspect.graph.features import dense, mask_columns, seen_features
-from aspect.graph.operators import Propagation, largest_eigenvalue
+from aspect.data.features import dense, mask_columns, seen_features
+from aspect.data.graph import Features, Graph
+from aspect.data.operators import Propagation, largest_eigenvalue
+from aspect.losses.info_nce import NodeLosses, info_nce, sampled_info_nce
+from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.base import FilterBank, Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register
-from aspect.objectives.info_nce import NodeLosses, info_nce, sampled_info_nce
-from aspect.objectives.policy_target import channel_costs, policy_loss, policy_target
-from aspect.policy.fusion import fuse, read_out
-from aspect.policy.gate import make_policy, neighbourhood_mean
-from aspect.spectral.batch_norm import Centre
-from aspect.spectral.chebyshev import chebyshev_basis
-from aspect.spectral.filters import Band
-from aspect.spectral.views import Signal, SpectralEncoder
+from aspect.nn.augmentations import column_mask, edge_weights
+from aspect.nn.batch_norm import Centre
+from aspect.nn.chebyshev import chebyshev_basis
+from aspect.nn.filters import Band
+from aspect.nn.fusion import fuse, read_out
+from aspect.nn.gate import make_policy, neighbourhood_mean
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.spectral_encoder import Signal, SpectralEncoder
 
 __all__ = ["PAPER", "AspectConfig", "AspectMethod", "SpectralEmbedding"]
 

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
+from aspect.losses.info_nce import LOWEST_TEMPERATURE
 from aspect.methods.base import BatchNormConfig
-from aspect.objectives.info_nce import LOWEST_TEMPERATURE
-from aspect.policy.fusion import Readout
-from aspect.policy.gate import Fusion, GateInput
-from aspect.spectral.views import BandActivation, LayerOrder
+from aspect.nn.fusion import Readout
+from aspect.nn.gate import Fusion, GateInput
+from aspect.nn.spectral_encoder import BandActivation, LayerOrder
 
 __all__ = ["AspectConfig"]
 

@@ -12,15 +12,15 @@ from typing_extensions import override
 
 from aspect.adversarial.ascent import Ascent, Found, ascend
 from aspect.adversarial.problem import InnerProblem, stability
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.policy_target import channel_costs
 from aspect.methods.aspect import PAPER, AspectMethod
 from aspect.methods.aspect_s_config import AspectSConfig
 from aspect.methods.aspect_s_cost import Outlay, outlay_of
 from aspect.methods.aspect_search import SearchScope, inner_problem, known_by
 from aspect.methods.base import Step
 from aspect.methods.registry import register
-from aspect.objectives.policy_target import channel_costs
-from aspect.spectral.views import Signal
+from aspect.nn.spectral_encoder import Signal
 
 __all__ = ["AspectSConfig", "AspectSMethod"]
 

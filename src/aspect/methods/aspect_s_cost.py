@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aspect.graph.data import Graph
-from aspect.graph.features import num_entries
-from aspect.graph.sparse import SparseMatrix
+from aspect.data.features import num_entries
+from aspect.data.graph import Graph
+from aspect.data.sparse import SparseMatrix
+from aspect.losses.blocked import KEPT_BYTES
 from aspect.methods.aspect_s_config import AspectSConfig
-from aspect.objectives.blocked import KEPT_BYTES
 
 __all__ = ["Outlay", "outlay_of"]
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from aspect.adversarial.candidates import draw_edges, draw_entries
 from aspect.adversarial.problem import InnerProblem
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from aspect.methods.aspect import AspectMethod, SpectralEmbedding
+from aspect.nn.folded import fold
 from aspect.randomness import generator_for
-from aspect.spectral.folded import fold
 
 __all__ = ["SearchScope", "StabilityTarget", "inner_problem", "known_by"]
 

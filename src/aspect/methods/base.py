@@ -13,10 +13,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from aspect.config import Config, Count
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from aspect.methods.registry import Cost
+from aspect.nn.batch_norm import Calibrated, NormStatistics, recording
 from aspect.randomness import generator_for
-from aspect.spectral.batch_norm import Calibrated, NormStatistics, recording
 
 __all__ = [
     "HELD_BY",

@@ -10,18 +10,18 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.mlp import MLP
-from aspect.blocks.moving_average import follow, momentum_at
-from aspect.blocks.schedules import falling_cosine
-from aspect.blocks.views import View
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.bootstrap import bootstrap_loss
 from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.objectives.bootstrap import bootstrap_loss
+from aspect.nn.gcn import GCNStack
+from aspect.nn.mlp import MLP
+from aspect.nn.moving_average import follow, momentum_at
+from aspect.nn.schedules import falling_cosine
+from aspect.nn.two_views import View
 
 __all__ = ["BGRL", "BGRLConfig"]
 

@@ -10,16 +10,16 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.mlp import MLP
-from aspect.blocks.views import View
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.correlation import canonical_loss
 from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.objectives.correlation import canonical_loss
+from aspect.nn.gcn import GCNStack
+from aspect.nn.mlp import MLP
+from aspect.nn.two_views import View
 
 __all__ = ["CCASSG", "CCASSGConfig"]
 

@@ -10,15 +10,15 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.propagation import SymmetricPropagation
 from aspect.config import Count
-from aspect.graph.data import Graph
-from aspect.graph.eigenvectors import leading_eigenvectors, normalised_adjacency
-from aspect.graph.features import dense
+from aspect.data.eigenvectors import leading_eigenvectors, normalised_adjacency
+from aspect.data.features import dense
+from aspect.data.graph import Graph
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.registry import Cost, register
-from aspect.spectral.filters import Band
+from aspect.nn.filters import Band
+from aspect.nn.propagation import SymmetricPropagation
 
 __all__ = [
     "HighBandOnly",

@@ -11,18 +11,18 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.drawing import draw_order
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.scorers import BilinearScorer, sigmoid_mean
-from aspect.blocks.views import View
 from aspect.config import Choice, Count, Positive, Range, Weight
-from aspect.graph.data import Graph
-from aspect.graph.operators import Operator
+from aspect.data.graph import Graph
+from aspect.data.operators import Operator
+from aspect.losses.two_groups import two_group_loss
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.objectives.two_groups import two_group_loss
+from aspect.nn.drawing import draw_order
+from aspect.nn.gcn import GCNStack
+from aspect.nn.scorers import BilinearScorer, sigmoid_mean
+from aspect.nn.two_views import View
 
 __all__ = ["DGI", "DGIConfig"]
 

@@ -8,15 +8,15 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.schedules import falling_cosine
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.correlation import barlow_loss
 from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.objectives.correlation import barlow_loss
+from aspect.nn.gcn import GCNStack
+from aspect.nn.schedules import falling_cosine
 
 __all__ = ["GBT", "GBTConfig", "warm_up_then_cosine"]
 

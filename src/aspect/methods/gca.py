@@ -11,8 +11,13 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.activations import ActivationName
-from aspect.blocks.centrality import (
+from aspect.config import Choice
+from aspect.data.graph import Graph
+from aspect.methods.citation import Citation
+from aspect.methods.grace import GRACE, LaterGRACEConfig
+from aspect.methods.registry import register
+from aspect.nn.activations import ActivationName
+from aspect.nn.centrality import (
     column_importance,
     degree_centrality,
     drop_probabilities,
@@ -20,13 +25,8 @@ from aspect.blocks.centrality import (
     eigenvector_centrality,
     pagerank_centrality,
 )
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.views import View
-from aspect.config import Choice
-from aspect.graph.data import Graph
-from aspect.methods.citation import Citation
-from aspect.methods.grace import GRACE, LaterGRACEConfig
-from aspect.methods.registry import register
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.two_views import View
 
 __all__ = ["GCA", "Drops", "GCAConfig"]
 

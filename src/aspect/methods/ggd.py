@@ -9,19 +9,19 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.augmentations import exact_mask
-from aspect.blocks.drawing import draw_order
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.propagation import spread
-from aspect.blocks.scorers import SummedLinearScorer
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
-from aspect.graph.features import mask_columns
+from aspect.data.features import mask_columns
+from aspect.data.graph import Graph
+from aspect.losses.two_groups import two_group_loss
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.objectives.two_groups import two_group_loss
+from aspect.nn.augmentations import exact_mask
+from aspect.nn.drawing import draw_order
+from aspect.nn.gcn import GCNStack
+from aspect.nn.propagation import spread
+from aspect.nn.scorers import SummedLinearScorer
 
 __all__ = ["GGD", "GGDConfig"]
 

@@ -11,20 +11,20 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.activations import Activation
-from aspect.blocks.drawing import draw_others
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.propagation import MatrixOperator, neighbour_mean
-from aspect.blocks.scorers import BilinearScorer
 from aspect.config import Choice, Count, Positive, Range, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.mutual_information import squashed_divergence
+from aspect.losses.reconstruction import Reconstruction
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.objectives.mutual_information import squashed_divergence
-from aspect.objectives.reconstruction import Reconstruction
+from aspect.nn.activations import Activation
+from aspect.nn.drawing import draw_others
+from aspect.nn.gcn import GCNStack
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.propagation import MatrixOperator, neighbour_mean
+from aspect.nn.scorers import BilinearScorer
 
 __all__ = ["GMI", "GMIConfig"]
 

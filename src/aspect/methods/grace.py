@@ -10,18 +10,18 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.activations import ActivationName
-from aspect.blocks.gcn import GCNStack, StartingWeights
-from aspect.blocks.mlp import MLP
-from aspect.blocks.views import View
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.info_nce import LOWEST_TEMPERATURE
+from aspect.losses.intra_view import intra_view_info_nce
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.objectives.info_nce import LOWEST_TEMPERATURE
-from aspect.objectives.intra_view import intra_view_info_nce
+from aspect.nn.activations import ActivationName
+from aspect.nn.gcn import GCNStack, StartingWeights
+from aspect.nn.mlp import MLP
+from aspect.nn.two_views import View
 
 __all__ = ["GRACE", "GRACEConfig", "LaterGRACEConfig"]
 

@@ -11,16 +11,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.augmentations import exact_mask
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.propagation import MatrixOperator, SymmetricPropagation
-from aspect.blocks.scorers import sigmoid_mean
-from aspect.blocks.subgraphs import drop_nodes, grow_subgraph, rewire_edges
 from aspect.config import Choice, Share
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import register
+from aspect.nn.augmentations import exact_mask
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
+from aspect.nn.scorers import sigmoid_mean
+from aspect.nn.subgraphs import drop_nodes, grow_subgraph, rewire_edges
 from aspect.randomness import generator_for
 
 __all__ = ["FixedView", "GraphCL", "GraphCLConfig", "draw_view"]

@@ -10,23 +10,23 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.blocks.augmentations import exact_mask
-from aspect.blocks.drawing import draw_batches, draw_pairs
-from aspect.blocks.edge_discriminator import EdgeDiscriminator, WalkedGraph
-from aspect.blocks.mlp import MLP
-from aspect.blocks.neighbours import similar_positives
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.propagation import spread
-from aspect.graph.data import Graph
-from aspect.graph.features import mask_columns
+from aspect.data.features import mask_columns
+from aspect.data.graph import Graph
+from aspect.losses.pairs import pair_cosines
+from aspect.losses.positives import Positives
+from aspect.losses.ranking import edge_ranking_loss
+from aspect.losses.several_positives import several_positives_loss
 from aspect.methods.base import Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.greet_config import GREETConfig
 from aspect.methods.registry import Cost, register
-from aspect.objectives.pairs import pair_cosines
-from aspect.objectives.positives import Positives
-from aspect.objectives.ranking import edge_ranking_loss
-from aspect.objectives.several_positives import several_positives_loss
+from aspect.nn.augmentations import exact_mask
+from aspect.nn.drawing import draw_batches, draw_pairs
+from aspect.nn.edge_discriminator import EdgeDiscriminator, WalkedGraph
+from aspect.nn.mlp import MLP
+from aspect.nn.neighbours import similar_positives
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.propagation import spread
 
 __all__ = ["GREET", "GREETConfig"]
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from aspect.config import Choice, Count, Positive, Range, Share
+from aspect.losses.info_nce import LOWEST_TEMPERATURE
 from aspect.methods.base import MethodConfig
-from aspect.objectives.info_nce import LOWEST_TEMPERATURE
 
 __all__ = ["GREETConfig"]
 

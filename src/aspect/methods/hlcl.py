@@ -12,17 +12,17 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.edge_split import EdgeSplit
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.mlp import MLP
-from aspect.blocks.per_graph import PerGraph
 from aspect.config import Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.info_nce import LOWEST_TEMPERATURE, info_nce
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.objectives.info_nce import LOWEST_TEMPERATURE, info_nce
+from aspect.nn.edge_split import EdgeSplit
+from aspect.nn.gcn import GCNStack
+from aspect.nn.mlp import MLP
+from aspect.nn.per_graph import PerGraph
 
 __all__ = ["HLCL", "HLCLConfig"]
 

@@ -11,17 +11,17 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.diffused import DiffusedGraph
-from aspect.blocks.drawing import draw_order
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.scorers import BilinearScorer, sigmoid_mean
 from aspect.config import Choice, Count, Positive, Range, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.two_groups import two_group_loss
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
-from aspect.objectives.two_groups import two_group_loss
+from aspect.nn.diffused import DiffusedGraph
+from aspect.nn.drawing import draw_order
+from aspect.nn.gcn import GCNStack
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.scorers import BilinearScorer, sigmoid_mean
 
 __all__ = ["MVGRL", "MVGRLConfig"]
 

@@ -10,11 +10,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.views import View, ViewSource
 from aspect.config import Choice
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
 from aspect.methods.base import Method, MethodConfig
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.two_views import View, ViewSource
 
 __all__ = ["OneEncoder", "OneEncoderConfig"]
 

@@ -11,17 +11,17 @@ from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.blocks.drawing import draw_order
-from aspect.blocks.per_graph import PerGraph
-from aspect.blocks.scorers import BilinearScorer, relu_mean
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
-from aspect.graph.features import take_rows
+from aspect.data.features import take_rows
+from aspect.data.graph import Graph
+from aspect.losses.two_groups import two_group_loss
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
-from aspect.objectives.two_groups import two_group_loss
-from aspect.spectral.views import BandActivation, Signal, SpectralEncoder
+from aspect.nn.drawing import draw_order
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.scorers import BilinearScorer, relu_mean
+from aspect.nn.spectral_encoder import BandActivation, Signal, SpectralEncoder
 
 __all__ = ["PolyGCL", "PolyGCLConfig"]
 

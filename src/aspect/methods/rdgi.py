@@ -13,9 +13,9 @@ from typing_extensions import override
 
 from aspect.adversarial.harm import Harm, find_in_turn
 from aspect.config import Choice, Count, Weight
-from aspect.graph.data import Graph
-from aspect.graph.operators import Operator
-from aspect.graph.sparse import SparseMatrix
+from aspect.data.graph import Graph
+from aspect.data.operators import Operator
+from aspect.data.sparse import SparseMatrix
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig

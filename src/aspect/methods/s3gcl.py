@@ -10,20 +10,20 @@ from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.blocks.mlp import MLP
-from aspect.blocks.neighbours import similar_positives
-from aspect.blocks.per_graph import PerGraph
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
-from aspect.graph.features import seen_features
+from aspect.data.features import seen_features
+from aspect.data.graph import Graph
+from aspect.losses.info_nce import LOWEST_TEMPERATURE
+from aspect.losses.positives import Positives
+from aspect.losses.several_positives import several_positives_info_nce
 from aspect.methods.base import BatchNormConfig, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register
-from aspect.objectives.info_nce import LOWEST_TEMPERATURE
-from aspect.objectives.positives import Positives
-from aspect.objectives.several_positives import several_positives_info_nce
-from aspect.spectral.filters import Band
-from aspect.spectral.views import Signal, SpectralEncoder
+from aspect.nn.filters import Band
+from aspect.nn.mlp import MLP
+from aspect.nn.neighbours import similar_positives
+from aspect.nn.per_graph import PerGraph
+from aspect.nn.spectral_encoder import Signal, SpectralEncoder
 
 __all__ = ["S3GCL", "S3GCLConfig"]
 

@@ -10,16 +10,16 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.blocks.drawing import draw_near, draw_order
-from aspect.blocks.gcn import GCNStack
-from aspect.blocks.mlp import MLP
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.graph.data import Graph
+from aspect.data.graph import Graph
+from aspect.losses.spectral_contrast import top_similarity_loss
 from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.objectives.spectral_contrast import top_similarity_loss
+from aspect.nn.drawing import draw_near, draw_order
+from aspect.nn.gcn import GCNStack
+from aspect.nn.mlp import MLP
 
 __all__ = ["SPGCL", "SPGCLConfig"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import filelock
 
+from aspect.data.files import LEFT_BEHIND, reason, replacing
 from aspect.errors import FileError, RunError
-from aspect.graph.files import LEFT_BEHIND, reason, replacing
 from aspect.report.tables import Table
 
 __all__ = ["PAGE", "ReportFolder"]

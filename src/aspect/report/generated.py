@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from aspect.data.files import replacing
 from aspect.errors import FileError, reason
-from aspect.graph.files import replacing
 
 __all__ = ["differing", "read_text", "write_differing"]
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from aspect.config import Choice, Range
-from aspect.experiments import FOLDER, load_experiment
 from aspect.methods.citation import Citation
 from aspect.methods.registry import find_method, method_names
+from aspect.settings import FOLDER, load_experiment
 
 __all__ = [
     "MethodFacts",

@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from aspect.data.files import is_file, reason, replacing
 from aspect.errors import CheckpointError
-from aspect.graph.files import is_file, reason, replacing
 
 __all__ = ["FORMAT_VERSION", "read_tensors", "write_tensors"]
 

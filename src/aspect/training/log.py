@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from aspect.data.files import reason
 from aspect.errors import FileError, RunError
-from aspect.graph.files import reason
 
 __all__ = ["EpochLog", "JsonLinesLog", "TensorBoardLog", "require_tensorboard"]
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
-from aspect.graph.data import Graph
 from aspect.methods.base import HELD_BY, Group, Method, MethodConfig, Step
 from aspect.randomness import generator_for
 from aspect.training.health import Health

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aspect.benchmark.plan import Entry
+from aspect.experiment.plan import Entry
 from aspect.report.benchmark.ablation import ablation_tables
 from report.benchmark_records import ABLATION, make_records, metattack, poison
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aspect.benchmark.plan import Entry
+from aspect.experiment.plan import Entry
 from aspect.report.benchmark.accuracy import average_drop, clean_tables, perturbed_tables
 from aspect.report.benchmark.collection import collect
 from aspect.report.benchmark.published import published_figures

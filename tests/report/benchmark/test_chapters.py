@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from aspect.benchmark.plan import Entry
+from aspect.experiment.plan import Entry
 from aspect.report.benchmark.chapters import chapters
 from aspect.report.benchmark.sources import Material
 from report.benchmark_records import ABLATION, NASTY, evade, fail, make_records, metattack, poison

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aspect.benchmark.plan import Entry
 from aspect.errors import SettingsError
+from aspect.experiment.plan import Entry
 from aspect.report.benchmark.collection import collect
 from aspect.report.benchmark.scores import Place
 from report.benchmark_records import ABLATION, evade, fail, make_records, metattack, poison

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from aspect.benchmark.plan import Entry
 from aspect.evaluation.significance import holm, paired_test
+from aspect.experiment.plan import Entry
 from aspect.report.benchmark.collection import collect
 from aspect.report.benchmark.comparisons import find_head, significance_tables, undecidable
 from aspect.report.benchmark.scores import Place

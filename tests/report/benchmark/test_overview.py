@@ -1,6 +1,6 @@
 """The head and the foot of the page: counts and settings against the records themselves."""
 
-from aspect.benchmark.plan import Entry
+from aspect.experiment.plan import Entry
 from aspect.report.benchmark.overview import Overview, Surroundings, graph_table, settings_of
 from report.benchmark_records import ABLATION, evade, make_records, poison
 

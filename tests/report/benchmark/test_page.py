@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from aspect.benchmark.plan import Entry
+from aspect.experiment.plan import Entry
 from aspect.report.benchmark.chapters import Chapter, chapters
 from aspect.report.benchmark.page import benchmark_page
 from aspect.report.benchmark.sources import Material

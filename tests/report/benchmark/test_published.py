@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from aspect.experiments import find_experiment
 from aspect.report.benchmark.published import published, published_figures
+from aspect.settings import find_experiment
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ import torch
 from aspect import linear_probe
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.attacks.trace_file import TraceFile
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.plan import Plan
-from aspect.benchmark.store import BenchFolder
+from aspect.data.source import Reading
+from aspect.data.splits import make_splits
 from aspect.errors import AspectError, RunError
-from aspect.experiments import Experiment, PerturbedBy
-from aspect.graph.source import Reading
-from aspect.graph.splits import make_splits
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.plan import Plan
+from aspect.experiment.runs import load_run, train_run
+from aspect.experiment.store import BenchFolder
 from aspect.report.benchmark.sources import find_sources, read_sources
-from aspect.runs import load_run, train_run
+from aspect.settings import Experiment, PerturbedBy
 from report.benchmark_records import make_records
 from report.node_details import make_details
 
@@ -105,7 +105,7 @@ def test_a_path_given_twice_counts_once(record_file, records):
 
 
 def test_a_run_becomes_a_record_with_the_scores_of_evaluate(run, tmp_path):
-    from aspect.comparison import evaluate_runs
+    from aspect.experiment.comparison import evaluate_runs
 
     out = train(run, tmp_path / "first")
     told = []

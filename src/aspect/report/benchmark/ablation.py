@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import Record, SplitName
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.comparisons import Question, compare
 from aspect.report.benchmark.names import table_name

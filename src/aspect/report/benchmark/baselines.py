@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.metrics import Summary
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection
 from aspect.report.tables import Cell, Line
 

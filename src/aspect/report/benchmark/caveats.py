@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from aspect.benchmark.record import Record, SplitName
+from aspect.experiment.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.scores import Scores
 from aspect.report.tables import counted

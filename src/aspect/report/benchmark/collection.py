@@ -8,10 +8,10 @@ from functools import cached_property
 from itertools import groupby
 from typing import get_args
 
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import Cell, Record, SplitName, Work
+from aspect.data.source import GraphSource
 from aspect.errors import SettingsError
-from aspect.graph.source import GraphSource
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.record import Cell, Record, SplitName, Work
 from aspect.report.benchmark.scores import Place, Scores
 
 __all__ = ["Collection", "collect", "distinct", "graph_rank", "perturbation_order"]

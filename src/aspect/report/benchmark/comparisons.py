@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.significance import PairedTest, holm, paired_test
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import perturbation_name, table_name
 from aspect.report.benchmark.score_cells import Footnotes

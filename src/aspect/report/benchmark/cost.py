@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aspect.benchmark.record import Record
 from aspect.evaluation.metrics import PERCENT, Summary
+from aspect.experiment.record import Record
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.tables import Cell, Line, Table
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import SplitName
 from aspect.evaluation.metrics import PERCENT
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.record import SplitName
 from aspect.report.benchmark.collection import Collection
 from aspect.report.tables import slug
 

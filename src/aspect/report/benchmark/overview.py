@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from aspect.benchmark.record import Record
-from aspect.graph.source import GraphSource
+from aspect.data.source import GraphSource
+from aspect.experiment.record import Record
 from aspect.report.benchmark.collection import collect
 from aspect.report.tables import Cell, Line, Table, counted
 

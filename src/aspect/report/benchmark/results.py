@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from aspect.benchmark.store import read_records
+from aspect.experiment.store import read_records
 from aspect.report.benchmark.ablation import ablation_tables
 from aspect.report.benchmark.accuracy import clean_tables, perturbed_tables
 from aspect.report.benchmark.collection import Collection, collect

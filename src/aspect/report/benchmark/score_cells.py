@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from aspect.benchmark.record import SplitName
 from aspect.evaluation.protocol import Spread
+from aspect.experiment.record import SplitName
 from aspect.report.benchmark.published import PublishedTable, citation
 from aspect.report.benchmark.scores import Metric, Scores
 from aspect.report.tables import Cell, Line, counted

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import Cell, Record, SplitName, SplitScores
 from aspect.evaluation.protocol import Spread
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.record import Cell, Record, SplitName, SplitScores
 from aspect.report.tables import counted
 
 __all__ = ["Metric", "Place", "Scores"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aspect.benchmark.record import Record, SplitName
+from aspect.experiment.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import table_name
 from aspect.report.benchmark.published import Paper, citation

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from aspect.benchmark.record import Record
-from aspect.benchmark.store import read_details, read_records
+from aspect.data.files import is_file, is_folder, is_present
 from aspect.errors import RunError
 from aspect.evaluation.details import Details
-from aspect.graph.files import is_file, is_folder, is_present
+from aspect.experiment.record import Record
+from aspect.experiment.store import read_details, read_records
 
 __all__ = ["Material", "Source", "find_sources", "read_sources"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from aspect.attacks.names import Mode
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.record import Record, SplitName
 from aspect.evaluation.metrics import PERCENT
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.record import Record, SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import family_name, table_name
 from aspect.report.benchmark.score_cells import Footnotes, means_over, score_cell

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from aspect.benchmark.record import Record
 from aspect.errors import UnknownNameError
+from aspect.experiment.record import Record
 from aspect.report.benchmark.collection import Collection, collect, graph_rank
 from aspect.report.benchmark.names import family_name
 from aspect.report.benchmark.scores import Metric, Place, Scores

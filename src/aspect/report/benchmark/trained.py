@@ -12,19 +12,19 @@ from typing import Literal
 
 from torch import Tensor
 
-from aspect.benchmark.facts import graph_facts
-from aspect.benchmark.perturbation import Perturbation
-from aspect.benchmark.perturbed import attack_note
-from aspect.benchmark.record import Cell, Record, SplitScores, Work
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError, RunError
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import inspect_model
 from aspect.evaluation.probe import linear_probe
-from aspect.graph.data import UNLABELLED, Graph, LabelledGraph
-from aspect.graph.splits import Split, make_splits
+from aspect.experiment.facts import graph_facts
+from aspect.experiment.model_facts import faults_of, gate_summary
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.perturbed import attack_note
+from aspect.experiment.record import Cell, Record, SplitScores, Work
+from aspect.experiment.runs import LoadedRun, load_run, source_of
 from aspect.perturbation import FilePerturbation
-from aspect.provenance import faults_of, gate_summary
-from aspect.runs import LoadedRun, load_run, source_of
 
 __all__ = ["Trained", "read_runs"]
 

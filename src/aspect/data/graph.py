@@ -1,0 +1,261 @@
+"""The graph that every method sees: simple, undirected, checked, and without labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.csgraph
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aspect.data.sparse import SparseMatrix
+from aspect.errors import GraphError, shown
+
+__all__ = ["UNLABELLED", "Features", "Graph", "LabelledGraph"]
+
+UNLABELLED = -1
+
+Features = Float[Tensor, "nodes features"] | SparseMatrix
+
+# Below this share of non-zero entries a product with compressed rows beats the dense one.
+SPARSE_BELOW = 0.2
+
+MOST_NODES = 3_037_000_499  # the largest n for which every key row * n + column fits 64 bits
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes with features, joined by undirected edges; build it with `Graph.build`.
+
+    Every edge stands in `edge_index` once in each direction, sorted by (row, column); there are no
+    self-loops and no duplicates. Labels are not here: a method cannot read what it must not.
+    """
+
+    features: Features  # [nodes, features], dense or in compressed rows
+    edge_index: Int[Tensor, "2 entries"]  # int64
+    ids: tuple[str, ...] | None = None  # the user's names of the nodes, if there are any
+    notices: tuple[str, ...] = ()  # what was cleaned while building, one sentence each
+    feature_names: tuple[str, ...] | None = None  # of the columns, where the source has them
+    integer_ids: bool = False  # the source kept its ids as integers; here they are their digits
+
+    def __post_init__(self) -> None:
+        if self.feature_names is not None:
+            _check_names(self.feature_names, self.num_features)
+
+    @classmethod
+    def build(
+        cls,
+        features: Features,
+        edge_index: Tensor,  # [2, pairs], checked by hand: users give this one
+        ids: Sequence[str] | None = None,
+        *,
+        feature_names: Sequence[str] | None = None,
+        directed_is_error: bool = False,
+    ) -> Graph:
+        """Check everything, symmetrise, drop self-loops and duplicates, and note what was done."""
+        num_nodes = features.shape[0]
+        _check_features(features)
+        if ids is not None:
+            _check_ids(ids, num_nodes)
+        _check_finite(features, ids)
+        _check_edges(edge_index, num_nodes)
+        edge_index, notices = _simple_undirected(edge_index.long(), num_nodes, directed_is_error)
+        graph = cls(
+            _best_layout(features),
+            edge_index,
+            None if ids is None else tuple(ids),
+            tuple(notices),
+            None if feature_names is None else tuple(feature_names),
+        )
+        return graph._with_structure_notices()
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are, isolated ones included."""
+        return int(self.features.shape[0])
+
+    @property
+    def num_features(self) -> int:
+        """Columns of the feature matrix."""
+        return int(self.features.shape[1])
+
+    @property
+    def num_edges(self) -> int:
+        """Undirected edges, each counted once."""
+        return self.edge_index.shape[1] // 2
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors lie."""
+        return self.edge_index.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the features."""
+        return self.features.dtype
+
+    def degrees(self) -> Int[Tensor, " nodes"]:
+        """Number of neighbours of every node."""
+        return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
+
+    def to(self, target: torch.device | str | torch.dtype) -> Graph:
+        """A copy on another device, or with features of another floating type."""
+        features = self.features.to(target)
+        if isinstance(target, torch.dtype):
+            return replace(self, features=features)
+        return replace(self, features=features, edge_index=self.edge_index.to(target))
+
+    def _with_structure_notices(self) -> Graph:
+        """Add what the user should know although nothing was changed."""
+        notices = list(self.notices)
+        isolated = int((self.degrees() == 0).sum())
+        if self.num_edges == 0:
+            notices.append("The graph has no edges: the embedding rests on the features alone.")
+        elif isolated:
+            notices.append(
+                f"{isolated} of {self.num_nodes} nodes have no edge; they keep their own features."
+            )
+        num_parts, largest = _parts(self.edge_index, self.num_nodes)
+        if num_parts - isolated > 1:
+            notices.append(
+                f"The graph falls into {num_parts} parts without an edge between them; "
+                f"the largest has {largest} of {self.num_nodes} nodes."
+            )
+        return replace(self, notices=tuple(notices))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledGraph:
+    """A graph with what only evaluation may see: its classes and the splits that are published."""
+
+    graph: Graph
+    labels: Int[Tensor, " nodes"]  # 0 ... classes-1, UNLABELLED where unknown
+    class_names: tuple[str, ...]
+    masks: Mapping[str, Bool[Tensor, "splits nodes"]] = field(  # train, validation, test; or empty
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    @property
+    def num_classes(self) -> int:
+        """Classes, those without a node included."""
+        return len(self.class_names)
+
+
+def _check_features(features: Features) -> None:
+    num_nodes, num_features = features.shape
+    if num_nodes < 2:  # noqa: PLR2004 - two nodes are the least that can be contrasted
+        raise GraphError(f"A graph must have at least 2 nodes. Got {num_nodes}.")
+    if num_nodes > MOST_NODES:
+        raise GraphError(f"A graph must have at most {MOST_NODES} nodes. Got {num_nodes}.")
+    if num_features < 1:
+        raise GraphError(
+            "The nodes have no features. Give a feature table, or ask for structural ones "
+            "with --features degree, identity, random or laplacian."
+        )
+    values = features.values if isinstance(features, SparseMatrix) else features
+    if not values.is_floating_point():
+        raise GraphError(f"Features must be floating-point numbers. Got {values.dtype}.")
+
+
+def _check_ids(ids: Sequence[str], num_nodes: int) -> None:
+    if len(ids) != num_nodes:
+        raise GraphError(f"There must be one id per node. Got {len(ids)} for {num_nodes} nodes.")
+    if len(set(ids)) < num_nodes:
+        repeated = (repr(node) for node, count in Counter(ids).items() if count > 1)
+        raise GraphError(f"Node ids must be unique. Repeated: {shown(repeated)}.")
+
+
+def _check_names(names: Sequence[str], num_features: int) -> None:
+    if len(names) != num_features:
+        raise GraphError(
+            f"There must be one name per feature. Got {len(names)} for {num_features} features."
+        )
+    if len(set(names)) < num_features:
+        repeated = (repr(name) for name, count in Counter(names).items() if count > 1)
+        raise GraphError(f"Names of features must be unique. Repeated: {shown(repeated)}.")
+
+
+def _check_finite(features: Features, ids: Sequence[str] | None) -> None:
+    values = features.values if isinstance(features, SparseMatrix) else features
+    bad = ~torch.isfinite(values)
+    if not bool(bad.any()):
+        return
+    if isinstance(features, SparseMatrix):
+        rows, columns = features.pattern.rows[bad], features.pattern.columns[bad]
+    else:
+        rows, columns = bad.nonzero(as_tuple=True)
+    places = zip(rows.tolist(), columns.tolist(), strict=True)
+    listed = shown(
+        f"row {ids[row]!r} column {k}" if ids else f"row {row} column {k}" for row, k in places
+    )
+    raise GraphError(
+        f"Features must be finite numbers. Got NaN or infinity at {listed}. "
+        "Mend them, or pass --impute zero or --impute mean."
+    )
+
+
+def _check_edges(edge_index: Tensor, num_nodes: int) -> None:
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:  # noqa: PLR2004 - a pair has two ends
+        transposed = edge_index.ndim == 2 and edge_index.shape[1] == 2  # noqa: PLR2004
+        looks = " It looks transposed." if transposed else ""
+        raise GraphError(
+            f"edge_index must have shape [2, pairs]. Got {list(edge_index.shape)}.{looks}"
+        )
+    kind = edge_index.dtype
+    if kind.is_floating_point or kind.is_complex or kind == torch.bool:
+        raise GraphError(f"edge_index must hold integers. Got {kind}.")
+    outside = ((edge_index < 0) | (edge_index >= num_nodes)).any(dim=0)
+    if bool(outside.any()):
+        pairs = shown(f"({a}, {b})" for a, b in edge_index[:, outside].t().tolist())
+        raise GraphError(f"Edges must join nodes 0 to {num_nodes - 1}. Got {pairs}.")
+
+
+def _simple_undirected(
+    edge_index: Tensor, num_nodes: int, directed_is_error: bool
+) -> tuple[Tensor, list[str]]:
+    """Each edge once per direction, sorted; and what had to be changed for that."""
+    notices: list[str] = []
+    source, target = edge_index[:, edge_index[0] != edge_index[1]]
+    loops = edge_index.shape[1] - len(source)
+    if loops:
+        notices.append(f"{loops} self-loops removed (the method adds its own where it wants them).")
+    keys = torch.unique(source * num_nodes + target)
+    if len(keys) < len(source):
+        notices.append(f"{len(source) - len(keys)} duplicate edges removed.")
+    source, target = keys // num_nodes, keys % num_nodes
+    both = torch.unique(torch.cat([keys, target * num_nodes + source]))
+    # A table that lists every edge once in an arbitrary direction is as common as a directed graph;
+    # nothing in the input tells the two apart, so both are symmetrised, and said.
+    missing = len(both) - len(keys)
+    if missing:
+        if directed_is_error:
+            raise GraphError(
+                f"The graph is directed: {missing} edges lack their reverse. "
+                "Drop --directed error to symmetrise."
+            )
+        notices.append(f"{missing} edges had no reverse and were made undirected.")
+    return torch.stack([both // num_nodes, both % num_nodes]), notices
+
+
+def _parts(edge_index: Tensor, num_nodes: int) -> tuple[int, int]:
+    """Number of connected components, and the nodes of the largest."""
+    rows, columns = edge_index.cpu().numpy()
+    ones = np.ones(len(rows), dtype=np.int8)
+    adjacency = scipy.sparse.csr_array((ones, (rows, columns)), shape=(num_nodes, num_nodes))
+    count, part = scipy.sparse.csgraph.connected_components(adjacency, directed=False)
+    return int(count), int(np.bincount(part).max())
+
+
+def _best_layout(features: Features) -> Features:
+    """Compressed rows for a matrix that is mostly zeros, dense otherwise."""
+    if isinstance(features, SparseMatrix):
+        density = len(features.values) / max(1, features.shape[0] * features.shape[1])
+        return features if density < SPARSE_BELOW else features.dense()
+    density = float((features != 0).float().mean())
+    return SparseMatrix.from_dense(features) if density < SPARSE_BELOW else features

@@ -1,0 +1,172 @@
+"""What random walks say of a graph: personalised PageRank and the odds of coming back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.data.graph import Graph
+from aspect.data.sparse import SparseMatrix
+from aspect.nn.chebyshev import chebyshev_basis
+from aspect.nn.propagation import SymmetricPropagation
+
+__all__ = ["PersonalisedPageRank", "return_probabilities"]
+
+# Columns that are pushed through the graph at a time: few stay within a CPU's caches.
+BLOCK = {"cpu": 64, "cuda": 1024}
+FIRST_ROOM = 2**16  # entries that are kept before the store grows
+
+
+@dataclass(frozen=True, eq=False)
+class PersonalisedPageRank:
+    """`S = r (I - (1 - r) M)^(-1)` as an operator, for a symmetric M with spectrum in [-1, 1].
+
+    S is never formed: with a = 1 - r, w = sqrt(1 - a^2) and q = (1 - w) / a, it is the series
+    `r / w (I + 2 sum_k q^k T_k(M))`, whose terms fall as q^k (0.5^k for MVGRL's r of 0.2, where
+    the iteration `x <- (1 - r) M x + r x_0` falls as 0.8^k). Cut where what is left out is below
+    `tolerance` in the operator's norm. S is symmetric: the backward pass is S once more, and no
+    term is kept for it.
+    """
+
+    matrix: SparseMatrix
+    restart: float = 0.2
+    tolerance: float = 1e-6
+
+    def __post_init__(self) -> None:
+        if not 0 < self.restart < 1:
+            raise ValueError(f"Restart must be a probability in (0, 1). Got {self.restart}.")
+
+    def __call__(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
+        """S x, with exact gradients for x and none for the matrix."""
+        diffused: Tensor = _Diffusion.apply(x, self)  # type: ignore[no-untyped-call]  # torch
+        return diffused
+
+    @property
+    def order(self) -> int:
+        """The degree at which the series is cut."""
+        first, ratio = self._series()
+        left_out = self.tolerance * (1 - ratio) / (2 * first)
+        return max(1, math.ceil(math.log(left_out) / math.log(ratio)) - 1)
+
+    def _series(self) -> tuple[float, float]:
+        keep = 1 - self.restart
+        root = math.sqrt(1 - keep**2)
+        return self.restart / root, (1 - root) / keep
+
+    def diffuse(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
+        """S x term by term; a backward pass through it would keep every term."""
+        coefficient, ratio = self._series()
+        terms = chebyshev_basis(lambda y: self.matrix @ y, x, self.order)
+        total = coefficient * next(terms)
+        coefficient *= 2
+        for term in terms:
+            coefficient *= ratio
+            total.add_(term, alpha=coefficient)
+        return total
+
+    @torch.no_grad()
+    def sparse(self, *, threshold: float) -> SparseMatrix:
+        """The entries of S that are at least `threshold`.
+
+        Made in blocks of rows, so that memory is nodes * block and what is kept.
+        """
+        if threshold <= 0:
+            raise ValueError(f"Threshold must be above 0. Got {threshold}.")
+        kept = _Entries(self.matrix)
+        for start, found in self._rows():
+            row, column = (found >= threshold).nonzero(as_tuple=True)
+            kept.add(row + start, column, found[row, column])
+        return kept.matrix()
+
+    def _rows(self) -> Iterator[tuple[int, Float[Tensor, "block nodes"]]]:
+        """Blocks of rows of S, each with the number of its first; S is symmetric."""
+        for start, units in _unit_columns(self.matrix):
+            yield start, self.diffuse(units).t()
+
+
+class _Entries:
+    """Entries as they are found, in one store that doubles when it is full.
+
+    Small tensors kept one by one between large ones that come and go would hold the heap open: the
+    memory of all blocks for a few entries.
+    """
+
+    def __init__(self, like: SparseMatrix) -> None:
+        self.shape, self.count = like.shape, 0
+        self.places = torch.empty(2, FIRST_ROOM, dtype=torch.long, device=like.device)
+        self.values = torch.empty(FIRST_ROOM, dtype=like.dtype, device=like.device)
+
+    def add(
+        self,
+        rows: Int[Tensor, " found"],
+        columns: Int[Tensor, " found"],
+        values: Float[Tensor, " found"],
+    ) -> None:
+        """Copy them behind those that are here."""
+        end = self.count + len(values)
+        while end > len(self.values):
+            self.places = torch.cat([self.places, torch.empty_like(self.places)], dim=1)
+            self.values = torch.cat([self.values, torch.empty_like(self.values)])
+        own = slice(self.count, end)
+        self.places[0, own], self.places[1, own], self.values[own] = rows, columns, values
+        self.count = end
+
+    def matrix(self) -> SparseMatrix:
+        """All of them, put in order."""
+        rows, columns = self.places[:, : self.count]
+        return SparseMatrix.from_entries(rows, columns, self.values[: self.count], self.shape)
+
+
+class _Diffusion(torch.autograd.Function):
+    """A symmetric linear map that keeps nothing."""
+
+    @staticmethod
+    @override
+    def forward(ctx: Any, x: Tensor, rank: PersonalisedPageRank) -> Tensor:
+        ctx.rank = rank
+        return rank.diffuse(x)
+
+    @staticmethod
+    @override
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.rank.diffuse(gradient.contiguous()), None
+
+
+def _unit_columns(matrix: SparseMatrix) -> Iterator[tuple[int, Float[Tensor, "nodes block"]]]:
+    """The columns of the unit matrix in blocks, each with the number of its first."""
+    nodes, block = matrix.shape[0], BLOCK.get(matrix.device.type, BLOCK["cpu"])
+    for start in range(0, nodes, block):
+        size = min(block, nodes - start)
+        units = torch.zeros(nodes, size, dtype=matrix.dtype, device=matrix.device)
+        units[start : start + size].fill_diagonal_(1)
+        yield start, units
+
+
+@torch.no_grad()
+def return_probabilities(graph: Graph, steps: int = 16) -> Float[Tensor, "nodes steps"]:
+    """The diagonals of `(D^(-1) A)^k` for k = 1, ..., steps: GREET's structural encoding.
+
+    With M = D^(-1/2) A D^(-1/2), which has the same diagonals, and y_k = M^k e_i, the chance of
+    being back at i after j + k steps is y_j . y_k: half as many products as steps, in blocks of
+    columns. A node without neighbours never comes back.
+    """
+    if steps < 1:
+        raise ValueError(f"Steps of a walk must be an integer >= 1. Got {steps}.")
+    matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing().matrix
+    found = []
+    for _, units in _unit_columns(matrix):
+        chances, before = list[Tensor](), units
+        while len(chances) < steps:
+            after = matrix @ before
+            chances.append((before * after).sum(0))
+            chances.append(after.square().sum(0))
+            before = after
+        found.append(torch.stack(chances[:steps], dim=1))
+    return torch.cat(found)

@@ -1,0 +1,114 @@
+"""The policy: how much weight each node gives to each band."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from aspect.data.operators import Operator
+
+__all__ = [
+    "Fusion",
+    "GateInput",
+    "GlobalPolicy",
+    "HalfPolicy",
+    "NodePolicy",
+    "make_policy",
+    "neighbourhood_mean",
+]
+
+Fusion = Literal["node-wise", "global", "half"]
+GateInput = Literal["layer-norm", "raw"]
+
+
+class NodePolicy(nn.Module):
+    """A small network on a node's channel embeddings (`eq:gate`).
+
+    The last band's logit is fixed at zero, so that two bands give the paper's sigmoid gate. Raw
+    channel embeddings shrink during training until the network sees nothing and answers one number
+    for all nodes; a layer norm keeps them at one scale. One node's embedding is a noisy witness of
+    what its surroundings are like: with `hops`, logits are averaged over the neighbourhood that
+    often, so that neighbours decide together (ours; the paper has none).
+    """
+
+    def __init__(
+        self, dim: int, bands: int, hidden: int, gate_input: GateInput = "layer-norm", hops: int = 0
+    ) -> None:
+        super().__init__()
+        self.hops = hops
+        self.norm = (
+            nn.LayerNorm(dim, elementwise_affine=False)
+            if gate_input == "layer-norm"
+            else nn.Identity()
+        )
+        self.network = nn.Sequential(
+            nn.Linear(bands * dim, hidden), nn.ReLU(), nn.Linear(hidden, bands - 1)
+        )
+
+    def forward(
+        self, views: Float[Tensor, "bands nodes dim"], operator: Operator
+    ) -> Float[Tensor, "nodes bands"]:
+        """Log-weights of the bands; their exponentials sum to one at each node."""
+        logits = self.network(torch.cat(list(self.norm(views)), dim=1))
+        return with_zero_logit(neighbourhood_mean(logits, operator, self.hops)).log_softmax(1)
+
+
+class GlobalPolicy(nn.Module):
+    """One learned mix for all nodes: the rule that node-wise fusion is measured against."""
+
+    def __init__(self, bands: int) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(1, bands - 1))
+
+    def forward(
+        self,
+        views: Float[Tensor, "bands nodes dim"],
+        operator: Operator,  # noqa: ARG002
+    ) -> Float[Tensor, "nodes bands"]:
+        """The same log-weights for every node."""
+        return with_zero_logit(self.logits).log_softmax(1).expand(views.shape[1], -1)
+
+
+class HalfPolicy(nn.Module):
+    """Equal weights, never trained: the simplest rival."""
+
+    def forward(
+        self,
+        views: Float[Tensor, "bands nodes dim"],
+        operator: Operator,  # noqa: ARG002
+    ) -> Float[Tensor, "nodes bands"]:
+        """The logarithm of one over the number of bands, everywhere."""
+        return views.new_zeros(views.shape[1], views.shape[0]).log_softmax(1)
+
+
+def with_zero_logit(logits: Float[Tensor, "nodes free"]) -> Float[Tensor, "nodes bands"]:
+    """Append the last band's logit, fixed at zero: a softmax over (l, 0) is the sigmoid of l."""
+    return torch.cat([logits, logits.new_zeros(len(logits), 1)], dim=1)
+
+
+def neighbourhood_mean(
+    x: Float[Tensor, "nodes dim"], operator: Operator, hops: int
+) -> Float[Tensor, "nodes dim"]:
+    """A weighted mean over each node's neighbourhood of `hops` steps, by the operator alone.
+
+    The weights of I - L are those of a lazy walk, none of them negative; a node without neighbours
+    keeps its own value.
+    """
+    ones = torch.ones_like(x[:, :1])
+    for _ in range(hops):
+        x = (x - operator(x)) / (ones - operator(ones))
+    return x
+
+
+def make_policy(
+    fusion: Fusion, dim: int, bands: int, hidden: int, gate_input: GateInput, hops: int
+) -> nn.Module:
+    """The policy a setting names; a single band needs no choice."""
+    if bands == 1 or fusion == "half":
+        return HalfPolicy()
+    if fusion == "global":
+        return GlobalPolicy(bands)
+    return NodePolicy(dim, bands, hidden, gate_input, hops)

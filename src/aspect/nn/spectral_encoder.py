@@ -1,0 +1,172 @@
+"""A graph seen through its bands: filter and project, in either order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from aspect.data.features import dense, drop_entries, dropout, seen_features
+from aspect.data.graph import Features, Graph
+from aspect.data.operators import Operator, Propagation
+from aspect.nn.batch_norm import BatchNorm, NormStatistics
+from aspect.nn.chebyshev import chebyshev_basis
+from aspect.nn.filters import Band, MonotoneFilter, RampFilter
+
+__all__ = ["BandActivation", "FilterKind", "LayerOrder", "Signal", "SpectralEncoder"]
+
+BandActivation = Literal["relu", "prelu"]
+LayerOrder = Literal["filter-first", "project-first"]
+FilterKind = Literal["monotone", "ramp"]
+
+# Of running statistics, where they are asked for: that of PolyGCL's code.
+RUNNING_MOMENTUM = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """Features on a graph; `basis` holds T_0(L)X, ..., T_K(L)X where they were computed before."""
+
+    features: Features
+    operator: Operator
+    basis: Float[Tensor, "terms nodes features"] | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, *, normalise_rows: bool) -> Signal:
+        """A graph without self-loops, rescaled by the bound 2 (PolyGCL, S3GCL)."""
+        features = seen_features(graph.features, normalise_rows=normalise_rows)
+        return cls(features, Propagation(graph, self_loops=False).operator())
+
+
+class SpectralEncoder(nn.Module):
+    """Input dropout, filter, dropout, batch norm, linear layer, activation (`eq:spectral_views`).
+
+    All bands share the weights and one Chebyshev basis, hence one input-dropout mask.
+    `project-first` puts the linear layer before the filter, and dropout and norm after it: filters
+    are linear, so without these two both orders are the same function, but the projected signal is
+    narrower and sparse features stay sparse. Batch norm has statistics for each band.
+    """
+
+    def __init__(  # noqa: PLR0913 - the layer's settings, each on its own
+        self,
+        num_features: int,
+        width: int,
+        *,
+        bands: tuple[Band, ...] = ("low", "high"),
+        order: int = 5,
+        learned_start: bool = True,
+        input_dropout: float = 0.0,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        norm_statistics: NormStatistics = "recomputed",
+        activation: BandActivation = "prelu",
+        layer_order: LayerOrder = "filter-first",
+        filter_kind: FilterKind = "monotone",
+    ) -> None:
+        super().__init__()
+        self.order = order
+        self.input_dropout, self.dropout = input_dropout, dropout
+        self.project_first = layer_order == "project-first"
+        self.filters = nn.ModuleList(
+            MonotoneFilter(band, order, learned_start=learned_start)
+            if filter_kind == "monotone"
+            else RampFilter(band, order)
+            for band in bands
+        )
+        self.linear = nn.Linear(num_features, width)
+        normed = width if self.project_first else num_features
+        self.norm = (
+            BatchNorm(
+                normed, bands=len(bands), statistics=norm_statistics, momentum=RUNNING_MOMENTUM
+            )
+            if batch_norm
+            else None
+        )
+        self.activation = nn.PReLU() if activation == "prelu" else nn.ReLU()
+
+    def coefficients(self, only: int | None = None) -> Float[Tensor, "bands terms"]:
+        """Chebyshev coefficients of every band, or of one by its number."""
+        chosen = self.filters if only is None else [self.filters[only]]
+        return torch.stack([band() for band in chosen])
+
+    def responses(
+        self, frequencies: Float[Tensor, " frequencies"], lambda_max: float = 2.0
+    ) -> Float[Tensor, "bands frequencies"]:
+        """What every band does at eigenvalues of the Laplacian, in float64.
+
+        `lambda_max` is what the operator is rescaled by.
+        """
+        coefficients = self.coefficients().double()
+        rescaled = 2 * frequencies.to(coefficients).unsqueeze(1) / lambda_max - 1
+        terms = chebyshev_basis(lambda x: rescaled * x, torch.ones_like(rescaled), self.order)
+        return coefficients @ torch.cat(list(terms), dim=1).t()
+
+    def forward(
+        self, signal: Signal, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "bands nodes dim"]:
+        """Embed every node in every band, lowest first; without a generator nothing is dropped."""
+        return self._embed(signal, generator)
+
+    def embed_apart(
+        self, signal: Signal, generator: torch.Generator | None = None
+    ) -> list[Float[Tensor, "nodes dim"]]:
+        """Every band by itself, lowest first, each with dropout masks of its own (PolyGCL).
+
+        The highest draws first, as in PolyGCL's code.
+        """
+        highest_first = reversed(range(len(self.filters)))
+        return [self._embed(signal, generator, band)[0] for band in highest_first][::-1]
+
+    def _embed(
+        self, signal: Signal, generator: torch.Generator | None, only: int | None = None
+    ) -> Float[Tensor, "bands nodes dim"]:
+        if self.project_first:
+            filtered = self._filter(self._project(signal, generator), signal.operator, only)
+            hidden = self._regularise(filtered + self.linear.bias, generator, only)
+        else:
+            filtered = self._filtered_features(signal, generator, only)
+            hidden = self.linear(self._regularise(filtered, generator, only))
+        embedded: Tensor = self.activation(hidden)
+        return embedded
+
+    def _project(
+        self, signal: Signal, generator: torch.Generator | None
+    ) -> Float[Tensor, "nodes dim"]:
+        features = drop_entries(signal.features, self.input_dropout, generator)
+        return features @ self.linear.weight.t()
+
+    def _filtered_features(
+        self, signal: Signal, generator: torch.Generator | None, only: int | None
+    ) -> Float[Tensor, "bands nodes features"]:
+        if signal.basis is not None and (generator is None or self.input_dropout == 0):
+            return _combine(self.coefficients(only), signal.basis)
+        features = drop_entries(signal.features, self.input_dropout, generator)
+        return self._filter(dense(features), signal.operator, only)
+
+    def _filter(
+        self, x: Float[Tensor, "nodes dim"], operator: Operator, only: int | None = None
+    ) -> Float[Tensor, "bands nodes dim"]:
+        basis = torch.stack(list(chebyshev_basis(operator, x, self.order)))
+        return _combine(self.coefficients(only), basis)
+
+    def _regularise(
+        self,
+        bands: Float[Tensor, "bands nodes dim"],
+        generator: torch.Generator | None,
+        only: int | None,
+    ) -> Float[Tensor, "bands nodes dim"]:
+        """Dropout, and batch norm of each band by itself; `only` is the number of a single one."""
+        bands = dropout(bands, self.dropout, generator)
+        if self.norm is None:
+            return bands
+        return torch.stack([self.norm(band, k) for k, band in enumerate(bands, start=only or 0)])
+
+
+def _combine(
+    coefficients: Float[Tensor, "bands terms"], basis: Float[Tensor, "terms nodes dim"]
+) -> Float[Tensor, "bands nodes dim"]:
+    """One filtered signal per band from the basis that all share."""
+    return (coefficients @ basis.flatten(1)).view(len(coefficients), *basis.shape[1:])

@@ -1,1 +1,0 @@
-"""Stages 3 and 4: whom each node trusts, and the blend that follows."""

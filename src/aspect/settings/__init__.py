@@ -1,0 +1,134 @@
+"""Settings shipped with the package: `<method>/<graph>.yaml` (ours) and `.published.yaml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from aspect.config import Config, load_yaml, make_config
+from aspect.data.source import Reading
+from aspect.errors import SettingsError
+
+__all__ = [
+    "Experiment",
+    "PerturbedBy",
+    "PublishedProbe",
+    "find_experiment",
+    "load_experiment",
+    "shipped",
+]
+
+FOLDER = Path(__file__).parent
+
+Source = Literal["ours", "published"]
+
+
+class PublishedProbe(Config):
+    """How the linear probe is trained where it is not our protocol's way."""
+
+    learning_rate: float
+    weight_decay: float
+    steps: int
+
+
+class PerturbedBy(Config):
+    """What is done to a graph before it is trained on: a file of flips, and how much of it."""
+
+    file: str
+    """The perturbation file; an absolute path in the settings that a run leaves behind."""
+    budget: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Flips as a share of the edges, and the rate of the feature mask; none: all that it holds."""
+    features: bool = True
+    """Mask features as well; off: edges alone."""
+    sha256: str | None = None
+    """Checksum of the flips and of the mask's seed, in the settings that a run leaves behind."""
+
+
+class Experiment(Config):
+    """A method with its settings, for one graph or for any."""
+
+    method: str = "aspect"
+    """Name of the method."""
+    graph: str | None = None
+    """Name of the data set, or path of the graph, that the settings were chosen for."""
+    reading: Reading = Reading()
+    """How the graph's files are read."""
+    graph_sha256: str | None = None
+    """Checksum of the graph that was trained on, in the settings that a run leaves behind."""
+    perturbation: PerturbedBy | None = None
+    """What the graph suffers before it is trained on; none: it is trained on as it is."""
+    seed: int = 0
+    """Seed of first weights and of every draw in training."""
+    settings_of: str = ""
+    """In a shipped file: the method whose settings for the same graph these are changes of."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """The method's settings; those left out keep their defaults."""
+    probe: PublishedProbe | None = None
+    """The published probe; none: our protocol."""
+    reported: dict[str, float] = Field(default_factory=dict)
+    """Accuracy that the source reports, in percent: mean and std."""
+    origin: str = ""
+    """Where the settings come from and how they were chosen."""
+
+
+def shipped(method: str, graph: str, source: Source = "ours") -> Path | None:
+    """The file shipped for a method and a graph, if there is one."""
+    name = f"{graph}.yaml" if source == "ours" else f"{graph}.published.yaml"
+    path = FOLDER / method / name
+    return path if path.is_file() else None
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Read a settings file: a whole experiment, or a method's settings alone."""
+    values = load_yaml(path)
+    if "settings" not in values and not set(values) <= set(Experiment.model_fields):
+        values = {"settings": values}
+    own = make_config(Experiment, values, owner=str(path))
+    return _with_base(own, path.name) if own.settings_of else own
+
+
+def _with_base(own: Experiment, file_name: str) -> Experiment:
+    """The settings in full, where they are told as changes of another method's."""
+    path = FOLDER / own.settings_of / file_name
+    if not path.is_file():
+        raise SettingsError(f"No settings of {own.settings_of!r} are shipped as {file_name}.")
+    base = load_experiment(path)
+    return own.model_copy(
+        update={
+            "settings_of": "",
+            "settings": {**base.settings, **own.settings},
+            "probe": own.probe or base.probe,
+        }
+    )
+
+
+def find_experiment(method: str, graph: str | None, choice: str | None) -> tuple[Experiment, str]:
+    """The settings to train with, and a word on where they come from.
+
+    Args:
+        method: a method's name.
+        graph: a data set's name, or None for a graph of the user's own.
+        choice: `defaults`, `published`, `paper`, a file, or None for what is shipped for the graph.
+    """
+    if choice == "defaults":
+        return Experiment(method=method, graph=graph), "defaults"
+    if choice == "published":
+        path = shipped(method, graph, "published") if graph else None
+        if path is None:
+            raise SettingsError(
+                f"No published settings are shipped for {method!r} on {graph or 'your graph'!r}."
+            )
+        return load_experiment(path), f"published settings of {method} on {graph}"
+    if choice == "paper":
+        path = shipped(method, "paper")
+        if path is None:
+            raise SettingsError(f"No preset 'paper' is shipped for {method!r}.")
+        return load_experiment(path), f"preset paper of {method}"
+    if choice is not None:
+        return load_experiment(Path(choice)), choice
+    path = shipped(method, graph) if graph else None
+    if path is not None:
+        return load_experiment(path), f"settings shipped for {method} on {graph}"
+    return Experiment(method=method, graph=graph), "defaults"

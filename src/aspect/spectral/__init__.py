@@ -1,1 +1,0 @@
-"""Stage 2: a graph seen through low-pass and high-pass filters."""

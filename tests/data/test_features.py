@@ -1,0 +1,146 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.data.features import (
+    dense,
+    drop_entries,
+    dropout,
+    mask_columns,
+    mean_size,
+    num_entries,
+    permute_columns,
+    row_normalise,
+    take_rows,
+)
+from aspect.data.sparse import SparseMatrix
+
+
+@pytest.fixture
+def matrix():
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(8, 12, dtype=torch.float64, generator=generator)
+    values[torch.rand(8, 12, generator=generator) < 0.6] = 0
+    values[3] = 0
+    return values
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def features(request, matrix):
+    return matrix if request.param == "dense" else SparseMatrix.from_dense(matrix)
+
+
+def generator():
+    return torch.Generator().manual_seed(7)
+
+
+def test_entries_are_counted_where_they_are_not_zero(features, matrix):
+    assert num_entries(features) == sum(value != 0 for row in matrix.tolist() for value in row)
+    keep = torch.zeros(12, dtype=torch.float64)  # zeros that are stored do not count
+    assert num_entries(mask_columns(features, keep)) == 0
+
+
+def test_the_mean_size_is_that_of_entries_that_are_not_zero(features, matrix):
+    assert_close(mean_size(features), matrix[matrix != 0].abs().mean())
+    assert float(mean_size(mask_columns(features, torch.zeros(12, dtype=torch.float64)))) == 0
+
+
+@pytest.mark.parametrize("rows", [[5, 0, 3, 7], [], [2, 2, 3, 3, 2], list(range(8))])
+def test_rows_are_taken_in_the_order_given(features, matrix, rows):
+    rows = torch.tensor(rows, dtype=torch.long)
+    taken = take_rows(features, rows)
+    assert type(taken) is type(features)
+    assert_close(dense(taken), matrix[rows], rtol=0, atol=0)
+    weights = torch.randn(12, 2, dtype=torch.float64, requires_grad=True)
+    expected = torch.autograd.grad((matrix[rows] @ weights).square().sum(), weights)
+    assert_close(torch.autograd.grad((taken @ weights).square().sum(), weights), expected)
+
+
+def test_columns_are_put_in_the_order_given(features, matrix):
+    order = torch.randperm(12, generator=generator())
+    permuted = permute_columns(features, order)
+    assert type(permuted) is type(features)
+    assert_close(dense(permuted), matrix[:, order], rtol=0, atol=0)
+
+
+def test_dense_gives_all_entries(features, matrix):
+    assert_close(dense(features), matrix, rtol=0, atol=0)
+
+
+def test_rows_sum_to_one_in_absolute_value_and_zero_rows_stay(features, matrix):
+    normalised = dense(row_normalise(features))
+    sums = normalised.abs().sum(1)
+    expected = torch.ones(8, dtype=torch.float64)
+    expected[3] = 0
+    assert_close(sums, expected)
+    assert_close(normalised * matrix.abs().sum(1, keepdim=True), matrix)
+
+
+def test_masked_columns_are_zero_and_the_rest_is_untouched(features, matrix):
+    keep = (torch.arange(12) % 3 != 0).double()
+    assert_close(dense(mask_columns(features, keep)), matrix * keep)
+    assert mask_columns(features, None) is features
+
+
+def test_inputs_are_not_changed(features, matrix):
+    before = matrix.clone()
+    row_normalise(features)
+    mask_columns(features, torch.zeros(12, dtype=torch.float64))
+    drop_entries(features, 0.5, generator())
+    assert_close(dense(features), before, rtol=0, atol=0)
+
+
+def test_without_generator_or_rate_nothing_is_dropped(features):
+    assert_close(dense(drop_entries(features, 0.5, None)), dense(features), rtol=0, atol=0)
+    assert_close(dense(drop_entries(features, 0.0, generator())), dense(features), rtol=0, atol=0)
+
+
+def test_what_is_kept_is_scaled_up(features, matrix):
+    dropped = dense(drop_entries(features, 0.25, generator()))
+    kept = dropped != 0
+    assert_close(dropped[kept], matrix[kept] / 0.75)
+    assert 0 < kept.sum() < (matrix != 0).sum()
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.34, 0.5, 0.8, 0.999])
+def test_share_dropped_and_mean_are_right(rate):
+    x = torch.ones(400, 501)
+    out = dropout(x, rate, generator())
+    count = x.numel()
+    deviation = (rate * (1 - rate) / count) ** 0.5
+    assert abs(float((out == 0).float().mean()) - rate) < 5 * deviation
+    assert float(out.mean()) == pytest.approx(1, abs=5 * deviation / (1 - rate))
+
+
+def test_draws_are_independent_of_each_other():
+    """Four draws come from each 64-bit word: neighbours must not agree."""
+    x = torch.ones(2**18)
+    kept = (dropout(x, 0.5, generator()) > 0).double() - 0.5
+    for distance in (1, 2, 3, 4):
+        correlation = float((kept[distance:] * kept[:-distance]).mean()) * 4
+        assert abs(correlation) < 5 / 2**9
+
+
+def test_a_rate_next_to_one_keeps_numbers_finite():
+    out = dropout(torch.ones(1000), 1 - 1e-9, generator())
+    assert torch.isfinite(out).all()
+
+
+def test_the_same_generator_gives_the_same_draws_and_goes_on():
+    x = torch.ones(1000)
+    one, other = generator(), generator()
+    first = dropout(x, 0.5, one)
+    assert_close(first, dropout(x, 0.5, other), rtol=0, atol=0)
+    assert not torch.equal(first, dropout(x, 0.5, one))
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (3,), (5, 7)])
+def test_any_number_of_entries_can_be_dropped(shape):
+    assert dropout(torch.ones(shape), 0.5, generator()).shape == shape
+
+
+def test_gradient_passes_through_what_is_kept():
+    x = torch.randn(50, 3, dtype=torch.float64, requires_grad=True)
+    out = dropout(x, 0.4, generator())
+    out.sum().backward()
+    assert_close(x.grad, (out / x).detach())

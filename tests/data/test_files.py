@@ -1,0 +1,146 @@
+"""Files are written whole or not at all, and impossible paths get a sentence."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from aspect.data import files
+from aspect.data.files import available_bytes, file_bytes, is_file, replacing
+from aspect.errors import FileError
+
+
+def write(path, content=b"new", **options):
+    with replacing(path, **options) as file:
+        file.write(content)
+
+
+def test_content_appears_under_its_name_alone(tmp_path):
+    path = tmp_path / "Füße und Spaces.npy"
+    write(path)
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_existing_file_is_kept_unless_overwriting_is_asked_for(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(FileError, match=r"exists\. Pass --overwrite"):
+        write(path)
+    assert path.read_bytes() == b"old"
+    write(path, overwrite=True)
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("stop"), KeyboardInterrupt(), ValueError("bad")])
+def test_interrupted_writing_leaves_the_old_file(tmp_path, fault):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def write_half():
+        with replacing(path, overwrite=True) as file:
+            file.write(b"half")
+            raise fault
+
+    with pytest.raises(type(fault)):
+        write_half()
+    assert [entry.read_bytes() for entry in tmp_path.iterdir()] == [b"old"]
+
+
+def test_full_disk_leaves_the_old_file(tmp_path, limited_file_size):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with limited_file_size(1000), pytest.raises(FileError, match="larger than allowed here"):
+        write(path, bytes(100_000), overwrite=True)
+    assert [entry.read_bytes() for entry in tmp_path.iterdir()] == [b"old"]
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EROFS, "the file system is read-only"),
+        (errno.EACCES, "permission is denied"),
+    ],
+)
+def test_what_the_system_refuses_is_said_in_words(tmp_path, monkeypatch, number, sentence):
+    def refuse(*_args, **_options):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(FileError, match=f"Cannot write '.*file': {sentence}"):
+        write(tmp_path / "file")
+
+
+def test_impossible_places_to_write(tmp_path):
+    (tmp_path / "plain").write_bytes(b"x")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    places = {
+        tmp_path / "missing" / "file": "no such file or folder",
+        tmp_path / "plain" / "file": "not a folder",
+        tmp_path / ("n" * 300): "too long",
+        tmp_path / "loop": "form a loop",
+        tmp_path / "nul\0byte": "NUL character",
+    }
+    for path, sentence in places.items():
+        with pytest.raises(FileError, match=sentence):
+            write(path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["loop", "plain"]
+
+
+def test_a_link_is_written_through(tmp_path):
+    (tmp_path / "target").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write(tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_impossible_places_to_read(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for ever
+    places = {
+        tmp_path: "must be a file. Got a folder",
+        tmp_path / "pipe": "must be a file. Got a pipe or device",
+        tmp_path / "missing": "no such file or folder",
+        tmp_path / ("n" * 300): "too long",
+        tmp_path / "loop": "form a loop",
+        tmp_path / "nul\0byte": "Cannot read",
+    }
+    for path, sentence in places.items():
+        assert not is_file(path)
+        with pytest.raises(FileError, match=sentence):
+            file_bytes(path)
+
+
+def test_free_memory_is_a_positive_number():
+    assert available_bytes() > 0
+
+
+@pytest.mark.parametrize(
+    ("told", "left"),
+    [
+        ({"memory.max": "1000\n", "memory.current": "300\n"}, 700),
+        ({"memory.max": "1000\n"}, 1000),
+        ({"memory.max": "1000\n", "memory.current": "1200\n"}, 0),
+        ({"memory.max": "max\n", "memory.current": "300\n"}, 5000),
+        ({"memory.max": "9000\n", "memory.current": "300\n"}, 5000),
+        ({"memory.current": "300\n"}, 5000),
+    ],
+)
+def test_what_the_container_uses_already_is_not_available(tmp_path, monkeypatch, told, left):
+    monkeypatch.setattr(files, "CGROUP", tmp_path)
+    monkeypatch.setattr(files, "_free_memory", lambda: 5000)
+    for name, text in told.items():
+        (tmp_path / name).write_text(text)
+    assert available_bytes() == left
+
+
+def test_files_kept_in_memory_make_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CGROUP", tmp_path)
+    monkeypatch.setattr(files, "_free_memory", lambda: 5000)
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    (tmp_path / "memory.stat").write_text("anon 200\ninactive_anon 5\ninactive_file 600\n")
+    assert available_bytes() == 700

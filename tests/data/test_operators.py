@@ -1,0 +1,132 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.data.graph import Graph
+from aspect.data.operators import Propagation, largest_eigenvalue
+from reference.graphs import path_graph, random_graph
+from reference.spectrum import dense_laplacian, rescaled_laplacian
+
+
+def matrix_of(operator, num_nodes):
+    return operator(torch.eye(num_nodes, dtype=torch.float64))
+
+
+@pytest.fixture
+def graph():
+    return random_graph(isolated=2)
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("lambda_max", [2.0, 1.6])
+def test_operator_is_the_rescaled_laplacian(graph, self_loops, lambda_max):
+    operator = Propagation(graph, self_loops=self_loops, lambda_max=lambda_max).operator()
+    expected = rescaled_laplacian(graph, self_loops=self_loops, lambda_max=lambda_max)
+    assert_close(matrix_of(operator, graph.num_nodes), expected)
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_edge_weights_enter_both_directions_and_the_degrees(graph, self_loops):
+    weights = torch.rand(graph.num_edges, dtype=torch.float64) + 0.1
+    operator = Propagation(graph, self_loops=self_loops).operator(weights)
+    expected = rescaled_laplacian(graph, self_loops=self_loops, edge_weights=weights)
+    assert_close(matrix_of(operator, graph.num_nodes), expected)
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_a_dropped_edge_is_an_absent_edge(graph, self_loops):
+    keep = torch.arange(graph.num_edges) % 3 != 0
+    pairs = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+    smaller = Graph.build(graph.features, pairs[:, keep])
+    dropped = Propagation(graph, self_loops=self_loops).operator(keep.double())
+    absent = Propagation(smaller, self_loops=self_loops).operator()
+    assert_close(matrix_of(dropped, graph.num_nodes), matrix_of(absent, graph.num_nodes))
+
+
+def test_unit_weights_are_no_weights(graph):
+    propagation = Propagation(graph, self_loops=True)
+    ones = torch.ones(graph.num_edges, dtype=torch.float64)
+    x = graph.features
+    assert_close(propagation.operator(ones)(x), propagation.operator()(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_operators_are_symmetric(graph, self_loops):
+    weights = (torch.rand(graph.num_edges) < 0.5).double()
+    matrix = matrix_of(Propagation(graph, self_loops=self_loops).operator(weights), graph.num_nodes)
+    assert_close(matrix, matrix.t())
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_all_edges_dropped_leaves_finite_numbers(graph, self_loops):
+    operator = Propagation(graph, self_loops=self_loops).operator(
+        torch.zeros(graph.num_edges, dtype=torch.float64)
+    )
+    # L = I without loops, L = 0 with them: nothing to average with, or only oneself.
+    expected = -graph.features if self_loops else torch.zeros_like(graph.features)
+    assert_close(operator(graph.features), expected)
+
+
+def test_isolated_nodes_have_a_zero_row(graph):
+    out = Propagation(graph, self_loops=False).operator()(graph.features)
+    assert torch.isfinite(out).all()
+    assert_close(out[-2:], torch.zeros_like(out[-2:]), rtol=0, atol=0)
+
+
+def test_spectrum_lies_between_minus_one_and_one(graph):
+    for self_loops in (False, True):
+        matrix = matrix_of(Propagation(graph, self_loops=self_loops).operator(), graph.num_nodes)
+        eigenvalues = torch.linalg.eigvalsh(matrix)
+        assert eigenvalues.min() >= -1 - 1e-12
+        assert eigenvalues.max() <= 1 + 1e-12
+
+
+def test_constant_over_root_degrees_is_the_lowest_frequency():
+    graph = path_graph(9)
+    roots = graph.degrees().double().sqrt().unsqueeze(1)
+    assert_close(Propagation(graph, self_loops=False).operator()(roots), -roots)
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_power_iteration_finds_the_largest_eigenvalue(self_loops, seed):
+    graph = random_graph(seed=seed, isolated=1)
+    laplacian = dense_laplacian(graph, self_loops=self_loops)
+    truth = float(torch.linalg.eigvalsh(laplacian)[-1])
+    assert largest_eigenvalue(graph, self_loops=self_loops) == pytest.approx(truth, rel=1e-6)
+
+
+def test_power_iteration_on_a_bipartite_graph_finds_two():
+    found = largest_eigenvalue(path_graph(6), self_loops=False)
+    assert found == pytest.approx(2.0, abs=1e-6)
+    assert found <= 2.0
+
+
+def test_power_iteration_serves_a_graph_without_edges():
+    graph = Graph.build(torch.ones(3, 2), torch.empty(2, 0, dtype=torch.long))
+    for self_loops in (False, True):
+        lambda_max = largest_eigenvalue(graph, self_loops=self_loops)
+        operator = Propagation(graph, self_loops=self_loops, lambda_max=lambda_max).operator()
+        expected = -graph.features if self_loops else torch.zeros(3, 2)
+        assert_close(operator(graph.features), expected)
+
+
+def test_float32_graphs_get_float32_operators():
+    graph = random_graph(dtype=torch.float32)
+    weights = torch.ones(graph.num_edges)
+    propagation = Propagation(graph, self_loops=True)
+    for operator in (propagation.operator(), propagation.operator(weights)):
+        assert operator(graph.features).dtype == torch.float32
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_dropping_edges_leaves_the_spectrum_inside_whatever_the_largest_eigenvalue(self_loops):
+    graph = random_graph(num_nodes=40, num_edges=240)
+    true = largest_eigenvalue(graph, self_loops=self_loops)
+    assert true < 1.9
+    propagation = Propagation(graph, self_loops=self_loops, lambda_max=true)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        weights = (torch.rand(graph.num_edges, generator=generator) < 0.3).double()
+        matrix = matrix_of(propagation.operator(weights), graph.num_nodes)
+        assert float(torch.linalg.eigvalsh(matrix).abs().max()) <= 1 + 1e-9

@@ -1,0 +1,267 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aspect.data.splits import SEARCH_SEEDS, SPLIT_SEEDS, Split, check_splits, make_splits
+from aspect.errors import GraphError, SettingsError, UnknownNameError
+
+DATA = os.environ.get("ASPECT_DATA", "")
+needs_data = pytest.mark.skipif(not DATA, reason="ASPECT_DATA is not set")
+
+# Sizes and mean share of the largest test class, in percent: the second pins the drawing order.
+CLASS_BALANCED = {
+    "cora": ((1557, 542, 609), 50.7),
+    "citeseer": ((1929, 665, 733), 26.9),
+    "texas": ((85, 37, 61), 80.3),
+    "wisconsin": ((121, 50, 80), 67.4),
+    "cornell": ((99, 37, 47), 70.2),
+    "actor": ((4501, 1520, 1579), 34.3),
+    "chameleon": ((1365, 455, 457), 27.0),
+    "squirrel": ((3120, 1040, 1041), 21.1),
+}
+
+
+def nodes(*numbers):
+    return torch.tensor(numbers, dtype=torch.long)
+
+
+def labels_of(*sizes):
+    return torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+
+
+def stored(name):
+    with np.load(Path(DATA) / f"{name}.npz", allow_pickle=False) as file:
+        return {
+            key: torch.from_numpy(file[key]) for key in file.files if "mask" in key or key == "y"
+        }
+
+
+@pytest.mark.data
+@needs_data
+@pytest.mark.parametrize("name", CLASS_BALANCED)
+def test_class_balanced_splits_have_the_published_sizes_and_classes(name):
+    labels = stored(name)["y"].long()
+    splits = make_splits("class-balanced", labels, int(labels.max()) + 1)
+    sizes, largest = CLASS_BALANCED[name]
+    assert {split.sizes for split in splits} == {sizes}
+    shares = [labels[split.test].bincount().max() / sizes[2] for split in splits]
+    assert 100 * float(torch.stack(shares).mean()) == pytest.approx(largest, abs=0.051)
+
+
+@pytest.mark.data
+@needs_data
+def test_published_splits_are_those_of_the_file():
+    file = stored("citeseer")
+    masks = {
+        "train": file["train_masks"],
+        "validation": file["val_masks"],
+        "test": file["test_masks"],
+    }
+    splits = make_splits("published", file["y"].long(), 6, masks=masks)
+    assert [split.sizes for split in splits] == [
+        (1017, 679, 424) if number in (4, 5) else (1596, 1065, 666) for number in range(10)
+    ]
+    torch.testing.assert_close(splits[3].test, masks["test"][3].nonzero().flatten())
+
+
+def test_class_balanced_draws_in_the_order_of_the_public_code():
+    labels = labels_of(20, 3, 17)
+    split = make_splits("class-balanced", labels, 3, count=1)[0]
+    state = np.random.RandomState(SPLIT_SEEDS[0])  # 40 nodes: 8 a class, 8 validation
+    train = [state.choice(np.arange(20), 8, replace=False), np.arange(20, 23)]
+    train = np.concatenate([*train, state.choice(np.arange(23, 40), 8, replace=False)])
+    rest = [node for node in range(40) if node not in train]
+    validation = state.choice(rest, 8, replace=False)
+    assert set(split.train.tolist()) == set(train.tolist())
+    assert set(split.validation.tolist()) == set(validation.tolist())
+    assert set(split.test.tolist()) == set(rest) - set(validation.tolist())
+
+
+@pytest.mark.parametrize("kind", ["class-balanced", "random", "search"])
+def test_ten_different_splits_the_same_every_time(kind):
+    labels = labels_of(30, 20, 50)
+    splits, again = make_splits(kind, labels, 3), make_splits(kind, labels, 3)
+    assert len(splits) == 10
+    assert len({tuple(split.test.tolist()) for split in splits}) == 10
+    for split, other in zip(splits, again, strict=True):
+        torch.testing.assert_close(split.parts, other.parts)
+
+
+def test_a_smaller_count_takes_the_first_splits():
+    labels = labels_of(30, 30)
+    few, all_ten = make_splits("random", labels, 2, count=3), make_splits("random", labels, 2)
+    assert len(few) == 3
+    torch.testing.assert_close(few[2].parts, all_ten[2].parts)
+
+
+@pytest.mark.parametrize("kind", ["random", "search"])
+def test_random_splits_are_60_20_20_of_every_class(kind):
+    labels = labels_of(60, 43, 10)
+    for split in make_splits(kind, labels, 3):
+        parts = [labels[part].bincount().tolist() for part in split.parts]
+        assert parts == [[36, 25, 6], [12, 9, 2], [12, 9, 2]]
+
+
+@pytest.mark.parametrize(
+    ("size", "parts"),
+    [(1, (1, 0, 0)), (2, (1, 0, 1)), (3, (1, 1, 1)), (4, (2, 1, 1)), (5, (3, 1, 1))],
+)
+def test_a_small_class_is_in_every_part_for_which_it_has_a_node(size, parts):
+    labels = labels_of(20, size)
+    for split in make_splits("random", labels, 2):
+        assert tuple(int((labels[part] == 1).sum()) for part in split.parts) == parts
+
+
+def test_a_class_without_nodes_is_in_no_part():
+    splits = make_splits("random", torch.tensor([0, 2] * 10), 3)
+    assert {split.sizes for split in splits} == {(12, 4, 4)}
+
+
+def test_settings_are_searched_on_splits_that_no_table_reports():
+    labels = labels_of(30, 20, 50)
+    tests = {
+        tuple(split.test.tolist())
+        for kind in ("random", "search")
+        for split in make_splits(kind, labels, 3)
+    }
+    assert len(tests) == 20
+    assert not set(SEARCH_SEEDS) & set(SPLIT_SEEDS)
+
+
+def test_random_splits_are_drawn_in_a_fixed_order():
+    labels = labels_of(10, 3)
+    split = make_splits("random", labels, 2, count=1)[0]
+    state = np.random.RandomState(SPLIT_SEEDS[0])
+    first, second = state.permutation(10), 10 + state.permutation(3)
+    assert split.validation.tolist() == sorted([*first[:2], second[0]])
+    assert split.test.tolist() == sorted([*first[2:4], second[1]])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    kind=st.sampled_from(["class-balanced", "random", "search"]),
+    labels=st.lists(st.integers(-1, 2), min_size=10, max_size=60),
+)
+def test_splits_cover_exactly_the_labelled_nodes(kind, labels):
+    known = [node for node, label in enumerate(labels) if label >= 0]
+    labels = torch.tensor(labels)
+    try:
+        splits = make_splits(kind, labels, 3)
+    except GraphError:
+        too_few = len(known) < 10 or len(labels[labels >= 0].unique()) < 2
+        assert too_few, "only few nodes or one class may be refused"
+        return
+    for split in splits:
+        assert torch.cat(split.parts).sort().values.tolist() == known
+
+
+def test_published_splits_leave_out_unlabelled_nodes():
+    masks = {
+        "train": torch.tensor([[1, 1, 1, 0, 0, 0]]).bool(),
+        "validation": torch.tensor([[0, 0, 0, 1, 0, 0]]).bool(),
+        "test": torch.tensor([[0, 0, 0, 0, 1, 1]]).bool(),
+    }
+    split = make_splits("published", torch.tensor([0, 1, -1, 0, 1, -1]), 2, masks=masks)[0]
+    assert [part.tolist() for part in split.parts] == [[0, 1], [3], [4]]
+
+
+def test_parts_are_kept_in_ascending_order():
+    assert Split(nodes(4, 1), nodes(3), nodes(2, 0)).train.tolist() == [1, 4]
+
+
+def test_overlapping_parts_are_refused_with_the_nodes():
+    with pytest.raises(GraphError, match=r"must not overlap. Got twice: nodes 1, 3 \(2 in all\)"):
+        Split(nodes(0, 1), nodes(1, 3), nodes(3, 4))
+
+
+def test_a_node_twice_in_one_part_is_refused():
+    with pytest.raises(GraphError, match=r"Got twice: nodes 0 \(1 in all\)"):
+        Split(nodes(0, 0), nodes(1), nodes(2))
+
+
+def test_empty_part_is_refused():
+    with pytest.raises(GraphError, match="validation nodes of a split must not be empty"):
+        Split(nodes(0, 1), nodes(), nodes(2))
+
+
+def test_negative_node_is_refused():
+    with pytest.raises(GraphError, match=r"test nodes of a split must be 0 or more. Got -2"):
+        Split(nodes(0), nodes(1), nodes(-2))
+
+
+def test_masks_in_place_of_node_numbers_are_refused():
+    with pytest.raises(GraphError, match=r"must be a list of integers. Got torch.bool"):
+        Split(torch.tensor([True, False]), nodes(1), nodes(2))
+
+
+def test_unknown_nodes_are_refused_with_the_split():
+    good, bad = Split(nodes(0, 1), nodes(2), nodes(3)), Split(nodes(0, 1), nodes(9), nodes(7))
+    with pytest.raises(GraphError, match=r"nodes 0 to 4. Split 1 names 9, 7 \(2 in all\)"):
+        check_splits([good, bad], torch.tensor([0, 1, 0, 1, 0]))
+
+
+def test_unlabelled_nodes_are_refused_with_the_split():
+    with pytest.raises(GraphError, match=r"Split 0 holds unlabelled nodes 3 \(1 in all\)"):
+        check_splits([Split(nodes(0, 1), nodes(2), nodes(3))], torch.tensor([0, 1, 0, -1]))
+
+
+def test_training_set_of_one_class_is_refused_with_the_split():
+    with pytest.raises(GraphError, match=r"at least 2 classes. Split 0 has class 1 alone"):
+        check_splits([Split(nodes(0, 1), nodes(2), nodes(3))], torch.tensor([1, 1, 0, 0]))
+
+
+def test_no_split_is_refused():
+    with pytest.raises(GraphError, match=r"at least one split"):
+        check_splits([], torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([-1, -1, -1], "no node has one"),
+        ([1] * 20, "at least 2 classes. Got class 1 alone"),
+        ([0, 1, 5, 1], r"classes 0 to 2, or -1 for none. Got 5 \(1 in all\)"),
+        ([0, 1, -3, 1], r"Got -3 \(1 in all\)"),
+        ([0, 1, 2], "3 labelled nodes in 3 classes are too few to split"),
+    ],
+)
+def test_labels_that_cannot_be_split_are_refused(labels, sentence):
+    with pytest.raises(GraphError, match=sentence):
+        make_splits("class-balanced", torch.tensor(labels), 3)
+
+
+def test_too_few_nodes_for_a_random_split_are_refused():
+    with pytest.raises(GraphError, match="2 training, 0 validation and 0 test nodes"):
+        make_splits("random", torch.tensor([0, 1]), 2)
+    with pytest.raises(GraphError, match="4 labelled nodes in 2 classes are too few to split"):
+        make_splits("random", torch.tensor([0, 1, 0, 1]), 2)
+    assert make_splits("random", torch.tensor([0, 1, 0, 1, 0]), 2)[0].sizes == (2, 1, 2)
+
+
+@pytest.mark.parametrize("count", [0, 11])
+def test_there_are_one_to_ten_drawn_splits(count):
+    with pytest.raises(SettingsError, match=f"random splits must be from 1 to 10. Got {count}"):
+        make_splits("random", labels_of(30, 30), 2, count=count)
+
+
+@pytest.mark.parametrize("masks", [None, {}, {"train": torch.ones(1, 60).bool()}])
+def test_missing_published_splits_are_said(masks):
+    sentence = r"^No masks were given for .*test: .*Pass masks=\.\.\., or use random"
+    with pytest.raises(GraphError, match=sentence):
+        make_splits("published", labels_of(30, 30), 2, masks=masks)
+
+
+def test_masks_of_another_graph_are_refused():
+    masks = {name: torch.ones(2, 50).bool() for name in ("train", "validation", "test")}
+    with pytest.raises(GraphError, match=r"shape \[splits, 60\]. Got train \[2, 50\]"):
+        make_splits("published", labels_of(30, 30), 2, masks=masks)
+
+
+def test_unknown_kind_offers_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'class-balanced'"):
+        make_splits("balanced", labels_of(30, 30), 2)

@@ -1,0 +1,300 @@
+"""A plan carried out: what is left, in which order, and what is kept; no processes needed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aspect.experiment.bench import Bench
+from aspect.experiment.executor import Finished, Lost, Quiet, Started
+from aspect.experiment.flips import Flips, FlipsFile, Slot
+from aspect.experiment.layout import lay_out
+from aspect.experiment.plan import Entry
+from aspect.experiment.run import Outcome
+from aspect.experiment.schedule import Clock, cost
+from aspect.experiment.store import BenchFolder, read_details, read_records
+from aspect.experiment.summary import strict_scores
+from experiment.grids import FACTS, cells_of, done, failed, make_details, make_plan
+
+
+class Inline:
+    """Carries out tasks at once, in this process."""
+
+    def __init__(self, lost=()):
+        self.lost, self.order = lost, []
+
+    def run(self, work, tasks):
+        for task in tasks:
+            self.order.append(task.cell)
+            yield Started(task)
+            if task.cell.key in self.lost:
+                yield Lost(task, "Its process was killed.")
+            else:
+                yield Finished(task, work(task))
+
+
+def succeed(task):
+    return Outcome(done(task.cell), make_details(task.cell) if task.has_details else None)
+
+
+@pytest.fixture
+def plan():
+    return make_plan(seeds=2, perturbations=["none", {"kind": "random", "budgets": [0.1, 0.3]}])
+
+
+@pytest.fixture
+def folder(tmp_path, plan):
+    with BenchFolder.open(tmp_path / "bench", plan) as opened:
+        yield opened
+
+
+def open_bench(plan, folder, **changes):
+    return Bench(plan, cells_of(plan), dict.fromkeys(plan.graphs, FACTS), folder, **changes)
+
+
+def run(bench, executor=None, work=succeed):
+    return list(bench.run(executor or Inline(), work))
+
+
+def test_all_cells_are_carried_out_and_kept(plan, folder):
+    bench = open_bench(plan, folder)
+    last = run(bench)[-1]
+    assert (last.done, last.failed, last.running) == (len(bench.cells), 0, 0)
+    assert [record.cell for record in read_records(folder.path)] == list(bench.cells)
+    assert read_records(folder.path / "records.jsonl") == read_records(folder.path)
+
+
+def test_nothing_is_carried_out_twice(plan, folder):
+    run(open_bench(plan, folder))
+    again = Inline()
+    assert run(open_bench(plan, folder), again) == []
+    assert again.order == []
+
+
+def test_a_bench_that_was_stopped_goes_on_where_it_stood(plan, folder):
+    first = Inline()
+    news = open_bench(plan, folder).run(first, succeed)
+    for _ in range(3):
+        next(news)
+    news.close()
+    finished = first.order[:2]
+    second = Inline()
+    run(open_bench(plan, folder), second)
+    assert not {cell.key for cell in finished} & {cell.key for cell in second.order}
+    assert len(read_records(folder.path)) == len(cells_of(plan))
+
+
+def test_expensive_cells_come_first(plan, folder):
+    executor = Inline()
+    run(open_bench(plan, folder), executor)
+    costs = [cost(cell, FACTS) for cell in executor.order]
+    assert costs == sorted(costs, reverse=True)
+    assert executor.order[0].entry == "aspect"
+    assert executor.order[-1].entry == "raw"
+
+
+def test_what_failed_is_a_record_and_stays_so_until_it_is_tried_again(plan, folder):
+    bench = open_bench(plan, folder)
+    bad = bench.cells[0]
+
+    def work(task):
+        broken = task.cell.key == bad.key
+        return Outcome(failed(bad), trace="Traceback\nhere") if broken else succeed(task)
+
+    last = run(bench, work=work)[-1]
+    assert (last.done, last.failed) == (len(bench.cells) - 1, 1)
+    assert "It broke.\n    Traceback\n    here" in (folder.path / "log.txt").read_text()
+    again = open_bench(plan, folder)
+    assert run(again) == []
+    again.retry_failed()
+    executor = Inline()
+    assert run(again, executor)[-1].failed == 0
+    assert executor.order == [bad]
+
+
+def test_a_task_that_was_lost_is_a_failed_record(plan, folder):
+    bench = open_bench(plan, folder)
+    run(bench, Inline(lost={bench.cells[1].key}))
+    (record,) = [each for each in read_records(folder.path) if each.status == "failed"]
+    assert record.cell == bench.cells[1]
+    assert record.error == "Its process was killed."
+
+
+def test_details_are_made_once_of_the_first_clean_seed(plan, folder):
+    shown = []
+
+    def work(task):
+        shown.extend([task] if task.has_details else [])
+        return succeed(task)
+
+    run(open_bench(plan, folder), work=work)
+    assert shown == []
+    wanted = plan.model_copy(update={"details": ("aspect",)})
+    executor = Inline()
+    run(open_bench(wanted, folder), executor, work)
+    (task,) = shown
+    assert executor.order == [task.cell], "only the details were missing"
+    assert (task.cell.work.seed, task.cell.work.perturbation) == (0, None)
+    assert [(each.perturbation.budget, each.split) for each in task.shown] == [(0.3, 0)]
+    assert len(read_details(folder.path)) == 1
+    assert run(open_bench(wanted, folder)) == []
+
+
+ATTACK = {"kind": "metattack", "solver": "implicit", "budgets": [0.1, 0.2]}
+
+
+@pytest.fixture
+def attacked():
+    """A plan whose files are there for the first split, and failed for the second."""
+    plan = make_plan(perturbations=["none", ATTACK, {**ATTACK, "mode": "evade"}])
+    slots = [Slot("mixed", "metattack", "implicit", split) for split in (0, 1)]
+    file = FlipsFile(Path("flips"), {0.1: "a", 0.2: "b"})
+    return plan, Flips({slots[0]: file}, {slots[1]: "No memory."})
+
+
+def open_attacked(attacked, folder, flips=None):
+    plan, known = attacked
+    facts = dict.fromkeys(plan.graphs, FACTS)
+    flips = flips or known
+    return Bench(plan, lay_out(plan, facts, "cpu", flips), facts, folder, flips=flips)
+
+
+def test_cells_whose_attack_failed_are_records_and_the_others_go_on(attacked, folder):
+    bench = open_attacked(attacked, folder)
+    executor = Inline()
+    last = run(bench, executor)[-1]
+    # Of both entries: two poisoned ones with the second split, and both that evade on all splits.
+    assert (last.done, last.failed) == (2 * (1 + 2), 2 * (2 + 2))
+    assert all(cell.work.split_numbers != (1,) for cell in executor.order)
+    records = [each for each in read_records(folder.path) if each.status == "failed"]
+    assert {each.error for each in records} == {"The attack for split 1 failed. No memory."}
+    assert {each.cell.work.split_numbers for each in records} == {(1,), (0, 1)}
+
+
+def test_an_attack_is_given_up_when_all_its_cells_failed(attacked, folder):
+    plan, flips = attacked
+    slot = next(iter(flips.errors))
+    assert not open_attacked(attacked, folder, Flips()).is_given_up(slot)
+    run(open_attacked(attacked, folder))
+    later = open_attacked(attacked, folder, Flips(flips.files))
+    assert later.is_given_up(slot)
+    assert run(later) == []
+    later.retry_failed()
+    assert not later.is_given_up(slot)
+    more = (plan.model_copy(update={"entries": (*plan.entries, Entry(name="low"))}), flips)
+    assert not open_attacked(more, folder, Flips(flips.files)).is_given_up(slot)
+
+
+def test_tasks_know_their_files(attacked, folder):
+    seen = []
+
+    def work(task):
+        seen.append(task)
+        return succeed(task)
+
+    plan, flips = attacked
+    wanted = plan.model_copy(update={"details": ("aspect",)})
+    run(open_attacked((wanted, flips), folder), work=work)
+    for task in seen:
+        count = 0 if task.cell.work.perturbation is None else 1
+        assert task.files == (Path("flips"),) * count
+    (change,) = next(task for task in seen if task.has_details).shown
+    assert (change.path, change.sha256, change.split) == (Path("flips"), "b", 0)
+    assert change.perturbation.budget == 0.2
+
+
+def test_no_details_of_attacks_that_failed(attacked, folder):
+    plan, flips = attacked
+    wanted = plan.model_copy(update={"details": ("aspect",)})
+    bench = open_attacked((wanted, flips), folder, Flips())
+    task = next(bench._task(cell) for cell in bench.cells if bench._wants_details(cell))
+    assert task.has_details
+    assert task.shown == ()
+
+
+def test_progress_counts_what_runs(plan, folder):
+    bench = open_bench(plan, folder, workers=2)
+    news = run(bench)
+    assert {each.running for each in news[:-1]} == {1}
+    assert news[0].seconds_left is None
+    assert news[-1].seconds_left == 0
+
+
+def test_silence_is_an_occasion_to_tell_how_it_stands(plan, folder):
+    class Slow(Inline):
+        def run(self, work, tasks):  # noqa: ARG002 - nothing comes to its end
+            yield from (Started(next(iter(tasks))), Quiet(), Quiet())
+
+    assert [each.running for each in run(open_bench(plan, folder), Slow())] == [1, 1, 1]
+
+
+def clock_of(*cells):
+    return Clock({cell.key: 10.0 for cell in cells})
+
+
+def test_time_left_is_that_of_like_cells():
+    plan = make_plan(seeds=3, entries=["aspect", {"name": "raw", "seeds": 1}])
+    first, second, third, raw = cells_of(plan)
+    clock = clock_of(first, second, third, raw)
+    assert clock.left([second], [], 1) is None
+    clock.note(first, 6.0)
+    assert clock.left([second, third], [], 2) == pytest.approx(6.0)
+    assert clock.left([raw], [], 1) == pytest.approx(6.0), "for want of anything nearer"
+    clock.note(raw, 1.0)
+    assert clock.left([second, raw], [], 1) == pytest.approx(7.0)
+
+
+def test_an_unknown_method_is_taken_for_one_of_its_kind():
+    names = ("dgi", "raw", "bgrl")  # all linear
+    quadratic, *linear = (cells_of(make_plan(entries=[name]))[0] for name in ("grace", *names))
+    clock = clock_of(quadratic, *linear)
+    clock.note(quadratic, 1000.0)
+    assert clock.left([linear[0]], [], 1) == pytest.approx(1000.0), "for want of anything nearer"
+    clock.note(linear[0], 2.0)
+    clock.note(linear[1], 4.0)
+    assert clock.left([linear[2]], [], 1) == pytest.approx(3.0)
+
+
+def test_more_workers_than_cells_save_no_time():
+    first, second = cells_of(make_plan(seeds=2, entries=["aspect"]))
+    clock = clock_of(first, second)
+    clock.note(first, 60.0)
+    assert clock.left([second], [], 14) == pytest.approx(60.0)
+    assert clock.left([], [(second, 20.0)], 14) == pytest.approx(40.0)
+
+
+def test_a_cell_that_is_late_counts_for_itself_and_for_those_like_it():
+    first, second, third = cells_of(make_plan(seeds=3, entries=["aspect"]))
+    clock = clock_of(first, second, third)
+    clock.note(first, 10.0)
+    assert clock.left([], [(second, 70.0)], 1) == pytest.approx(60.0)
+    assert clock.left([third], [(second, 70.0)], 1) == pytest.approx(60.0 + 70.0)
+
+
+def test_cost_rises_with_the_graph_and_the_epochs():
+    few, many = (cells_of(make_plan(entries=["aspect"], set={"epochs": k}))[0] for k in (5, 500))
+    assert cost(few, FACTS) < cost(many, FACTS)
+    assert cost(few, FACTS) < cost(few, replace(FACTS, nodes=300))
+
+
+def test_the_summary_averages_over_seeds_and_splits(plan):
+    records = [done(cell, strict=40 + 10 * cell.work.seed) for cell in cells_of(plan)]
+    table = strict_scores([*records[:-1], failed(records[-1].cell)])
+    named = {str(line): scores["mixed"] for line, scores in table.items()}
+    clean = named["aspect"]  # splits 40, 41 of one seed and 50, 51 of the other
+    assert clean.mean == pytest.approx(45.5)
+    assert clean.std == pytest.approx(0.5**0.5)
+    assert str(clean) == "45.5 ± 0.7"
+    assert named["raw, random 30% poison"].std is None
+
+
+def test_the_summary_mixes_nothing_that_only_looks_alike():
+    alike = [{"name": "one", "method": "aspect", "title": "T"}, {"name": "raw", "title": "T"}]
+    planned = [{"kind": "random"}, {"kind": "random", "features": False}]
+    plan = make_plan(entries=alike, graphs=["a/g.npz", "b/g.npz"], perturbations=planned)
+    facts = {graph: replace(FACTS, sha256=graph) for graph in plan.graphs}
+    table = strict_scores(done(cell) for cell in lay_out(plan, facts, "cpu"))
+    assert sorted(map(str, table)) == sorted(
+        2 * ["T, random 10% poison", "T, random 10% poison, edges alone"]
+    )
+    assert all(list(scores) == ["a/g.npz", "b/g.npz"] for scores in table.values())

@@ -1,0 +1,353 @@
+"""One cell: the same numbers as the steps by hand, and a record whatever happens."""
+
+import importlib.metadata
+import logging
+from dataclasses import replace
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from aspect import Embedder, linear_probe
+from aspect.attacks.trace import Trace
+from aspect.data.npz import read_npz, write_npz
+from aspect.data.splits import make_splits
+from aspect.evaluation.evasion import evasion_probe
+from aspect.evaluation.probe import probe_named
+from aspect.evaluation.readings import probe_doubting
+from aspect.evaluation.twins import twin_probe
+from aspect.experiment.facts import read_facts
+from aspect.experiment.graphs import forget_graphs
+from aspect.experiment.layout import lay_out
+from aspect.experiment.perturbation import Perturbation
+from aspect.experiment.perturbed import Change, perturb
+from aspect.experiment.run import Task, run_cell
+from aspect.methods.base import Method
+from experiment.attacked import Prepared, attacked_plan
+from experiment.grids import make_plan
+
+TINY = {"epochs": 3, "width": 8, "gate_width": 4, "order": 2}
+
+
+@pytest.fixture
+def path(tmp_path, small_graph):
+    path = tmp_path / "small.npz"
+    write_npz(path, small_graph)
+    return path
+
+
+def cells_on(path, **values):
+    plan = make_plan(
+        **{"entries": ["aspect"], "graphs": [str(path)], "set": TINY, "splits": "random", **values}
+    )
+    return lay_out(plan, dict(read_facts(plan, None)), "cpu")
+
+
+def by_hand(path, cell, graph=None):
+    """The cell's model, graph and splits, made with nothing but the public pieces."""
+    labelled = read_npz(path)
+    splits = make_splits("random", labelled.labels, 2)
+    chosen = [splits[number] for number in cell.work.split_numbers]
+    model = Embedder("aspect", seed=cell.work.seed, device="cpu", **cell.work.settings)
+    return model.fit(graph or labelled.graph), labelled, chosen
+
+
+def scores(found):
+    return [(each.strict, each.validation, each.choice, each.step) for each in found]
+
+
+def test_a_clean_cell_is_training_and_probing(path):
+    cell = cells_on(path, seeds=2)[1]
+    record = run_cell(Task(cell)).record
+    model, labelled, splits = by_hand(path, cell)
+    expected = linear_probe(model.embed(labelled.graph), labelled.labels, splits)
+    assert record.status == "done", record.error
+    assert scores(record.scores) == scores(expected.splits)
+    assert [score.split for score in record.scores] == [0, 1]
+    for score, split in zip(record.scores, splits, strict=True):
+        frequent = labelled.labels[split.validation].bincount().argmax()
+        share = 100 * (labelled.labels[split.test] == frequent).double().mean()
+        assert score.majority == pytest.approx(float(share))
+    assert record.gate["mean"] == pytest.approx(float(model.policy(labelled.graph).mean()))
+    assert record.health == model.health(labelled.graph).to_dict()
+    twins = twin_probe(labelled.graph, labelled.labels, splits)
+    assert [score.twins for score in record.scores] == [each.strict for each in twins.splits]
+    assert record.epochs == 3
+    assert record.loss == model.result.values
+    assert record.dim == model.embed(labelled.graph).shape[1]
+    assert record.parameters == sum(each.numel() for each in model.method.parameters())
+
+
+def test_the_plan_names_the_probe(path):
+    cells = [cells_on(path, probe=probe)[0] for probe in ("neutral", "paper")]
+    assert [cell.work.probe for cell in cells] == ["neutral", "paper"]
+    model, labelled, splits = by_hand(path, cells[0])
+    for cell in cells:
+        expected = linear_probe(
+            model.embed(labelled.graph, normalise="none"),
+            labelled.labels,
+            splits,
+            probe=probe_named(cell.work.probe),
+        )
+        found = run_cell(Task(cell)).record.scores
+        assert scores(found) == scores(expected.splits)
+        assert [score.at_path_end for score in found] == [
+            score.at_path_end for score in expected.splits
+        ]
+        assert [score.optimistic is None for score in found] == 2 * [cell is cells[0]]
+
+
+def test_a_work_without_a_probe_is_of_the_papers(path):
+    (cell,) = cells_on(path, entries=["raw"], probe="paper")
+    old = cell.model_copy(update={"work": cell.work.model_copy(update={"probe": None})})
+    first, second = (run_cell(Task(each)).record for each in (cell, old))
+    assert first.scores == second.scores
+
+
+def test_a_collapsed_embedding_is_in_the_record_and_warned_of(path, monkeypatch):
+    plain = Method.embed_uncentred
+    monkeypatch.setattr(Method, "embed_uncentred", lambda *given: 1 + 1e-6 * plain(*given))
+    record = run_cell(Task(cells_on(path, entries=["raw"])[0])).record
+    assert record.health["mean_cosine"] > 0.99
+    assert any("Representation collapse" in warning for warning in record.warnings)
+
+
+def test_a_worker_asks_for_the_twins_of_a_graph_once(path, monkeypatch):
+    forget_graphs()
+    asked = Mock(side_effect=twin_probe)
+    monkeypatch.setattr("aspect.experiment.graphs.twin_probe", asked)
+    first, second = cells_on(path, entries=["raw", {"name": "two", "method": "aspect"}])
+    records = [run_cell(Task(each)).record for each in (first, second)]
+    assert asked.call_count == 1
+    assert records[0].scores[0].twins == records[1].scores[0].twins is not None
+    monkeypatch.setattr("aspect.experiment.graphs.MOST_NODES", 29)
+    forget_graphs()
+    assert run_cell(Task(first)).record.scores[0].twins is None
+    forget_graphs()
+
+
+def test_a_doubting_cell_is_read_with_the_share_that_validation_prefers(path):
+    shares = [0.0, 0.1, 0.3]
+    plain, doubting = cells_on(
+        path, entries=["aspect", {"name": "wary", "method": "aspect", "doubt": shares}]
+    )
+    assert plain.key != doubting.key
+    record = run_cell(Task(doubting)).record
+    model, labelled, splits = by_hand(path, doubting)
+    found, chosen = probe_doubting(model, labelled.graph, labelled, splits, shares)
+    assert record.status == "done", record.error
+    assert scores(record.scores) == scores(found.splits)
+    assert [score.doubt for score in record.scores] == list(chosen)
+    assert {score.doubt for score in run_cell(Task(plain)).record.scores} == {None}
+
+
+def test_a_record_tells_what_a_reader_asks(path, small_graph):
+    record = run_cell(Task(cells_on(path)[0])).record
+    graph = small_graph.graph
+    assert (record.graph.name, record.graph.nodes) == ("small", graph.num_nodes)
+    assert (record.graph.edges, record.graph.classes) == (graph.num_edges, 2)
+    source, target = small_graph.labels[graph.edge_index]
+    assert record.graph.homophily == pytest.approx(float((source == target).float().mean()))
+    assert set(record.seconds) == {"train", "embed", "probe"}
+    assert record.peak_memory_bytes > 10 * 2**20
+    assert record.device.startswith("cpu")
+    assert record.versions["torch"] == importlib.metadata.version("torch")
+
+
+def test_a_poisoned_cell_trains_and_probes_on_its_splits_graph(path):
+    _, cell = cells_on(path, perturbations=[{"kind": "random", "budgets": [0.2]}])
+    assert cell.work.split_numbers == (1,)
+    record = run_cell(Task(cell)).record
+    poisoned = perturb(read_npz(path).graph, Perturbation(kind="random", budget=0.2), 1)
+    model, labelled, splits = by_hand(path, cell, poisoned)
+    expected = linear_probe(model.embed(poisoned), labelled.labels, splits)
+    assert scores(record.scores) == scores(expected.splits)
+    assert record.scores[0].split == 1
+    assert record.graph.edges == labelled.graph.num_edges, "the facts are of the clean graph"
+
+
+def test_an_evaded_cell_trains_on_the_clean_graph_alone(path):
+    (cell,) = cells_on(path, perturbations=[{"kind": "random", "mode": "evade", "budgets": [0.2]}])
+    record = run_cell(Task(cell)).record
+    model, labelled, splits = by_hand(path, cell)
+    what = Perturbation(kind="random", mode="evade", budget=0.2)
+    others = [model.embed(perturb(labelled.graph, what, split)) for split in (0, 1)]
+    clean = model.embed(labelled.graph)
+    expected = evasion_probe(clean, others, labelled.labels, splits, num_classes=2)
+    assert scores(record.scores) == scores(expected.splits)
+
+
+ATTACKS = [
+    {"kind": "dice", "budgets": [0.2]},
+    {"kind": "dice", "mode": "evade", "features": False, "budgets": [0.1]},
+]
+
+
+@pytest.fixture
+def attacked(path, tmp_path):
+    """Tasks of a poisoned graph for each split, and of one evaded for both; and their files."""
+    plan = attacked_plan(path, *ATTACKS)
+    prepared = Prepared(plan, tmp_path / "out")
+    prepared.attack()
+    tasks = [Task(cell, prepared.flips.paths(cell)) for cell in prepared.cells]
+    return tasks, [Trace.read(file.path) for file in prepared.flips.files.values()]
+
+
+def test_a_cell_poisoned_by_a_file_trains_and_probes_on_its_splits_graph(path, attacked):
+    (_, task, _), (_, trace) = attacked
+    record = run_cell(task).record
+    assert record.status == "done", record.error
+    poisoned = trace.apply(read_npz(path), 0.2)
+    model, labelled, splits = by_hand(path, task.cell, poisoned)
+    expected = linear_probe(model.embed(poisoned), labelled.labels, splits)
+    assert scores(record.scores) == scores(expected.splits)
+    assert record.scores[0].split == trace.facts.split == 1
+    assert record.cell.work.perturbation_sha256 == (trace.digest(0.2),)
+    assert record.attack.flips == round(0.2 * labelled.graph.num_edges)
+    assert record.attack.settings == {"keep_last_edges": True}
+
+
+def test_a_cell_evaded_by_files_tests_each_split_on_its_own_graph(path, attacked):
+    (_, _, task), traces = attacked
+    record = run_cell(task).record
+    assert record.status == "done", record.error
+    model, labelled, splits = by_hand(path, task.cell)
+    others = [model.embed(each.apply(labelled, 0.1, features=False)) for each in traces]
+    clean = model.embed(labelled.graph)
+    expected = evasion_probe(clean, others, labelled.labels, splits, num_classes=2)
+    assert scores(record.scores) == scores(expected.splits)
+
+
+def test_a_file_that_changed_fails_the_cell_before_it_is_trained(attacked, monkeypatch):
+    (task, _, evaded), (trace, _) = attacked
+    facts = trace.facts.model_copy(update={"mask_seed": 1})
+    Trace(facts, trace.keys).write(task.files[0])
+    monkeypatch.setattr(Embedder, "fit", None)  # it does not come to that
+    for each in (task, evaded):
+        record = run_cell(each).record
+        assert record.status == "failed"
+        assert "changed since the bench began" in record.error
+    task.files[0].unlink()
+    assert "There is no perturbation file" in run_cell(task).record.error
+
+
+def test_details_show_what_files_do_to_the_first_split(path, attacked):
+    (task, _, _), (trace, _) = attacked
+    (cell,) = cells_on(path)
+    change = task.changes()[0]
+    outcome = run_cell(Task(cell, has_details=True, shown=(change,)))
+    assert outcome.record.attack is None, "the cell itself is clean"
+    (shown,) = outcome.details.attacked
+    assert shown.label == "dice 20%"
+    model, labelled, _ = by_hand(path, cell)
+    gate = model.policy(trace.apply(labelled, 0.2))
+    torch.testing.assert_close(torch.tensor(shown.gate), gate, rtol=1e-3, atol=1e-3)
+
+
+def test_details_show_the_clean_graph_and_the_perturbed_ones(path):
+    (cell,) = cells_on(path)
+    shown = (Change(Perturbation(kind="random", budget=0.2), 0),)
+    outcome = run_cell(Task(cell, has_details=True, shown=shown))
+    assert outcome.record.status == "done", outcome.trace
+    details = outcome.details
+    assert details.title == "aspect"
+    assert details.graph == "small"
+    assert len(details.curves["loss"]) == 3
+    assert [each.label for each in details.attacked] == ["random 20%"]
+    model, labelled, _ = by_hand(path, cell)
+    gate = model.policy(perturb(labelled.graph, shown[0].perturbation, 0))
+    torch.testing.assert_close(torch.tensor(details.attacked[0].gate), gate, rtol=1e-3, atol=1e-3)
+    assert run_cell(Task(cell)).details is None
+
+
+def test_missing_classes_are_called_by_name(tmp_path, small_graph):
+    labels = small_graph.labels.clone()
+    labels[0] = 2
+    rare = type(small_graph)(small_graph.graph, labels, ("0", "1", "2"))
+    path = tmp_path / "rare.npz"
+    write_npz(path, rare)
+    record = run_cell(Task(cells_on(path, splits="class-balanced")[0])).record
+    assert any("2 of 2 test sets lack a class (of 3): 2." in text for text in record.notices)
+
+
+def test_what_the_library_warns_of_is_in_the_record(path, monkeypatch):
+    (cell,) = cells_on(path)
+    fit = Embedder.fit
+
+    def warn(model, *arguments, **options):
+        for _ in range(2):
+            logging.getLogger("aspect.training").warning("Only %d left.", 3)
+        return fit(model, *arguments, **options)
+
+    monkeypatch.setattr(Embedder, "fit", warn)
+    assert run_cell(Task(cell)).record.warnings[0] == "Only 3 left."
+    assert "Only 3 left." not in run_cell(Task(cell)).record.warnings[1:]
+
+
+def test_a_training_that_diverges_is_a_record(path):
+    (cell,) = cells_on(path, set={**TINY, "learning_rate": 1e30})
+    outcome = run_cell(Task(cell))
+    assert outcome.record.status == "failed"
+    assert "not" in outcome.record.error
+    assert "finite" in outcome.record.error
+    assert "TrainingError" in outcome.trace
+    assert outcome.record.scores == ()
+
+
+def test_splits_that_changed_are_refused(path, small_graph):
+    parts = torch.arange(30).remainder(3)
+    names = ("train", "validation", "test")
+
+    def published(order):
+        masks = {name: parts.eq(place)[None] for name, place in zip(names, order, strict=True)}
+        write_npz(path, replace(small_graph, masks=masks), overwrite=True)
+        forget_graphs()
+
+    published((0, 1, 2))
+    (cell,) = cells_on(path, splits="published", num_splits=1)
+    assert run_cell(Task(cell)).record.status == "done"
+    published((0, 2, 1))
+    record = run_cell(Task(cell)).record
+    assert record.status == "failed"
+    assert "splits" in record.error
+    assert "changed since the bench began" in record.error
+
+
+def test_a_graph_that_changed_is_refused(path, small_graph):
+    (cell,) = cells_on(path)
+    forget_graphs()
+    changed = type(small_graph)(small_graph.graph, 1 - small_graph.labels, ("0", "1"))
+    write_npz(path, changed, overwrite=True)
+    record = run_cell(Task(cell)).record
+    assert record.status == "failed"
+    assert "changed since the bench began" in record.error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "Out of memory."),
+        (torch.OutOfMemoryError("CUDA out of memory"), "Out of memory."),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "Out of memory."),
+        (ZeroDivisionError("none"), "ZeroDivisionError: none."),
+        (RuntimeError(), "RuntimeError."),
+    ],
+)
+def test_whatever_is_raised_becomes_a_sentence(path, monkeypatch, error, words):
+    (cell,) = cells_on(path)
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(Embedder, "fit", fail)
+    outcome = run_cell(Task(cell))
+    assert outcome.record.error.startswith(words)
+    assert "in fail" in outcome.trace
+
+
+def test_a_worker_reads_a_graph_once(path):
+    forget_graphs()
+    first, second = cells_on(path, entries=["raw", {"name": "two", "method": "aspect"}])
+    run_cell(Task(first))
+    path.unlink()
+    assert run_cell(Task(second)).record.status == "done"

@@ -1,0 +1,229 @@
+"""One trial: what is scored, when, and that scoring leaves no trace."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from aspect.config import make_config
+from aspect.data.splits import make_splits
+from aspect.data.synthetic import mixed_graph
+from aspect.errors import GraphError, TrainingError
+from aspect.estimator import Embedder
+from aspect.evaluation.validation import validation_accuracy
+from aspect.experiment.tuning.trial import (
+    Problem,
+    RungRecorder,
+    RungScore,
+    _problem,
+    _Read,
+    best_epoch,
+    score_settings,
+)
+from aspect.methods.aspect import AspectMethod
+from aspect.methods.base import Method
+from aspect.methods.registry import find_method, method_names
+from aspect.randomness import isolated_seed
+from aspect.training.health import Health
+from aspect.training.trainer import NoRecorder, train
+from experiment.tuning.searches import QUICK, SMALL, small_search, write_graph
+
+TRAINABLE = [name for name in method_names() if find_method(name).method.trainable]
+
+
+@pytest.fixture
+def labelled():
+    return mixed_graph(num_nodes=60, num_features=8, degree=6.0, seed=0)
+
+
+@pytest.fixture
+def problem(labelled):
+    splits = make_splits("class-balanced", labelled.labels, 2, count=3)
+    return Problem(labelled.graph, labelled.labels, tuple(splits), 2, QUICK)
+
+
+@pytest.fixture
+def search(tmp_path):
+    return small_search(write_graph(tmp_path))
+
+
+def mean_accuracy(problem, embeddings):
+    values = validation_accuracy(
+        embeddings, problem.labels, problem.splits, num_classes=2, probe=problem.probe
+    )
+    return sum(values) / len(values)
+
+
+def score_of(problem, model):
+    """What a model's user would find; unscaled, since rounding could turn a probe's answer."""
+    embeddings = model.embed(problem.graph, normalise="none")
+    return RungScore(mean_accuracy(problem, embeddings), model.health(problem.graph))
+
+
+def health(mean_cosine, dim=8, effective_rank=4.0):
+    return Health(mean_cosine, 0.5, effective_rank, 1.0, 2.0, 60, dim)
+
+
+def ignore(epoch, score):
+    pass
+
+
+def test_a_rung_scores_what_a_training_of_so_many_epochs_gives(problem, search):
+    told = []
+    settings = {**search.settings, "epochs": 8}
+    scores = score_settings(problem, search, settings, lambda *each: told.append(each))
+    assert list(scores) == [3, 8]
+    assert told == list(scores.items())
+    for epochs, score in scores.items():
+        model = Embedder("aspect", device="cpu", **{**settings, "epochs": epochs})
+        assert score_of(problem, model.fit(problem.graph)) == score
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_scoring_on_the_way_leaves_no_trace_in_the_training(name, problem):
+    entry = find_method(name)
+    known = entry.config.model_fields
+    settings = {key: value for key, value in {**SMALL, "epochs": 4}.items() if key in known}
+    config = make_config(entry.config, settings, owner=name)
+
+    def trained(make_recorder):
+        with isolated_seed(0):
+            method = entry.method(config, problem.graph.num_features)
+        train(method, problem.graph, seed=0, recorder=make_recorder(method))
+        return method.state_dict()
+
+    plain = trained(lambda _: NoRecorder())
+    scored = trained(lambda method: RungRecorder([1, 2, 3], lambda: problem.score(method), ignore))
+    for key, value in plain.items():
+        torch.testing.assert_close(scored[key], value, rtol=0, atol=0)
+
+
+def test_a_method_that_is_anytime_does_not_ask_how_many_epochs_are_planned(problem):
+    """The flag says that the first epochs of a long training are a short training."""
+    for name in TRAINABLE:
+        entry = find_method(name)
+        if not entry.method.anytime:
+            continue
+        short, kept = {}, {}
+        for epochs, states in ((2, short), (5, kept)):
+            known = entry.config.model_fields
+            settings = {**SMALL, "epochs": epochs}
+            own = {key: value for key, value in settings.items() if key in known}
+            with isolated_seed(0):
+                method = entry.method(make_config(entry.config, own, owner=name), 8)
+
+            class Keep(NoRecorder):
+                def epoch_done(self, report, snapshot, states=states):
+                    states[report.epoch] = snapshot().tensors
+
+            train(method, problem.graph, seed=0, recorder=Keep())
+        for key, value in short[2].items():
+            torch.testing.assert_close(kept[2][key], value, rtol=0, atol=0)
+
+
+def test_with_patience_the_way_counts_and_the_end_that_it_chose(problem, tmp_path):
+    search = small_search(write_graph(tmp_path), {"patience": 8, "epochs": 300}, max_epochs=None)
+    told = []
+    scores = score_settings(problem, search, search.settings, lambda *each: told.append(each))
+    model = Embedder("aspect", device="cpu", **search.settings).fit(problem.graph)
+    assert model.result.stopped_early
+    *rungs, end = scores
+    assert end == told[-1][0] == 300
+    assert scores[end] == score_of(problem, model)
+    assert rungs == [epoch for epoch in search.rungs if epoch <= model.result.epochs]
+    for epochs in rungs:
+        settings = {**search.settings, "epochs": epochs, "patience": None}
+        plain = Embedder("aspect", device="cpu", **settings).fit(problem.graph)
+        assert scores[epochs] == score_of(problem, plain)
+
+
+def test_weights_from_before_the_training_count_for_the_start_alone(problem, tmp_path):
+    """A learning rate that only does harm: patience brings the first weights back."""
+    wild = {"patience": 4, "epochs": 9, "learning_rate": 1e3}
+    search = small_search(write_graph(tmp_path), wild, method="dgi", max_epochs=9)
+    assert list(score_settings(problem, search, search.settings, ignore)) == [9]
+    drawn = {**search.settings, "weight_decay": 1e-4}
+    with pytest.raises(TrainingError, match="the weights that it started from"):
+        score_settings(problem, search, drawn, ignore)
+
+
+def test_seeds_are_averaged_and_the_first_is_told(problem, tmp_path):
+    path = write_graph(tmp_path)
+    settings = {**small_search(path).settings, "epochs": 8}
+    told = []
+    both = score_settings(
+        problem, small_search(path, seeds=2), settings, lambda *each: told.append(each)
+    )
+    first, second = (
+        score_settings(problem, small_search(path, seed=seed), settings, ignore) for seed in (0, 1)
+    )
+    assert first != second
+    assert both == {epoch: RungScore.over_seeds([first[epoch], second[epoch]]) for epoch in first}
+    assert told == list(first.items())
+
+
+def test_who_is_told_may_end_the_training(problem, search, monkeypatch):
+    epochs = []
+    monkeypatch.setattr(AspectMethod, "after_step", lambda _, step: epochs.append(step.epoch))
+
+    def stop(epoch, _):
+        if epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score_settings(problem, search, {**search.settings, "epochs": 8}, stop)
+    assert epochs == [1, 2, 3]
+
+
+def test_over_seeds_accuracies_are_averaged_and_the_worst_health_is_told():
+    healthy, close, collapsed = health(0.1), health(0.97), health(0.5, effective_rank=0.1)
+    scores = [RungScore(70.0, healthy), RungScore(80.0, close)]
+    assert RungScore.over_seeds(scores) == RungScore(75.0, close)
+    scores.append(RungScore(60.0, collapsed))
+    assert RungScore.over_seeds(scores) == RungScore(70.0, collapsed)
+
+
+def test_the_best_epoch_is_a_healthy_one_if_there_is_one(tmp_path):
+    search = small_search(write_graph(tmp_path), max_cosine=0.9)
+    scores = {
+        2: RungScore(70.0, health(0.2)),
+        4: RungScore(70.0, health(0.3)),
+        8: RungScore(90.0, health(0.95)),
+    }
+    assert best_epoch(search, scores) == 2
+    assert best_epoch(search, {8: scores[8]}) == 8
+
+
+def test_a_look_on_the_way_is_calibrated(problem, search, monkeypatch):
+    """What is scored is the function that is trained, not one with old statistics."""
+    calls = []
+    plain = Method.calibrate
+
+    def spy(method, graph):
+        calls.append("calibrate")
+        plain(method, graph)
+
+    monkeypatch.setattr(Method, "calibrate", spy)
+    score_settings(
+        problem, search, {**search.settings, "epochs": 8}, lambda *_: calls.append("told")
+    )
+    assert calls[:2] == ["calibrate", "told"]
+
+
+def test_test_labels_change_no_score(problem, search):
+    split = problem.splits[0]
+    swapped = problem.labels.clone()
+    swapped[split.test] = 1 - swapped[split.test]
+    scores = [
+        score_settings(
+            replace(problem, labels=labels, splits=(split,)), search, search.settings, ignore
+        )
+        for labels in (problem.labels, swapped)
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_a_graph_that_changed_since_is_refused(tmp_path):
+    read = _Read.of(small_search(write_graph(tmp_path)))
+    with pytest.raises(GraphError, match=r"changed during the search.*Got"):
+        _problem(read._replace(sha256="0" * 64), None)

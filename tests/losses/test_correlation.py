@@ -1,0 +1,130 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.losses.correlation import barlow_loss, canonical_loss, standardise_columns
+
+NODES, DIM = 40, 5
+
+
+def views(seed=0, nodes=NODES, dim=DIM, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(
+        torch.randn(nodes, dim, dtype=dtype, generator=generator).requires_grad_() for _ in range(2)
+    )
+
+
+def uncorrelated(nodes=NODES, dim=DIM):
+    """Columns whose sample correlations are exactly zero."""
+    x = torch.randn(nodes, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    return torch.linalg.qr(x - x.mean(0))[0]
+
+
+def correlation(one, other, i, j):
+    """Pearson's, with the divisors of GBT's code."""
+    a, b = one[:, i] - one[:, i].mean(), other[:, j] - other[:, j].mean()
+    deviations = (a.square().sum() * b.square().sum()).sqrt() / (len(a) - 1)
+    return (a * b).sum() / deviations / len(a)
+
+
+def test_columns_are_standard():
+    z = standardise_columns(views()[0])
+    assert_close(z.mean(0), torch.zeros(DIM, dtype=torch.float64))
+    assert_close((z.t() @ z / NODES).diagonal(), torch.full((DIM,), 39 / 40).double())
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -7.3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_constant_column_becomes_zeros_without_a_gradient(value, dtype):
+    x = views(dtype=dtype)[0].detach().clone()
+    x[:, 2] = value
+    x.requires_grad_()
+    z = standardise_columns(x)
+    assert not bool(z[:, 2].any())
+    (gradient,) = torch.autograd.grad((z * torch.arange(NODES)[:, None]).square().sum(), x)
+    assert torch.isfinite(gradient).all()
+    assert not bool(gradient[:, 2].any())
+    others = [0, 1, 3, 4]
+    assert_close(z[:, others], standardise_columns(x[:, others]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_column_that_is_constant_but_for_rounding_becomes_zeros(dtype):
+    x = views(dtype=dtype)[0].detach().clone()
+    x[:, 2] = 0.1
+    x[::2, 2] = torch.nextafter(x[::2, 2], torch.ones(NODES // 2, dtype=dtype))
+    z = standardise_columns(x)
+    assert not bool(z[:, 2].any())
+    assert bool(z[:, [0, 1, 3, 4]].any(0).all())
+
+
+def test_barlow_equals_the_loop():
+    one, other = views()
+    expected = 0.0
+    for i in range(DIM):
+        for j in range(DIM):
+            c = correlation(one, other, i, j)
+            expected = expected + ((1 - c) ** 2 if i == j else c**2 / DIM)
+    assert_close(barlow_loss(one, other), expected)
+
+
+def test_canonical_equals_the_loop():
+    one, other = views()
+    expected = 0.0
+    for i in range(DIM):
+        expected = expected - correlation(one, other, i, i)
+        for j in range(DIM):
+            for view in (one, other):
+                expected = expected + 0.01 * (float(i == j) - correlation(view, view, i, j)) ** 2
+    assert_close(canonical_loss(one, other, 0.01), expected)
+
+
+LOSSES = {"barlow": barlow_loss, "canonical": lambda one, other: canonical_loss(one, other, 0.1)}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+class TestBoth:
+    def test_gradients_are_exact(self, loss):
+        assert torch.autograd.gradcheck(loss, views(nodes=7, dim=3))
+
+    def test_exchanging_the_views_changes_nothing(self, loss):
+        one, other = views()
+        assert_close(loss(one, other), loss(other, one))
+
+    def test_scale_and_shift_of_a_column_change_nothing(self, loss):
+        one, other = views()
+        scales, shifts = torch.rand(2, DIM, dtype=torch.float64) + 0.1
+        assert_close(loss(one * scales + shifts, other), loss(one, other))
+        assert_close(loss(one, other * scales + shifts), loss(one, other))
+
+    def test_nodes_must_be_paired_and_their_order_is_free(self, loss):
+        one, other = views()
+        order = torch.randperm(NODES, generator=torch.Generator().manual_seed(1))
+        assert_close(loss(one[order], other[order]), loss(one, other))
+        assert not torch.isclose(loss(one[order], other), loss(one, other), rtol=1e-3)
+
+
+def test_closed_forms_for_uncorrelated_columns():
+    z = uncorrelated()
+    assert_close(barlow_loss(z, z).item(), DIM / NODES**2)
+    expected = -DIM * (NODES - 1) / NODES + 2 * 0.3 * DIM / NODES**2
+    assert_close(canonical_loss(z, z, 0.3).item(), expected)
+
+
+def test_a_column_turned_around_costs_four():
+    z = uncorrelated()
+    turned = z * torch.tensor([1.0, -1, 1, 1, 1], dtype=torch.float64)
+    difference = barlow_loss(z, turned) - barlow_loss(z, z)
+    assert difference.item() == pytest.approx(4, abs=0.11)  # but for divisors of n and n - 1
+
+
+def test_independent_views_cost_the_width():
+    draws = [barlow_loss(*views(seed, nodes=2000, dim=8)).item() for seed in range(20)]
+    expected = 8 + 15 / 2000
+    assert sum(draws) / 20 == pytest.approx(expected, abs=5 * torch.tensor(draws).std().item() / 4)
+
+
+def test_equal_views_are_at_rest_without_decorrelation():
+    one, _ = views()
+    (gradient,) = torch.autograd.grad(canonical_loss(one, one.detach(), 0.0), one)
+    assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-12)

@@ -1,0 +1,292 @@
+"""Batch norm and centring: torch's own layer in training, exact statistics afterwards."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from aspect.nn.batch_norm import BatchNorm, Centre, recording
+
+WIDTH, NODES = 5, 40
+
+
+def batch(seed=0, nodes=NODES):
+    """Columns of different places and sizes."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(nodes, WIDTH, dtype=torch.float64, generator=generator)
+    return x * torch.logspace(-2, 1, WIDTH, dtype=torch.float64) + torch.arange(WIDTH)
+
+
+def norm(**options):
+    made = BatchNorm(WIDTH, **options).double()
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        made.weight.normal_(generator=generator)
+        made.bias.normal_(generator=generator)
+    return made
+
+
+def torchs(ours, **options):
+    made = nn.BatchNorm1d(WIDTH, **options).double()
+    with torch.no_grad():
+        made.weight.copy_(ours.weight)
+        made.bias.copy_(ours.bias)
+    return made
+
+
+def record(layer, *batches):
+    with torch.no_grad(), recording([layer]):
+        return [layer(x, band) for band, x in enumerate(batches)]
+
+
+@pytest.mark.parametrize("statistics", ["recomputed", "running", "graph"])
+def test_training_is_torchs_with_the_same_gradients(statistics):
+    ours = norm(bands=2, statistics=statistics).train()
+    upstream, results = batch(7), []
+    for layer in (ours, torchs(ours)):
+        x = batch().requires_grad_()
+        y = layer(x)
+        gradients = torch.autograd.grad((y * upstream).sum(), (x, layer.weight, layer.bias))
+        results.append((y.detach(), gradients))
+    assert_close(results[0], results[1])
+
+
+@pytest.mark.parametrize("statistics", ["recomputed", "graph"])
+def test_training_leaves_stored_statistics_alone(statistics):
+    ours = norm(bands=2, statistics=statistics).train()
+    before = copy.deepcopy(ours.state_dict())
+    for band in (0, 1):
+        ours(batch(), band)
+    assert_close(dict(ours.state_dict()), dict(before), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_recording_stores_mean_and_biased_variance_of_every_band(training):
+    ours, batches = norm(bands=3).train(training), [batch(seed) for seed in range(3)]
+    record(ours, *batches)
+    for band, x in enumerate(batches):
+        mean = torch.stack([column.sum() / NODES for column in x.t()])
+        variance = torch.stack([((c - c.sum() / NODES) ** 2).sum() / NODES for c in x.t()])
+        assert_close(ours.running_mean[band], mean)
+        assert_close(ours.running_var[band], variance)
+
+
+def test_embedding_after_a_recording_is_the_forward_of_training():
+    ours, batches = norm(bands=2).eval(), [batch(0), batch(1)]
+    while_recording = record(ours, *batches)
+    trained = [copy.deepcopy(ours).train()(x, band) for band, x in enumerate(batches)]
+    embedded = [ours(x, band) for band, x in enumerate(batches)]
+    assert_close(embedded, trained)
+    assert_close(while_recording, trained)
+    assert not torch.allclose(ours(batches[0], 1), trained[0])  # a band has its own
+
+
+def test_recorded_statistics_are_applied_to_other_batches():
+    ours = norm().eval()
+    record(ours, batch())
+    other, mean, variance = batch(3, nodes=7), batch().mean(0), batch().var(0, correction=0)
+    expected = (other - mean) / (variance + 1e-5).sqrt() * ours.weight + ours.bias
+    assert_close(ours(other), expected)
+    assert_close(ours(other[:1]), expected[:1])
+
+
+def test_a_second_recording_forgets_the_first():
+    ours = norm(bands=2)
+    record(ours, batch(0), batch(1))
+    record(ours, batch(2), batch(3))
+    assert_close(ours.running_mean, torch.stack([batch(2).mean(0), batch(3).mean(0)]))
+
+
+@pytest.mark.parametrize("momentum", [0.01, 0.1, 0.99, 1.0])
+def test_running_statistics_are_torchs(momentum):
+    """All bands share one average, and every call moves it."""
+    ours = norm(bands=2, statistics="running", momentum=momentum).train()
+    theirs = torchs(ours, momentum=momentum)
+    for seed in range(4):
+        assert_close(ours(batch(seed), band=seed % 2), theirs(batch(seed)))
+    assert_close(ours.running_mean, theirs.running_mean.unsqueeze(0))
+    assert_close(ours.running_var, theirs.running_var.unsqueeze(0))
+    for band in (0, 1):
+        assert_close(ours.eval()(batch(8), band), theirs.eval()(batch(8)))
+
+
+def test_running_statistics_are_not_recorded():
+    ours = norm(statistics="running").train()
+    ours(batch())
+    before = ours.running_mean.clone()
+    record(ours.eval(), batch(1))
+    assert_close(ours.running_mean, before, rtol=0, atol=0)
+
+
+def test_the_graphs_own_statistics_need_no_training():
+    ours = norm(bands=2, statistics="graph").eval()
+    for seed, nodes in ((0, NODES), (1, 6)):
+        expected = torchs(ours, track_running_stats=False)(batch(seed, nodes))
+        assert_close(ours(batch(seed, nodes), 1), expected)
+
+
+@pytest.mark.parametrize("statistics", ["recomputed", "graph"])
+def test_the_affine_map_is_the_recorded_layer(statistics):
+    ours, batches = norm(bands=2, statistics=statistics).eval(), [batch(0), batch(1)]
+    record(ours, *batches)
+    for band, x in enumerate(batches):
+        scale, shift = ours.affine(band)
+        assert_close(x * scale + shift, ours(x, band))
+
+
+def test_a_running_average_has_one_affine_map():
+    ours = norm(bands=2, statistics="running").train()
+    ours(batch())
+    for band in (0, 1):
+        scale, shift = ours.affine(band)
+        assert_close(batch(1) * scale + shift, ours.eval()(batch(1), band))
+
+
+def test_constant_columns_become_the_shift():
+    ours = norm().eval()
+    x = batch()
+    x[:, 2] = 3.0
+    record(ours, x)
+    embedded = ours(x)
+    assert bool(torch.isfinite(embedded).all())
+    assert_close(embedded[:, 2], ours.bias[2].expand(NODES))
+
+
+# Staleness
+
+
+def test_only_what_is_embedded_by_recordings_can_be_stale():
+    assert norm().is_stale
+    assert not norm(statistics="running").is_stale
+    assert not norm(statistics="graph").is_stale
+    assert Centre(WIDTH, 2).is_stale
+
+
+def test_a_recording_makes_fresh():
+    ours, centre = norm(), Centre(WIDTH, 1).double()
+    record(ours, batch())
+    with recording([centre]):
+        centre(batch()[None])
+    assert not ours.is_stale
+    assert not centre.is_stale
+
+
+def test_a_layer_that_a_recording_does_not_meet_is_not_stale_after_it():
+    """BGRL's target and S3GCL's branches train but never embed."""
+    seen, unseen = norm(), norm()
+    with torch.no_grad(), recording([seen, unseen]):
+        seen(batch())
+    assert not unseen.is_stale
+    assert_close(unseen.running_var, torch.ones(1, WIDTH, dtype=torch.float64))
+
+
+def test_a_recording_that_fails_leaves_the_layers_stale_and_at_rest():
+    ours = norm()
+
+    def fail():
+        with recording([ours]):
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        fail()
+    assert ours.is_stale
+    assert not ours.is_recording
+
+
+def test_whether_it_was_recorded_is_saved_with_the_statistics():
+    ours, again = norm(bands=2), norm(bands=2)
+    record(ours, batch(0), batch(1))
+    again.load_state_dict(ours.state_dict())
+    assert not again.is_stale
+    assert_close(again.eval()(batch(4), 1), ours.eval()(batch(4), 1), rtol=0, atol=0)
+
+
+# Version 0.1
+
+
+@pytest.fixture
+def old():
+    """One running average for all bands, and how many batches it has seen."""
+    theirs = nn.BatchNorm1d(WIDTH, momentum=0.01).double().train()
+    for seed in range(5):
+        theirs(batch(seed))
+    return theirs.eval()
+
+
+@pytest.mark.parametrize("bands", [1, 2])
+def test_statistics_of_version_0_1_are_read_and_stale(old, bands):
+    ours, state = norm(bands=bands), old.state_dict()
+    names = set(state)
+    ours.load_state_dict(state)
+    assert set(state) == names  # the caller's own dictionary stays as it was
+    assert ours.is_stale
+    for band in range(bands):
+        assert_close(ours.eval()(batch(9), band), old(batch(9)))
+
+
+def test_a_recording_makes_a_layer_of_version_0_1_fresh_and_exact(old):
+    ours, never_old = norm(bands=2), norm(bands=2)
+    ours.load_state_dict(old.state_dict())
+    never_old.load_state_dict(old.state_dict())
+    record(ours, batch(0), batch(1))
+    assert not ours.is_stale
+    for band in (0, 1):
+        expected = never_old.train()(batch(band), band)
+        assert_close(ours.eval()(batch(band), band), expected)
+
+
+def test_layers_without_statistics_are_read_too():
+    theirs = nn.BatchNorm1d(WIDTH, track_running_stats=False).double()
+    ours = norm(statistics="graph")
+    ours.load_state_dict(theirs.state_dict())
+    assert not ours.is_stale
+    assert_close(ours.eval()(batch()), theirs.eval()(batch()))
+
+
+def test_running_averages_of_version_0_1_are_gone_on_with(old):
+    ours = norm(bands=2, statistics="running", momentum=0.01)
+    ours.load_state_dict(old.state_dict())
+    assert not ours.is_stale
+    assert_close(ours.train()(batch(6), 1), old.train()(batch(6)))
+    assert_close(ours.running_var[0], old.running_var)
+
+
+# Centring
+
+
+def test_centring_subtracts_the_mean_of_each_band():
+    bands = torch.stack([batch(0), batch(1)])
+    centre = Centre(WIDTH, 2).double().train()
+    expected = torch.stack([band - band.sum(0) / NODES for band in bands])
+    assert_close(centre(bands), expected)
+    with recording([centre]):
+        assert_close(centre.eval()(bands), expected)
+    assert_close(centre(bands), expected)
+    assert_close(centre.mean, torch.stack([batch(0).mean(0), batch(1).mean(0)]))
+
+
+def test_recorded_means_are_subtracted_from_other_graphs():
+    centre = Centre(WIDTH, 2).double().eval()
+    with recording([centre]):
+        centre(torch.stack([batch(0), batch(1)]))
+    other = torch.stack([batch(2, 6), batch(3, 6)])
+    shift = torch.stack([batch(0).mean(0), batch(1).mean(0)])
+    assert_close(centre(other), other - shift[:, None])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_constant_band_becomes_exactly_zero(training):
+    constant = torch.linspace(0.1, 0.7, WIDTH).expand(1, 1001, WIDTH)
+    centre = Centre(WIDTH, 1).train(training)
+    with recording([centre]):
+        centre(constant)
+    assert not bool(centre(constant).any())
+
+
+def test_models_without_centring_are_read_and_stale():
+    centre = Centre(WIDTH, 2)
+    centre.load_state_dict({})
+    assert centre.is_stale
+    assert not bool(centre.mean.any())

@@ -1,0 +1,125 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.data.graph import Graph
+from aspect.nn import diffusion as module
+from aspect.nn.diffusion import PersonalisedPageRank, return_probabilities
+from aspect.nn.propagation import SymmetricPropagation
+from reference.graphs import path_graph, random_graph
+
+
+@pytest.fixture
+def graph():
+    return random_graph(isolated=1)
+
+
+def exact(graph, restart=0.2):
+    """The matrix by its definition."""
+    eye = torch.eye(graph.num_nodes, dtype=torch.float64)
+    smoothing = SymmetricPropagation(graph).smoothing()(eye)
+    return restart * torch.linalg.inv(eye - (1 - restart) * smoothing)
+
+
+def made(graph, **options):
+    return PersonalisedPageRank(SymmetricPropagation(graph).smoothing().matrix, **options)
+
+
+class TestPersonalisedPageRank:
+    @pytest.mark.parametrize("restart", [0.05, 0.2, 0.9])
+    @pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-12])
+    def test_it_is_the_inverse_within_the_tolerance(self, graph, restart, tolerance):
+        eye = torch.eye(graph.num_nodes, dtype=torch.float64)
+        found = made(graph, restart=restart, tolerance=tolerance)(eye)
+        error = torch.linalg.matrix_norm(found - exact(graph, restart), ord=2)
+        assert float(error) <= tolerance * 1.001 + 1e-14
+
+    def test_a_bipartite_graph_reaches_the_lower_end_of_the_spectrum(self):
+        # Without loops its spectrum is symmetric: the series must hold at -1 too.
+        graph = path_graph(9)
+        matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing().matrix
+        eye = torch.eye(9, dtype=torch.float64)
+        expected = 0.2 * torch.linalg.inv(eye - 0.8 * matrix.dense())
+        found = PersonalisedPageRank(matrix, tolerance=1e-10)(eye)
+        assert_close(found, expected, rtol=0, atol=1e-9)
+
+    def test_it_agrees_with_the_iteration_of_the_card(self, graph):
+        matrix = SymmetricPropagation(graph).smoothing().matrix
+        x = current = graph.features
+        for _ in range(200):
+            current = 0.8 * (matrix @ current) + 0.2 * x
+        assert_close(made(graph, tolerance=1e-10)(x), current, rtol=0, atol=1e-8)
+
+    def test_it_takes_far_fewer_products_than_the_iteration(self, graph):
+        assert made(graph, tolerance=1e-5).order <= 17  # 0.8^50 is 1.4e-5
+
+    def test_the_roots_of_the_degrees_stay(self, graph):
+        roots = (graph.degrees() + 1).double().sqrt().unsqueeze(1)
+        assert_close(made(graph)(roots), roots, rtol=1e-5, atol=1e-5)
+
+    def test_gradients_are_exact_and_nothing_is_kept(self, graph):
+        x = graph.features.clone().requires_grad_()
+        found = made(graph, tolerance=1e-12)(x)
+        assert found.grad_fn.saved_tensors == ()
+        weights = torch.randn_like(x)
+        (gradient,) = torch.autograd.grad((weights * found).sum(), x)
+        assert_close(gradient, exact(graph) @ weights)
+
+    def test_small_entries_are_left_out(self, graph, monkeypatch):
+        monkeypatch.setitem(module.BLOCK, "cpu", 7)
+        whole = exact(graph)
+        found = made(graph, tolerance=1e-12).sparse(threshold=0.03)
+        assert_close(found.dense(), torch.where(whole >= 0.03, whole, 0))
+
+    def test_the_store_of_entries_grows(self, graph, monkeypatch):
+        roomy = made(graph).sparse(threshold=0.03)
+        monkeypatch.setattr(module, "FIRST_ROOM", 1)
+        monkeypatch.setattr(module, "BLOCK", {"cpu": 3})
+        assert torch.equal(made(graph).sparse(threshold=0.03).dense(), roomy.dense())
+        assert int((roomy.dense() != 0).sum()) > 8
+
+    def test_everything_is_not_sparse(self, graph):
+        with pytest.raises(ValueError, match=r"Threshold must be above 0\. Got 0\.0\."):
+            made(graph).sparse(threshold=0.0)
+
+    @pytest.mark.parametrize("restart", [0.0, 1.0, -0.1])
+    def test_impossible_restarts_are_refused(self, graph, restart):
+        with pytest.raises(ValueError, match=r"Restart must be a probability in \(0, 1\)\. Got"):
+            made(graph, restart=restart)
+
+
+class TestReturnProbabilities:
+    @pytest.mark.parametrize("steps", [1, 2, 5, 16])
+    def test_they_are_the_diagonals_of_the_walks_powers(self, graph, steps):
+        adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+        adjacency[tuple(graph.edge_index)] = 1
+        degrees = adjacency.sum(1)
+        walk = adjacency * torch.where(degrees > 0, 1 / degrees, 0)  # A D^-1
+        expected, power = [], torch.eye(graph.num_nodes, dtype=torch.float64)
+        for _ in range(steps):
+            power = power @ walk
+            expected.append(power.diagonal())
+        assert_close(return_probabilities(graph, steps), torch.stack(expected, dim=1))
+
+    def test_they_are_pygs_encoding(self, graph):
+        from torch_geometric.data import Data
+        from torch_geometric.transforms import AddRandomWalkPE
+
+        data = Data(x=graph.features.float(), edge_index=graph.edge_index)
+        expected = AddRandomWalkPE(16, attr_name="walk")(data).walk
+        assert_close(return_probabilities(graph).float(), expected)
+
+    def test_blocks_change_nothing(self, graph, monkeypatch):
+        whole = return_probabilities(graph)
+        assert graph.num_nodes < module.BLOCK["cpu"]
+        monkeypatch.setitem(module.BLOCK, "cpu", 7)
+        assert_close(return_probabilities(graph), whole)
+
+    def test_a_path_of_two_comes_back_every_other_step(self):
+        pair = Graph.build(torch.ones(2, 1, dtype=torch.float64), torch.tensor([[0], [1]]))
+        expected = torch.tensor([[0.0, 1.0, 0.0, 1.0]] * 2, dtype=torch.float64)
+        assert_close(return_probabilities(pair, 4), expected)
+
+    def test_no_steps_are_refused(self, graph):
+        with pytest.raises(ValueError, match=r"Steps of a walk must be an integer >= 1\. Got 0"):
+            return_probabilities(graph, 0)

@@ -1,0 +1,159 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.nn.chebyshev import chebyshev_nodes
+from aspect.nn.filters import MonotoneFilter, RampFilter
+from reference.spectrum import band_values, coefficients_of, polynomial
+
+
+def with_increments(band, increments, *, start=None, learned_start=True):
+    """A filter in float64 with these parameters."""
+    made = MonotoneFilter(band, len(increments), learned_start=learned_start).double()
+    with torch.no_grad():
+        made.increments.copy_(torch.as_tensor(increments))
+        if start is not None:
+            made.start.fill_(start)
+    return made
+
+
+def random_increments(order, seed):
+    return torch.randn(order, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("band", ["low", "high"])
+@pytest.mark.parametrize("order", [1, 2, 5, 10])
+@pytest.mark.parametrize("seed", range(3))
+def test_response_takes_the_learned_values_at_the_nodes(band, order, seed):
+    made = with_increments(band, random_increments(order, seed), start=0.7)
+    taken = polynomial(made().tolist(), chebyshev_nodes(order).tolist())
+    assert_close(torch.tensor(taken, dtype=torch.float64), made.values(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("band", "sign"), [("low", -1), ("high", 1)])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_are_prefix_sums_of_positive_parts(band, sign, seed):
+    increments = random_increments(6, seed)
+    made = with_increments(band, increments, start=0.3)
+    expected = band_values(0.3, increments.tolist(), sign)
+    assert_close(made.values(), torch.tensor(expected, dtype=torch.float64))
+    solved = torch.tensor(coefficients_of(expected), dtype=torch.float64)
+    assert_close(made(), solved, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_are_monotone_for_any_increments(seed):
+    increments = 3 * random_increments(8, seed)
+    assert bool((with_increments("high", increments).values().diff() >= 0).all())
+    assert bool((with_increments("low", increments).values().diff() <= 0).all())
+
+
+def test_negative_increments_are_flat_and_get_no_gradient():
+    made = with_increments("high", [-1.0, 0.5, -2.0])
+    assert made.values().diff().tolist() == [0.0, 0.5, 0.0]
+    made.values().sum().backward()
+    assert made.increments.grad.tolist() == [0.0, 2.0, 0.0]
+
+
+def test_polygcl_coefficients_at_the_start():
+    expected = [2 / 2, 0.888574, 0, 0.095838, 0, 0.032042, 0, 0.013890, 0, 0.005564, 0]
+    high = MonotoneFilter("high", 10, learned_start=False)().detach()
+    low = MonotoneFilter("low", 10, learned_start=False)().detach()
+    assert_close(high, torch.tensor(expected), rtol=0, atol=1e-6)
+    flipped = torch.tensor([(-1) ** degree * value for degree, value in enumerate(expected)])
+    assert_close(low, flipped, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 4, 10])
+def test_polygcl_bands_add_up_to_twice_the_identity(order):
+    both = sum(
+        MonotoneFilter(band, order, learned_start=False).double()() for band in ("low", "high")
+    )
+    expected = torch.zeros(order + 1, dtype=torch.float64)
+    expected[0] = 2
+    assert_close(both, expected, rtol=0, atol=1e-12)
+
+
+def test_learned_start_can_move_and_polygcl_start_cannot():
+    for band in ("low", "high"):
+        learned = MonotoneFilter(band, 3)
+        learned().sum().backward()
+        assert float(learned.start.detach()) > 0
+        assert float(learned.start.grad.abs()) > 0
+        fixed = MonotoneFilter(band, 3, learned_start=False)
+        assert [name for name, _ in fixed.named_parameters()] == ["increments"]
+        assert "start" in fixed.state_dict()
+    assert float(MonotoneFilter("low", 3, learned_start=False).start) == 2
+    assert float(MonotoneFilter("high", 3, learned_start=False).start) == 0
+
+
+def test_no_increments_give_a_constant_response():
+    made = with_increments("low", [0.0] * 5, start=1.5)
+    expected = torch.zeros(6, dtype=torch.float64)
+    expected[0] = 1.5
+    assert_close(made(), expected, rtol=0, atol=1e-12)
+
+
+def test_filters_stay_exact_after_conversion_to_float64():
+    """The transform is kept in float64, so that the conversion leaves no error behind."""
+    made = MonotoneFilter("low", 7).double()
+    assert made.transform.dtype == torch.float64
+    taken = polynomial(made().tolist(), chebyshev_nodes(7).tolist())
+    assert_close(torch.tensor(taken, dtype=torch.float64), made.values(), rtol=0, atol=1e-12)
+
+
+def test_order_zero_is_refused():
+    with pytest.raises(
+        ValueError, match=r"Order of MonotoneFilter must be an integer >= 1\. Got 0"
+    ):
+        MonotoneFilter("low", 0)
+
+
+@pytest.mark.parametrize("band", ["low", "high"])
+def test_gradients_are_exact(band):
+    made = with_increments(band, [0.4, 0.2, 0.9, 0.1], start=0.6)
+
+    def coefficients(start, increments):
+        return torch.func.functional_call(made, {"start": start, "increments": increments}, ())
+
+    inputs = tuple(p.detach().clone().requires_grad_() for p in (made.start, made.increments))
+    assert torch.autograd.gradcheck(coefficients, inputs)
+
+
+class TestRamp:
+    def test_values_at_the_start_are_those_of_the_card(self):
+        high = [0, 0.049, 0.191, 0.412, 0.691, 1, 1.309, 1.588, 1.809, 1.951, 2]
+        assert RampFilter("high", 10).values().tolist() == pytest.approx(high, abs=6e-4)
+        assert RampFilter("low", 10).values().tolist() == pytest.approx(high[::-1], abs=6e-4)
+
+    @pytest.mark.parametrize("order", [1, 6, 10])
+    def test_bands_add_up_to_two_and_so_to_twice_the_signal(self, order):
+        total = RampFilter("low", order)() + RampFilter("high", order)()
+        assert total.tolist() == pytest.approx([2.0] + [0.0] * order, abs=1e-6)
+
+    @pytest.mark.parametrize("start", [-1.0, 0.4, 3.0])
+    @pytest.mark.parametrize("height", [0.0, 1.5])
+    def test_they_rise_or_fall_and_never_below_zero(self, start, height):
+        for band, sign in (("high", 1), ("low", -1)):
+            made = RampFilter(band, 7).double()
+            made.start.data.fill_(start), made.height.data.fill_(height)
+            values = made.values().detach()
+            assert bool((sign * values.diff() >= 0).all())
+            assert values[-1].item() == pytest.approx(max(0.0, start + sign * height))
+            assert values[0].item() == pytest.approx(max(0.0, start))
+
+    def test_the_polynomial_takes_the_values_at_the_nodes(self):
+        made = RampFilter("high", 6).double()
+        taken = polynomial(made().tolist(), chebyshev_nodes(6).tolist())
+        assert_close(torch.tensor(taken, dtype=torch.float64), made.values())
+
+    def test_both_numbers_are_learned(self):
+        made = RampFilter("low", 6)
+        made.values().square().sum().backward()
+        assert made.start.grad.item() > 0 > made.height.grad.item()
+
+    def test_order_zero_is_refused(self):
+        with pytest.raises(
+            ValueError, match=r"Order of RampFilter must be an integer >= 1\. Got 0"
+        ):
+            RampFilter("low", 0)

@@ -1,0 +1,319 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.data.features import dense
+from aspect.data.graph import Graph
+from aspect.data.operators import Propagation
+from aspect.data.sparse import SparseMatrix
+from aspect.nn.batch_norm import recording
+from aspect.nn.chebyshev import chebyshev_basis, chebyshev_nodes
+from aspect.nn.filters import MonotoneFilter
+from aspect.nn.spectral_encoder import Signal, SpectralEncoder
+from reference.graphs import random_graph
+from reference.spectrum import filtered, polynomial, rescaled_laplacian
+
+ORDERS = ["filter-first", "project-first"]
+
+
+def encoder(layer_order="filter-first", num_features=7, width=5, **options):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return SpectralEncoder(num_features, width, layer_order=layer_order, **options).double()
+
+
+class Counting:
+    """An operator that counts how often it is applied."""
+
+    def __init__(self, operator):
+        self.operator, self.calls = operator, 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return self.operator(x)
+
+
+@pytest.fixture
+def graph():
+    return random_graph(isolated=2)
+
+
+@pytest.fixture
+def signal(graph):
+    return Signal(graph.features, Propagation(graph, self_loops=True).operator())
+
+
+def expected_views(made, graph, *, self_loops):
+    """Eigendecomposition, linear layer and activation, band by band."""
+    matrix = rescaled_laplacian(graph, self_loops=self_loops)
+    views = []
+    for band in made.filters:
+        hidden = filtered(matrix, band().tolist(), dense(graph.features))
+        views.append(made.activation(hidden @ made.linear.weight.t() + made.linear.bias))
+    return torch.stack(views)
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "prelu"])
+def test_views_equal_the_eigendecomposition(graph, layer_order, self_loops, activation):
+    made = encoder(layer_order, order=6, activation=activation)
+    signal = Signal(graph.features, Propagation(graph, self_loops=self_loops).operator())
+    assert_close(made(signal), expected_views(made, graph, self_loops=self_loops))
+
+
+def test_low_and_high_respond_to_what_they_are_named_for():
+    """On an even ring the constant is the lowest frequency, alternating signs the highest."""
+    nodes = torch.arange(12)
+    x = torch.stack([torch.ones(12), (-1.0) ** nodes], dim=1).double()
+    ring = Graph.build(x, torch.stack([nodes, (nodes + 1) % 12]))
+    operator = Propagation(ring, self_loops=False).operator()
+    for band, passes, stops in (("low", 0, 1), ("high", 1, 0)):
+        coefficients = MonotoneFilter(band, 10, learned_start=False).double()()
+        basis = torch.stack(list(chebyshev_basis(operator, x, 10)))
+        response = torch.einsum("k,knf->nf", coefficients, basis).abs().mean(0)
+        assert response[passes] > 1.9
+        assert response[stops] < 0.1
+
+
+def test_polygcl_bands_add_up_to_twice_the_signal(graph, signal):
+    made = encoder(order=10, learned_start=False)
+    low, high = made._filter(graph.features, signal.operator)
+    assert_close(low + high, 2 * graph.features)
+
+
+def test_constant_response_is_a_scaling(graph, signal):
+    made = encoder(order=4)
+    with torch.no_grad():
+        for band in made.filters:
+            band.increments.zero_()
+            band.start.fill_(1.7)
+    for view in made._filter(graph.features, signal.operator):
+        assert_close(view, 1.7 * graph.features)
+
+
+@pytest.mark.parametrize("density", [0.1, 1.0])
+def test_both_orders_are_the_same_function_with_the_same_gradients(density):
+    graph = random_graph(density=density)
+    signal = Signal(graph.features, Propagation(graph, self_loops=True).operator())
+    upstream = torch.randn(2, graph.num_nodes, 5, dtype=torch.float64)
+    gradients = []
+    for layer_order in ORDERS:
+        made = encoder(layer_order)
+        (made(signal) * upstream).sum().backward()
+        gradients.append({name: p.grad for name, p in made.named_parameters()})
+    assert_close(encoder("filter-first")(signal), encoder("project-first")(signal))
+    assert all(bool((gradient != 0).any()) for gradient in gradients[0].values())
+    assert_close(gradients[0], gradients[1])
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+@pytest.mark.parametrize("options", [{}, {"batch_norm": True}])
+def test_sparse_features_equal_dense_ones_with_gradients(layer_order, options):
+    graph = random_graph(density=0.15, num_features=30)
+    assert isinstance(graph.features, SparseMatrix)
+    operator = Propagation(graph, self_loops=True).operator()
+    results = []
+    for features in (graph.features, graph.features.dense()):
+        made = encoder(layer_order, num_features=30, **options)
+        views = made(Signal(features, operator))
+        views.square().sum().backward()
+        results.append((views.detach(), {name: p.grad for name, p in made.named_parameters()}))
+    assert_close(results[0], results[1])
+
+
+def test_kept_basis_equals_propagation_with_gradients(graph, signal):
+    made = encoder(order=4, dropout=0.3)
+    basis = torch.stack(list(chebyshev_basis(signal.operator, graph.features, 4)))
+    results = []
+    for given in (signal, Signal(signal.features, signal.operator, basis)):
+        made.zero_grad()
+        views = made(given, torch.Generator().manual_seed(1))
+        views.square().sum().backward()
+        results.append((views.detach(), {n: p.grad.clone() for n, p in made.named_parameters()}))
+    assert_close(results[0], results[1])
+
+
+def test_a_column_mask_commutes_with_the_filter(graph, signal):
+    made = encoder(order=4)
+    keep = (torch.arange(7) % 2).double()
+    basis = torch.stack(list(chebyshev_basis(signal.operator, graph.features, 4)))
+    masked_first = made(Signal(graph.features * keep, signal.operator))
+    assert_close(made(Signal(graph.features, signal.operator, basis * keep)), masked_first)
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+@pytest.mark.parametrize("bands", [("low",), ("low", "high"), ("low", "high", "high")])
+def test_all_bands_share_one_basis(signal, layer_order, bands):
+    operator = Counting(signal.operator)
+    made = encoder(layer_order, order=6, bands=bands)
+    views = made(Signal(signal.features, operator))
+    assert operator.calls == 6
+    assert len(views) == len(bands)
+
+
+def test_a_kept_basis_needs_no_propagation(graph, signal):
+    basis = torch.stack(list(chebyshev_basis(signal.operator, graph.features, 6)))
+    operator = Counting(signal.operator)
+    made = encoder(order=6, dropout=0.4)
+    made(Signal(graph.features, operator, basis), torch.Generator())
+    assert operator.calls == 0
+
+
+def test_a_kept_basis_is_not_used_where_the_input_is_dropped_out(graph, signal):
+    basis = torch.stack(list(chebyshev_basis(signal.operator, graph.features, 6)))
+    operator = Counting(signal.operator)
+    made = encoder(order=6, input_dropout=0.4)
+    given = Signal(graph.features, operator, basis)
+    made(given, torch.Generator())
+    assert operator.calls == 6
+    made(given)
+    assert operator.calls == 6
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+def test_dropout_needs_a_generator_and_repeats_with_it(signal, layer_order):
+    made = encoder(layer_order, input_dropout=0.3, dropout=0.3)
+    assert_close(made(signal), encoder(layer_order)(signal), rtol=0, atol=0)
+    first, again = (made(signal, torch.Generator().manual_seed(5)) for _ in range(2))
+    assert_close(first, again, rtol=0, atol=0)
+    assert not torch.equal(first, made(signal, torch.Generator().manual_seed(6)))
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+def test_batch_norm_sits_before_the_linear_layer_or_after_it(signal, layer_order):
+    made = encoder(layer_order, batch_norm=True)
+    width = 7 if layer_order == "filter-first" else 5
+    assert made.norm.weight.shape == (width,)
+    assert made.norm.running_mean.shape == (2, width)
+    made.train()
+    trained = made(signal)
+    assert not torch.equal(trained, made.eval()(signal))
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+def test_batch_norm_of_a_band_is_torchs_on_that_band_alone(signal, layer_order):
+    made = encoder(layer_order, batch_norm=True, activation="relu")
+    plain = encoder(layer_order, activation="relu")
+    for band, view in enumerate(made(signal)):
+        one = torch.nn.BatchNorm1d(len(made.norm.weight)).double()
+        if layer_order == "filter-first":
+            hidden = plain.linear(one(plain._filter(signal.features, signal.operator, band)[0]))
+        else:
+            projected = signal.features @ plain.linear.weight.t()
+            hidden = one(plain._filter(projected, signal.operator, band)[0] + plain.linear.bias)
+        assert_close(view, hidden.relu())
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+def test_every_band_embeds_by_statistics_of_its_own(signal, layer_order):
+    made = encoder(layer_order, batch_norm=True)
+    trained = made.train()(signal)
+    with torch.no_grad(), recording([made.norm]):
+        made.eval()(signal)
+    assert_close(made(signal), trained)
+    assert_close(torch.stack(made.embed_apart(signal)), trained)
+    assert not torch.allclose(made.norm.running_var[0], made.norm.running_var[1])
+
+
+def test_running_statistics_are_one_average_over_the_bands_in_turn(signal):
+    made = encoder(batch_norm=True, norm_statistics="running").train()
+    torchs = torch.nn.BatchNorm1d(7, momentum=0.01).double()
+    for _ in range(3):
+        made(signal)
+        for band in made._filter(signal.features, signal.operator):
+            torchs(band)
+    assert_close(made.norm.running_mean, torchs.running_mean.unsqueeze(0))
+    assert_close(made.norm.running_var, torchs.running_var.unsqueeze(0))
+    filtered = made._filter(signal.features, signal.operator)
+    expected = made.activation(made.linear(torch.stack([torchs.eval()(x) for x in filtered])))
+    assert_close(made.eval()(signal), expected)
+
+
+def test_without_batch_norm_there_is_nothing_to_record(signal):
+    made = encoder()
+    assert made.norm is None
+    assert_close(made.train()(signal), made.eval()(signal), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+def test_isolated_nodes_never_become_nan(layer_order):
+    graph = Graph.build(torch.zeros(4, 3) + torch.eye(4, 3), torch.tensor([[0], [1]]))
+    graph = graph.to(torch.float64)
+    for self_loops in (False, True):
+        operator = Propagation(graph, self_loops=self_loops).operator()
+        for options in ({}, {"batch_norm": True}):
+            views = encoder(layer_order, num_features=3, **options)(
+                Signal(graph.features, operator)
+            )
+            assert torch.isfinite(views).all()
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+def test_relabelling_the_nodes_relabels_the_views(graph, layer_order):
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
+    place = torch.argsort(order)
+    moved = Graph.build(graph.features[order], place[graph.edge_index])
+    made = encoder(layer_order)
+    views, moved_views = (
+        made(Signal(one.features, Propagation(one, self_loops=True).operator()))
+        for one in (graph, moved)
+    )
+    assert_close(moved_views, views[:, order])
+
+
+def test_inputs_are_not_changed(graph, signal):
+    before = graph.features.clone()
+    made = encoder(input_dropout=0.5, dropout=0.5)
+    made(signal, torch.Generator()).sum().backward()
+    assert torch.equal(graph.features, before)
+
+
+@pytest.mark.parametrize("layer_order", ORDERS)
+@pytest.mark.parametrize("filter_kind", ["monotone", "ramp"])
+def test_a_band_by_itself_is_that_band(signal, layer_order, filter_kind):
+    made = encoder(layer_order, order=6, filter_kind=filter_kind, batch_norm=True)
+    both = made(signal)
+    for one, other in zip(made.embed_apart(signal), both, strict=True):
+        assert_close(one, other)
+
+
+def test_bands_by_themselves_draw_masks_of_their_own_the_highest_first(signal):
+    made, generator = encoder(order=6, input_dropout=0.5), torch.Generator().manual_seed(0)
+    low, high = made.embed_apart(signal, generator)
+    both = made(signal, torch.Generator().manual_seed(0))  # one mask, the first that is drawn
+    assert_close(high, both[1])
+    assert not torch.allclose(low, both[0])
+
+
+@pytest.mark.parametrize("filter_kind", ["monotone", "ramp"])
+@pytest.mark.parametrize("lambda_max", [2.0, 1.3])
+def test_responses_are_the_polynomials_at_every_frequency(filter_kind, lambda_max):
+    made = encoder(order=6, filter_kind=filter_kind)
+    frequencies = torch.linspace(0, lambda_max, 9)
+    found = made.responses(frequencies, lambda_max)
+    rescaled = (2 * frequencies.double() / lambda_max - 1).tolist()
+    expected = [polynomial(band().tolist(), rescaled) for band in made.filters]
+    assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+def test_responses_take_the_filters_values_at_the_nodes():
+    made = encoder(order=5)
+    found = made.float().responses(chebyshev_nodes(5) + 1)
+    assert found.dtype == torch.float64
+    for response, band in zip(found, made.filters, strict=True):
+        assert_close(response, band.values().double(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalise_rows", [True, False])
+def test_a_graphs_signal_has_no_loops(graph, normalise_rows):
+    made = Signal.of(graph, normalise_rows=normalise_rows)
+    eye = torch.eye(graph.num_nodes, dtype=torch.float64)
+    assert_close(made.operator(eye), rescaled_laplacian(graph, self_loops=False))
+    sums = graph.features.abs().sum(1, keepdim=True)
+    assert_close(made.features, graph.features / sums if normalise_rows else graph.features)
+
+
+def test_ramps_filter_by_their_values(graph, signal):
+    made = encoder(order=6, filter_kind="ramp")
+    assert_close(made(signal), expected_views(made, graph, self_loops=True))

@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+
+from aspect.data.catalogue import DATASETS
+from aspect.errors import SettingsError
+from aspect.methods.registry import find_method
+from aspect.settings import FOLDER, find_experiment, load_experiment, shipped
+
+FILES = sorted(FOLDER.glob("*/*.yaml"))
+OURS = [path for path in FILES if not path.name.endswith(".published.yaml")]
+PUBLISHED = [path for path in FILES if path.name.endswith(".published.yaml")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_fits_the_code(path):
+    experiment = load_experiment(path)
+    assert experiment.method == path.parent.name
+    assert experiment.origin.endswith(".")
+    config = find_method(experiment.method).config(**experiment.settings)
+    written = config.model_dump(mode="json")
+    assert {name: written[name] for name in experiment.settings} == experiment.settings
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_is_about_the_graph_it_is_named_after(path):
+    graph = path.name.split(".")[0]
+    assert load_experiment(path).graph == (None if graph == "paper" else graph)
+    assert graph in {*DATASETS, "mixed", "paper"}
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name)
+def test_published_settings_are_the_letter_with_the_published_probe_and_figure(path):
+    experiment = load_experiment(path)
+    paper = load_experiment(FOLDER / "aspect" / "paper.yaml").settings
+    assert {name: experiment.settings[name] for name in paper} == paper
+    assert experiment.probe is not None
+    assert set(experiment.reported) == {"mean", "std"}
+
+
+def test_the_graphs_of_the_paper_have_both_kinds():
+    names = {path.name.split(".")[0] for path in PUBLISHED}
+    assert len(names) == 9
+    assert all(shipped("aspect", name) for name in names)
+
+
+def test_which_settings_are_taken():
+    ours, word = find_experiment("aspect", "cora", None)
+    assert ours.settings == load_experiment(Path(FOLDER / "aspect" / "cora.yaml")).settings
+    assert word == "settings shipped for aspect on cora"
+    assert find_experiment("aspect", "cora", "defaults")[0].settings == {}
+    assert find_experiment("aspect", None, None)[1] == "defaults"
+    assert find_experiment("aspect", "cora", "published")[0].settings["epochs"] == 2000
+    assert find_experiment("aspect", "cora", "paper")[0].settings["gate_input"] == "raw"
+
+
+def test_settings_told_as_changes_are_taken_over_and_changed():
+    plain, _ = find_experiment("aspect", "cora", "published")
+    stable, word = find_experiment("aspect-s", "cora", "published")
+    assert word == "published settings of aspect-s on cora"
+    assert stable.settings | plain.settings == stable.settings
+    assert set(stable.settings) - set(plain.settings) >= {"perturbation_steps", "rayleigh_weight"}
+    assert stable.probe == plain.probe
+    assert stable.settings_of == ""
+
+
+def test_every_graph_that_aspect_has_settings_for_has_some_for_the_stable_variant():
+    names = {path.name for path in (FOLDER / "aspect").glob("*.yaml")}
+    assert names == {path.name for path in (FOLDER / "aspect-s").glob("*.yaml")}
+
+
+def test_changes_of_settings_that_are_not_shipped_are_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("method: aspect-s\nsettings_of: aspect\nsettings: {interval: 3}\n")
+    with pytest.raises(SettingsError, match=r"No settings of 'aspect' are shipped as mine.yaml"):
+        load_experiment(path)
+
+
+@pytest.mark.parametrize(("graph", "choice"), [(None, "published"), ("tolokers", "published")])
+def test_no_published_settings_for_what_was_not_published(graph, choice):
+    with pytest.raises(SettingsError, match="No published settings are shipped for 'aspect'"):
+        find_experiment("aspect", graph, choice)
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "aspect-s").glob("*.yaml")), ids=lambda p: p.name)
+def test_the_stable_variant_searches_in_every_training_that_is_shipped(path):
+    registered = find_method("aspect-s")
+    config = registered.config(**load_experiment(path).settings)
+    method = registered.method(config, 4)
+    assert sum(method.is_due(epoch) for epoch in range(1, config.epochs + 1)) > 3
