@@ -29,7 +29,7 @@ from aspect.methods.registry import find_method  # noqa: E402
 from aspect.report.methods import shipped_settings  # noqa: E402
 from aspect.settings import FOLDER as SHIPPED  # noqa: E402
 from aspect.settings import load_experiment  # noqa: E402
-from aspect.training.folder import write_text  # noqa: E402
+from aspect.workspace import write_text  # noqa: E402
 from commands import (  # noqa: E402
     CommandFailedError,
     positive,

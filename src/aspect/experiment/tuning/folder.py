@@ -25,7 +25,7 @@ from aspect.experiment.tuning.journal import JOURNAL_LOCK, mend
 from aspect.experiment.tuning.ledger import TrialResult, best_of
 from aspect.experiment.tuning.request import Search
 from aspect.settings import Experiment
-from aspect.training.folder import write_text
+from aspect.workspace import write_text
 
 __all__ = ["SETTINGS", "SearchFolder", "origin_of"]
 
