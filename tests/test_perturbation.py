@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aspect.attacks.trace import Trace
+from aspect.attacks.file import PerturbationFile
 from aspect.data.features import dense
 from aspect.data.graph import LabelledGraph
 from aspect.data.splits import make_splits
@@ -35,11 +35,11 @@ def read(path, budget=None, **changes):
 def test_a_budget_does_what_the_trace_does(place):
     labelled, path = place.labelled, place.flips(1)
     found = read(path, 0.1)
-    expected = Trace.read(path).apply(labelled, 0.1)
+    expected = PerturbationFile.read(path).apply(labelled, 0.1)
     assert torch.equal(found.apply(labelled).edge_index, expected.edge_index)
     assert torch.equal(dense(found.apply(labelled).features), dense(expected.features))
     assert found.num_flips == round(0.1 * labelled.graph.num_edges)
-    assert found.sha256 == Trace.read(path).digest(0.1)
+    assert found.sha256 == PerturbationFile.read(path).digest(0.1)
 
 
 def test_edges_alone_leave_the_features(place):
@@ -50,7 +50,7 @@ def test_edges_alone_leave_the_features(place):
 
 
 def test_without_a_budget_all_flips_are_applied(place):
-    trace = Trace.read(place.flips(1))
+    trace = PerturbationFile.read(place.flips(1))
     found = read(place.flips(1))
     assert found.num_flips == len(trace.keys) == 40
     assert found.budget == trace.reached

@@ -14,7 +14,7 @@ import torch
 from aspect.attacks.kinds import STRATEGIES
 from aspect.attacks.metattack import Solver
 from aspect.attacks.run import run_attack
-from aspect.attacks.trace import AttackKind, Trace
+from aspect.attacks.file import AttackKind, PerturbationFile
 from aspect.cli import attack as command_module
 from aspect.cli.attack_options import DRAWN_SPLITS, AttackOptions
 from aspect.data.npz import write_npz
@@ -41,7 +41,7 @@ def test_a_file_and_what_is_said_of_it(cli, graph):
     (own,) = found["files"]
     assert (own["kind"], own["solver"], own["split"]) == ("metattack", "implicit", 1)
     assert own["complete"]
-    trace = Trace.read(FILE)
+    trace = PerturbationFile.read(FILE)
     assert len(trace.keys) == 12
     assert own["reached"] == trace.reached == 12 / trace.facts.graph.edges
     assert trace.state == {}
@@ -78,7 +78,7 @@ def test_several_splits_have_a_folder(cli, graph, kind):
     files = [f"new/folder/{name}-{split}.safetensors" for split in (0, 2)]
     assert [each["out"] for each in found["files"]] == files
     assert sorted(map(str, Path("new/folder").iterdir())) == files
-    assert [Trace.read(file).facts.split for file in files] == [0, 2]
+    assert [PerturbationFile.read(file).facts.split for file in files] == [0, 2]
 
 
 def test_all_splits_and_again(cli, graph):
@@ -108,13 +108,13 @@ def test_an_interrupt_keeps_what_was_written(cli, graph, monkeypatch):
         patch.setattr("aspect.attacks.run.run_attack", interrupted)
         done = cli(*arguments)
     assert done.code == 130
-    kept = len(Trace.read(FILE).keys)
+    kept = len(PerturbationFile.read(FILE).keys)
     assert f"Interrupted. {kept} of 12 flips are in {FILE}. Go on with --resume." in done.err
     cli(*arguments).refused("exists", "--resume")
     found = cli(*arguments, "--resume", "--json").json["files"][0]
     assert (found["kept"], found["flips"]) == (kept, 12)
     assert cli(*arguments[:-1], "whole.safetensors").code == 0
-    assert torch.equal(Trace.read(FILE).keys, Trace.read("whole.safetensors").keys)
+    assert torch.equal(PerturbationFile.read(FILE).keys, PerturbationFile.read("whole.safetensors").keys)
 
 
 def test_labels_outside_of_the_training_nodes_change_no_flip(cli):
@@ -129,7 +129,7 @@ def test_labels_outside_of_the_training_nodes_change_no_flip(cli):
             arguments = [f"{graph}.npz", "--kind", kind, "--flips", 10, "--out", f"{kind}-{graph}"]
             arguments += ["--splits", "published", "--split", 0, "--device", "cpu"]
             assert cli("attack", *arguments).code == 0
-        first, second = (Trace.read(f"{kind}-{graph}") for graph in ("clean", "other"))
+        first, second = (PerturbationFile.read(f"{kind}-{graph}") for graph in ("clean", "other"))
         assert first.facts.graph.sha256 != second.facts.graph.sha256
         assert torch.equal(first.keys, second.keys)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.adversarial.flippable import AllPairs
+from aspect.attacks.view_search import AllPairs
 from aspect.config import make_config
 from aspect.data.features import dense, row_normalise
 from aspect.data.graph import Graph

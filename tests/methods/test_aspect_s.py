@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from adversarial.searches import BASE, generator, make, small_graph
 from aspect import Aspect, mixed_graph
-from aspect.adversarial.problem import stability
+from aspect.attacks.projected_ascent import stability
 from aspect.data.datasets import load_named
 from aspect.data.graph import Graph
 from aspect.losses.policy_target import channel_costs

@@ -8,7 +8,7 @@ import torch
 
 from adversarial.searches import BASE, generator, make, small_graph
 from aspect import Aspect, Embedder, mixed_graph
-from aspect.adversarial.candidates import draw_edges, draw_entries
+from aspect.attacks.projected_ascent import draw_edges, draw_entries
 from aspect.data.datasets import load_named
 from aspect.methods import aspect_s_cost
 from aspect.methods.aspect_s import AspectSMethod

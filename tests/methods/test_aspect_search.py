@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from adversarial.searches import BASE, generator, make, problem_of, small_graph
-from aspect.adversarial.problem import Change
+from aspect.attacks.projected_ascent import Change
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.aspect_search import SearchScope, inner_problem, known_by

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.adversarial.ascent import Ascent, Found, ascend
-from aspect.adversarial.problem import InnerProblem, stability
+from aspect.attacks.projected_ascent import Ascent, AscentResult, InnerProblem, ascend, stability
 from aspect.data.graph import Graph
 from aspect.losses.policy_target import channel_costs
 from aspect.methods.aspect import PAPER, AspectMethod
@@ -29,7 +28,7 @@ __all__ = ["AspectSConfig", "AspectSMethod"]
 class Probe:
     """What a search found, ready for the outer step."""
 
-    found: Found
+    found: AscentResult
     signal: Signal  # the changed graph
     sensitivity: Float[Tensor, "bands nodes"]  # how far each band of each node moved
 

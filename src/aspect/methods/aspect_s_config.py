@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from aspect.adversarial.ascent import Discretisation, StepRule
+from aspect.attacks.projected_ascent import Discretisation, StepRule
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.aspect_search import StabilityTarget

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aspect.adversarial.candidates import draw_edges, draw_entries
-from aspect.adversarial.problem import InnerProblem
+from aspect.attacks.projected_ascent import (
+    InnerProblem,
+    SearchScope,
+    StabilityTarget,
+    draw_edges,
+    draw_entries,
+)
 from aspect.data.graph import Graph
 from aspect.methods.aspect import AspectMethod, SpectralEmbedding
 from aspect.nn.folded import fold
 from aspect.randomness import generator_for
 
 __all__ = ["SearchScope", "StabilityTarget", "inner_problem", "known_by"]
-
-StabilityTarget = Literal["fused", "band"]
-
-
-@dataclass(frozen=True)
-class SearchScope:
-    """What a search may change, and what it climbs."""
-
-    candidates: float  # pairs without an edge that may be joined, for each edge
-    feature_budget: float  # entries that may be moved, as a share of those that are not zero
-    target: StabilityTarget  # what a changed band is held to: the clean blend, or the band itself
-    rayleigh_weight: float  # lambda_ray
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aspect.attacks.trace import Trace
+from aspect.attacks.file import PerturbationFile
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.robustness.files import check_kind_of_splits, read_perturbations
 from aspect.training.checkpoint import write_tensors
@@ -103,7 +103,7 @@ def test_files_of_different_length_need_a_budget(place, folder):
 
 def test_an_unfinished_attack_serves_what_it_reached(place, folder):
     path = folder / "1.safetensors"
-    trace = Trace.read(path)
+    trace = PerturbationFile.read(path)
     facts = trace.facts.model_copy(update={"complete": False})
     replace(trace, facts=facts, keys=trace.keys[:20], state={"x": torch.zeros(1)}).write(path)
     with pytest.raises(SettingsError, match="not complete"):

@@ -3,7 +3,7 @@
 import pytest
 
 from aspect.errors import FileError
-from aspect.experiment.robustness.places import files_at
+from aspect.attacks.files import files_at
 
 
 @pytest.fixture
