@@ -28,10 +28,10 @@ from torch import Tensor
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
-from aspect.attacks.base import apply_flips  # noqa: E402 - the path comes first
-from aspect.attacks.pr_bcd import PRBCDConfig, pr_bcd  # noqa: E402
-from aspect.attacks.random_flips import random_flips  # noqa: E402
+from aspect.attacks.base import Target, apply_flips  # noqa: E402 - the path comes first
 from aspect.attacks.file import PerturbationFile  # noqa: E402
+from aspect.attacks.pr_bcd import PRBCD  # noqa: E402
+from aspect.attacks.random_flips import random_flips  # noqa: E402
 from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import Graph, LabelledGraph  # noqa: E402
@@ -110,8 +110,12 @@ def perturbed(
         yield "random", budget, apply_flips(graph, flips[: round(budget * graph.num_edges)])
     if name in PRBCD_GRAPHS:
         count = round(PRBCD_BUDGET * graph.num_edges)
-        seen = (graph, labelled.labels, split.train, labelled.num_classes)
-        yield "pr-bcd", PRBCD_BUDGET, apply_flips(graph, pr_bcd(*seen, count, PRBCDConfig(), 0))
+        yield "pr-bcd", PRBCD_BUDGET, apply_flips(graph, pr_bcd(labelled, split, count))
+
+
+def pr_bcd(labelled: LabelledGraph, split: Split, count: int) -> Tensor:
+    """The flips of PR-BCD with its default settings."""
+    return PRBCD.begin(Target.of(labelled, split)).find(count)
 
 
 def _reaches(trace: PerturbationFile, budget: float) -> bool:

@@ -5,10 +5,9 @@ from functools import partial
 import pytest
 import torch
 
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.metattack import Metattack
 from aspect.attacks.run import run_attack
-from aspect.attacks.file import PerturbationFile
-from aspect.attacks.file import PerturbationFile
 from aspect.data.npz import read_npz
 from aspect.data.source import NO_READING
 from aspect.errors import GraphError

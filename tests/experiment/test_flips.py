@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
-from aspect.attacks.file import PerturbationFile
-from aspect.attacks.file import PerturbationFile
 from aspect.data.npz import read_npz
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.flips import Flips, FlipsFile, Slot

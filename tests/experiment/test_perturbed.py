@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.features import dense
 from aspect.errors import GraphError, RunError
 from aspect.experiment.perturbation import Perturbation

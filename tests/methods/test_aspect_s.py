@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from adversarial.searches import BASE, generator, make, small_graph
 from aspect import Aspect, mixed_graph
 from aspect.attacks.projected_ascent import stability
 from aspect.data.datasets import load_named
@@ -20,6 +19,7 @@ from aspect.methods.aspect_s_config import AspectSConfig
 from aspect.methods.base import Step
 from aspect.nn.spectral_encoder import Signal
 from aspect.training.trainer import train
+from attacks.searches import BASE, generator, make, small_graph
 from reference import inner_problem as reference
 
 # Short trainings with settings near the shipped ones, both with batch norm.

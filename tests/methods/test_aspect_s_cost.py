@@ -6,7 +6,6 @@ import time
 import pytest
 import torch
 
-from adversarial.searches import BASE, generator, make, small_graph
 from aspect import Aspect, Embedder, mixed_graph
 from aspect.attacks.projected_ascent import draw_edges, draw_entries
 from aspect.data.datasets import load_named
@@ -16,6 +15,7 @@ from aspect.methods.aspect_s_config import AspectSConfig
 from aspect.methods.aspect_s_cost import Outlay, outlay_of
 from aspect.methods.base import Step
 from aspect.methods.registry import method_names
+from attacks.searches import BASE, generator, make, small_graph
 
 NODES = 24  # of the small graph
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from adversarial.searches import BASE, generator, make, problem_of, small_graph
 from aspect.attacks.projected_ascent import Change
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.aspect_search import SearchScope, inner_problem, known_by
 from aspect.methods.registry import find_method
+from attacks.searches import BASE, generator, make, problem_of, small_graph
 
 OWN = {name: value for name, value in BASE.items() if name in AspectConfig.model_fields}
 

@@ -4,9 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.attacks.view_search import slopes_of
-from aspect.attacks.view_search import AllPairs, SomePairs
-from aspect.attacks.view_search import flippable_pairs
+from aspect.attacks.view_search import AllPairs, SomePairs, flippable_pairs, slopes_of
 from aspect.data.features import dense, row_normalise
 from aspect.data.graph import Graph
 from aspect.data.pairs import edge_keys

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -117,22 +117,18 @@ class AttackFacts(Config):
         return "-".join(word for word in words if word) + SUFFIX
 
 
+@dataclass(eq=False)
 class PerturbationFile:
     """Flips in order, with their origin, in memory and on disk."""
 
-    def __init__(
-        self,
-        facts: AttackFacts,
-        keys: Int[Tensor, " flips"] | None = None,
-        state: Mapping[str, Tensor] | None = None,
-        path: Path | None = None,
-    ) -> None:
-        self.facts = facts
-        self.keys = torch.empty(0, dtype=torch.long) if keys is None else keys
-        self.state = state or {}  # of an attack that has to go on
-        self.path = path  # None: in memory alone
+    facts: AttackFacts
+    keys: Int[Tensor, " flips"] = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    state: Mapping[str, Tensor] = field(default_factory=dict)  # of an attack that has to go on
+    path: Path | None = None  # None: in memory alone
+
+    def __post_init__(self) -> None:
         self.kept = 0  # flips on disk, which a kill does not lose
-        self._stamp = None if path is None else _stamp_of(path)
+        self._stamp = None if self.path is None else _stamp_of(self.path)
 
     # From and to disk
 

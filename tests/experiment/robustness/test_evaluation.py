@@ -273,7 +273,8 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
             model.embed(labelled.graph, normalise="none"),
             [
                 model.embed(
-                    PerturbationFile.read(place.flips(split)).apply(labelled, budget), normalise="none"
+                    PerturbationFile.read(place.flips(split)).apply(labelled, budget),
+                    normalise="none",
                 )
                 for split in (0, 1)
             ],

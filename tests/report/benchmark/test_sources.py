@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from aspect import linear_probe
-from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.source import Reading
 from aspect.data.splits import make_splits
 from aspect.errors import AspectError, RunError
