@@ -11,7 +11,7 @@ from aspect import Aspect, read_graph
 from aspect.data.catalogue import DATASETS
 from aspect.data.support import without_doubtful
 from aspect.data.synthetic import embedded_graph
-from aspect.experiment.runs import load_run
+from aspect.experiment.trained import load_run
 from aspect.methods.registry import method_names
 from aspect.settings import load_experiment
 

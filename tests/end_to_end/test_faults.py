@@ -135,7 +135,7 @@ def test_a_complete_run_needs_no_device(cli, trained, tmp_path, monkeypatch):
 
 def test_a_run_that_began_without_a_gpu_does_not_move_to_one(cli, stopped, monkeypatch):
     given = Mock(side_effect=RunError("seen"))
-    monkeypatch.setattr("aspect.experiment.runs.Embedder", given)
+    monkeypatch.setattr("aspect.experiment.trained.Embedder", given)
     start = json.loads((stopped / "start.json").read_text())
     (stopped / "start.json").write_text(json.dumps({**start, "device": "cpu"}))
     cli("train", "--out", stopped, "--resume").refused("seen")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from aspect.evaluation.curves import ValueRecorder
-from aspect.experiment.runs import RunOptions, train_run
+from aspect.experiment.trained import RunOptions, train_run
 from aspect.settings import Experiment
 from aspect.training.log import TensorBoardLog
 from aspect.training.trainer import EpochReport

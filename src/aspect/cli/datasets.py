@@ -11,7 +11,7 @@ from aspect.data.source import MIXED
 __all__ = ["datasets"]
 
 
-@command
+@command(without=("seed", "device"))
 def datasets(session: Session) -> None:
     """List the data sets: sizes, where each is found, and what to beware of."""
     with session.screen.activity("Looking for files"):

@@ -12,8 +12,9 @@ import typer
 
 from aspect.cli.console import duration
 from aspect.cli.options import Overwrite, ReadingOptions, SettingsOptions
-from aspect.cli.plan import Plan, plan_run
 from aspect.cli.session import Session, command
+from aspect.cli.train import PlannedRun as Plan
+from aspect.cli.train import plan_run
 from aspect.config import parse_overrides
 from aspect.errors import SettingsError, TrainingError
 
@@ -236,7 +237,7 @@ def _run(
     *,
     overwrite: bool,
 ) -> SearchResult:
-    from aspect.experiment.placement import Placement
+    from aspect.experiment.runner import Placement
     from aspect.experiment.tuning.search import tune as search_for
 
     screen, name = session.screen, search.source.name

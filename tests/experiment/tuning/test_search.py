@@ -14,7 +14,7 @@ from aspect.data.synthetic import mixed_graph
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.probe import linear_probe
-from aspect.experiment.runs import source_of
+from aspect.experiment.trained import source_of
 from aspect.experiment.tuning import journal
 from aspect.experiment.tuning import search as search_module
 from aspect.experiment.tuning.journal import open_study

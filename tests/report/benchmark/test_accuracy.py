@@ -127,10 +127,10 @@ def test_the_papers_average_drops_follow_from_its_figures():
 def test_graphs_without_both_figures_are_left_out_of_the_drop_and_named():
     def lacks(record):
         cell = record.cell
-        return (cell.entry, cell.graph) == ("raw", "cora") and not cell.work.perturbation
+        return (cell.entry, cell.graph) == ("raw", "cora") and not cell.spec.perturbation
 
     def fails(record):
-        return record.cell.entry == "low" and record.cell.work.perturbation is not None
+        return record.cell.entry == "low" and record.cell.spec.perturbation is not None
 
     records = make_records(
         perturbations=[None, poison()], missing=[lacks], failed=[fails], score=level

@@ -166,7 +166,7 @@ def hostile():
         entries,
         NASTY,
         [None, poison(0.1, solver=NASTY[2]), poison(0.2, solver=NASTY[2])],
-        failed=[lambda record: record.cell.work.seed == 1],
+        failed=[lambda record: record.cell.spec.seed == 1],
         splits=6,
     )
     parts = chapters_of([fail(records[0], NASTY[0]), *records[1:]])

@@ -48,7 +48,7 @@ def test_a_single_seed_and_split_have_no_spread():
 
 def test_holes_are_left_out_and_told():
     def is_gone(record):
-        return record.cell.work.seed == 0 and record.cell.work.split_numbers == (1,)
+        return record.cell.spec.seed == 0 and record.cell.spec.split_numbers == (1,)
 
     scores = one(poison(), missing=[is_gone])
     left = TABLE[0, [0, 2, 3, 4]]
@@ -60,7 +60,7 @@ def test_holes_are_left_out_and_told():
 
 
 def test_a_seed_that_failed_leaves_the_others():
-    scores = one(failed=[lambda record: record.cell.work.seed == 2])
+    scores = one(failed=[lambda record: record.cell.spec.seed == 2])
     assert scores.spread().mean == pytest.approx(TABLE[:2].mean())
     assert scores.complaint == "1 cell failed (The loss is no longer a number after epoch 3)"
 

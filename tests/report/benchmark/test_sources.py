@@ -12,9 +12,9 @@ from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.source import Reading
 from aspect.data.splits import make_splits
 from aspect.errors import AspectError, RunError
-from aspect.experiment.perturbation import Perturbation
+from aspect.attacks.perturbation import Perturbation
 from aspect.experiment.plan import Plan
-from aspect.experiment.runs import load_run, train_run
+from aspect.experiment.trained import load_run, train_run
 from aspect.experiment.store import BenchFolder
 from aspect.report.benchmark.sources import find_sources, read_sources
 from aspect.settings import Experiment, PerturbedBy
@@ -105,7 +105,7 @@ def test_a_path_given_twice_counts_once(record_file, records):
 
 
 def test_a_run_becomes_a_record_with_the_scores_of_evaluate(run, tmp_path):
-    from aspect.experiment.comparison import evaluate_runs
+    from aspect.experiment.evaluate import evaluate_runs
 
     out = train(run, tmp_path / "first")
     told = []
@@ -136,7 +136,7 @@ def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, tmp_path):
     found = read(clean, poisoned)
     first, second = found.records
     assert (first.cell.entry, second.cell.entry) == ("aspect", "aspect")
-    work = second.cell.work
+    work = second.cell.spec
     assert work.perturbation == Perturbation(kind="dice", budget=0.1)
     assert (work.split_numbers, work.perturbation_sha256) == ((3,), (trace.digest(0.1),))
     assert second.attack.flips == round(0.1 * labelled.graph.num_edges)

@@ -34,7 +34,7 @@ def test_a_curve_begins_with_the_clean_graph():
 
 def test_points_that_failed_are_left_out():
     def fails(record):
-        return record.cell.work.perturbation == poison(0.1) and record.cell.entry == "raw"
+        return record.cell.spec.perturbation == poison(0.1) and record.cell.entry == "raw"
 
     aspect, raw = sweeps(records(failed=[fails]))[0].curves
     assert raw.budgets == (0.0, 0.05, 0.25)
@@ -81,7 +81,7 @@ def test_all_points_of_a_curve_are_over_the_same_splits():
 
 def test_budgets_without_a_common_split_keep_their_own():
     def only(number):
-        return lambda record: record.cell.work.split_numbers != (number,)
+        return lambda record: record.cell.spec.split_numbers != (number,)
 
     first = make_records(["aspect"], ["cora"], [poison(0.1)], splits=2, missing=[only(0)])
     second = make_records(["aspect"], ["cora"], [poison(0.2)], splits=2, missing=[only(1)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Record, SplitName
+from aspect.attacks.perturbation import Perturbation
+from aspect.experiment.record import Record
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.comparisons import Question, compare
 from aspect.report.benchmark.names import table_name
@@ -133,7 +134,7 @@ def _beside(
 ) -> float | None:
     """The paper's figure for a member that it knows by the same name."""
     # The head is the method itself, whatever the plan calls it.
-    name = group.collection.entries[entry].work.method if entry == group.head else entry
+    name = group.collection.entries[entry].spec.method if entry == group.head else entry
     paper = Paper(group.splits, perturbation, of_ablation=True)
     return paper.accuracy(name, group.collection.graphs[graph])
 

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.evaluation.metrics import PERCENT
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Record, SplitName
+from aspect.experiment.record import Record
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.baselines import baseline_lines, majority_notes
 from aspect.report.benchmark.caveats import missing_class_notes
 from aspect.report.benchmark.collection import Collection, collect

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.evaluation.metrics import Summary
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Record, SplitName
+from aspect.experiment.record import Record
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.collection import Collection
 from aspect.report.tables import Cell, Line
 
@@ -80,7 +81,7 @@ def _records(
         for place, scores in collection.scores.items()
         if (place.graph, place.splits, place.perturbation) == (graph, splits, perturbation)
         for record in scores.done
-        if (record.cell.work.probe is None) == of_first_version
+        if (record.cell.spec.probe is None) == of_first_version
     ]
 
 

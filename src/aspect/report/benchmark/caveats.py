@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from aspect.experiment.record import Record, SplitName
+from aspect.experiment.record import Record
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.scores import Scores
 from aspect.report.tables import counted

@@ -8,10 +8,11 @@ from functools import cached_property
 from itertools import groupby
 from typing import get_args
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.data.source import GraphSource
 from aspect.errors import SettingsError
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Cell, Record, SplitName, Work
+from aspect.experiment.record import Record
+from aspect.experiment.spec import Cell, Spec, SplitName
 from aspect.report.benchmark.scores import Place, Scores
 
 __all__ = ["Collection", "collect", "distinct", "graph_rank", "perturbation_order"]
@@ -34,7 +35,7 @@ GRAPH_ORDER = (
 ATTACK_ORDER = (("metattack", "unrolled"), ("metattack", "implicit"), ("dice", ""), ("random", ""))
 
 # What the works behind one entry's numbers of one graph share, and those behind one mean.
-ALWAYS_EQUAL = ("method", "settings", "graph_sha256", "doubt")
+ALWAYS_EQUAL = ("method", "settings", "graph_sha256", "prune")
 EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256", "probe")
 
 
@@ -52,7 +53,7 @@ class Collection:
         own = [
             name
             for name, cell in self.entries.items()
-            if cell.group not in self.entries or name == cell.work.method
+            if cell.group not in self.entries or name == cell.spec.method
         ]
         return own or list(self.entries)
 
@@ -171,11 +172,11 @@ def distinct(records: Sequence[Record]) -> list[Record]:
 
 def _scores(place: Place, records: Sequence[Record]) -> Scores:
     done = tuple(record for record in records if record.status == "done")
-    filled = {(each.cell.work.seed, scores.split) for each in done for scores in each.scores}
+    filled = {(each.cell.spec.seed, scores.split) for each in done for scores in each.scores}
     failed = tuple(
         record
         for record in records
-        if record.status == "failed" and not _slots(record.cell.work) <= filled
+        if record.status == "failed" and not _slots(record.cell.spec) <= filled
     )
     return Scores(place, done, failed)
 
@@ -191,7 +192,7 @@ def _with_expectations(scores: Mapping[Place, Scores]) -> dict[Place, Scores]:
     }
 
 
-def _slots(work: Work) -> set[tuple[int, int]]:
+def _slots(work: Spec) -> set[tuple[int, int]]:
     return {(work.seed, split) for split in work.split_numbers}
 
 
@@ -219,7 +220,7 @@ def _refuse_other_flips(records: Iterable[Record]) -> None:
     """
     first: dict[object, tuple[str, Record]] = {}
     for record in records:
-        work = record.cell.work
+        work = record.cell.spec
         attack = work.perturbation
         if attack is None:
             continue
@@ -237,7 +238,7 @@ def _refuse_other_flips(records: Iterable[Record]) -> None:
 
 
 def _field(record: Record, name: str) -> object:
-    return getattr(record.cell.work, name)
+    return getattr(record.cell.spec, name)
 
 
 def _refusal(place: Place, field: str, first: Record, second: Record) -> str:

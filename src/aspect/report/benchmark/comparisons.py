@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.evaluation.significance import PairedTest, holm, paired_test
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Record, SplitName
+from aspect.experiment.record import Record
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import perturbation_name, table_name
 from aspect.report.benchmark.score_cells import Footnotes

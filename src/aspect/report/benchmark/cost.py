@@ -78,12 +78,12 @@ def _trainings(collection: Collection, entry: str, graph: str) -> list[Record]:
         if (place.entry, place.graph) == (entry, graph)
         for record in scores.done
     ]
-    return [record for record in found if record.cell.work.perturbation is None] or found
+    return [record for record in found if record.cell.spec.perturbation is None] or found
 
 
 def _line(collection: Collection, entry: str, graph: str, records: Sequence[Record]) -> Line:
     memory = [each.peak_memory_bytes for each in records if each.peak_memory_bytes is not None]
-    devices = dict.fromkeys(record.device or record.cell.work.device for record in records)
+    devices = dict.fromkeys(record.device or record.cell.spec.device for record in records)
     return Line(
         collection.title(entry),
         collection.entries[entry].note,

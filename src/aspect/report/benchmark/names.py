@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.evaluation.metrics import PERCENT
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import SplitName
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.collection import Collection
 from aspect.report.tables import slug
 

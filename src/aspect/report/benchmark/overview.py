@@ -28,7 +28,7 @@ class Overview:
     def of(cls, records: Sequence[Record]) -> Overview:
         """Count what is there, in sentences and in numbers."""
         failed = sum(record.status == "failed" for record in records)
-        works = [record.cell.work for record in records]
+        works = [record.cell.spec for record in records]
         attacks = {work.perturbation for work in works if work.perturbation}
         splits = {(work.splits, number) for work in works for number in work.split_numbers}
         collection = collect(records)
@@ -51,8 +51,8 @@ def _sentences(counts: dict[str, int], records: Sequence[Record]) -> Iterable[st
     if not records:
         yield "Nothing was scored: the graphs have no labels, or no run was."
         return
-    kinds = " and ".join(_distinct(record.cell.work.splits for record in records))
-    clean = any(record.cell.work.perturbation is None for record in records)
+    kinds = " and ".join(_distinct(record.cell.spec.splits for record in records))
+    clean = any(record.cell.spec.perturbation is None for record in records)
     attacked = [counted(counts["perturbations"], "perturbation")] * (counts["perturbations"] > 0)
     states = " and under ".join([*(["clean"] if clean else []), *attacked])
     variants = f" and {counted(counts['variants'], 'variant')}" if counts["variants"] else ""
@@ -84,7 +84,7 @@ class Surroundings:
     @classmethod
     def of(cls, records: Sequence[Record]) -> Surroundings:
         """Everything that occurs, once."""
-        works = [record.cell.work for record in records]
+        works = [record.cell.spec for record in records]
         return cls(
             splits=tuple(_distinct(work.splits for work in works)),
             seeds=tuple(sorted({work.seed for work in works})),
@@ -140,14 +140,14 @@ def settings_of(records: Sequence[Record]) -> list[EntrySettings]:
 
 def _settings(records: Sequence[Record]) -> EntrySettings:
     cell = records[0].cell
-    names = _distinct(name for record in records for name in record.cell.work.settings)
+    names = _distinct(name for record in records for name in record.cell.spec.settings)
     return EntrySettings(
         title=cell.title,
         note=cell.note,
-        method=cell.work.method,
+        method=cell.spec.method,
         graphs=tuple(GraphSource(graph=record.cell.graph).name for record in records),
         rows={
-            name: tuple(_value(record.cell.work.settings, name) for record in records)
+            name: tuple(_value(record.cell.spec.settings, name) for record in records)
             for name in names
         },
     )

@@ -10,9 +10,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, get_args
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.errors import DataError
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import SplitName
+from aspect.experiment.spec import SplitName
 
 __all__ = [
     "CITATION",

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from aspect.evaluation.protocol import Spread
-from aspect.experiment.record import SplitName
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.published import PublishedTable, citation
 from aspect.report.benchmark.scores import Metric, Scores
 from aspect.report.tables import Cell, Line, counted

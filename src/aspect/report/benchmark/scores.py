@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.evaluation.protocol import Spread
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Cell, Record, SplitName, SplitScores
+from aspect.experiment.record import Record, SplitScores
+from aspect.experiment.spec import Cell, SplitName
 from aspect.report.tables import counted
 
 __all__ = ["Metric", "Place", "Scores"]
@@ -30,7 +31,7 @@ class Place:
     @classmethod
     def of(cls, cell: Cell) -> Place:
         """That of a cell's record."""
-        return cls(cell.entry, cell.graph, cell.work.splits, cell.work.perturbation)
+        return cls(cell.entry, cell.graph, cell.spec.splits, cell.spec.perturbation)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Scores:
         """The scores of every pre-training seed and split."""
         # A plan with fewer splits repeats some scores of another: the first are kept.
         return {
-            (record.cell.work.seed, scores.split): scores
+            (record.cell.spec.seed, scores.split): scores
             for record in reversed(self.done)
             for scores in record.scores
         }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aspect.experiment.record import Record, SplitName
+from aspect.experiment.record import Record
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import table_name
 from aspect.report.benchmark.published import Paper, citation

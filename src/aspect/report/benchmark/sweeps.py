@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aspect.attacks.perturbation import Mode
+from aspect.attacks.perturbation import Mode, Perturbation
 from aspect.evaluation.metrics import PERCENT
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Record, SplitName
+from aspect.experiment.record import Record
+from aspect.experiment.spec import SplitName
 from aspect.report.benchmark.collection import Collection, collect
 from aspect.report.benchmark.names import family_name, table_name
 from aspect.report.benchmark.score_cells import Footnotes, means_over, score_cell
