@@ -136,7 +136,7 @@ def test_files_found_elsewhere_serve_the_same_records(here, place, options, cli,
 def test_the_list_attacks_nothing(cli):
     prepare(cli.cwd)
     outcome = cli("bench", "tiny.yaml", "--list")
-    assert f"0 of {CELLS} cells are done" in outcome.out
+    assert f"0 of {CELLS} runs are done" in outcome.out
     assert "2 perturbation files are not there yet." in outcome.out
     assert not (cli.cwd / "runs").exists()
 
