@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from aspect import Aspect, read_graph
-from aspect.data.catalogue import DATASETS
-from aspect.data.support import without_doubtful
+from aspect.attacks.pruning import prune_edges
+from aspect.data.datasets import DATASETS
 from aspect.data.synthetic import embedded_graph
 from aspect.experiment.trained import load_run
 from aspect.methods.registry import method_names
@@ -235,7 +235,7 @@ def test_embed_prunes_edges(cli, trained):
     whole = load_run(trained, device="cpu").read_trained_graph()
     found = cli("embed", trained, "--prune", 0.2, "--out", "z.npy", "--json").json
     assert found["pruned_edges"] == int(0.2 * whole.num_edges)
-    expected = Aspect.load(trained / "model.safetensors").embed(without_doubtful(whole, 0.2))
+    expected = Aspect.load(trained / "model.safetensors").embed(prune_edges(whole, 0.2))
     np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), expected.numpy())
     told = cli("embed", trained, "--doubt", 0.2, "--out", "z.csv")
     assert f"{found['pruned_edges']} edges with little support were pruned." in told.out

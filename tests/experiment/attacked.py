@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aspect import mixed_graph
-from aspect.data.npz import write_npz
+from aspect.data.archives import write_npz
 from aspect.experiment.executor import Finished, Lost, Started
 from aspect.experiment.perturbations import Attacking, find_files, make_file
 from aspect.experiment.plan import lay_out, read_facts

@@ -10,8 +10,8 @@ from aspect.attacks.metattack import Metattack
 from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.registry import find_attack
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
+from aspect.data.archives import read_npz, write_npz
 from aspect.data.graph import Graph
-from aspect.data.npz import read_npz, write_npz
 from aspect.data.source import NO_READING
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.perturbations import (

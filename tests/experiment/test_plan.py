@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aspect.data.npz import content_sha256, write_npz
+from aspect.data.archives import content_sha256, write_npz
 from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
 from aspect.experiment.perturbations import BenchFiles, KnownFile, Slot
 from aspect.experiment.plan import ReadFacts, lay_out, load_plan, plan_names, read_facts

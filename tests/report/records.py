@@ -57,7 +57,7 @@ def make_record(means=MEANS, **changes):
     half = NODES // 2
     content = {
         "command": "aspect demo --seeds 2",
-        "graph": GraphSummary(
+        "graph": GraphFacts(
             name="mixed",
             edges=40,
             crossing=3,

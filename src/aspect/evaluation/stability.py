@@ -37,8 +37,6 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
 )
 from aspect.evaluation.trained_probe import TrainedProbe
-from aspect.methods.aspect import AspectMethod
-from aspect.methods.aspect_search import inner_problem
 
 __all__ = [
     "GivenSplits",
@@ -75,13 +73,7 @@ class SearchableEmbedder:
     ) -> InnerProblem:
         """The problem on the model as it embeds, with its gate frozen."""
         method = self.model.method.eval()
-        assert isinstance(method, AspectMethod)  # see `is_searchable`
-        return inner_problem(method, self.model.as_seen(graph), scope, generator)
-
-
-def is_searchable(model: Embedder) -> bool:
-    """Whether flips can be searched for on the model itself."""
-    return isinstance(model.method, AspectMethod)
+        return method.search_problem(self.model.as_seen(graph), scope, generator)
 
 
 def train_stand_in(
@@ -254,7 +246,7 @@ def settle(
     request: StabilityRequest,
     *,
     given: GivenSplits | None = None,
-    replaced: Iterable[str] = (),
+    has_files: bool = False,
 ) -> StabilityTerms:
     """Decide what is done; what is requested by name and cannot be done is refused.
 
@@ -262,13 +254,12 @@ def settle(
         labelled: The graph that the model is used on.
         request: What is requested.
         given: The splits, where they are not for the request to choose.
-        replaced: Kinds that perturbation files stand in for.
+        has_files: Perturbation files stand in for the metattack that would be made.
     """
     kind_of_splits = given.kind if given else request.splits or DEFAULT_SPLIT_KIND
     splits, missing = _splits(labelled, request, kind_of_splits, given)
-    skipped = set(replaced)
-    kinds, left_out = _kinds(labelled.graph, request, skipped, has_splits=bool(splits))
-    budgets, too_small = _budgets(labelled.graph, request, kinds, has_files=bool(skipped))
+    kinds, left_out = _kinds(labelled.graph, request, has_splits=bool(splits), has_files=has_files)
+    budgets, too_small = _budgets(labelled.graph, request, kinds, has_files=has_files)
     return StabilityTerms(
         kinds=kinds,
         budgets=budgets,
@@ -301,17 +292,18 @@ def _splits(
 
 
 def _kinds(
-    graph: Graph, request: StabilityRequest, skipped: set[str], *, has_splits: bool
+    graph: Graph, request: StabilityRequest, *, has_splits: bool, has_files: bool
 ) -> tuple[tuple[str, ...], list[str]]:
     """The kinds that are made here, and a sentence on each that is left out."""
-    wanted = [kind for kind in request.kinds or DEFAULT_KINDS if kind not in skipped]
+    kinds = request.kinds or DEFAULT_KINDS
+    wanted = [kind for kind in kinds if not (has_files and kind == "metattack")]
     reasons = {kind: _obstacle(graph, kind, has_splits=has_splits) for kind in wanted}
     for kind in request.kinds:
         if reasons.get(kind):
             raise GraphError(f"There can be no {kind} perturbation: {reasons[kind]}.")
     kinds = tuple(kind for kind in wanted if not reasons[kind])
     left_out = {kind: reason for kind, reason in reasons.items() if reason}
-    if not kinds and not skipped:
+    if not kinds and not has_files:
         listed = "; ".join(left_out.values())
         raise GraphError(f"Nothing of this graph can be perturbed: {listed}.")
     return kinds, [f"{kind} is left out: {reason}." for kind, reason in left_out.items()]
@@ -380,10 +372,7 @@ def study_stability(
             "so that its stability on a perturbed graph cannot be measured."
         )
     request, files = request or StabilityRequest(), files or {}
-    replaced = {file.facts.kind for own in files.values() for file in own}
-    terms = settle(
-        labelled, request, given=given, replaced=replaced | {"metattack"} if files else ()
-    )
+    terms = settle(labelled, request, given=given, has_files=bool(files))
     return _Study(model, labelled, request, terms, files, name, on_step).result()
 
 
@@ -421,9 +410,10 @@ class _Study:
         self.model, self.labelled, self.terms, self.seed = model, labelled, terms, request.seed
         self.graph, self.name = labelled.graph, name
         self.series = [*map(self._made, terms.kinds)]
-        for title, own in files.items():
-            steps = len(own) * len(terms.budgets)
-            self.series.append(_Series(own[0].facts.kind, title, self._from_files(own), steps))
+        for title, stored in files.items():
+            steps = len(stored) * len(terms.budgets)
+            graphs = self._from_files(stored)
+            self.series.append(_Series(stored[0].facts.kind, title, graphs, steps))
         self._on_step, self._steps = on_step, 0
         self._total = 1 + bool(terms.splits) + sum(series.steps for series in self.series)
 
@@ -469,16 +459,17 @@ class _Study:
         self, series: _Series, before: Look, probe: TrainedProbe | None
     ) -> Iterator[StabilityRow]:
         """One row a budget, whatever the order in which the graphs come."""
-        measured: dict[float, list[Measurement]] = {budget: [] for budget in self.terms.budgets}
+        by_budget: dict[float, list[Measurement]] = {budget: [] for budget in self.terms.budgets}
         self._tell(series.title)
         for perturbed in series.graphs:
-            measured[perturbed.budget].append(self._measure(perturbed, before, probe))
+            by_budget[perturbed.budget].append(self._measure(perturbed, before, probe))
             self._steps += 1
             self._tell(series.title)
         clean = {} if probe is None else dict(zip(probe.splits, probe.clean.splits, strict=True))
-        for budget, own in measured.items():
-            judged = {number: clean[number].strict for each in own for number in each.strict}
-            yield StabilityRow(series.kind, series.title, budget, tuple(own), judged)
+        for budget, measured in by_budget.items():
+            numbers = [number for measurement in measured for number in measurement.strict]
+            before_it = {number: clean[number].strict for number in numbers}
+            yield StabilityRow(series.kind, series.title, budget, tuple(measured), before_it)
 
     def _measure(
         self, perturbed: _PerturbedGraph, before: Look, probe: TrainedProbe | None
@@ -499,7 +490,7 @@ class _Study:
         if info.changes == "features":
             return _Series(kind, kind, self._masked(kind), drawn)
         if info.needs_model:
-            title = kind if is_searchable(self.model) else f"{kind} {TRANSFERRED}"
+            title = kind if self.model.method.searchable else f"{kind} {TRANSFERRED}"
             return _Series(kind, title, self._searched(kind), budgets)
         solver = getattr(find_attack(kind).settle({}, self.graph), "solver", "")
         made = self._attacked(kind) if info.needs_labels else self._drawn(kind)
@@ -512,8 +503,8 @@ class _Study:
         self, flips: Iterable[torch.Tensor], split: int | None
     ) -> Iterator[_PerturbedGraph]:
         """The graphs after the flips of every budget."""
-        for budget, own in zip(self.terms.budgets, flips, strict=True):
-            yield _PerturbedGraph(apply_flips(self.graph, own), budget, len(own), split)
+        for budget, pairs in zip(self.terms.budgets, flips, strict=True):
+            yield _PerturbedGraph(apply_flips(self.graph, pairs), budget, len(pairs), split)
 
     def _masked(self, kind: str) -> Iterator[_PerturbedGraph]:
         """Feature entries set to zero; what is masked at a rate stays so above."""
@@ -534,7 +525,7 @@ class _Study:
     def _searched(self, kind: str) -> Iterator[_PerturbedGraph]:
         """Flips for this model, or for a stand-in from which they are transferred."""
         model = SearchableEmbedder(self.model)
-        if not is_searchable(self.model):
+        if not self.model.method.searchable:
             model = train_stand_in(self.graph, self.seed, self.model.device)
         attack = find_attack(kind).begin(Target(self.graph, model=model), seed=self.seed)
         yield from self._flipped(attack.find_each(self._counts()), None)

@@ -294,7 +294,7 @@ def read_facts(
         data_dir: Where files of named data sets lie.
         graphs: Of the plan; all, if none are named.
     """
-    from aspect.data.npz import content_sha256
+    from aspect.data.archives import content_sha256
     from aspect.data.splits import make_splits, published_sha256
     from aspect.experiment.perturbations import needed_files
 

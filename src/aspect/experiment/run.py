@@ -21,8 +21,8 @@ from torch import Tensor
 
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.perturbation import Perturbation
+from aspect.data.archives import content_sha256
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, sentence_of
@@ -266,7 +266,7 @@ class _Run:
             scores=scores,
             **_training_facts(model),
             dim=embeddings.shape[1],
-            parameters=_trained_numbers(model),
+            parameters=model.method.num_parameters,
             gate=gate_summary(policy),
             health=health.to_dict(),
             seconds=self.seconds,
@@ -356,14 +356,6 @@ def _training_facts(model: Embedder) -> dict[str, object]:
     return {"epochs": result.epochs, "stopped_early": result.stopped_early, "loss": finite}
 
 
-def _trained_numbers(model: Embedder) -> int:
-    if not model.method.trainable:
-        return 0
-    return sum(
-        parameter.numel() for parameter in model.method.parameters() if parameter.requires_grad
-    )
-
-
 def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | None:
     """Mean and standard deviation of the low band's weight over the nodes."""
     if policy is None:
@@ -373,14 +365,14 @@ def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | N
 
 @torch.no_grad()
 def faults_of(model: Embedder, graph: Graph, health: Health) -> list[str]:
-    """Complaints of the method, a training that came to nothing, a collapse; a sentence each."""
-    complaints = list(model.method.complaints(graph.to(model.device)))
+    """Warnings of the method, a training that came to nothing, a collapse; a sentence each."""
+    warnings = list(model.warnings(graph))
     if model.result is not None and model.result.epochs > 0 and model.result.kept == 0:
-        complaints.append(
+        warnings.append(
             "No loss was below that of the first epoch, so the weights are those from before the "
             "training. Try a lower learning_rate or more patience."
         )
-    return [*complaints, *health.warnings()]
+    return [*warnings, *health.warnings()]
 
 
 def _summary(source: GraphSource, labelled: LabelledGraph) -> GraphSummary:

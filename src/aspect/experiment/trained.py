@@ -18,10 +18,10 @@ from aspect import __version__
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.perturbation import Mode, Perturbation
 from aspect.config import to_yaml
+from aspect.data.archives import content_sha256
 from aspect.data.embeddings import write_embeddings
 from aspect.data.files import is_file, replacing
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource
 from aspect.data.splits import make_splits
 from aspect.errors import GraphError, RunError, SettingsError

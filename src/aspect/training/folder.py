@@ -26,8 +26,8 @@ from typing import Any
 from aspect import __version__
 from aspect.config import Config
 from aspect.data.files import is_file
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, RunError, SettingsError
-from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard
 from aspect.training.trainer import EpochReport, Snapshot
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, naming, read_json

@@ -8,14 +8,14 @@ import torch
 
 from aspect import linear_probe
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.source import Reading
 from aspect.data.splits import make_splits
 from aspect.errors import AspectError, RunError
-from aspect.attacks.perturbation import Perturbation
 from aspect.experiment.plan import Plan
-from aspect.experiment.trained import load_run, train_run
 from aspect.experiment.store import BenchFolder
+from aspect.experiment.trained import load_run, train_run
 from aspect.report.benchmark.sources import find_sources, read_sources
 from aspect.settings import Experiment, PerturbedBy
 from report.benchmark_records import make_records

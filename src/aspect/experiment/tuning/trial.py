@@ -13,8 +13,8 @@ from optuna import Trial
 from typing_extensions import override
 
 from aspect.config import make_config
+from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph
-from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, TrainingError
@@ -99,14 +99,15 @@ class Problem:
     def score(self, method: Method) -> RungScore:
         """Mean validation accuracy over the splits, and health, of the embedding as it is now."""
         method.calibrate(self.graph)
+        output = method.eval().output(self.graph)
         accuracies = validation_accuracy(
-            method.eval().embed(self.graph),
+            output.embedding,
             self.labels,
             self.splits,
             num_classes=self.num_classes,
             probe=self.probe,
         )
-        health = Health.of(method.embed_uncentred(self.graph))
+        health = Health.of(output.uncentred)
         return RungScore(sum(accuracies) / len(accuracies), health)
 
 
