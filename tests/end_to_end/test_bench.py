@@ -20,7 +20,7 @@ from .conftest import command, environment
 PLAN = """
 entries:
   - {name: aspect, title: ASPECT}
-  - {name: broken, method: aspect, set: {learning_rate: 1.0e+30}}
+  - {name: broken, method: aspect, set: {learning_rate: 1.0e+9}}
   - {name: raw, seeds: 1}
 graphs: [small.npz]
 splits: random
