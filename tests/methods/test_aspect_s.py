@@ -11,8 +11,8 @@ from aspect import Aspect, mixed_graph
 from aspect.adversarial.problem import stability
 from aspect.data.datasets import load_named
 from aspect.data.graph import Graph
+from aspect.losses.edges import rayleigh_energy
 from aspect.losses.policy_target import channel_costs
-from aspect.losses.rayleigh import rayleigh_energy
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.aspect_config import AspectConfig
 from aspect.methods.aspect_s import AspectSMethod

@@ -5,12 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from aspect.losses.correlation import barlow_loss, canonical_loss
-from aspect.losses.intra_view import intra_view_info_nce
-from aspect.losses.pairs import pair_cosines
-from aspect.losses.positives import Positives
-from aspect.losses.reconstruction import Reconstruction
-from aspect.losses.several_positives import several_positives_info_nce
-from aspect.losses.spectral_contrast import top_similarity_loss
+from aspect.losses.edges import Reconstruction, pair_cosines
+from aspect.losses.info_nce import Positives, intra_view_info_nce, several_positives_info_nce
+from aspect.losses.similarity import top_similarity_loss
 from aspect.nn.centrality import (
     column_importance,
     drop_probabilities,

@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from aspect.data.sparse import SparseMatrix
-from aspect.losses.two_groups import two_group_loss
+from aspect.losses.mutual_information import two_group_loss
 from aspect.nn.scorers import BilinearScorer, SummedLinearScorer, relu_mean, sigmoid_mean
 
 

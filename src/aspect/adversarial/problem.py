@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aspect.adversarial.candidates import EdgeCandidates, FeatureCandidates
-from aspect.losses.rayleigh import rayleigh_energy
+from aspect.losses.edges import rayleigh_energy
 from aspect.nn.folded import FoldedEncoder
 
 __all__ = ["Change", "InnerProblem", "Seen"]

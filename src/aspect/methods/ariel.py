@@ -13,7 +13,7 @@ from aspect.adversarial.harm import DrawnHarm, find_at_once
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_FLOAT32_TEMPERATURE
-from aspect.losses.information import information_hinge
+from aspect.losses.similarity import information_hinge
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig

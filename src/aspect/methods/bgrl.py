@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
-from aspect.losses.bootstrap import bootstrap_loss
+from aspect.losses.similarity import bootstrap_loss
 from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig

@@ -14,7 +14,7 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator
-from aspect.losses.two_groups import two_group_loss
+from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig

@@ -12,7 +12,7 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
-from aspect.losses.two_groups import two_group_loss
+from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig

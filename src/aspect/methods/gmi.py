@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.graph import Graph
+from aspect.losses.edges import Reconstruction
 from aspect.losses.mutual_information import squashed_divergence
-from aspect.losses.reconstruction import Reconstruction
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig

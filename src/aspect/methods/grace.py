@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
-from aspect.losses.info_nce import LOWEST_TEMPERATURE
-from aspect.losses.intra_view import intra_view_info_nce
+from aspect.losses.info_nce import LOWEST_TEMPERATURE, intra_view_info_nce
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig

@@ -12,10 +12,8 @@ from typing_extensions import override
 
 from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
-from aspect.losses.pairs import pair_cosines
-from aspect.losses.positives import Positives
-from aspect.losses.ranking import edge_ranking_loss
-from aspect.losses.several_positives import several_positives_loss
+from aspect.losses.edges import edge_ranking_loss, pair_cosines
+from aspect.losses.info_nce import Positives, several_positives_loss
 from aspect.methods.base import Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.greet_config import GREETConfig

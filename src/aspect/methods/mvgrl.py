@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.graph import Graph
-from aspect.losses.two_groups import two_group_loss
+from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register

@@ -14,7 +14,7 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import take_rows
 from aspect.data.graph import Graph
-from aspect.losses.two_groups import two_group_loss
+from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register

@@ -13,9 +13,7 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import seen_features
 from aspect.data.graph import Graph
-from aspect.losses.info_nce import LOWEST_TEMPERATURE
-from aspect.losses.positives import Positives
-from aspect.losses.several_positives import several_positives_info_nce
+from aspect.losses.info_nce import LOWEST_TEMPERATURE, Positives, several_positives_info_nce
 from aspect.methods.base import BatchNormConfig, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register

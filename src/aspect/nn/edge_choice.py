@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aspect.data.graph import Graph
 from aspect.data.operators import Propagation
-from aspect.losses.cosine import directions
+from aspect.losses.similarity import directions
 
 __all__ = ["choose_edges", "edge_similarity"]
 

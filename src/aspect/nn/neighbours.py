@@ -9,7 +9,7 @@ from torch import Tensor
 from aspect.data.features import dense, take_rows
 from aspect.data.graph import Features
 from aspect.data.sparse import SparseMatrix
-from aspect.losses.positives import Positives
+from aspect.losses.info_nce import Positives
 
 __all__ = ["nearest_by_cosine", "similar_positives"]
 
