@@ -12,9 +12,8 @@ from aspect.errors import SettingsError
 from aspect.methods.ariel import ARIEL, ARIELConfig
 from aspect.methods.base import Step
 from aspect.methods.grace import GRACE, GRACEConfig
+from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.propagation import SymmetricPropagation
-from aspect.nn.subgraphs import sample_subgraph
-from aspect.nn.two_views import View
 from aspect.randomness import generator_for
 from reference import contrast
 from reference.graphs import random_graph

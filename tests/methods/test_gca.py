@@ -7,14 +7,14 @@ from aspect.data.graph import Graph
 from aspect.methods.base import Step
 from aspect.methods.gca import GCA, GCAConfig
 from aspect.methods.grace import GRACE, GRACEConfig
-from aspect.nn.activations import MEAN_SLOPE
-from aspect.nn.centrality import (
+from aspect.nn.augmentations import (
     column_importance,
     degree_centrality,
     edge_importance,
     eigenvector_centrality,
     pagerank_centrality,
 )
+from aspect.nn.mlp import MEAN_SLOPE
 from reference.graphs import random_graph
 
 SMALL = {"width": 6, "projection_width": 5, "activation": "prelu", "temperature": 0.5}

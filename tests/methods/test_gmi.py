@@ -8,7 +8,7 @@ from aspect.data.graph import Graph
 from aspect.losses import reconstruction as objective
 from aspect.methods.base import Step
 from aspect.methods.gmi import GMI, GMIConfig
-from aspect.nn.drawing import draw_others
+from aspect.nn.augmentations import draw_others
 from reference import two_views
 from reference.contrast import reconstruction
 from reference.graphs import random_graph

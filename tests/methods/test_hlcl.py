@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from aspect.data.features import dropout
 from aspect.methods.base import Step
 from aspect.methods.hlcl import HLCL, HLCLConfig
-from aspect.nn.edge_split import EdgeSplit
-from aspect.nn.two_views import ViewSource
+from aspect.nn.augmentations import ViewSource
+from aspect.nn.neighbours import EdgeSplit
 from aspect.training.trainer import train
 from reference.graphs import random_graph
 from reference.two_views import features_of, smoothing

@@ -9,7 +9,7 @@ from aspect.data.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.mvgrl import MVGRL, MVGRLConfig
-from aspect.nn.diffused import DiffusedGraph
+from aspect.nn.diffusion import DiffusedGraph
 from reference.graphs import random_graph
 
 

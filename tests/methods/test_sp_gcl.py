@@ -5,7 +5,7 @@ from torch.testing import assert_close
 from aspect.data.graph import Graph
 from aspect.methods.base import Step
 from aspect.methods.sp_gcl import SPGCL, SPGCLConfig
-from aspect.nn.drawing import draw_near
+from aspect.nn.augmentations import draw_near
 from aspect.training.trainer import train
 from reference import two_views
 from reference.graphs import path_graph, random_graph

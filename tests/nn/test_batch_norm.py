@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.nn.batch_norm import BatchNorm, Centre, recording
+from aspect.nn.normalisation import BatchNorm, Centre, recording
 
 WIDTH, NODES = 5, 40
 

@@ -4,7 +4,7 @@ from torch.testing import assert_close
 
 from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.centrality import (
+from aspect.nn.augmentations import (
     column_importance,
     degree_centrality,
     drop_probabilities,

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.operators import Propagation
-from aspect.nn.chebyshev import chebyshev_basis, chebyshev_nodes, chebyshev_transform
+from aspect.nn.filters import chebyshev_basis, chebyshev_nodes, chebyshev_transform
 from reference.graphs import random_graph
 from reference.spectrum import coefficients_of, polynomial, rescaled_laplacian
 

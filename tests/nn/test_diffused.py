@@ -4,7 +4,7 @@ from torch.testing import assert_close
 
 from aspect.data.features import dense, row_normalise, take_rows
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.diffused import CroppedOperator, DiffusedGraph, scale_columns
+from aspect.nn.diffusion import CroppedOperator, DiffusedGraph, scale_columns
 from aspect.nn.propagation import SymmetricPropagation
 from reference.graphs import random_graph
 from reference.two_views import smoothing

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from aspect.nn.drawing import draw_batches, draw_near, draw_order, draw_others, draw_pairs
+from aspect.nn.augmentations import draw_batches, draw_near, draw_order, draw_others, draw_pairs
 from reference.graphs import path_graph, random_graph
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.graph import Graph
-from aspect.nn.edge_choice import choose_edges, edge_similarity
+from aspect.nn.neighbours import choose_edges, edge_similarity
 from reference.graphs import random_graph
 
 

@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.features import dense
-from aspect.nn.edge_discriminator import EdgeDiscriminator, WalkedGraph
+from aspect.nn.scorers import EdgeDiscriminator, WalkedGraph
 from reference.edge_weights import plain_filters, plain_scores, plain_weights
 from reference.graphs import random_graph
 

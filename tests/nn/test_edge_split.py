@@ -8,9 +8,9 @@ from torch.testing import assert_close
 
 from aspect.data.features import dense
 from aspect.data.graph import Graph
-from aspect.nn.edge_split import EdgeSplit
+from aspect.nn.augmentations import ViewSource
 from aspect.nn.gcn import GCNStack
-from aspect.nn.two_views import ViewSource
+from aspect.nn.neighbours import EdgeSplit
 from reference.graphs import random_graph
 from reference.two_views import features_of, smoothing
 

@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.nn.chebyshev import chebyshev_nodes
-from aspect.nn.filters import MonotoneFilter, RampFilter
+from aspect.nn.filters import MonotoneFilter, RampFilter, chebyshev_nodes
 from reference.spectrum import band_values, coefficients_of, polynomial
 
 

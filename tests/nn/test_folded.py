@@ -8,9 +8,8 @@ from torch.testing import assert_close
 
 from aspect.data.operators import Propagation
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.batch_norm import recording
-from aspect.nn.folded import fold
-from aspect.nn.spectral_encoder import Signal, SpectralEncoder
+from aspect.nn.normalisation import recording
+from aspect.nn.spectral_encoder import Signal, SpectralEncoder, fold
 from reference.graphs import random_graph
 
 FORMS = list(itertools.product(["filter-first", "project-first"], [True, False], ["relu", "prelu"]))

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.nn.fusion import fuse, read_out
+from aspect.nn.gate import fuse, read_out
 
 
 @pytest.fixture(params=[1, 2, 3])

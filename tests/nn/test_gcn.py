@@ -9,10 +9,10 @@ from torch_geometric.nn import GCNConv
 from aspect.data.features import dense, take_rows
 from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.activations import MEAN_SLOPE, Activation, RandomLeaky
 from aspect.nn.augmentations import entry_weights
-from aspect.nn.batch_norm import recording
 from aspect.nn.gcn import GCNStack
+from aspect.nn.mlp import MEAN_SLOPE, Activation, RandomLeaky
+from aspect.nn.normalisation import recording
 from aspect.nn.propagation import SymmetricPropagation, dense_smoothing
 from reference.graphs import random_graph
 

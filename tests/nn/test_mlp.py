@@ -4,8 +4,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.batch_norm import recording
 from aspect.nn.mlp import MLP
+from aspect.nn.normalisation import recording
 
 
 def features(nodes=9, width=6):

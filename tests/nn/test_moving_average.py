@@ -3,8 +3,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.nn.batch_norm import BatchNorm
-from aspect.nn.moving_average import follow, momentum_at
+from aspect.nn.ema import follow, momentum_at
+from aspect.nn.normalisation import BatchNorm
 
 
 def network(seed):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.nn.scaling import MEAN_LENGTH, Scaling
+from aspect.nn.normalisation import MEAN_LENGTH, Scaling
 
 DOUBLE = torch.float64
 WAYS = ["centre", "standard", "unit"]

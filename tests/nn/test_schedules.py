@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from aspect.nn.schedules import falling_cosine
+from aspect.nn.ema import falling_cosine
 
 
 def test_it_falls_from_one_to_zero_and_is_half_in_the_middle():

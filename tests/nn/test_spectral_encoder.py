@@ -6,9 +6,8 @@ from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.operators import Propagation
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.batch_norm import recording
-from aspect.nn.chebyshev import chebyshev_basis, chebyshev_nodes
-from aspect.nn.filters import MonotoneFilter
+from aspect.nn.filters import MonotoneFilter, chebyshev_basis, chebyshev_nodes
+from aspect.nn.normalisation import recording
 from aspect.nn.spectral_encoder import Signal, SpectralEncoder
 from reference.graphs import random_graph
 from reference.spectrum import filtered, polynomial, rescaled_laplacian

@@ -7,7 +7,7 @@ from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.pairs import edge_keys
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.subgraphs import (
+from aspect.nn.augmentations import (
     drop_nodes,
     grow_subgraph,
     induced_subgraph,

@@ -3,8 +3,8 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.features import dense, row_normalise
+from aspect.nn.augmentations import ViewSource
 from aspect.nn.propagation import SymmetricPropagation
-from aspect.nn.two_views import ViewSource
 from reference.graphs import random_graph
 
 

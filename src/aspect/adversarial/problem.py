@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aspect.adversarial.candidates import EdgeCandidates, FeatureCandidates
 from aspect.losses.edges import rayleigh_energy
-from aspect.nn.folded import FoldedEncoder
+from aspect.nn.spectral_encoder import FoldedEncoder
 
 __all__ = ["Change", "InnerProblem", "Seen"]
 

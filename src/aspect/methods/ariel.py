@@ -18,10 +18,9 @@ from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.activations import ActivationName
+from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.gcn import StartingWeights
-from aspect.nn.subgraphs import sample_subgraph
-from aspect.nn.two_views import View
+from aspect.nn.mlp import ActivationName
 
 __all__ = ["ARIEL", "ARIELConfig"]
 

@@ -23,11 +23,9 @@ from aspect.methods.base import FilterBank, Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register
 from aspect.nn.augmentations import column_mask, edge_weights
-from aspect.nn.batch_norm import Centre
-from aspect.nn.chebyshev import chebyshev_basis
-from aspect.nn.filters import Band
-from aspect.nn.fusion import fuse, read_out
-from aspect.nn.gate import make_policy, neighbourhood_mean
+from aspect.nn.filters import Band, chebyshev_basis
+from aspect.nn.gate import fuse, make_policy, neighbourhood_mean, read_out
+from aspect.nn.normalisation import Centre
 from aspect.nn.per_graph import PerGraph
 from aspect.nn.spectral_encoder import Signal, SpectralEncoder
 

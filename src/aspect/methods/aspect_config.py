@@ -9,8 +9,7 @@ from pydantic import Field
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.losses.info_nce import LOWEST_TEMPERATURE
 from aspect.methods.base import BatchNormConfig
-from aspect.nn.fusion import Readout
-from aspect.nn.gate import Fusion, GateInput
+from aspect.nn.gate import Fusion, GateInput, Readout
 from aspect.nn.spectral_encoder import BandActivation, LayerOrder
 
 __all__ = ["AspectConfig"]

@@ -13,7 +13,7 @@ from aspect.adversarial.candidates import draw_edges, draw_entries
 from aspect.adversarial.problem import InnerProblem
 from aspect.data.graph import Graph
 from aspect.methods.aspect import AspectMethod, SpectralEmbedding
-from aspect.nn.folded import fold
+from aspect.nn.spectral_encoder import fold
 from aspect.randomness import generator_for
 
 __all__ = ["SearchScope", "StabilityTarget", "inner_problem", "known_by"]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from aspect.config import Config, Count
 from aspect.data.graph import Graph
 from aspect.methods.registry import Cost
-from aspect.nn.batch_norm import Calibrated, NormStatistics, recording
+from aspect.nn.normalisation import Calibrated, NormStatistics, recording
 from aspect.randomness import generator_for
 
 __all__ = [

@@ -17,11 +17,10 @@ from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
+from aspect.nn.augmentations import View
+from aspect.nn.ema import falling_cosine, follow, momentum_at
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
-from aspect.nn.moving_average import follow, momentum_at
-from aspect.nn.schedules import falling_cosine
-from aspect.nn.two_views import View
 
 __all__ = ["BGRL", "BGRLConfig"]
 

@@ -17,9 +17,9 @@ from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
+from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
-from aspect.nn.two_views import View
 
 __all__ = ["CCASSG", "CCASSGConfig"]
 

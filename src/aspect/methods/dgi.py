@@ -19,10 +19,9 @@ from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.nn.drawing import draw_order
+from aspect.nn.augmentations import View, draw_order
 from aspect.nn.gcn import GCNStack
 from aspect.nn.scorers import BilinearScorer, sigmoid_mean
-from aspect.nn.two_views import View
 
 __all__ = ["DGI", "DGIConfig"]
 

@@ -15,8 +15,8 @@ from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
+from aspect.nn.ema import falling_cosine
 from aspect.nn.gcn import GCNStack
-from aspect.nn.schedules import falling_cosine
 
 __all__ = ["GBT", "GBTConfig", "warm_up_then_cosine"]
 

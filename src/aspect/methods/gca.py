@@ -16,8 +16,8 @@ from aspect.data.graph import Graph
 from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import register
-from aspect.nn.activations import ActivationName
-from aspect.nn.centrality import (
+from aspect.nn.augmentations import (
+    View,
     column_importance,
     degree_centrality,
     drop_probabilities,
@@ -25,8 +25,8 @@ from aspect.nn.centrality import (
     eigenvector_centrality,
     pagerank_centrality,
 )
+from aspect.nn.mlp import ActivationName
 from aspect.nn.per_graph import PerGraph
-from aspect.nn.two_views import View
 
 __all__ = ["GCA", "Drops", "GCAConfig"]
 

@@ -17,8 +17,7 @@ from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.nn.augmentations import exact_mask
-from aspect.nn.drawing import draw_order
+from aspect.nn.augmentations import draw_order, exact_mask
 from aspect.nn.gcn import GCNStack
 from aspect.nn.propagation import spread
 from aspect.nn.scorers import SummedLinearScorer

@@ -19,9 +19,9 @@ from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.activations import Activation
-from aspect.nn.drawing import draw_others
+from aspect.nn.augmentations import draw_others
 from aspect.nn.gcn import GCNStack
+from aspect.nn.mlp import Activation
 from aspect.nn.per_graph import PerGraph
 from aspect.nn.propagation import MatrixOperator, neighbour_mean
 from aspect.nn.scorers import BilinearScorer

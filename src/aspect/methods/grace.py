@@ -17,10 +17,9 @@ from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.activations import ActivationName
+from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack, StartingWeights
-from aspect.nn.mlp import MLP
-from aspect.nn.two_views import View
+from aspect.nn.mlp import MLP, ActivationName
 
 __all__ = ["GRACE", "GRACEConfig", "LaterGRACEConfig"]
 

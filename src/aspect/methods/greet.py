@@ -18,13 +18,12 @@ from aspect.methods.base import Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.greet_config import GREETConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.augmentations import exact_mask
-from aspect.nn.drawing import draw_batches, draw_pairs
-from aspect.nn.edge_discriminator import EdgeDiscriminator, WalkedGraph
+from aspect.nn.augmentations import draw_batches, draw_pairs, exact_mask
 from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import similar_positives
 from aspect.nn.per_graph import PerGraph
 from aspect.nn.propagation import spread
+from aspect.nn.scorers import EdgeDiscriminator, WalkedGraph
 
 __all__ = ["GREET", "GREETConfig"]
 

@@ -19,9 +19,9 @@ from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.edge_split import EdgeSplit
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
+from aspect.nn.neighbours import EdgeSplit
 from aspect.nn.per_graph import PerGraph
 
 __all__ = ["HLCL", "HLCLConfig"]

@@ -17,8 +17,8 @@ from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
-from aspect.nn.diffused import DiffusedGraph
-from aspect.nn.drawing import draw_order
+from aspect.nn.augmentations import draw_order
+from aspect.nn.diffusion import DiffusedGraph
 from aspect.nn.gcn import GCNStack
 from aspect.nn.per_graph import PerGraph
 from aspect.nn.scorers import BilinearScorer, sigmoid_mean

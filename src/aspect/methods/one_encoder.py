@@ -13,8 +13,8 @@ from typing_extensions import override
 from aspect.config import Choice
 from aspect.data.graph import Graph
 from aspect.methods.base import Method, MethodConfig
+from aspect.nn.augmentations import View, ViewSource
 from aspect.nn.per_graph import PerGraph
-from aspect.nn.two_views import View, ViewSource
 
 __all__ = ["OneEncoder", "OneEncoderConfig"]
 

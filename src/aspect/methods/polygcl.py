@@ -18,7 +18,7 @@ from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
-from aspect.nn.drawing import draw_order
+from aspect.nn.augmentations import draw_order
 from aspect.nn.per_graph import PerGraph
 from aspect.nn.scorers import BilinearScorer, relu_mean
 from aspect.nn.spectral_encoder import BandActivation, Signal, SpectralEncoder

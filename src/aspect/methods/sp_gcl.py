@@ -17,7 +17,7 @@ from aspect.methods.base import BatchNormConfig, Step
 from aspect.methods.citation import Citation
 from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.nn.drawing import draw_near, draw_order
+from aspect.nn.augmentations import draw_near, draw_order
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 

@@ -1,4 +1,4 @@
-"""The policy: how much weight each node gives to each band."""
+"""The gate: the weight of each band at each node, and the fusion of the bands by it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,33 @@ __all__ = [
     "GlobalPolicy",
     "HalfPolicy",
     "NodePolicy",
+    "Readout",
+    "fuse",
     "make_policy",
     "neighbourhood_mean",
+    "read_out",
 ]
+
+Readout = Literal["fused", "concatenated", "weighted"]
+
+
+def fuse(
+    views: Float[Tensor, "bands nodes dim"], weights: Float[Tensor, "nodes bands"]
+) -> Float[Tensor, "nodes dim"]:
+    """Blend the views node by node (`eq:fusion`); weight one on a band keeps that band alone."""
+    return (views * weights.t().unsqueeze(-1)).sum(0)
+
+
+def read_out(
+    views: Float[Tensor, "bands nodes dim"], weights: Float[Tensor, "nodes bands"], readout: Readout
+) -> Float[Tensor, "nodes out"]:
+    """What a probe sees: the blend, the bands side by side, or side by side with their weights."""
+    if readout == "fused":
+        return fuse(views, weights)
+    if readout == "weighted":
+        views = views * weights.t().unsqueeze(-1)
+    return torch.cat(list(views), dim=1)
+
 
 Fusion = Literal["node-wise", "global", "half"]
 GateInput = Literal["layer-norm", "raw"]

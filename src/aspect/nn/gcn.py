@@ -15,8 +15,8 @@ from typing_extensions import override
 from aspect.data.features import drop_entries, dropout
 from aspect.data.graph import Features
 from aspect.data.operators import Operator
-from aspect.nn.activations import Activation, ActivationName
-from aspect.nn.batch_norm import BatchNorm, NormStatistics
+from aspect.nn.mlp import Activation, ActivationName
+from aspect.nn.normalisation import BatchNorm, NormStatistics
 
 __all__ = ["GCNStack", "StartingWeights"]
 

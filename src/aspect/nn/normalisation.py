@@ -1,15 +1,10 @@
-"""Batch norm and centring whose statistics are those of the training graph.
-
-A layer that normalises by batch statistics in training needs statistics of its own to embed by. A
-running mean over a short training has not converged: what is then embedded is another function than
-the one that was trained. Here they are recomputed exactly: one pass over the clean training graph,
-nothing dropped, while the layers are `recording`.
-"""
+"""Normalisation by statistics of the training graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -18,7 +13,15 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 from typing_extensions import override
 
-__all__ = ["BatchNorm", "Calibrated", "Centre", "NormStatistics", "recording"]
+__all__ = [
+    "BatchNorm",
+    "Calibrated",
+    "Centre",
+    "NormStatistics",
+    "Normalisation",
+    "Scaling",
+    "recording",
+]
 
 # What batch norm embeds by: the clean training graph, recomputed after training; averages over the
 # steps of training; or the graph that is embedded.
@@ -189,3 +192,49 @@ class Centre(Calibrated):
 def _mean(bands: Float[Tensor, "bands nodes width"]) -> Float[Tensor, "bands width"]:
     """In double precision, so that a constant band becomes zero rather than rounding noise."""
     return bands.mean(dim=1, dtype=torch.float64).to(bands.dtype)
+
+
+Normalisation = Literal["none", "centre", "standard", "unit"]
+
+# Contrastive losses leave the size of an embedding free, but a penalised reader with its default
+# settings (scikit-learn's logistic regression, C = 1) does not: this length suits it.
+MEAN_LENGTH = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Where the training graph's embeddings lie; embeddings of other graphs are moved alike."""
+
+    mean: Float[Tensor, " dim"]
+    std: Float[Tensor, " dim"]
+    length: Float[Tensor, ""]  # mean length of the centred rows
+
+    @classmethod
+    def of(cls, embeddings: Float[Tensor, "nodes dim"]) -> Scaling:
+        """Measured in double precision."""
+        rows = embeddings.double()
+        variance, mean = torch.var_mean(rows, dim=0, correction=0)
+        length = (rows - mean).norm(dim=1).mean()
+        return cls(*(part.to(embeddings.dtype) for part in (mean, variance.sqrt(), length)))
+
+    def apply(
+        self, embeddings: Float[Tensor, "nodes dim"], how: Normalisation
+    ) -> Float[Tensor, "nodes dim"]:
+        """Shift and scale the rows.
+
+        `centre` subtracts the mean and divides by one number, so that the mean length is
+        `MEAN_LENGTH`: distances keep their proportions. `standard` divides each column by its own
+        standard deviation, `unit` each centred row by its length. What is constant becomes zero.
+        """
+        if how == "none":
+            return embeddings
+        centred = embeddings - self.mean
+        if how == "centre":
+            return centred * (MEAN_LENGTH / _or_one(self.length))
+        if how == "standard":
+            return centred / _or_one(self.std)
+        return centred / _or_one(centred.norm(dim=1, keepdim=True))
+
+
+def _or_one(divisor: Tensor) -> Tensor:
+    return torch.where(divisor > 0, divisor, 1)

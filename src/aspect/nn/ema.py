@@ -1,13 +1,18 @@
-"""A network that follows another one slowly (BGRL's target)."""
+"""EMA of a network (BGRL's momentum encoder) and cosine schedules."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import nn
 
-from aspect.nn.schedules import falling_cosine
+__all__ = ["falling_cosine", "follow", "momentum_at"]
 
-__all__ = ["follow", "momentum_at"]
+
+def falling_cosine(step: int | float, steps: int | float) -> float:
+    """`(1 + cos(pi step / steps)) / 2`: from 1 at step 0 to 0 at the last (BGRL, GBT)."""
+    return (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def momentum_at(step: int, steps: int, first: float) -> float:
