@@ -178,7 +178,7 @@ class TestSearch:
         for sizes in ({"feature_step": 0.0}, {"edge_step": 0.0}, {}):
             method = make(graph, **(NEAR | sizes))
             pairs, x = AllPairs.of(graph), dense(row_normalise(graph.features))
-            known = method.known_by(first_view(method, graph))
+            known = method.projections(first_view(method, graph))
             found = search(method, graph)
             losses = []
             for features, shares in ((x, pairs.nothing()), (found.view.features, found.shares)):
@@ -209,9 +209,9 @@ class TestSearch:
     def test_random_slopes_are_for_training_alone(self, graph):
         method = make(graph, activation="rrelu", **NEAR)
         clean = method.source(graph).clean
-        one, other = (method.known_by(clean, generator(seed)) for seed in (0, 1))
+        one, other = (method.projections(clean, generator(seed)) for seed in (0, 1))
         assert not torch.equal(one, other)
-        assert_close(method.known_by(clean), method.projector(method.embed(graph)))
+        assert_close(method.projections(clean), method.projector(method.embed(graph)))
         shares = [
             method.search(graph, first_view(method, graph), generator(seed)).shares
             for seed in (0, 1)
@@ -287,14 +287,14 @@ def test_the_embedding_is_the_whole_clean_graph_s(graph):
     method.loss_terms(graph, step())
     assert_close(method.embed(graph), before, rtol=0, atol=0)
     clean = View(row_normalise(graph.features), SymmetricPropagation(graph).smoothing())
-    assert_close(method.projector(before), method.known_by(clean))
+    assert_close(method.projector(before), method.projections(clean))
 
 
 def test_features_are_raw_by_default(graph):
     assert not ARIELConfig().row_normalise
     method = make(graph, row_normalise=False)
     raw = View(graph.features, SymmetricPropagation(graph).smoothing())
-    assert_close(method.embed(graph), method.see(raw), rtol=0, atol=0)
+    assert_close(method.embed(graph), method.encode(raw), rtol=0, atol=0)
 
 
 def test_first_weights_are_uniform_within_the_output_s_root():

@@ -56,7 +56,7 @@ def test_the_loss_is_the_papers_whatever_its_biases(graph, scale):
 
 def test_views_without_corruption_are_the_graph_itself(graph):
     method = make(graph, edge_drop=0.0, column_mask=0.0)
-    z = method.see(method.source(graph).clean)
+    z = method.encode(method.source(graph).clean)
     expected = two_views.correlations(z, z)
     across = (expected.square().sum() - expected.diagonal().square().sum()) / 5
     loss = method.loss_terms(graph, step())["correlation"]

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.graph import Graph
-from aspect.losses import reconstruction as objective
+from aspect.losses import edges as objective
 from aspect.methods.base import Step
 from aspect.methods.gmi import GMI, GMIConfig
 from aspect.nn.augmentations import draw_others
@@ -168,7 +168,7 @@ def test_a_lone_neighbour_is_seen_as_it_is():
     graph = Graph.build(features, torch.tensor([[0, 1], [1, 2]]))  # node 3 has no neighbour
     method = make(graph)
     transformed = features @ method.encoder.weights[0]
-    found = method.ready(graph).mean(transformed)
+    found = method.neighbour_mean(graph)(transformed)
     assert_close(found[0], transformed[1])
     assert_close(found[1], (transformed[0] + transformed[2]) / 2)
     assert not bool(found[3].any())

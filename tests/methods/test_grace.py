@@ -114,8 +114,8 @@ def test_rates_of_zero_change_and_draw_nothing(graph):
     before = one.generator.get_state()
     first, second = method.corrupted(graph, one.generator)
     assert torch.equal(one.generator.get_state(), before)
-    clean = method.see(method.source(graph).clean)
-    assert_close((method.see(first), method.see(second)), (clean, clean), rtol=0, atol=0)
+    clean = method.encode(method.source(graph).clean)
+    assert_close((method.encode(first), method.encode(second)), (clean, clean), rtol=0, atol=0)
 
 
 def test_exchanging_the_views_changes_nothing(graph):

@@ -119,13 +119,13 @@ def test_batch_norm_makes_biases_needless(graph):
 
 def test_the_last_layer_is_dropped_out_in_training(graph):
     method = make(graph, dropout=0.5, width=64)
-    dropped = method.see(method.source(graph).clean, torch.Generator().manual_seed(0))
+    dropped = method.encode(method.source(graph).clean, torch.Generator().manual_seed(0))
     assert (dropped == 0).double().mean().item() == pytest.approx(0.5, abs=0.05)
 
 
 def test_the_loss_sees_what_dropout_leaves(graph):
     method, generator = make(graph, dropout=0.5), step().generator
-    embeddings = method.see(method.source(graph).clean, generator)
+    embeddings = method.encode(method.source(graph).clean, generator)
     sample = draw_near(graph, 4, 2, 12, generator)
     expected = contrast(method, embeddings, sample, generator)
     assert method.loss_terms(graph, step())["contrast"].item() == pytest.approx(expected)

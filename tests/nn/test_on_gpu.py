@@ -18,7 +18,6 @@ from aspect.nn.augmentations import (
     draw_pairs,
     drop_nodes,
     drop_probabilities,
-    edge_importance,
     eigenvector_centrality,
     grow_subgraph,
     pagerank_centrality,
@@ -68,7 +67,7 @@ BLOCKS = {
     "edges": lambda g, x: choose_edges(g, edge_similarity(g, x.detach()), 0.4) + 0 * x.sum(),
     "centrality": lambda g, x: (
         drop_probabilities(
-            edge_importance(g, pagerank_centrality(g) + eigenvector_centrality(g)), 0.2
+            (pagerank_centrality(g) + eigenvector_centrality(g))[g.edge_index[0]].log(), 0.2
         )
         + 0 * x.sum()
     ),

@@ -19,14 +19,13 @@ from aspect.data.operators import Propagation, largest_eigenvalue
 from aspect.losses.info_nce import NodeLosses, info_nce, sampled_info_nce
 from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
 from aspect.methods.aspect_config import AspectConfig
-from aspect.methods.base import FilterBank, Group, Method, Step
+from aspect.methods.base import FilterBank, Group, Method, PerGraph, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register
 from aspect.nn.augmentations import column_mask, edge_weights
 from aspect.nn.filters import Band, chebyshev_basis
 from aspect.nn.gate import fuse, make_policy, neighbourhood_mean, read_out
 from aspect.nn.normalisation import Centre
-from aspect.nn.per_graph import PerGraph
 from aspect.nn.spectral_encoder import Signal, SpectralEncoder
 
 __all__ = ["PAPER", "AspectConfig", "AspectMethod", "SpectralEmbedding"]

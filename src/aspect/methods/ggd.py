@@ -1,4 +1,4 @@
-"""GGD: tell nodes of the graph from nodes of a shuffled one, with no summary at all."""
+"""GGD: nodes of the graph against nodes of a shuffled one, without a summary."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
 from aspect.losses.mutual_information import two_group_loss
-from aspect.methods.base import Step
+from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
 from aspect.nn.augmentations import draw_order, exact_mask
 from aspect.nn.gcn import GCNStack

@@ -1,4 +1,7 @@
-"""Augmented views of a graph: edges dropped, columns masked, nodes sampled."""
+"""Augmentations: masks, views with dropped edges and masked columns, samples of nodes.
+
+The adaptive drop probabilities of GCA are here as well.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,6 @@ __all__ = [
     "ViewSource",
     "column_importance",
     "column_mask",
-    "degree_centrality",
     "draw_batches",
     "draw_near",
     "draw_order",
@@ -30,95 +32,77 @@ __all__ = [
     "draw_pairs",
     "drop_nodes",
     "drop_probabilities",
-    "edge_importance",
     "edge_weights",
     "eigenvector_centrality",
-    "entry_weights",
     "exact_mask",
     "grow_subgraph",
     "induced_subgraph",
-    "isolate_nodes",
+    "keep_mask",
     "pagerank_centrality",
     "rewire_edges",
     "sample_subgraph",
-    "weighted_mask",
 ]
 
-
-def edge_weights(
-    graph: Graph, drop: float, generator: torch.Generator
-) -> Float[Tensor, " edges"] | None:
-    """One for each kept undirected edge, zero for each dropped; None if nothing is dropped."""
-    return _draw_kept(graph.num_edges, drop, generator, graph.dtype)
+DAMPING = 0.85  # of GCA's walk
+CONVERGED = 1e-10  # change of a unit vector at which power iteration ends
+ROUNDING = 16  # steps of a float by which equal importances may differ
 
 
-def entry_weights(
-    graph: Graph, drop: float, generator: torch.Generator
-) -> Float[Tensor, " entries"] | None:
-    """As `edge_weights`, but an edge's two directions are decided apart: views are asymmetric.
-
-    So do GRACE, BGRL, GBT, CCA-SSG, ARIEL and HLCL. Weights are in the order of the edge index.
-    """
-    return _draw_kept(graph.edge_index.shape[1], drop, generator, graph.dtype)
+# --- masks ----------------------------------------------------------------------------------------
 
 
-def column_mask(
-    num_features: int, rate: float, generator: torch.Generator, dtype: torch.dtype
-) -> Float[Tensor, " features"] | None:
-    """One for each kept feature column, zero for each masked; None if nothing is masked."""
-    return _draw_kept(num_features, rate, generator, dtype)
-
-
-def exact_mask(
-    count: int, rate: float, generator: torch.Generator, dtype: torch.dtype
-) -> Float[Tensor, " count"]:
-    """Exactly floor(rate * count) zeros at random places, and ones: not a draw for each.
-
-    Of columns in GGD and GREET, of rows in GraphCL.
-    """
-    weights = torch.ones(count, dtype=dtype, device=generator.device)
-    order = torch.randperm(count, generator=generator, device=generator.device)
-    weights[order[: math.floor(rate * count)]] = 0
-    return weights
-
-
-def weighted_mask(
-    drop: Float[Tensor, " entries"], generator: torch.Generator
-) -> Float[Tensor, " entries"]:
-    """One or zero for each, dropped with its own probability (GCA's edges and columns)."""
-    return torch.bernoulli(1 - drop, generator=generator)
-
-
-def isolate_nodes(
-    graph: Graph, rate: float, generator: torch.Generator
-) -> Float[Tensor, " entries"] | None:
-    """Weights of the edge index with all edges of some nodes dropped; the nodes stay (HLCL)."""
-    kept = _draw_kept(graph.num_nodes, rate, generator, graph.dtype)
-    if kept is None:
-        return None
-    source, target = graph.edge_index
-    return kept[source] * kept[target]
-
-
-def _draw_kept(
+def keep_mask(
     count: int, drop: float, generator: torch.Generator, dtype: torch.dtype
 ) -> Float[Tensor, " count"] | None:
+    """One for each that is kept, zero for each dropped; None, undrawn, if nothing is dropped."""
     if drop == 0:
         return None
     empty = torch.empty(count, dtype=dtype, device=generator.device)
     return empty.bernoulli_(1 - drop, generator=generator)
 
 
+def edge_weights(
+    graph: Graph, drop: float, generator: torch.Generator
+) -> Float[Tensor, " edges"] | None:
+    """`keep_mask` of the undirected edges (ASPECT)."""
+    return keep_mask(graph.num_edges, drop, generator, graph.dtype)
+
+
+def column_mask(
+    num_features: int, rate: float, generator: torch.Generator, dtype: torch.dtype
+) -> Float[Tensor, " features"] | None:
+    """`keep_mask` of the feature columns."""
+    return keep_mask(num_features, rate, generator, dtype)
+
+
+def exact_mask(
+    count: int, rate: float, generator: torch.Generator, dtype: torch.dtype
+) -> Float[Tensor, " count"]:
+    """Exactly floor(rate * count) zeros at random positions, and ones: not a draw for each.
+
+    Of columns in GGD and GREET, of rows in GraphCL.
+    """
+    weights = torch.ones(count, dtype=dtype, device=generator.device)
+    weights[draw_order(count, generator)[: math.floor(rate * count)]] = 0
+    return weights
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class View:
-    """Features and the operator that spreads them."""
+    """Features and the operator that propagates them."""
 
     features: Features
     operator: Operator
 
 
 class ViewSource:
-    """Where views of one graph come from; the pattern of propagation is found once."""
+    """The clean view of one graph, and augmented ones; the propagation pattern is computed once.
+
+    GRACE, GCA, ARIEL, BGRL, GBT and CCA-SSG draw two such views at every step.
+    """
 
     def __init__(self, graph: Graph, *, normalise_rows: bool = True) -> None:
         self.graph = graph
@@ -144,17 +128,18 @@ class ViewSource:
             generator: Edges are drawn before columns; a probability of zero draws nothing.
         """
         graph = self.graph
-        weights = (
-            weighted_mask(edge_drop, generator)
-            if isinstance(edge_drop, Tensor)
-            else entry_weights(graph, edge_drop, generator)
-        )
-        kept = (
-            weighted_mask(column_drop, generator)
-            if isinstance(column_drop, Tensor)
-            else column_mask(graph.num_features, column_drop, generator, graph.dtype)
-        )
-        return View(mask_columns(self.features, kept), self.propagation.smoothing(weights))
+
+        def kept(count: int, drop: float | Tensor) -> Tensor | None:
+            if isinstance(drop, Tensor):
+                return torch.bernoulli(1 - drop, generator=generator)
+            return keep_mask(count, drop, generator, graph.dtype)
+
+        weights = kept(graph.edge_index.shape[1], edge_drop)
+        columns = kept(graph.num_features, column_drop)
+        return View(mask_columns(self.features, columns), self.propagation.smoothing(weights))
+
+
+# --- draws of nodes, pairs and batches ------------------------------------------------------------
 
 
 def draw_order(num_nodes: int, generator: torch.Generator) -> Int[Tensor, " nodes"]:
@@ -193,21 +178,23 @@ def draw_near(
 ) -> Int[Tensor, " sample"]:
     """A sample of what lies within some hops of drawn seeds (SP-GCL's `tree`).
 
-    Everything near a seed, the seed included, is listed for each seed, and places of the list are
-    drawn without repetition: a node that is near to several seeds may come several times. SP-GCL's
-    code keeps such lists for all nodes, which may be n^2 numbers; here only the seeds spread.
+    Everything near a seed, the seed included, is listed for each seed, and entries of the list
+    are drawn without repetition: a node that is near to several seeds may come several times.
+    SP-GCL's code keeps such lists for all nodes, which may be n^2 numbers; here only for the seeds.
     """
     nodes = graph.num_nodes
-    drawn = torch.randperm(nodes, generator=generator, device=graph.device)[:seeds]
+    drawn = draw_order(nodes, generator)[:seeds]
     # Any sign of a neighbour will do: the pattern matters, not the weights.
-    spread = Propagation(graph, self_loops=False).operator().neighbours
+    adjacency = Propagation(graph, self_loops=False).operator().neighbours
     near = torch.zeros(nodes, len(drawn), dtype=graph.dtype, device=graph.device)
     near[drawn, torch.arange(len(drawn), device=graph.device)] = 1
     for _ in range(hops):
-        near = ((near != 0) | (spread @ near != 0)).to(graph.dtype)
+        near = ((near != 0) | (adjacency @ near != 0)).to(graph.dtype)
     listed = near.t().nonzero()[:, 1]
-    places = torch.randperm(len(listed), generator=generator, device=graph.device)[:most]
-    return listed[places]
+    return listed[draw_order(len(listed), generator)[:most]]
+
+
+# --- subgraphs and rewired graphs (GraphCL, ARIEL) ------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +220,7 @@ def sample_subgraph(graph: Graph, size: int, generator: torch.Generator) -> Subg
 
     ARIEL's code never draws nodes without an edge; here all nodes may be drawn.
     """
-    order = torch.randperm(graph.num_nodes, generator=generator, device=graph.device)
-    return induced_subgraph(graph, order[:size])
+    return induced_subgraph(graph, draw_order(graph.num_nodes, generator)[:size])
 
 
 def drop_nodes(graph: Graph, ratio: float, generator: torch.Generator) -> Subgraph:
@@ -284,14 +270,7 @@ def rewire_edges(graph: Graph, ratio: float, generator: torch.Generator) -> Grap
     return Graph(graph.features, edge_index_of(keys, nodes))
 
 
-DAMPING = 0.85
-CONVERGED = 1e-10  # change of a unit vector at which power iteration ends
-ROUNDING = 16  # steps of a float by which equal importances may differ
-
-
-def degree_centrality(graph: Graph) -> Float[Tensor, " nodes"]:
-    """Number of neighbours."""
-    return graph.degrees().to(graph.dtype)
+# --- centrality and adaptive drop probabilities (GCA) ---------------------------------------------
 
 
 def pagerank_centrality(graph: Graph, steps: int = 200) -> Float[Tensor, " nodes"]:
@@ -300,7 +279,7 @@ def pagerank_centrality(graph: Graph, steps: int = 200) -> Float[Tensor, " nodes
     A lazy walk, not PageRank proper: what is kept is the node's own value, there is no uniform
     restart. GCA takes 200 steps for edges and 10 for columns.
     """
-    # The mean over neighbours, transposed: every neighbour hands out equal parts of its own.
+    # The mean over neighbours, transposed: every neighbour passes on equal parts of its value.
     inflow = neighbour_mean(graph).matrix.transposed
     x = torch.ones(graph.num_nodes, 1, dtype=graph.dtype, device=graph.device)
     for _ in range(steps):
@@ -327,14 +306,6 @@ def eigenvector_centrality(graph: Graph, steps: int = 1000) -> Float[Tensor, " n
     return x.squeeze(1).to(graph.dtype)
 
 
-def edge_importance(graph: Graph, centrality: Float[Tensor, " nodes"]) -> Float[Tensor, " entries"]:
-    """`log phi` of the node that receives the message, the row's, for each entry of the edge index.
-
-    Give eigenvector centralities as `phi.clamp(min=0) + 1e-8`: components may have none.
-    """
-    return centrality[graph.edge_index[0]].log()
-
-
 def column_importance(
     features: Features, centrality: Float[Tensor, " nodes"], *, by_size: bool = False
 ) -> Float[Tensor, " features"]:
@@ -342,14 +313,14 @@ def column_importance(
 
     `by_size` weighs by |x_vf| instead, as GCA does for features without zeros.
     """
+
+    def presence(values: Tensor) -> Tensor:
+        return values.abs() if by_size else (values != 0).to(values.dtype)
+
     if isinstance(features, SparseMatrix):
-        matrix = features.with_values(_presence(features.values, by_size))
+        matrix = features.with_values(presence(features.values))
         return (matrix.transposed @ centrality.unsqueeze(1)).squeeze(1).log()
-    return (_presence(features, by_size).t() @ centrality).log()
-
-
-def _presence(values: Float[Tensor, "*shape"], by_size: bool) -> Float[Tensor, "*shape"]:
-    return values.abs() if by_size else (values != 0).to(values.dtype)
+    return (presence(features).t() @ centrality).log()
 
 
 def drop_probabilities(
@@ -361,8 +332,8 @@ def drop_probabilities(
 ) -> Float[Tensor, " entries"]:
     """`min(rate * w / mean(w), cap)` for `w = (max s - s) / (max s - mean s)` of importances s.
 
-    The most important is never dropped, and below the cap the mean is the rate. Where all matter
-    alike, all are dropped at the rate.
+    The most important is never dropped, and below the cap the mean is the rate. Where all are
+    equally important, all are dropped at the rate.
 
     An importance of minus infinity (an empty column) takes no part in maximum and mean and gets
     the rate, which changes nothing. In GCA's code it turns all weights into NaN, and then every
@@ -376,7 +347,7 @@ def drop_probabilities(
     if len(finite):
         below = finite.max() - finite
         mean = below.mean()
-        # Importances that differ by rounding alone are alike.
+        # Importances that differ by rounding alone are equal.
         differ = mean > ROUNDING * torch.finfo(mean.dtype).eps * (1 + finite.abs().max())
         probabilities[counted] = torch.where(differ, rate * below / mean, rate)
     return probabilities.clamp(max=cap)

@@ -1,4 +1,4 @@
-"""Chebyshev polynomials of an operator, and learned monotone filters made of them."""
+"""Chebyshev polynomials of an operator, and learned filters (monotone, ramp) made of them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ def chebyshev_nodes(order: int) -> Float[Tensor, " order_plus_one"]:
 def chebyshev_transform(order: int) -> Float[Tensor, "order_plus_one order_plus_one"]:
     """The matrix that turns values at the nodes into coefficients (float64).
 
-    Row k holds 2 T_k(x_j) / (order + 1). The first row is halved, which the paper's formula
-    (`eq:chebyshev_coefficient_recovery`) leaves out: without it the polynomial misses its values by
-    their mean.
+    Row k holds 2 T_k(x_j) / (order + 1). The first row is halved, which Eq. (31), Chebyshev
+    coefficients, leaves out: without it the polynomial misses its values by their mean.
     """
     degrees = torch.arange(order + 1, dtype=torch.float64)
     angles = torch.arccos(chebyshev_nodes(order))
@@ -90,7 +89,7 @@ class InterpolatedFilter(nn.Module, ABC):
 
 
 class MonotoneFilter(InterpolatedFilter):
-    """A polynomial filter of one band (`eq:filter_response_parameterization`).
+    """A polynomial filter of one band, Eq. (30), filter responses.
 
     The values at the order + 1 nodes are prefix sums of ReLU'd increments, falling for `low`,
     rising for `high`: monotone at the nodes, not always between them. `learned_start` learns the

@@ -29,7 +29,7 @@ Readout = Literal["fused", "concatenated", "weighted"]
 def fuse(
     views: Float[Tensor, "bands nodes dim"], weights: Float[Tensor, "nodes bands"]
 ) -> Float[Tensor, "nodes dim"]:
-    """Blend the views node by node (`eq:fusion`); weight one on a band keeps that band alone."""
+    """Eq. (10), fusion, node by node; weight one on a band keeps that band alone."""
     return (views * weights.t().unsqueeze(-1)).sum(0)
 
 
@@ -49,13 +49,12 @@ GateInput = Literal["layer-norm", "raw"]
 
 
 class NodePolicy(nn.Module):
-    """A small network on a node's channel embeddings (`eq:gate`).
+    """A small network on a node's bands, Eq. (9), gate.
 
     The last band's logit is fixed at zero, so that two bands give the paper's sigmoid gate. Raw
-    channel embeddings shrink during training until the network sees nothing and answers one number
-    for all nodes; a layer norm keeps them at one scale. One node's embedding is a noisy witness of
-    what its surroundings are like: with `hops`, logits are averaged over the neighbourhood that
-    often, so that neighbours decide together (ours; the paper has none).
+    bands shrink during training until the gate is the same number for all nodes; a layer norm keeps
+    them at one scale. One node's embedding is noisy: with `hops`, logits are averaged over the
+    neighbourhood that often (ours; the paper has none).
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class NodePolicy(nn.Module):
 
 
 class GlobalPolicy(nn.Module):
-    """One learned mix for all nodes: the rule that node-wise fusion is measured against."""
+    """One learned mix for all nodes: the baseline of node-wise fusion."""
 
     def __init__(self, bands: int) -> None:
         super().__init__()
@@ -97,7 +96,7 @@ class GlobalPolicy(nn.Module):
 
 
 class HalfPolicy(nn.Module):
-    """Equal weights, never trained: the simplest rival."""
+    """Equal weights, never trained."""
 
     def forward(
         self,
@@ -130,7 +129,7 @@ def neighbourhood_mean(
 def make_policy(
     fusion: Fusion, dim: int, bands: int, hidden: int, gate_input: GateInput, hops: int
 ) -> nn.Module:
-    """The policy a setting names; a single band needs no choice."""
+    """The policy of a setting; a single band has weight one."""
     if bands == 1 or fusion == "half":
         return HalfPolicy()
     if fusion == "global":

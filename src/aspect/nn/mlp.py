@@ -15,7 +15,7 @@ from aspect.data.graph import Features
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.normalisation import BatchNorm, NormStatistics
 
-__all__ = ["MEAN_SLOPE", "MLP", "Activation", "ActivationName", "RandomLeaky"]
+__all__ = ["MEAN_SLOPE", "MLP", "Activation", "ActivationName", "RandomLeaky", "check_widths"]
 
 ActivationName = Literal["relu", "prelu", "rrelu", "leaky-relu", "elu", "none"]
 
@@ -68,7 +68,10 @@ class Activation(nn.Module):
         return activated
 
 
-FEWEST_WIDTHS = 2  # in and out
+def check_widths(widths: Sequence[int]) -> None:
+    """Refuse what makes no layer: fewer widths than in and out, or empty ones."""
+    if len(widths) < 2 or min(widths) < 1:  # noqa: PLR2004 - in and out
+        raise ValueError(f"Widths must be at least two integers >= 1. Got {list(widths)}.")
 
 
 class MLP(nn.Module):
@@ -86,8 +89,7 @@ class MLP(nn.Module):
         norm: NormStatistics | None = None,
     ) -> None:
         super().__init__()
-        if len(widths) < FEWEST_WIDTHS or min(widths) < 1:
-            raise ValueError(f"Widths must be at least two integers >= 1. Got {list(widths)}.")
+        check_widths(widths)
         self.layers = nn.ModuleList(nn.Linear(narrow, wide) for narrow, wide in pairwise(widths))
         self.norms = nn.ModuleList(
             BatchNorm(width, statistics=norm) for width in widths[1:-1] if norm is not None

@@ -1,4 +1,4 @@
-"""Similar nodes: nearest rows of features, and edges split by similarity (HLCL)."""
+"""Similar nodes: nearest rows of features (GREET, S3GCL), edges split by similarity (HLCL)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from aspect.data.operators import Propagation
 from aspect.data.sparse import SparseMatrix
 from aspect.losses.info_nce import Positives
 from aspect.losses.similarity import directions
-from aspect.nn.augmentations import View, ViewSource, column_mask, entry_weights, isolate_nodes
+from aspect.nn.augmentations import View, ViewSource, keep_mask
 from aspect.nn.gcn import GCNStack
 
 __all__ = ["EdgeSplit", "choose_edges", "edge_similarity", "nearest_by_cosine", "similar_positives"]
 
 BLOCK_BYTES = 64 * 2**20  # of similarities, in float64
-# Similarities are compared in steps of 2^-32: what is equal but for rounding counts as equal.
-STEPS = 2**32
+# What is equal but for rounding counts as equal, and binary features make many such: similarities
+# of rows are compared in steps of 2^-32, those of edges in steps of 2^-20.
+STEPS, EDGE_STEP = 2**32, 2**-20
+ROUNDING = 1e-9  # a product of rate and degree that is whole but for rounding is whole
 
 
 @torch.no_grad()
@@ -59,22 +61,21 @@ def similar_positives(features: Features, count: int) -> Positives:
 def _unit_rows(features: Features) -> Features:
     if isinstance(features, SparseMatrix):
         pointers, rows = features.pattern.row_pointers.long(), features.pattern.rows
-        squares = torch.segment_reduce(
-            features.values.square(), "sum", offsets=pointers, initial=0
-        ).sqrt()
-        return features.with_values(features.values / torch.where(squares > 0, squares, 1)[rows])
+        squares = features.values.square()
+        lengths = torch.segment_reduce(squares, "sum", offsets=pointers, initial=0).sqrt()
+        return features.with_values(features.values / torch.where(lengths > 0, lengths, 1)[rows])
     lengths = features.norm(dim=1, keepdim=True)
     return features / torch.where(lengths > 0, lengths, 1)
 
 
 def _nearest(unit: Features, rows: Int[Tensor, " block"], count: int) -> Int[Tensor, "block count"]:
-    asking = dense(take_rows(unit, rows))
+    block = dense(take_rows(unit, rows))
     if count == 0:
         return rows.new_empty(len(rows), 0)
-    similar = ((unit @ asking.t()).t() * STEPS).round_()
+    similar = ((unit @ block.t()).t() * STEPS).round_()
     similar[torch.arange(len(rows), device=rows.device), rows] = -torch.inf
     chosen = _largest(similar, count)
-    without_direction = (asking == 0).all(1, keepdim=True)
+    without_direction = (block == 0).all(1, keepdim=True)
     return torch.where(without_direction, rows.unsqueeze(1), chosen)
 
 
@@ -87,25 +88,22 @@ def _largest(values: Float[Tensor, "block nodes"], count: int) -> Int[Tensor, "b
     return taken.nonzero()[:, 1].view(len(values), count)
 
 
-ROUNDING = 1e-9  # a product of share and degree that is whole but for rounding is whole
-
-
 @torch.no_grad()
 def edge_similarity(graph: Graph, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, " entries"]:
     """The cosine of the ends of every entry of the edge index, never gathering rows of x."""
     pattern = Propagation(graph, self_loops=False).operator().neighbours
     ones = pattern.with_values(torch.ones_like(pattern.values, dtype=x.dtype)).as_csr()
     unit = directions(x)
-    found: Tensor = torch.sparse.sampled_addmm(ones, unit, unit.t(), beta=0.0).values()
-    return found
+    similarity: Tensor = torch.sparse.sampled_addmm(ones, unit, unit.t(), beta=0.0).values()
+    return similarity
 
 
 def choose_edges(
-    graph: Graph, similarity: Float[Tensor, " entries"], share: float
+    graph: Graph, similarity: Float[Tensor, " entries"], rate: float
 ) -> Float[Tensor, " entries"]:
     """One for an edge that is among the most similar at one of its ends, zero for the others.
 
-    Every node chooses ceil(share * degree) of its edges, so that none with a neighbour is left
+    Every node chooses ceil(rate * degree) of its edges, so that none with a neighbour is left
     alone; give the negative similarity to choose the least similar. Of equals the first are taken.
     HLCL's code counts an edge that both ends choose twice; here it weighs one.
     """
@@ -116,27 +114,23 @@ def choose_edges(
     begins = degrees.cumsum(0) - degrees
     rank = torch.empty_like(source)
     rank[order] = torch.arange(len(source), device=graph.device) - begins[source[order]]
-    wanted = torch.ceil(share * degrees.double() - ROUNDING)
-    chosen = rank < wanted[source]
+    counts = torch.ceil(rate * degrees.double() - ROUNDING)
+    chosen = rank < counts[source]
     reverse = torch.argsort(target * graph.num_nodes + source)  # where the other direction stands
     return (chosen | chosen[reverse]).to(similarity.dtype)
 
 
-# Similarities closer than this are equal but for rounding: binary features make many such.
-STEP = 2**-20
-
-
 @dataclass(frozen=True, eq=False)
 class EdgeSplit:
-    """Two subgraphs on all nodes, as weights of the edge index: one for what is chosen.
+    """The homophilic and the heterophilic subgraph on all nodes, as weights of the edge index.
 
     An edge may be in both, if one end counts it among its most similar and the other, or even the
     same, among its least similar; or in neither.
     """
 
     source: ViewSource
-    like: Float[Tensor, " entries"]
-    unlike: Float[Tensor, " entries"]
+    homophilic: Float[Tensor, " entries"]
+    heterophilic: Float[Tensor, " entries"]
     unit_diagonal: bool = False  # the high pass has ones there; off: it is I minus the low pass
 
     @classmethod
@@ -150,72 +144,64 @@ class EdgeSplit:
         unlike_share: float,
         unit_diagonal: bool = False,
     ) -> EdgeSplit:
-        """At every node, the share of neighbours most like it, and the share least like it.
+        """At every node, a ratio of its most similar neighbours, and one of its least similar.
 
-        By features; or, with an encoder, by all that it makes of the two subgraphs which features
-        would choose.
+        By features; or, with an encoder, by its embeddings of the two subgraphs that features
+        choose. Equally similar edges are told apart by the means around their ends, so that no
+        numbering of nodes matters.
         """
+        graph = source.graph
 
         def split_by(x: Float[Tensor, "nodes dim"]) -> EdgeSplit:
-            like, unlike = _most_and_least(source, x, like_share, unlike_share)
-            return cls(source, like, unlike, unit_diagonal)
+            means = source.propagation.smoothing()(x)
+            levels = (edge_similarity(graph, x.double()) / EDGE_STEP).round()
+            # A quarter of a cosine never reaches from one level to the next.
+            similarity = levels + edge_similarity(graph, means.double()) / 4
+            homophilic = choose_edges(graph, similarity, like_share).to(graph.dtype)
+            heterophilic = choose_edges(graph, -similarity, unlike_share).to(graph.dtype)
+            return cls(source, homophilic, heterophilic, unit_diagonal)
 
         split = split_by(dense(source.features))
         if encoder is None:
             return split
-        seen = [encoder(view.features, view.operator) for view in (split.low(), split.high())]
-        return split_by(torch.cat(seen, dim=1))
+        views = split.low(), split.high()
+        return split_by(torch.cat([encoder(v.features, v.operator) for v in views], dim=1))
 
     def low(
         self,
-        kept: Float[Tensor, " entries"] | None = None,
-        columns: Float[Tensor, " features"] | None = None,
+        edge_drop: float = 0.0,
+        column_drop: float = 0.0,
+        generator: torch.Generator | None = None,
     ) -> View:
-        """Smoothing along the like edges; all of them and all columns, or those with a one."""
-        weights = self.like if kept is None else self.like * kept
-        masked = mask_columns(self.source.features, columns)
-        return View(masked, self.source.propagation.smoothing(weights))
+        """Low pass along the homophilic edges, each direction dropped apart, columns masked."""
+        kept = self._keep(len(self.homophilic), edge_drop, generator)
+        weights = self.homophilic if kept is None else self.homophilic * kept
+        features = self._masked(column_drop, generator)
+        return View(features, self.source.propagation.smoothing(weights))
 
     def high(
         self,
-        kept: Float[Tensor, " entries"] | None = None,
-        columns: Float[Tensor, " features"] | None = None,
+        node_drop: float = 0.0,
+        column_drop: float = 0.0,
+        generator: torch.Generator | None = None,
     ) -> View:
-        """Sharpening along the unlike edges; all of them and all columns, or those with a one."""
-        weights = self.unlike if kept is None else self.unlike * kept
-        masked = mask_columns(self.source.features, columns)
-        along = self.source.propagation
-        return View(masked, along.sharpening(weights, unit_diagonal=self.unit_diagonal))
+        """High pass along the heterophilic edges, some nodes without edges, columns masked."""
+        kept = self._keep(self.source.graph.num_nodes, node_drop, generator)
+        weights = self.heterophilic
+        if kept is not None:
+            source, target = self.source.graph.edge_index
+            weights = weights * (kept[source] * kept[target])
+        features = self._masked(column_drop, generator)
+        propagation = self.source.propagation
+        return View(features, propagation.sharpening(weights, unit_diagonal=self.unit_diagonal))
 
-    def draw_low(self, edge_drop: float, column_drop: float, generator: torch.Generator) -> View:
-        """Edges dropped, each direction apart, then columns masked; zero draws nothing."""
-        kept = entry_weights(self.source.graph, edge_drop, generator)
-        return self.low(kept, self._draw_columns(column_drop, generator))
+    def _masked(self, drop: float, generator: torch.Generator | None) -> Features:
+        columns = self._keep(self.source.graph.num_features, drop, generator)
+        return mask_columns(self.source.features, columns)
 
-    def draw_high(self, node_drop: float, column_drop: float, generator: torch.Generator) -> View:
-        """All edges of some nodes dropped, then columns masked; zero draws nothing."""
-        kept = isolate_nodes(self.source.graph, node_drop, generator)
-        return self.high(kept, self._draw_columns(column_drop, generator))
-
-    def _draw_columns(
-        self, drop: float, generator: torch.Generator
-    ) -> Float[Tensor, " features"] | None:
-        graph = self.source.graph
-        return column_mask(graph.num_features, drop, generator, graph.dtype)
-
-
-def _most_and_least(
-    source: ViewSource, x: Float[Tensor, "nodes dim"], like_share: float, unlike_share: float
-) -> tuple[Float[Tensor, " entries"], Float[Tensor, " entries"]]:
-    """What every node chooses for being like it in x, and for being unlike it.
-
-    Equally similar edges are told apart by the means around their ends, so that no numbering of
-    nodes matters.
-    """
-    graph, around = source.graph, source.propagation.smoothing()(x)
-    levels = (edge_similarity(graph, x.double()) / STEP).round()
-    # A quarter of a cosine never reaches from one level to the next.
-    likeness = levels + edge_similarity(graph, around.double()) / 4
-    like = choose_edges(graph, likeness, like_share)
-    unlike = choose_edges(graph, -likeness, unlike_share)
-    return like.to(graph.dtype), unlike.to(graph.dtype)
+    def _keep(
+        self, count: int, drop: float, generator: torch.Generator | None
+    ) -> Float[Tensor, " count"] | None:
+        if generator is None:
+            return None
+        return keep_mask(count, drop, generator, self.source.graph.dtype)

@@ -1,4 +1,10 @@
-"""Normalisation by statistics of the training graph."""
+"""Batch norm, centring and scaling by statistics of the training graph.
+
+A layer that normalises by batch statistics in training needs statistics to embed by. A running mean
+over a short training has not converged: what is then embedded is another function than the one that
+was trained. Here they are recomputed exactly: one pass over the clean training graph, nothing
+dropped, while the layers are `recording`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +48,7 @@ class Calibrated(nn.Module):
 
     @property
     def is_stale(self) -> bool:
-        """Whether it would embed by statistics that nobody has recorded."""
+        """Whether it would embed by statistics that were never recorded."""
         return not bool(self.recorded)
 
     @override
@@ -52,16 +58,17 @@ class Calibrated(nn.Module):
         prefix: str,
         *arguments: Any,  # torch's own
     ) -> None:
-        # Version 0.1 recorded nothing: what such a model embeds by is what its file holds.
-        state_dict.setdefault(f"{prefix}recorded", torch.tensor(False))
+        # Version 0.1 recorded nothing: such a model is stale, and a `Centre` subtracts zeros.
+        for name, buffer in self.named_buffers(recurse=False):
+            state_dict.setdefault(f"{prefix}{name}", torch.zeros_like(buffer))
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 @contextmanager
 def recording(layers: Iterable[Calibrated]) -> Iterator[None]:
-    """What these layers see meanwhile becomes their statistics.
+    """What these layers are given meanwhile becomes their statistics.
 
-    A layer that sees nothing takes no part in embedding, and is not stale afterwards either.
+    A layer that is given nothing takes no part in embedding, and is not stale afterwards either.
     """
     layers = list(layers)
     for layer in layers:
@@ -159,7 +166,7 @@ class BatchNorm(Calibrated):
 class Centre(Calibrated):
     """Subtracts each band's mean over the nodes: of the batch in training, else the recorded one.
 
-    A direction that all nodes share tells no two of them apart, and a gate that scales it by
+    A direction that all nodes share distinguishes no two of them, and a gate that scales it by
     weights that differ would add noise.
     """
 
@@ -178,16 +185,6 @@ class Centre(Calibrated):
         mean = _mean(bands) if self.training else self.mean
         return bands - mean.unsqueeze(1)
 
-    @override
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Tensor],
-        prefix: str,
-        *arguments: Any,  # torch's own
-    ) -> None:
-        state_dict.setdefault(f"{prefix}mean", torch.zeros_like(self.mean))
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
-
 
 def _mean(bands: Float[Tensor, "bands nodes width"]) -> Float[Tensor, "bands width"]:
     """In double precision, so that a constant band becomes zero rather than rounding noise."""
@@ -196,14 +193,14 @@ def _mean(bands: Float[Tensor, "bands nodes width"]) -> Float[Tensor, "bands wid
 
 Normalisation = Literal["none", "centre", "standard", "unit"]
 
-# Contrastive losses leave the size of an embedding free, but a penalised reader with its default
+# Contrastive losses leave the size of an embedding free, but a penalised classifier with default
 # settings (scikit-learn's logistic regression, C = 1) does not: this length suits it.
 MEAN_LENGTH = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Where the training graph's embeddings lie; embeddings of other graphs are moved alike."""
+    """Location and scale of the training graph's embeddings; other graphs' are moved alike."""
 
     mean: Float[Tensor, " dim"]
     std: Float[Tensor, " dim"]

@@ -21,7 +21,6 @@ __all__ = [
     "EdgeDiscriminator",
     "SummedLinearScorer",
     "WalkedGraph",
-    "relu_mean",
     "sigmoid_mean",
 ]
 
@@ -29,11 +28,6 @@ __all__ = [
 def sigmoid_mean(nodes: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
     """`sigmoid(mean_i h_i)`, every entry in (0, 1): the summary of DGI, GraphCL, MVGRL and RDGI."""
     return nodes.mean(0).sigmoid()
-
-
-def relu_mean(nodes: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
-    """`relu(mean_i h_i)`: PolyGCL's summary, of a mixture of its views."""
-    return nodes.mean(0).relu()
 
 
 class BilinearScorer(nn.Module):

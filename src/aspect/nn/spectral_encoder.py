@@ -49,7 +49,7 @@ class Signal:
 
 
 class SpectralEncoder(nn.Module):
-    """Input dropout, filter, dropout, batch norm, linear layer, activation (`eq:spectral_views`).
+    """Eq. (8), spectral views: dropout, filter, dropout, batch norm, linear layer, activation.
 
     All bands share the weights and one Chebyshev basis, hence one input-dropout mask.
     `project-first` puts the linear layer before the filter, and dropout and norm after it: filters
@@ -102,7 +102,7 @@ class SpectralEncoder(nn.Module):
     def responses(
         self, frequencies: Float[Tensor, " frequencies"], lambda_max: float = 2.0
     ) -> Float[Tensor, "bands frequencies"]:
-        """What every band does at eigenvalues of the Laplacian, in float64.
+        """The response of every band at eigenvalues of the Laplacian, in float64.
 
         `lambda_max` is what the operator is rescaled by.
         """
@@ -181,7 +181,7 @@ def _combine(
 
 @dataclass(frozen=True, eq=False)
 class FoldedEncoder:
-    """What the encoder computes when nothing is dropped: `activation(filter(X W) + b)`.
+    """A trained encoder as it embeds, nothing dropped: `activation(filter(X W) + b)`.
 
     `maps` is one where all bands share W. Batch norm before the linear layer gives each band its
     own, since it has statistics for each; as many signals are then filtered.
@@ -213,7 +213,7 @@ class FoldedEncoder:
 
 @torch.no_grad()
 def fold(encoder: SpectralEncoder) -> FoldedEncoder:
-    """Draw linear layer and batch norm together; filters are linear, so that the map comes first.
+    """Combine linear layer and batch norm; filters are linear, so that the map comes first.
 
     The batch norm is that of embedding: its stored statistics, one scale and one shift a column and
     band.

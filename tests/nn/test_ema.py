@@ -1,9 +1,11 @@
+import math
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.nn.ema import follow, momentum_at
+from aspect.nn.ema import cosine_decay, ema_momentum, update_ema
 from aspect.nn.normalisation import BatchNorm
 
 
@@ -17,19 +19,27 @@ def network(seed):
     return made
 
 
+def test_the_decay_is_the_square_of_a_quarter_wave():
+    decays = [cosine_decay(step, 40) for step in range(41)]
+    assert decays == pytest.approx([math.cos(math.pi * step / 80) ** 2 for step in range(41)])
+    assert decays[0] == 1
+    assert cosine_decay(1.5, 7) == pytest.approx(math.cos(math.pi * 1.5 / 14) ** 2)
+
+
 def test_momentum_rises_from_the_first_to_one():
-    found = [momentum_at(step, 100, 0.99) for step in (0, 50, 100)]
-    assert found == pytest.approx([0.99, 0.995, 1.0])
-    every = [momentum_at(step, 100, 0.9) for step in range(101)]
-    assert every == sorted(every)
+    assert [ema_momentum(step, 100, 0.99) for step in (0, 50, 100)] == pytest.approx(
+        [0.99, 0.995, 1.0]
+    )
+    rising = [ema_momentum(step, 100, 0.9) for step in range(101)]
+    assert rising == sorted(rising)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.3, 0.99, 1.0])
-def test_parameters_follow_and_statistics_do_not(momentum):
+@pytest.mark.parametrize("momentum", [0.0, 0.3, 1.0])
+def test_parameters_are_averaged_and_statistics_are_not(momentum):
     target, online = network(0), network(1)
     before = [parameter.clone() for parameter in target.parameters()]
     statistics = target[1].running_mean.clone()
-    follow(target, online, momentum)
+    update_ema(target, online, momentum)
     for old, now, new in zip(before, target.parameters(), online.parameters(), strict=True):
         assert_close(now, momentum * old + (1 - momentum) * new)
         assert now.grad_fn is None
@@ -38,4 +48,4 @@ def test_parameters_follow_and_statistics_do_not(momentum):
 
 def test_other_architectures_are_refused():
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        follow(network(0), nn.Linear(3, 4).double(), 0.5)
+        update_ema(network(0), nn.Linear(3, 4).double(), 0.5)
