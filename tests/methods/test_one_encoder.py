@@ -60,13 +60,6 @@ def test_the_source_is_found_once_for_a_graph(graph):
     assert method.source(other).graph is other
 
 
-def test_nothing_of_a_graph_is_part_of_the_state(graph):
-    method = make(graph)
-    names = set(method.state_dict())
-    method.prepare(graph)
-    assert set(method.state_dict()) == names == {"encoder.weights.0", "encoder.biases.0"}
-
-
 def test_a_step_tells_what_it_monitors(graph):
     method = make(graph)
     assert method.monitors() == {}
@@ -107,15 +100,6 @@ def test_a_copied_module_makes_its_own():
     graph = random_graph(num_nodes=20)
     assert (original.prepared(graph), copied.prepared(graph)) == (40, 60)
     assert original.state_dict() == {}
-
-
-def test_what_is_forgotten_is_made_anew():
-    made = []
-    prepared = PerGraph(lambda graph: made.append(graph) or len(made))
-    graph = random_graph()
-    assert prepared(graph) == 1
-    prepared.forget()
-    assert [prepared(graph), prepared(graph)] == [2, 2]
 
 
 def test_loading_a_state_makes_it_forget_in_a_copy_too():
