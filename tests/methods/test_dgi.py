@@ -3,13 +3,13 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.data.features import dense
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import find_method
 from aspect.randomness import generator_for
 from aspect.training.trainer import train
 from reference.graphs import random_graph
+from reference.two_views import features_of, smoothing
 from training.toys import MemoryRecorder
 
 
@@ -31,20 +31,6 @@ def order_of(graph, seed=0):
     return torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
 
 
-def smoothing(graph):
-    looped = torch.eye(graph.num_nodes, dtype=torch.float64)
-    looped[tuple(graph.edge_index)] = 1
-    scale = looped.sum(1).rsqrt()
-    return scale[:, None] * looped * scale
-
-
-def rows(graph):
-    """Features whose rows sum to one in size; a row of zeros stays."""
-    x = dense(graph.features)
-    sums = x.abs().sum(1, keepdim=True)
-    return x / torch.where(sums > 0, sums, 1)
-
-
 def encode(method, x, graph):
     (weight,), (bias,) = method.encoder.weights, method.encoder.biases
     (activation,) = method.encoder.activations
@@ -53,7 +39,7 @@ def encode(method, x, graph):
 
 def plain_loss(method, graph, order):
     """Softplus by softplus, the summary repeated for every node as in the first implementations."""
-    x, scorer = rows(graph), method.scorer
+    x, scorer = features_of(graph), method.scorer
     real, corrupted = encode(method, x, graph), encode(method, x[order], graph)
     summary = real.mean(0).sigmoid().expand_as(real).contiguous()
     total = 0.0
@@ -87,7 +73,7 @@ def test_the_summary_is_the_clean_graphs_whatever_the_order(graph, monkeypatch):
         float(method.loss_terms(graph, step(seed))["discrimination"].detach()) for seed in (0, 1)
     ]
     assert losses[0] != losses[1]
-    expected = encode(method, rows(graph), graph).mean(0).sigmoid()
+    expected = encode(method, features_of(graph), graph).mean(0).sigmoid()
     assert len(seen) == 4
     for summary in seen:
         assert_close(summary, expected)
@@ -96,7 +82,7 @@ def test_the_summary_is_the_clean_graphs_whatever_the_order(graph, monkeypatch):
 
 def test_the_embedding_is_the_activated_layer_as_it_is(graph):
     method = make(graph)
-    assert_close(method.embed(graph), encode(method, rows(graph), graph))
+    assert_close(method.embed(graph), encode(method, features_of(graph), graph))
     assert [tuple(p.shape) for p in method.encoder.activations.parameters()] == [(1,)]
 
 

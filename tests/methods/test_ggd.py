@@ -7,6 +7,7 @@ from aspect.data.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.ggd import GGD, GGDConfig
 from reference.graphs import random_graph
+from reference.two_views import smoothing
 
 
 @pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
@@ -25,13 +26,6 @@ def generator(seed=0):
 
 def loss_of(method, graph, seed=0):
     return method.loss_terms(graph, Step(1, generator(seed)))["discrimination"]
-
-
-def smoothing(graph):
-    looped = torch.eye(graph.num_nodes, dtype=torch.float64)
-    looped[tuple(graph.edge_index)] = 1
-    scale = looped.sum(1).rsqrt()
-    return scale[:, None] * looped * scale
 
 
 def encode(method, x, graph):

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.data.features import dense
 from aspect.methods.base import Step
 from aspect.methods.polygcl import PolyGCL, PolyGCLConfig
 from aspect.training.trainer import train
 from reference.graphs import random_graph
+from reference.two_views import features_of
 
 STILL = {"input_dropout": 0.0, "dropout": 0.0}
 NORMED = {"batch_norm": True, "activation": "prelu"}
@@ -63,12 +63,6 @@ def normalised_adjacency(graph):
     adjacency[tuple(graph.edge_index)] = 1
     scale = adjacency.sum(1).clamp(min=1).rsqrt()
     return scale[:, None] * adjacency * scale
-
-
-def features_of(graph):
-    x = dense(graph.features)
-    sums = x.abs().sum(1, keepdim=True)
-    return x / torch.where(sums > 0, sums, 1)
 
 
 def filtered(method, graph, x, band):

@@ -48,7 +48,7 @@ class ARIELConfig(LaterGRACEConfig):
     information_weight: Annotated[Weight, Choice((0.0, 0.5, 1.0, 1.5, 2.0))] = 0.0
     """Weight of keeping two views no closer to each other than to the original (lamb)."""
     perturbation_budget: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """Expected flips at most, as a share of the subgraph's edges."""
+    """Expected flips at most, as a ratio of the subgraph's edges."""
     perturbation_steps: Count = 5
     """Steps of ascent, over edges and features at once."""
     edge_step: Annotated[Weight, Choice((50.0, 200.0, 600.0))] = 50.0
@@ -83,8 +83,8 @@ class ARIEL(GRACE):
     """GRACE on a sampled subgraph, and the first view against the worst graph that is near.
 
     A search climbs the contrast with the first view, from the subgraph as it is and with encoder
-    and projector as they embed, over shares of flips and moves of all feature entries; the third
-    view flips each pair with the probability that its share has come to. The last point counts,
+    and projector as they embed, over flip probabilities and moves of all feature entries; the third
+    view flips each pair with the probability found for it. The last point counts,
     not the best. Without the two added terms a step is GRACE's on the subgraph, draw for draw.
 
     The official code means to normalise rows of features, but takes the data before that is done:
@@ -93,7 +93,7 @@ class ARIEL(GRACE):
     the entries that are not zero, which on zeros and ones is one.
 
     Where else it differs: all nodes may be sampled (there, none of the last ones by number where
-    others are isolated); the budget of shares holds exactly (there, to a tolerance of 1e-3 a pair);
+    others are isolated); the budget holds exactly (there, to a tolerance of 1e-3 a pair);
     a subgraph without edges is no error. Its seeds, which were searched on test accuracy, are not
     taken over.
     """

@@ -48,13 +48,13 @@ class BGRLConfig(BatchNormConfig, OneEncoderConfig):
 
     # The two views
     first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of edge directions dropped in the first view (p_e,1)."""
+    """Drop rate of edge directions in the first view (p_e,1)."""
     second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.3
-    """Share of edge directions dropped in the second view (p_e,2)."""
+    """Drop rate of edge directions in the second view (p_e,2)."""
     first_column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
-    """Share of feature columns masked in the first view (p_f,1)."""
+    """Mask rate of feature columns in the first view (p_f,1)."""
     second_column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.1
-    """Share of feature columns masked in the second view (p_f,2)."""
+    """Mask rate of feature columns in the second view (p_f,2)."""
 
     # The optimiser
     learning_rate: Annotated[Positive, Range(1e-5, 5e-3, log=True)] = 5e-4
@@ -62,7 +62,7 @@ class BGRLConfig(BatchNormConfig, OneEncoderConfig):
     weight_decay: Weight = 1e-5
     """Weight decay of encoder and predictor, of the weights themselves."""
     warm_up: Share = 0.1
-    """Share of the epochs in which the learning rate rises; then it falls to zero as a cosine."""
+    """Ratio of epochs in which the learning rate rises; then it falls to zero as a cosine."""
 
 
 @register(

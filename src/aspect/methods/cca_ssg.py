@@ -37,9 +37,9 @@ class CCASSGConfig(BatchNormConfig, OneEncoderConfig):
     width: Count = 512
     """Dimensions of every layer; the weight of decorrelation belongs to a width."""
     column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
-    """Share of feature columns masked in each view (p_f)."""
+    """Mask rate of feature columns in each view (p_f)."""
     edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.2
-    """Share of edges dropped in each view, either direction on its own (p_e)."""
+    """Drop rate of edges in each view, either direction on its own (p_e)."""
     decorrelation: Annotated[Weight, Range(2e-4, 5e-3, log=True)] = 1e-3
     """Weight of the correlation between columns of one view (lambda)."""
     learning_rate: Annotated[Positive, Range(5e-5, 3e-3, log=True)] = 1e-3

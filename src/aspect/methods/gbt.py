@@ -30,15 +30,15 @@ class GBTConfig(BatchNormConfig, OneEncoderConfig):
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.01
     """Rate of the newest batch in `running` statistics; short trainings need more."""
     column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
-    """Share of feature columns masked in each view (p_x)."""
+    """Mask rate of feature columns in each view (p_x)."""
     edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.4
-    """Share of edges dropped in each view, either direction on its own (p_e)."""
+    """Drop rate of edges in each view, either direction on its own (p_e)."""
     learning_rate: Annotated[Positive, Range(1e-4, 2e-3, log=True)] = 5e-4
     """Learning rate at its peak."""
     weight_decay: Weight = 1e-5
     """Decoupled weight decay (AdamW)."""
     warm_up: Share = 0.1
-    """Share of the epochs in which the learning rate rises; officially 100 of 1000 epochs."""
+    """Ratio of epochs in which the learning rate rises; officially 100 of 1000 epochs."""
 
 
 def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
@@ -72,7 +72,7 @@ class GBT(OneEncoder):
     norm embeds by the clean graph's statistics, not by running ones (`norm_statistics`); a constant
     column of an embedding counts as uncorrelated instead of giving NaN; the layers have no biases,
     since batch norm or the standardisation of columns would subtract each of them again; the
-    warm-up is a share of the epochs, so that fewer epochs do not end in it.
+    warm-up is a ratio of the epochs, so that fewer epochs do not end in it.
     """
 
     anytime: ClassVar[bool] = False

@@ -36,7 +36,7 @@ class GGDConfig(OneEncoderConfig):
     projector_layers: Count = 1
     """Linear layers between an embedding and its score."""
     column_mask: Annotated[Share, Range(0.0, 0.4)] = 0.2
-    """Share of feature columns masked at a step, the same for both groups."""
+    """Mask rate of feature columns at a step, the same for both groups."""
     hops: Annotated[int, Field(ge=0), Choice((0, 5, 10))] = 5
     """Steps of smoothing in what is added to the embedding (n); 0: nothing is added."""
     learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3

@@ -36,13 +36,13 @@ class GRACEConfig(OneEncoderConfig):
 
     # The two views
     first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of edge directions dropped in the first view (p_r,1)."""
+    """Drop rate of edge directions in the first view (p_r,1)."""
     second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.4
-    """Share of edge directions dropped in the second view (p_r,2)."""
+    """Drop rate of edge directions in the second view (p_r,2)."""
     first_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.3
-    """Share of feature columns masked in the first view (p_m,1)."""
+    """Mask rate of feature columns in the first view (p_m,1)."""
     second_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.4
-    """Share of feature columns masked in the second view (p_m,2)."""
+    """Mask rate of feature columns in the second view (p_m,2)."""
 
     # The objective and the optimiser
     temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.2, 0.9, log=True)] = 0.4
@@ -59,13 +59,13 @@ class LaterGRACEConfig(GRACEConfig):
     epochs: Annotated[int, Field(ge=0)] = 1000
     """Passes over the graph."""
     first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.3
-    """Share of edge directions dropped in the first view, on average (p_e,1)."""
+    """Drop rate of edge directions in the first view, on average (p_e,1)."""
     second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.4
-    """Share of edge directions dropped in the second view, on average (p_e,2)."""
+    """Drop rate of edge directions in the second view, on average (p_e,2)."""
     first_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.1
-    """Share of feature columns masked in the first view, on average (p_f,1)."""
+    """Mask rate of feature columns in the first view, on average (p_f,1)."""
     second_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.0
-    """Share of feature columns masked in the second view, on average (p_f,2)."""
+    """Mask rate of feature columns in the second view, on average (p_f,2)."""
     learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of encoder and projector."""
 

@@ -33,7 +33,7 @@ class GraphCLConfig(DGIConfig):
     augmentation: Annotated[Kind, Choice(("node", "subgraph", "mask", "edge"))] = "node"
     """How both views are drawn: drop nodes, grow a part, blank feature rows, or rewire edges."""
     ratio: Annotated[Share, Choice((0.1, 0.2))] = 0.2
-    """Share of the graph that a view lacks; of the edges, a quarter of it is moved."""
+    """Ratio of the graph that a view lacks; of the edges, a quarter of it is moved."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,9 +58,9 @@ class GREETConfig(MethodConfig):
     neighbours: Annotated[int, Field(ge=0), Range(0, 30)] = 20
     """Positives of a node beside itself, the nearest by features (k)."""
     first_column_mask: Annotated[Share, Range(0.1, 0.8)] = 0.1
-    """Share of feature columns masked in the low-pass view (p_f,1)."""
+    """Mask rate of feature columns in the low-pass view (p_f,1)."""
     second_column_mask: Annotated[Share, Range(0.1, 0.8)] = 0.5
-    """Share of feature columns masked in the high-pass view (p_f,2)."""
+    """Mask rate of feature columns in the high-pass view (p_f,2)."""
     first_edge_dropout: Annotated[Share, Range(0.1, 0.8)] = 0.5
     """Dropout of the low-pass operator's entries, self-loops included (p_e,1)."""
     second_edge_dropout: Annotated[Share, Range(0.1, 0.8)] = 0.1

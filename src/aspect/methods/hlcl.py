@@ -43,11 +43,11 @@ class HLCLConfig(OneEncoderConfig):
     interval: Count | None = 50
     """Epochs after which edges are chosen anew by the embeddings (T); none: by features alone."""
     edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of edges dropped, each direction apart, in a low-pass view."""
+    """Drop rate of edges, each direction apart, in a low-pass view."""
     node_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of nodes that lose all edges in a high-pass view."""
+    """Ratio of nodes that lose all edges in a high-pass view."""
     column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of feature columns masked in every view."""
+    """Mask rate of feature columns in every view."""
     unit_diagonal: bool = False
     """A high pass with ones on its diagonal, as in the code; off: I minus the low pass."""
     simplified: bool = False

@@ -38,7 +38,7 @@ class RDGIConfig(DGIConfig):
 
     # The search
     perturbation_budget: Annotated[float, Field(ge=0, le=1), Choice((0.1, 0.2, 0.4))] = 0.4
-    """Pairs flipped at most, as a share of the edges (alpha); zero: edges are left alone."""
+    """Pairs flipped at most, as a ratio of the edges (alpha); zero: edges are left alone."""
     perturbation_steps: Count = 10
     """Steps of ascent over edges, and as many over features."""
     edge_step: Weight = 20.0
@@ -72,7 +72,7 @@ class RDGIConfig(DGIConfig):
 class RDGI(DGI):
     """DGI's loss on a graph that was changed to raise it, or on the clean one if it rose little.
 
-    Every epoch climbs from the clean graph over shares of flips, keeps the best point on the way
+    Every epoch climbs from the clean graph over flip probabilities, keeps the best point on the way
     and draws flips from it; then it climbs over the features. The loss is the changed graph's
     where it exceeds the clean one's by the margin, else the clean one's; early stopping compares
     whichever it was. Every loss has a corruption of its own. Clean losses draw as DGI does: with a

@@ -37,7 +37,7 @@ class SPGCLConfig(BatchNormConfig, OneEncoderConfig):
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Normalise each layer's outputs over the nodes before the activation."""
     dropout: Annotated[Share, Range(0.0, 0.7)] = 0.5
-    """Share of each layer's outputs dropped in training."""
+    """Dropout rate of each layer in training."""
     projector_activation: Annotated[Literal["prelu", "relu"], Choice(("prelu", "relu"))] = "prelu"
     """Between the projector's two layers."""
 
