@@ -284,7 +284,7 @@ def test_an_unknown_normalisation_offers_the_nearest(fitted, labelled):
 
 def test_health_is_measured_before_any_centring(fitted, labelled):
     with torch.no_grad():
-        uncentred = fitted.method.embed_uncentred(labelled.graph)
+        uncentred = fitted.method.output(labelled.graph).uncentred
     assert fitted.health(labelled) == Health.of(uncentred)
     assert fitted.health(labelled) != Health.of(fitted.embed(labelled))
 

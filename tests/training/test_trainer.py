@@ -17,7 +17,7 @@ from aspect.methods.base import Group
 from aspect.methods.registry import find_method, method_names
 from aspect.nn.batch_norm import BatchNorm
 from aspect.training import trainer
-from aspect.training.trainer import Snapshot, train
+from aspect.training.trainer import EarlyStopping, Snapshot, train
 from training.toys import Collapsing, MemoryRecorder, Scripted, Toy, tiny_graph
 
 
@@ -101,6 +101,17 @@ def test_with_patience_left_the_best_epoch_is_kept_at_the_end():
     result = train(method, tiny_graph(), seed=0)
     assert (result.epochs, result.stopped_early, result.kept) == (4, False, 2)
     assert int(method.last_epoch) == 2
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_stopping_is_due_after_exactly_so_many_epochs_without_a_lower_loss(patience):
+    stopping = EarlyStopping(patience)
+    assert stopping.observe(3, 2.0)
+    assert stopping.observe(4, 1.0)
+    assert not stopping.observe(5, 1.0)
+    assert not stopping.observe(6, math.nan)
+    assert (stopping.best, stopping.best_epoch) == (1.0, 4)
+    assert [stopping.is_over(4 + patience + more) for more in (-1, 0, 1)] == [False, True, True]
 
 
 @pytest.mark.parametrize("before_step", [False, True])

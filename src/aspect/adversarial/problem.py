@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -13,9 +14,20 @@ from aspect.adversarial.candidates import EdgeCandidates, FeatureCandidates
 from aspect.losses.rayleigh import rayleigh_energy
 from aspect.nn.folded import FoldedEncoder
 
-__all__ = ["Change", "InnerProblem", "Seen"]
+__all__ = ["Change", "InnerProblem", "SearchScope", "Seen", "StabilityTarget"]
 
+StabilityTarget = Literal["fused", "band"]
 Contrast = Callable[[Float[Tensor, "nodes dim"], Float[Tensor, "nodes dim"]], Tensor]
+
+
+@dataclass(frozen=True)
+class SearchScope:
+    """What a search may perturb, and what it maximises."""
+
+    candidates: float  # pairs without an edge that may be joined, for each edge
+    feature_budget: float  # entries that may be moved, as a ratio of those that are not zero
+    target: StabilityTarget  # what a perturbed band is contrasted with
+    rayleigh_weight: float  # lambda_ray
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +53,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class InnerProblem:
-    """Maximise L_gen + lambda_ray * Phi_ray over changes (`eq:pert_objective`).
+    """Maximise L_gen + lambda_ray * Phi_ray over changes (Eq. (18), perturbation objective).
 
     Encoder, keys and the gate's weights are those of the clean graph and stay as they are: only a
     change has gradients.
@@ -80,5 +92,5 @@ class InnerProblem:
 def stability(
     losses: Float[Tensor, "bands nodes"], weights: Float[Tensor, "nodes bands"]
 ) -> Float[Tensor, ""]:
-    """Every band's loss, weighed by the trust in it; a mean over nodes (`eq:stab_loss`)."""
+    """Eq. (19), stability loss: every band's loss times its gate weight, a mean over nodes."""
     return (weights.t() * losses).sum(0).mean()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from aspect.adversarial.ascent import Ascent
 from aspect.adversarial.nested import nested_searches
+from aspect.adversarial.problem import SearchScope
 from aspect.attacks.budget import flips_within
 from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
@@ -15,8 +16,6 @@ from aspect.attacks.trace import Trace
 from aspect.data.features import num_entries
 from aspect.data.graph import Graph
 from aspect.estimator import Embedder
-from aspect.methods.aspect import AspectMethod
-from aspect.methods.aspect_search import SearchScope, inner_problem
 from aspect.randomness import generator_for
 
 __all__ = [
@@ -87,7 +86,7 @@ def draw_masks(
 
 def is_searchable(model: Embedder) -> bool:
     """Whether flips can be searched for on the model itself: it sees a graph through filters."""
-    return isinstance(model.method, AspectMethod)
+    return model.method.searchable
 
 
 def search_flips(
@@ -101,9 +100,8 @@ def search_flips(
     """
     searched = model if is_searchable(model) else _stand_in(model, graph, seed)
     own, method = searched.as_seen(graph), searched.method.eval()
-    assert isinstance(method, AspectMethod)  # the model itself, or its stand-in
     generator = generator_for(seed, "stability", "gradient", device=own.device)
-    problem = inner_problem(method, own, SCOPE, generator)
+    problem = method.search_problem(own, SCOPE, generator)
     counts = [flips_within(budget, graph) for budget in budgets]
     found = nested_searches(problem, counts, SEARCH, generator)
     for budget, flips in zip(budgets, found, strict=True):
