@@ -29,6 +29,7 @@ from aspect.errors import (
     TrainingError,
     UnknownNameError,
 )
+from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Method, MethodConfig
 from aspect.methods.registry import Registration, find_method, method_names
 from aspect.nn.scaling import Scaling
@@ -157,6 +158,96 @@ def test_what_was_prepared_for_one_graph_is_not_used_for_another(fitted, labelle
     other = mixed_graph(num_nodes=40, num_features=6, seed=2)
     assert not torch.equal(fitted.embed(other), first)
     assert_equal(fitted.embed(labelled), first)
+
+
+# One pass for a graph
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """The graphs whose forward passes were computed."""
+    graphs = []
+    honest = AspectMethod.output
+    monkeypatch.setattr(
+        AspectMethod, "output", lambda method, graph: graphs.append(graph) or honest(method, graph)
+    )
+    return graphs
+
+
+def encodings(model):
+    calls = []
+    model.method.encoder.register_forward_hook(lambda *_: calls.append(1))
+    return calls
+
+
+def test_after_fit_the_training_graph_is_embedded_no_more(labelled, passes):
+    model = small_aspect().fit(labelled)
+    assert passes == [labelled.graph]  # for the scaling
+    calls = encodings(model)
+    z, gate, health = model.embed(labelled), model.policy(labelled), model.health(labelled)
+    assert model.warnings(labelled) == ()
+    assert calls == []
+    fresh = small_aspect().fit(labelled)
+    fresh._outputs.clear()
+    assert_equal((z, gate), (fresh.embed(labelled), fresh.policy(labelled)))
+    assert health == fresh.health(labelled)
+
+
+def test_another_graph_is_embedded_once_and_the_last_one_is_kept(fitted, passes):
+    first, second = (mixed_graph(num_nodes=24, num_features=6, seed=k) for k in (2, 3))
+    for graph in (first, first, second, second, first):
+        fitted.embed(graph)
+        fitted.policy(graph)
+        fitted.health(graph)
+    assert passes == [first.graph, second.graph, first.graph]
+
+
+def test_what_is_kept_cannot_be_changed_from_outside(labelled):
+    model = small_aspect().fit(labelled)
+    z, gate = model.embed(labelled, normalise="none"), model.policy(labelled)
+    copies = z.clone(), gate.clone()
+    z.zero_()
+    gate.zero_()
+    assert_equal((model.embed(labelled, normalise="none"), model.policy(labelled)), copies)
+
+
+def test_what_is_kept_goes_with_its_graph_and_with_the_weights(passes):
+    graph = mixed_graph(num_nodes=24, num_features=6, seed=2).graph
+    model = small_aspect().fit(graph)
+    z = model.embed(graph)
+    with torch.no_grad():
+        model.method.encoder.linear.weight.mul_(2)
+    assert not torch.equal(model.embed(graph), z)
+    assert len(passes) == 2
+    model.calibrate(graph)
+    assert len(passes) == 3
+    other = mixed_graph(num_nodes=20, num_features=6, seed=3).graph.to(torch.float64)
+    model.embed(other)  # the method reads a copy
+    assert len(model._outputs) == len(model._copies) == 1
+    del other
+    passes.clear()
+    assert len(model._outputs) == len(model._copies) == 0
+
+
+def test_a_graph_on_the_same_device_under_another_name_is_not_copied(labelled, fitted):
+    model = small_aspect(seed=5)
+    model.device = torch.device("cpu:0")  # as `cuda` and `cuda:0`: unequal names of one device
+    assert model.device != labelled.graph.device
+    model.fit(labelled)
+    assert model.as_seen(labelled) is labelled.graph
+    assert_equal(model.embed(labelled), fitted.embed(labelled))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_graph_is_copied_and_prepared_once(labelled):
+    for given, copies in ((labelled.graph, 1), (labelled.graph.to("cuda"), 0)):
+        model = small_aspect(device="cuda").fit(given)
+        calls, prepared = encodings(model), model.method.ready._kept
+        model.embed(given)
+        model.policy(given)
+        assert calls == []
+        assert model.method.ready._kept is prepared
+        assert (model.as_seen(given) is given) == (copies == 0)
 
 
 # Saving and loading

@@ -219,9 +219,9 @@ class Method(nn.Module, ABC):
 
     def search_problem(
         self,
-        graph: Graph,  # noqa: ARG002
-        scope: SearchScope,  # noqa: ARG002
-        generator: torch.Generator,  # noqa: ARG002
+        graph: Graph,
+        scope: SearchScope,
+        generator: torch.Generator,
     ) -> InnerProblem:
         """What a search for harmful perturbations maximises on the model as it embeds now."""
         raise NotImplementedError(f"{self.name} has no search problem: it is not searchable.")
