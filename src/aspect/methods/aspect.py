@@ -258,7 +258,8 @@ class AspectMethod(Method):
         """
         config = self.config
         signal, first, second = self._two_views(graph, generator)
-        contrast = self._contrast(first.fused, second.fused, generator).mean()  # Eq. (11), L_std
+        # Eq. (11), standard loss
+        contrast = self._contrast(first.fused, second.fused, generator).mean()
         self._monitors = self._gate_monitors(first)
         if not (self._uses_channels or self._uses_policy):
             return contrast, None, None
