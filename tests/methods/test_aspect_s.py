@@ -25,6 +25,7 @@ from aspect.methods.registry import find_method, method_names
 from aspect.nn.spectral_encoder import Signal
 from aspect.training.trainer import train
 from reference import inner_problem as reference
+from training.toys import MemoryRecorder
 
 # Short trainings with settings near the shipped ones, both with batch norm.
 REAL = {
@@ -207,16 +208,12 @@ def test_a_changed_graph_is_within_the_budgets():
     assert len(change.moves) == round(0.1 * int((graph.features != 0).sum()))
 
 
-def test_the_log_tells_of_searches_where_there_were_any():
+def test_a_search_raises_its_objective():
     graph = small_graph()
-    method = make(graph, warm_up=1, interval=1).train()
-    method.loss_terms(graph, step(1))
-    assert "search_after" not in method.monitors()
-    method.loss_terms(graph, step(2))
+    method = make(graph).train()
+    method.loss_terms(graph, step())
     values = method.monitors()
     assert float(values["search_after"]) > float(values["search_before"])
-    told = {"gate_mean", "gate_std", "search_flips", "search_moves", "sensitivity_low"}
-    assert told | {"sensitivity_high", "rayleigh_low", "rayleigh_high_changed"} <= set(values)
 
 
 def test_early_stopping_watches_what_aspect_watches():
@@ -237,6 +234,41 @@ def test_the_ablations_are_settings():
     assert_close(seen.objective, stability(losses, problem.weights))
     only_target = make(graph, stability_weight=0.0).train()
     assert "stability" not in only_target.loss_terms(graph, step())
+
+
+# Values that only epochs with a search have
+
+SEARCHING = {"epochs": 12, "warm_up": 2, "interval": 4, "perturbation_steps": 1, "draws": 1}
+SEARCHING |= {"width": 4, "order": 2, "gate_width": 4}
+OF_A_SEARCH = {"stability", "search_before", "search_after", "search_flips", "search_moves"}
+OF_A_SEARCH |= {f"sensitivity_{band}" for band in ("low", "high")}
+OF_A_SEARCH |= {f"rayleigh_{band}{end}" for band in ("low", "high") for end in ("", "_changed")}
+
+
+def trained(start=None):
+    graph = mixed_graph(num_nodes=40, degree=4.0, num_features=6, seed=0)
+    recorder, model = MemoryRecorder(start), Embedder("aspect-s", device="cpu", **SEARCHING)
+    return model.fit(graph, recorder=recorder), recorder
+
+
+def test_an_epoch_reports_what_it_has_and_its_terms_sum_to_the_loss():
+    _, recorder = trained()
+    always = set(recorder.reports[0].values)
+    assert {"loss", "contrast", "channels", "policy", "gate_mean", "gate_std"} == always
+    for report in recorder.reports:
+        assert set(report.values) == always | (OF_A_SEARCH if report.epoch in (6, 10) else set())
+        terms = ("contrast", "channels", "policy", "stability")
+        total = sum(report.values.get(name, 0.0) for name in terms)
+        assert report.values["loss"] == pytest.approx(total, rel=1e-5)
+
+
+def test_a_training_resumed_around_a_search_ends_as_the_whole():
+    whole, recorder = trained()
+    for last in (5, 6, 7):
+        resumed, rest = trained(recorder.snapshots[last - 1])
+        assert rest.reports == recorder.reports[last:]
+        states = (dict(model.method.state_dict()) for model in (resumed, whole))
+        assert_close(*states, rtol=0, atol=0)
 
 
 # On the model as trained
