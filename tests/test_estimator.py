@@ -31,7 +31,7 @@ from aspect.errors import (
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Method, MethodConfig
 from aspect.methods.registry import Registration, find_method
-from aspect.nn.scaling import Scaling
+from aspect.nn.normalisation import Scaling
 from aspect.settings import find_experiment
 from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.folder import RunFolder

@@ -30,7 +30,7 @@ from aspect.errors import (
 )
 from aspect.methods.base import Method, Output
 from aspect.methods.registry import find_method
-from aspect.nn.scaling import Normalisation, Scaling
+from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
 from aspect.settings import FOLDER, find_experiment
 from aspect.training.checkpoint import read_tensors, write_tensors

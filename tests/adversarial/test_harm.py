@@ -18,7 +18,7 @@ from aspect.data.features import dense, mean_size
 from aspect.data.pairs import edge_keys
 from aspect.methods.ariel import ARIELConfig
 from aspect.methods.rdgi import RDGIConfig
-from aspect.nn.two_views import ViewSource
+from aspect.nn.augmentations import ViewSource
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
 

@@ -19,7 +19,7 @@ from aspect.evaluation.mixture import (
 )
 from aspect.evaluation.mixture_record import WHOLE, MixtureRecord
 from aspect.evaluation.neighbours import majority_probe
-from aspect.nn.fusion import fuse
+from aspect.nn.gate import fuse
 from aspect.settings import Experiment, find_experiment
 
 TINY = {"epochs": 3, "width": 4, "order": 2, "gate_width": 4, "readout": "fused"}

@@ -17,7 +17,7 @@ from aspect.evaluation.spectrum import (
     eigenvalues,
     jackson_damping,
 )
-from aspect.nn.chebyshev import chebyshev_nodes
+from aspect.nn.filters import chebyshev_nodes
 from aspect.randomness import generator_for
 
 RING = 12

@@ -16,7 +16,7 @@ from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Step
-from aspect.nn.batch_norm import BatchNorm
+from aspect.nn.normalisation import BatchNorm
 
 
 class PlainAspect:

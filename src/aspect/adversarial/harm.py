@@ -24,7 +24,7 @@ from aspect.adversarial.flippable import (
 from aspect.data.features import dense, mean_size
 from aspect.data.graph import Features, Graph
 from aspect.data.operators import Operator
-from aspect.nn.two_views import View
+from aspect.nn.augmentations import View
 
 __all__ = [
     "DrawnHarm",

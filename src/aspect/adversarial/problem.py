@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aspect.adversarial.candidates import EdgeCandidates, FeatureCandidates
-from aspect.losses.rayleigh import rayleigh_energy
-from aspect.nn.folded import FoldedEncoder
+from aspect.losses.edges import rayleigh_energy
+from aspect.nn.spectral_encoder import FoldedEncoder
 
 __all__ = ["Change", "InnerProblem", "SearchScope", "Seen", "StabilityTarget"]
 

@@ -27,7 +27,7 @@ from aspect.evaluation.protocol import Spread
 from aspect.evaluation.result import Answers, ProbeResult
 from aspect.evaluation.significance import paired_test
 from aspect.methods.aspect import AspectMethod
-from aspect.nn.fusion import fuse, read_out
+from aspect.nn.gate import fuse, read_out
 from aspect.randomness import generator_for
 
 __all__ = [

@@ -38,7 +38,7 @@ from aspect.evaluation.twins import twin_probe
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
-from aspect.nn.fusion import fuse
+from aspect.nn.gate import fuse
 from aspect.settings import Experiment
 
 __all__ = [

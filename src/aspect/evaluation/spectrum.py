@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator, Propagation
 from aspect.errors import GraphError
-from aspect.nn.chebyshev import chebyshev_basis
+from aspect.nn.filters import chebyshev_basis
 
 __all__ = [
     "HIGHEST",

@@ -1,4 +1,4 @@
-"""ARIEL: GRACE with a third view, made to disagree with the first as much as it can."""
+"""ARIEL: GRACE with a third, adversarial view, searched to disagree with the first."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from aspect.adversarial.harm import DrawnHarm, find_at_once
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_FLOAT32_TEMPERATURE
-from aspect.losses.information import information_hinge
+from aspect.losses.similarity import information_hinge
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.activations import ActivationName
+from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.gcn import StartingWeights
-from aspect.nn.subgraphs import sample_subgraph
-from aspect.nn.two_views import View
+from aspect.nn.mlp import ActivationName
 
 __all__ = ["ARIEL", "ARIELConfig"]
 
@@ -114,17 +113,17 @@ class ARIEL(GRACE):
         config, generator = self.config, step.generator
         part = sample_subgraph(graph, config.sample, generator).graph
         first, second = self.corrupted(part, generator)
-        one, other = self.known_by(first, generator), self.known_by(second, generator)
-        terms = {"contrast": self.contrast(one, other)}
+        u, v = self.projections(first, generator), self.projections(second, generator)
+        terms = {"contrast": self.contrast(u, v)}
         if config.adversarial_weight > 0:
             harm = self.search(part, first, step.apart("perturbation"))
-            third = self.known_by(harm.view, generator)
-            terms["adversarial"] = config.adversarial_weight * self.contrast(one, third)
-            self.monitored = {"search_flips": one.new_tensor(len(harm.flips))}
+            third = self.projections(harm.view, generator)
+            terms["adversarial"] = config.adversarial_weight * self.contrast(u, third)
+            self.monitored = {"search_flips": u.new_tensor(len(harm.flips))}
         if config.information_weight > 0:
             with torch.no_grad():
-                clean = self.known_by(self.source(part).clean, generator)
-            hinge = information_hinge(one, other, clean, config.temperature)
+                clean = self.projections(self.source(part).clean, generator)
+            hinge = information_hinge(u, v, clean, config.temperature)
             terms["information"] = config.information_weight * hinge
         return terms
 
@@ -134,9 +133,9 @@ class ARIEL(GRACE):
 
         It is high for the model as it is now; parameters get no gradient.
         """
-        known, features = self.known_by(against), self.source(graph).features
+        keys, features = self.projections(against), self.source(graph).features
 
         def loss(view: View) -> Tensor:
-            return self.contrast(self.known_by(view), known)
+            return self.contrast(self.projections(view), keys)
 
         return find_at_once(graph, features, loss, self.config, generator)

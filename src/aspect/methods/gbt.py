@@ -1,4 +1,4 @@
-"""GBT: two corrupted copies of a graph, and columns of the embedding that repeat nothing."""
+"""GBT: the cross-correlation of two corrupted views is drawn to the identity (Barlow Twins)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.correlation import barlow_loss
-from aspect.methods.base import BatchNormConfig, Step
+from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
+from aspect.nn.ema import cosine_decay
 from aspect.nn.gcn import GCNStack
-from aspect.nn.schedules import falling_cosine
 
 __all__ = ["GBT", "GBTConfig", "warm_up_then_cosine"]
 
@@ -49,7 +48,7 @@ def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
     """
     if done < warm_up:
         return done / max(1, warm_up - 1)
-    return falling_cosine(done - warm_up, epochs - warm_up)
+    return cosine_decay(done - warm_up, epochs - warm_up)
 
 
 @register(
@@ -65,7 +64,7 @@ def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
     family="redundancy reduction",
 )
 class GBT(OneEncoder):
-    """The cross-correlation of two views' embeddings is drawn to the identity; no negatives.
+    """Barlow Twins on graphs; no negatives, no projector.
 
     The embedding is signed, neither activated nor normalised.
 
@@ -96,7 +95,7 @@ class GBT(OneEncoder):
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, source = self.config, self.source(graph)
         one, other = (
-            self.see(source.corrupted(config.edge_drop, config.column_mask, step.generator))
+            self.encode(source.corrupted(config.edge_drop, config.column_mask, step.generator))
             for _ in range(2)
         )
         return {"correlation": barlow_loss(one, other)}

@@ -1,4 +1,4 @@
-"""GGD: tell nodes of the graph from nodes of a shuffled one, with no summary at all."""
+"""GGD: nodes of the graph against nodes of a shuffled one, without a summary."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
-from aspect.losses.two_groups import two_group_loss
-from aspect.methods.base import Step
+from aspect.losses.mutual_information import two_group_loss
+from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.nn.augmentations import exact_mask
-from aspect.nn.drawing import draw_order
+from aspect.nn.augmentations import draw_order, exact_mask
 from aspect.nn.gcn import GCNStack
 from aspect.nn.propagation import spread
 from aspect.nn.scorers import SummedLinearScorer

@@ -13,14 +13,13 @@ from typing_extensions import override
 
 from aspect.config import Choice, Share
 from aspect.data.graph import Graph
+from aspect.methods.base import PerGraph
 from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import register
-from aspect.nn.augmentations import exact_mask
-from aspect.nn.per_graph import PerGraph
+from aspect.nn.augmentations import drop_nodes, exact_mask, grow_subgraph, rewire_edges
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 from aspect.nn.scorers import sigmoid_mean
-from aspect.nn.subgraphs import drop_nodes, grow_subgraph, rewire_edges
 from aspect.randomness import generator_for
 
 __all__ = ["FixedView", "GraphCL", "GraphCLConfig", "draw_view"]

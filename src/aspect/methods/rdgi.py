@@ -1,4 +1,4 @@
-"""RDGI: DGI trained on the worst graph within reach, where that graph does harm."""
+"""RDGI: DGI trained on an adversarially perturbed graph where that raises its loss."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Batch norm and centring: torch's own layer in training, exact statistics afterwards."""
+"""Batch norm, centring and scaling: torch's layer in training, exact statistics afterwards."""
 
 import copy
+import math
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.nn.batch_norm import BatchNorm, Centre, recording
+from aspect.nn.normalisation import MEAN_LENGTH, BatchNorm, Centre, Scaling, recording
 
 WIDTH, NODES = 5, 40
 
@@ -92,13 +93,6 @@ def test_recorded_statistics_are_applied_to_other_batches():
     assert_close(ours(other[:1]), expected[:1])
 
 
-def test_a_second_recording_forgets_the_first():
-    ours = norm(bands=2)
-    record(ours, batch(0), batch(1))
-    record(ours, batch(2), batch(3))
-    assert_close(ours.running_mean, torch.stack([batch(2).mean(0), batch(3).mean(0)]))
-
-
 @pytest.mark.parametrize("momentum", [0.01, 0.1, 0.99, 1.0])
 def test_running_statistics_are_torchs(momentum):
     """All bands share one average, and every call moves it."""
@@ -110,14 +104,6 @@ def test_running_statistics_are_torchs(momentum):
     assert_close(ours.running_var, theirs.running_var.unsqueeze(0))
     for band in (0, 1):
         assert_close(ours.eval()(batch(8), band), theirs.eval()(batch(8)))
-
-
-def test_running_statistics_are_not_recorded():
-    ours = norm(statistics="running").train()
-    ours(batch())
-    before = ours.running_mean.clone()
-    record(ours.eval(), batch(1))
-    assert_close(ours.running_mean, before, rtol=0, atol=0)
 
 
 def test_the_graphs_own_statistics_need_no_training():
@@ -134,27 +120,6 @@ def test_the_affine_map_is_the_recorded_layer(statistics):
     for band, x in enumerate(batches):
         scale, shift = ours.affine(band)
         assert_close(x * scale + shift, ours(x, band))
-
-
-def test_a_running_average_has_one_affine_map():
-    ours = norm(bands=2, statistics="running").train()
-    ours(batch())
-    for band in (0, 1):
-        scale, shift = ours.affine(band)
-        assert_close(batch(1) * scale + shift, ours.eval()(batch(1), band))
-
-
-def test_constant_columns_become_the_shift():
-    ours = norm().eval()
-    x = batch()
-    x[:, 2] = 3.0
-    record(ours, x)
-    embedded = ours(x)
-    assert bool(torch.isfinite(embedded).all())
-    assert_close(embedded[:, 2], ours.bias[2].expand(NODES))
-
-
-# Staleness
 
 
 def test_only_what_is_embedded_by_recordings_can_be_stale():
@@ -201,9 +166,6 @@ def test_whether_it_was_recorded_is_saved_with_the_statistics():
     again.load_state_dict(ours.state_dict())
     assert not again.is_stale
     assert_close(again.eval()(batch(4), 1), ours.eval()(batch(4), 1), rtol=0, atol=0)
-
-
-# Version 0.1
 
 
 @pytest.fixture
@@ -253,9 +215,6 @@ def test_running_averages_of_version_0_1_are_gone_on_with(old):
     assert_close(ours.running_var[0], old.running_var)
 
 
-# Centring
-
-
 def test_centring_subtracts_the_mean_of_each_band():
     bands = torch.stack([batch(0), batch(1)])
     centre = Centre(WIDTH, 2).double().train()
@@ -265,15 +224,6 @@ def test_centring_subtracts_the_mean_of_each_band():
         assert_close(centre.eval()(bands), expected)
     assert_close(centre(bands), expected)
     assert_close(centre.mean, torch.stack([batch(0).mean(0), batch(1).mean(0)]))
-
-
-def test_recorded_means_are_subtracted_from_other_graphs():
-    centre = Centre(WIDTH, 2).double().eval()
-    with recording([centre]):
-        centre(torch.stack([batch(0), batch(1)]))
-    other = torch.stack([batch(2, 6), batch(3, 6)])
-    shift = torch.stack([batch(0).mean(0), batch(1).mean(0)])
-    assert_close(centre(other), other - shift[:, None])
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -290,3 +240,84 @@ def test_models_without_centring_are_read_and_stale():
     centre.load_state_dict({})
     assert centre.is_stale
     assert not bool(centre.mean.any())
+
+
+DOUBLE = torch.float64
+
+
+WAYS = ["centre", "standard", "unit"]
+
+
+def embeddings(seed=0, nodes=30, dim=6):
+    """Rows around a common direction, columns of different sizes."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(nodes, dim, dtype=DOUBLE, generator=generator)
+    return x * torch.linspace(0.1, 3, dim, dtype=DOUBLE) + 5
+
+
+def plain(rows, how, by):
+    """The formulas, number by number, with statistics of the rows `by`."""
+    columns = list(zip(*by, strict=True))
+    means = [sum(column) / len(by) for column in columns]
+    stds = [
+        math.sqrt(sum((value - mean) ** 2 for value in column) / len(by))
+        for column, mean in zip(columns, means, strict=True)
+    ]
+    length = sum(math.dist(row, means) for row in by) / len(by)
+    out = []
+    for row in rows:
+        centred = [value - mean for value, mean in zip(row, means, strict=True)]
+        size = math.hypot(*centred)
+        divisors = {
+            "centre": [length / MEAN_LENGTH] * len(row),
+            "standard": stds,
+            "unit": [size] * len(row),
+        }[how]
+        out.append([value / divisor for value, divisor in zip(centred, divisors, strict=True)])
+    return torch.tensor(out, dtype=DOUBLE)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_every_normalisation_is_the_formula(how):
+    rows = embeddings()
+    expected = plain(rows.tolist(), how, rows.tolist())
+    assert_close(Scaling.of(rows).apply(rows, how), expected)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_other_graphs_are_moved_by_the_statistics_of_the_training_graph(how):
+    rows, others = embeddings(), embeddings(1, nodes=7)
+    expected = plain(others.tolist(), how, rows.tolist())
+    assert_close(Scaling.of(rows).apply(others, how), expected)
+    assert_close(Scaling.of(rows).apply(others[:1], how), expected[:1])
+
+
+def test_none_leaves_everything_as_it_is():
+    rows = embeddings()
+    assert Scaling.of(rows).apply(rows, "none") is rows
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("how", WAYS)
+def test_constant_columns_become_zero_and_disturb_no_other(how, dtype):
+    rows = embeddings().to(dtype)
+    with_constant = torch.cat([rows, torch.full((30, 1), 0.1, dtype=dtype)], dim=1)
+    made = Scaling.of(with_constant).apply(with_constant, how)
+    assert made.dtype == dtype
+    assert_close(made[:, :-1], Scaling.of(rows).apply(rows, how))
+    assert float(made[:, -1].abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_equal_rows_become_zero(how):
+    rows = torch.linspace(0.1, 0.7, 6).expand(1001, 6)
+    assert not bool(Scaling.of(rows).apply(rows, how).any())
+
+
+def test_statistics_are_measured_in_double_precision():
+    """A common direction a thousand times as long as what tells the rows apart."""
+    rows = (embeddings() + 1e4).float()
+    scaling = Scaling.of(rows)
+    exact = rows.double()
+    assert_close(scaling.mean, exact.mean(0).float(), rtol=0, atol=0)
+    assert_close(scaling.std, exact.std(0, correction=0).float(), rtol=1e-6, atol=0)

@@ -1,15 +1,16 @@
-"""Batch norm and centring whose statistics are those of the training graph.
+"""Batch norm, centring and scaling by statistics of the training graph.
 
-A layer that normalises by batch statistics in training needs statistics of its own to embed by. A
-running mean over a short training has not converged: what is then embedded is another function than
-the one that was trained. Here they are recomputed exactly: one pass over the clean training graph,
-nothing dropped, while the layers are `recording`.
+A layer that normalises by batch statistics in training needs statistics to embed by. A running mean
+over a short training has not converged: what is then embedded is another function than the one that
+was trained. Here they are recomputed exactly: one pass over the clean training graph, nothing
+dropped, while the layers are `recording`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -18,7 +19,15 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 from typing_extensions import override
 
-__all__ = ["BatchNorm", "Calibrated", "Centre", "NormStatistics", "recording"]
+__all__ = [
+    "BatchNorm",
+    "Calibrated",
+    "Centre",
+    "NormStatistics",
+    "Normalisation",
+    "Scaling",
+    "recording",
+]
 
 # What batch norm embeds by: the clean training graph, recomputed after training; averages over the
 # steps of training; or the graph that is embedded.
@@ -39,7 +48,7 @@ class Calibrated(nn.Module):
 
     @property
     def is_stale(self) -> bool:
-        """Whether it would embed by statistics that nobody has recorded."""
+        """Whether it would embed by statistics that were never recorded."""
         return not bool(self.recorded)
 
     @override
@@ -49,16 +58,17 @@ class Calibrated(nn.Module):
         prefix: str,
         *arguments: Any,  # torch's own
     ) -> None:
-        # Version 0.1 recorded nothing: what such a model embeds by is what its file holds.
-        state_dict.setdefault(f"{prefix}recorded", torch.tensor(False))
+        # Version 0.1 recorded nothing: such a model is stale, and a `Centre` subtracts zeros.
+        for name, buffer in self.named_buffers(recurse=False):
+            state_dict.setdefault(f"{prefix}{name}", torch.zeros_like(buffer))
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 @contextmanager
 def recording(layers: Iterable[Calibrated]) -> Iterator[None]:
-    """What these layers see meanwhile becomes their statistics.
+    """What these layers are given meanwhile becomes their statistics.
 
-    A layer that sees nothing takes no part in embedding, and is not stale afterwards either.
+    A layer that is given nothing takes no part in embedding, and is not stale afterwards either.
     """
     layers = list(layers)
     for layer in layers:
@@ -156,7 +166,7 @@ class BatchNorm(Calibrated):
 class Centre(Calibrated):
     """Subtracts each band's mean over the nodes: of the batch in training, else the recorded one.
 
-    A direction that all nodes share tells no two of them apart, and a gate that scales it by
+    A direction that all nodes share distinguishes no two of them, and a gate that scales it by
     weights that differ would add noise.
     """
 
@@ -175,17 +185,53 @@ class Centre(Calibrated):
         mean = _mean(bands) if self.training else self.mean
         return bands - mean.unsqueeze(1)
 
-    @override
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Tensor],
-        prefix: str,
-        *arguments: Any,  # torch's own
-    ) -> None:
-        state_dict.setdefault(f"{prefix}mean", torch.zeros_like(self.mean))
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
-
 
 def _mean(bands: Float[Tensor, "bands nodes width"]) -> Float[Tensor, "bands width"]:
     """In double precision, so that a constant band becomes zero rather than rounding noise."""
     return bands.mean(dim=1, dtype=torch.float64).to(bands.dtype)
+
+
+Normalisation = Literal["none", "centre", "standard", "unit"]
+
+# Contrastive losses leave the size of an embedding free, but a penalised classifier with default
+# settings (scikit-learn's logistic regression, C = 1) does not: this length suits it.
+MEAN_LENGTH = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Location and scale of the training graph's embeddings; other graphs' are moved alike."""
+
+    mean: Float[Tensor, " dim"]
+    std: Float[Tensor, " dim"]
+    length: Float[Tensor, ""]  # mean length of the centred rows
+
+    @classmethod
+    def of(cls, embeddings: Float[Tensor, "nodes dim"]) -> Scaling:
+        """Measured in double precision."""
+        rows = embeddings.double()
+        variance, mean = torch.var_mean(rows, dim=0, correction=0)
+        length = (rows - mean).norm(dim=1).mean()
+        return cls(*(part.to(embeddings.dtype) for part in (mean, variance.sqrt(), length)))
+
+    def apply(
+        self, embeddings: Float[Tensor, "nodes dim"], how: Normalisation
+    ) -> Float[Tensor, "nodes dim"]:
+        """Shift and scale the rows.
+
+        `centre` subtracts the mean and divides by one number, so that the mean length is
+        `MEAN_LENGTH`: distances keep their proportions. `standard` divides each column by its own
+        standard deviation, `unit` each centred row by its length. What is constant becomes zero.
+        """
+        if how == "none":
+            return embeddings
+        centred = embeddings - self.mean
+        if how == "centre":
+            return centred * (MEAN_LENGTH / _or_one(self.length))
+        if how == "standard":
+            return centred / _or_one(self.std)
+        return centred / _or_one(centred.norm(dim=1, keepdim=True))
+
+
+def _or_one(divisor: Tensor) -> Tensor:
+    return torch.where(divisor > 0, divisor, 1)

@@ -1,16 +1,19 @@
-"""Losses of a line or two: bootstrap, squashed divergence, edge ranking, top similarities."""
+"""Cosines and the losses made of them: bootstrap, information hinge, top similarities."""
 
 import math
 
 import pytest
 import torch
+from torch.nn.functional import cosine_similarity
 from torch.testing import assert_close
 
-from aspect.losses.bootstrap import bootstrap_loss
-from aspect.losses.cosine import cosines, directions
-from aspect.losses.mutual_information import squashed_divergence
-from aspect.losses.ranking import edge_ranking_loss
-from aspect.losses.spectral_contrast import top_similarity_loss
+from aspect.losses.similarity import (
+    bootstrap_loss,
+    cosines,
+    directions,
+    information_hinge,
+    top_similarity_loss,
+)
 
 
 def rows(nodes=8, dim=4, seed=0):
@@ -58,54 +61,34 @@ class TestBootstrap:
         assert bool(predicted.grad.any())
 
 
-class TestSquashedDivergence:
-    def test_zeros_give_the_published_start(self):
-        assert squashed_divergence(torch.zeros(4), torch.zeros(20)).item() == pytest.approx(
-            1.44815, abs=1e-5
-        )
+class TestInformationHinge:
+    @staticmethod
+    def plain(first, second, original, temperature):
+        def bound(a, b):
+            return math.exp(float(cosine_similarity(a, b, dim=0).detach()) / temperature)
 
-    def test_bounds_are_reached_at_the_ends(self):
-        far = torch.full((3,), 1e3)
-        assert squashed_divergence(far, -far).item() == pytest.approx(1.0064, abs=1e-4)
-        assert squashed_divergence(-far, far).item() == pytest.approx(2.0064, abs=1e-4)
+        total = 0.0
+        for a, b, o in zip(first, second, original, strict=True):
+            between = (cosine_similarity(a, b, dim=0) / temperature).exp()
+            total = total + torch.relu(2 * between - bound(a, o) - bound(b, o))
+        return total / len(first)
 
-    def test_it_equals_the_formula(self):
-        true, false = rows(5, 1).flatten(), rows(5, 3, seed=1)
-        squash = [torch.sigmoid(x) for x in (true, false)]
-        expected = (
-            torch.log(1 + torch.exp(-squash[0])).mean() + torch.log(1 + torch.exp(squash[1])).mean()
-        )
-        assert_close(squashed_divergence(true, false), expected)
+    def test_value_and_gradients_are_those_of_the_formula(self):
+        first, second, original = (rows(9, seed=seed) for seed in range(3))
+        hinge = information_hinge(first, second, original, 0.4)
+        expected = self.plain(first, second, original, 0.4)
+        assert float(hinge.detach()) > 0
+        assert_close(hinge, expected)
+        views = first, second
+        expected_gradients = torch.autograd.grad(expected, views)
+        assert_close(torch.autograd.grad(hinge, views, retain_graph=True), expected_gradients)
+        hinge.backward()
+        assert original.grad is None
 
-
-class TestRanking:
-    def test_it_equals_the_loop(self):
-        joined, random = (torch.tanh(rows(9, 1, seed).flatten()) for seed in (0, 1))
-        weights = torch.rand(9, dtype=torch.float64, generator=generator())
-        expected = 0.0
-        for c, r, w in zip(joined, random, weights, strict=True):
-            expected += max(0, r - c + 0.3) * max(0, w - 0.5) / 18
-            expected += max(0, c - r + 0.1) * max(0, (1 - w) - 0.5) / 18
-        assert_close(edge_ranking_loss(joined, random, weights, 0.3, 0.1), expected)
-
-    def test_well_ranked_edges_cost_nothing(self):
-        weights = torch.tensor([0.9, 0.1])
-        joined, random = torch.tensor([0.9, -0.9]), torch.zeros(2)
-        assert edge_ranking_loss(joined, random, weights, 0.5, 0.5).item() == 0
-        assert edge_ranking_loss(-joined, random, weights, 0.5, 0.5).item() > 0
-
-    def test_undecided_edges_have_no_say(self):
-        half = torch.full((4,), 0.5)
-        assert edge_ranking_loss(rows(4, 1).flatten().float(), half, half, 1.0, 1.0).item() == 0
-
-    def test_weights_and_similarities_get_gradients(self):
-        inputs = [
-            torch.tensor(values, dtype=torch.float64, requires_grad=True)
-            for values in ([0.2, 0.4], [0.3, 0.1], [0.9, 0.2])
-        ]
-        assert torch.autograd.gradcheck(lambda *x: edge_ranking_loss(*x, 0.5, 0.5), inputs)
-        edge_ranking_loss(*inputs, 0.5, 0.5).backward()
-        assert all(bool(x.grad.any()) for x in inputs)
+    def test_views_that_are_the_original_pay_nothing(self):
+        first = rows()
+        assert float(information_hinge(first, first, first, 0.4).detach()) == 0
+        assert float(information_hinge(first, -first, first, 0.4).detach()) == 0
 
 
 class TestTopSimilarity:

@@ -1,4 +1,4 @@
-"""How well inner products of embeddings tell which nodes are joined (GMI)."""
+"""Losses over edges: reconstruction (GMI), ranking (GREET), Rayleigh energy (ASPECT-S)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.data.graph import Graph
-from aspect.data.operators import Propagation
-from aspect.data.sparse import Pattern
+from aspect.data.operators import Operator, Propagation
+from aspect.data.sparse import Pattern, SparseMatrix
 from aspect.losses.blocked import (
     refuse_second_derivative,
     row_ranges,
     rows_per_block,
     with_smaller_blocks,
 )
-from aspect.losses.pairs import pair_products
+from aspect.losses.similarity import directions
 
-__all__ = ["Reconstruction"]
+__all__ = [
+    "Reconstruction",
+    "edge_ranking_loss",
+    "pair_cosines",
+    "pair_products",
+    "rayleigh_energy",
+]
+
+PAIRS_AT_A_TIME = 2**14  # pairs whose rows are gathered at a time
+EVEN = 0.5  # the weight of an edge that is as homophilic as heterophilic
 
 # Within the logarithms of GMI's code: in float32 a probability that has become 0 or 1 costs 23.03
 # at most and has no slope. A softplus of the inner products would go on pushing.
@@ -30,6 +39,82 @@ EXACT_UP_TO = 50_000
 DRAWN_BEYOND = 64
 
 WHAT = "Reconstruction"  # for messages
+
+
+def rayleigh_energy(
+    shifted_laplacian: Operator, z: Float[Tensor, "nodes dim"]
+) -> Float[Tensor, ""]:
+    """Tr(Z' L Z) / Tr(Z' Z), from 0 to 2: the Rayleigh energy of Eq. (18).
+
+    It is 0 for the root of the degrees, 2 for the same with the signs of a bipartite graph's sides.
+    The operator applies L - I, which is what rescaling by the bound 2 leaves of the Laplacian.
+    Embeddings that are zero everywhere have no roughness: their energy is zero.
+    """
+    mass = z.square().sum()
+    energy = mass + (z * shifted_laplacian(z)).sum()
+    return energy / torch.where(mass > 0, mass, torch.ones_like(mass))
+
+
+def edge_ranking_loss(
+    joined: Float[Tensor, " edges"],
+    random: Float[Tensor, " edges"],
+    weights: Float[Tensor, " edges"],
+    like_margin: float,
+    unlike_margin: float,
+) -> Float[Tensor, ""]:
+    """Ends of homophilic edges more similar than random pairs, of heterophilic ones less (GREET).
+
+    `(mean relu(c_ab - c_uv + g) relu(w - 0.5) + mean relu(c_uv - c_ab + g') relu(0.5 - w)) / 2`.
+
+    Args:
+        joined: Cosine of the ends of every edge, c_uv.
+        random: Cosine of the random pair that each edge is compared with, c_ab; for both halves.
+        weights: How homophilic an edge is, w in [0, 1].
+        like_margin: By how much a homophilic edge should win, g.
+        unlike_margin: By how much a heterophilic edge should lose, g'.
+    """
+    homophilic = (random - joined + like_margin).relu() * (weights - EVEN).relu()
+    heterophilic = (joined - random + unlike_margin).relu() * (EVEN - weights).relu()
+    return (homophilic.mean() + heterophilic.mean()) / 2
+
+
+def pair_cosines(
+    x: Float[Tensor, "nodes dim"], one: Int[Tensor, " pairs"], other: Int[Tensor, " pairs"]
+) -> Float[Tensor, " pairs"]:
+    """The cosine of each pair of rows, zero where one is zero (GREET's edges and random pairs)."""
+    return pair_products(directions(x), one, other)
+
+
+def pair_products(
+    x: Float[Tensor, "nodes dim"], one: Int[Tensor, " pairs"], other: Int[Tensor, " pairs"]
+) -> Float[Tensor, " pairs"]:
+    """`x[one] . x[other]` pair by pair, in memory that does not grow with pairs * width.
+
+    A pair may come twice (GMI's reconstruction).
+    """
+    products: Tensor = _PairProducts.apply(x, one, other)  # type: ignore[no-untyped-call]  # torch
+    return products
+
+
+class _PairProducts(torch.autograd.Function):
+    """Gathered in blocks; the gradient is a sparse product, so that nothing gathered is kept."""
+
+    @staticmethod
+    @override
+    def forward(ctx: Any, x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        ctx.save_for_backward(x, one, other)
+        products = x.new_empty(len(one))
+        for pairs in row_ranges(len(one), PAIRS_AT_A_TIME):
+            products[pairs] = torch.linalg.vecdot(x[one[pairs]], x[other[pairs]])
+        return products
+
+    @staticmethod
+    @override
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        x, one, other = ctx.saved_tensors
+        # A pair that comes twice is two entries at one position, which a product adds up.
+        matrix = SparseMatrix.from_entries(one, other, gradient, (len(x), len(x)))
+        return matrix @ x + matrix.transposed @ x, None, None
 
 
 class Reconstruction:
