@@ -1,4 +1,4 @@
-"""Bounds on mutual information: true pairs told from false ones (the DGI family, GMI)."""
+"""Bounds on mutual information by classifying true and false pairs (the DGI family, GMI)."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ class ARIEL(GRACE):
     view flips each pair with the probability that its share has come to. The last point counts,
     not the best. Without the two added terms a step is GRACE's on the subgraph, draw for draw.
 
-    The official code asks for features whose rows sum to one, but takes the data before that is
-    done: it trains on zeros and ones, and raw features are the default here. Moves of 0.04 would
+    The official code means to normalise rows of features, but takes the data before that is done:
+    it trains on zeros and ones, and raw features are the default here. Moves of 0.04 would
     drown normalised ones, and the embeddings collapse. So moves are in units of the mean size of
     the entries that are not zero, which on zeros and ones is one.
 

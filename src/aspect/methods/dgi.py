@@ -52,11 +52,11 @@ class DGIConfig(OneEncoderConfig):
     family="node against summary",
 )
 class DGI(OneEncoder):
-    """Pairs of a node and the graph's summary are told from pairs with a corrupted node.
+    """Binary classification of pairs: a node, or a corrupted one, with the graph's summary.
 
     `H = PReLU(A-hat X W + b)` with one slope; the summary is `sigmoid(mean_i h_i)`; a corrupted
-    graph has the rows of X in a fresh order at every step. Both are scored against the
-    summary of the clean one, and gradients flow through all three. The embedding is H as it is.
+    graph has the rows of X in a fresh order at every step. Both are scored against the summary of
+    the clean one, and gradients flow through all three. The embedding is H as it is.
 
     As the official code by default (its sparse path; the dense one adds self-loops twice), but for
     the graph's own self-loops, which are removed on reading.

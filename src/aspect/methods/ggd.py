@@ -58,7 +58,7 @@ class GGDConfig(OneEncoderConfig):
     family="group discrimination",
 )
 class GGD(OneEncoder):
-    """Nodes are told from corrupted ones by the sum of their projections alone.
+    """Binary classification of nodes and corrupted nodes by the sum of their projections.
 
     `H = PReLU(A-hat X' W + b)` with one slope, where X' lacks exactly floor(rate * columns)
     columns; the corrupted group has the rows of the same X' in a fresh order. The embedding is

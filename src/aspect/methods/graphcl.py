@@ -72,7 +72,7 @@ def draw_view(graph: Graph, kind: Kind, ratio: float, generator: torch.Generator
     family="node against summary",
 )
 class GraphCL(DGI):
-    """Nodes are told from corrupted ones by the summaries of two augmented copies of the graph.
+    """DGI whose summaries are those of two augmented copies of the graph.
 
     Encoder, scorer and corruption are DGI's; a node's logit is the sum over the summaries of both
     views, `u' M (c_1 + c_2) + 2 b`. Views are drawn once for a training, from a seed that belongs

@@ -77,11 +77,11 @@ class HLCL(OneEncoder):
     The low pass is along homophilic edges, the high pass along heterophilic ones. It follows the
     paper: the released code does not run. Similarity is the cosine, edges are chosen for both
     subgraphs among all (the code takes dot products, lets heterophilic edges be chosen among what
-    homophilic ones leave, and counts an edge that both ends choose twice). Equally similar edges
-    are told apart by the means around their ends, so that no numbering of nodes matters. The
-    embedding is the low pass of the clean graph; the code scores a randomly augmented one and
-    keeps the checkpoint with the best test accuracy. Edges have both directions on every graph
-    (there, those of the files), and weights start as of a graph convolution (there, of a layer).
+    homophilic ones leave, and counts an edge that both ends choose twice). Ties are broken by the
+    means around the ends, so that no numbering of nodes matters. The embedding is the low pass of
+    the clean graph; the code scores a randomly augmented one and keeps the checkpoint with the best
+    test accuracy. Edges have both directions on every graph (there, those of the files), and
+    weights start as of a graph convolution (there, of a layer).
 
     Edges are chosen anew by a copy of the encoder, kept with the weights, that embeds the subgraphs
     chosen by features. We read the paper as embedding the subgraphs in use; then a choice would

@@ -23,7 +23,7 @@ from aspect.methods.registry import Cost, register
 
 __all__ = ["RDGI", "RDGIConfig"]
 
-TOLD_BYTES = 10**9  # of features that are no longer compressed, from which on the user is told
+WARNED_BYTES = 10**9  # of uncompressed features, from which on the user is warned
 
 
 class RDGIConfig(DGIConfig):
@@ -125,7 +125,7 @@ class RDGI(DGI):
             )
         size = nodes * graph.num_features * graph.dtype.itemsize
         moves_features = min(config.feature_box, config.feature_step) > 0
-        if moves_features and isinstance(graph.features, SparseMatrix) and size > TOLD_BYTES:
+        if moves_features and isinstance(graph.features, SparseMatrix) and size > WARNED_BYTES:
             yield (
                 f"RDGI's search over features holds them with their zeros, {size / 1e9:,.1f} GB, "
                 f"several times over: feature_step=0 leaves it out."

@@ -88,47 +88,43 @@ class PersonalisedPageRank:
         if threshold <= 0:
             raise ValueError(f"Threshold must be above 0. Got {threshold}.")
         kept = _Entries(self.matrix)
-        for start, found in self._rows():
-            row, column = (found >= threshold).nonzero(as_tuple=True)
-            kept.add(row + start, column, found[row, column])
-        return kept.matrix()
-
-    def _rows(self) -> Iterator[tuple[int, Float[Tensor, "block nodes"]]]:
-        """Blocks of rows of S, each with the number of its first; S is symmetric."""
         for start, units in _unit_columns(self.matrix):
-            yield start, self.diffuse(units).t()
+            rows = self.diffuse(units).t()  # S is symmetric: its columns are its rows
+            row, column = (rows >= threshold).nonzero(as_tuple=True)
+            kept.add(row + start, column, rows[row, column])
+        return kept.matrix()
 
 
 class _Entries:
-    """Entries as they are found, in one store that doubles when it is full.
+    """Entries of a sparse matrix, collected in one store that doubles when it is full.
 
     Small tensors kept one by one between large ones that come and go would hold the heap open: the
     memory of all blocks for a few entries.
     """
 
-    def __init__(self, like: SparseMatrix) -> None:
-        self.shape, self.count = like.shape, 0
-        self.places = torch.empty(2, FIRST_ROOM, dtype=torch.long, device=like.device)
-        self.values = torch.empty(FIRST_ROOM, dtype=like.dtype, device=like.device)
+    def __init__(self, matrix: SparseMatrix) -> None:
+        self.shape, self.count = matrix.shape, 0
+        self.index = torch.empty(2, FIRST_ROOM, dtype=torch.long, device=matrix.device)
+        self.values = torch.empty(FIRST_ROOM, dtype=matrix.dtype, device=matrix.device)
 
     def add(
         self,
-        rows: Int[Tensor, " found"],
-        columns: Int[Tensor, " found"],
-        values: Float[Tensor, " found"],
+        rows: Int[Tensor, " added"],
+        columns: Int[Tensor, " added"],
+        values: Float[Tensor, " added"],
     ) -> None:
-        """Copy them behind those that are here."""
+        """Append entries."""
         end = self.count + len(values)
         while end > len(self.values):
-            self.places = torch.cat([self.places, torch.empty_like(self.places)], dim=1)
+            self.index = torch.cat([self.index, torch.empty_like(self.index)], dim=1)
             self.values = torch.cat([self.values, torch.empty_like(self.values)])
-        own = slice(self.count, end)
-        self.places[0, own], self.places[1, own], self.values[own] = rows, columns, values
+        added = slice(self.count, end)
+        self.index[0, added], self.index[1, added], self.values[added] = rows, columns, values
         self.count = end
 
     def matrix(self) -> SparseMatrix:
-        """All of them, put in order."""
-        rows, columns = self.places[:, : self.count]
+        """All entries, sorted."""
+        rows, columns = self.index[:, : self.count]
         return SparseMatrix.from_entries(rows, columns, self.values[: self.count], self.shape)
 
 
@@ -168,7 +164,7 @@ def return_probabilities(graph: Graph, steps: int = 16) -> Float[Tensor, "nodes 
     if steps < 1:
         raise ValueError(f"Steps of a walk must be an integer >= 1. Got {steps}.")
     matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing().matrix
-    found = []
+    probabilities = []
     for _, units in _unit_columns(matrix):
         chances, before = list[Tensor](), units
         while len(chances) < steps:
@@ -176,8 +172,8 @@ def return_probabilities(graph: Graph, steps: int = 16) -> Float[Tensor, "nodes 
             chances.append((before * after).sum(0))
             chances.append(after.square().sum(0))
             before = after
-        found.append(torch.stack(chances[:steps], dim=1))
-    return torch.cat(found)
+        probabilities.append(torch.stack(chances[:steps], dim=1))
+    return torch.cat(probabilities)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +222,7 @@ class DiffusedGraph:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes that are seen."""
+        """Number of nodes."""
         return self.features.shape[0]
 
     def within(self, nodes: Int[Tensor, " window"]) -> DiffusedGraph:

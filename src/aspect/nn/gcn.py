@@ -61,8 +61,8 @@ class GCNStack(nn.Module):
             norm_momentum: Rate of the newest batch in `running` statistics.
             activate_last: Whether norm and activation follow the last layer too.
             input_dropout: Of feature entries, before the first layer.
-            dropout: Of what a layer hands on to the next.
-            drop_last: Whether what the last layer gives is dropped out too (SP-GCL).
+            dropout: Between the layers.
+            drop_last: Whether the last layer's output is dropped out too (SP-GCL).
             bias: Whether there is a b.
             start: First weights.
         """

@@ -47,9 +47,8 @@ def nearest_by_cosine(
     if block is None:
         block = max(1, BLOCK_BYTES // (8 * nodes))
     unit = _unit_rows(features.to(torch.float64))
-    every = torch.arange(nodes, device=features.device)
-    starts = range(0, nodes, block)
-    return torch.cat([_nearest(unit, every[start : start + block], count) for start in starts])
+    blocks = torch.arange(nodes, device=features.device).split(block)
+    return torch.cat([_nearest(unit, rows, count) for rows in blocks])
 
 
 def similar_positives(features: Features, count: int) -> Positives:
@@ -147,7 +146,7 @@ class EdgeSplit:
         """At every node, a ratio of its most similar neighbours, and one of its least similar.
 
         By features; or, with an encoder, by its embeddings of the two subgraphs that features
-        choose. Equally similar edges are told apart by the means around their ends, so that no
+        choose. Ties are broken by the means around the ends, so that no
         numbering of nodes matters.
         """
         graph = source.graph

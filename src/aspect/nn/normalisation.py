@@ -37,7 +37,7 @@ EPSILON = 1e-5  # added to variances, as torch does
 
 
 class Calibrated(nn.Module):
-    """A layer that records statistics of the graph that it sees while `is_recording`."""
+    """A layer that records statistics of its input while `is_recording`."""
 
     is_recording = False
     recorded: Bool[Tensor, ""]  # whether the statistics are those of a recording

@@ -95,7 +95,7 @@ LEAST_NOISE = 1e-4  # uniform noise keeps so far from zero and one
 
 @dataclass(frozen=True, eq=False)
 class WalkedGraph:
-    """A graph with what its edges are judged by, and the pattern along which it propagates."""
+    """A graph with the discriminator's inputs, and the pattern along which it propagates."""
 
     graph: Graph
     features: Features
@@ -112,19 +112,18 @@ class WalkedGraph:
     def filters(
         self, weights: Float[Tensor, " entries"], strength: float
     ) -> tuple[MatrixOperator, MatrixOperator]:
-        """The low-pass operator along like edges, the high-pass one along the others.
+        """The low-pass operator along homophilic edges, the high-pass one along the others.
 
         Args:
-            weights: How like the ends of each entry are; the others have what is left of one.
-            strength: How much of its unlike neighbours a node subtracts.
+            weights: How homophilic each entry is; for the high pass, one minus that.
+            strength: How much of its heterophilic neighbours a node subtracts.
         """
-        along = self.propagation
-        high = along.sharpening(1 - weights, strength=strength, unit_diagonal=True)
-        return along.smoothing(weights), high
+        high = self.propagation.sharpening(1 - weights, strength=strength, unit_diagonal=True)
+        return self.propagation.smoothing(weights), high
 
 
 class EdgeDiscriminator(nn.Module):
-    """A weight in (0, 1) for every edge, near one where its ends seem alike.
+    """A weight in (0, 1) for every edge, near one where it seems homophilic (GREET).
 
     The raw score is `r_uv = (f[q_u; q_v] + f[q_v; q_u]) / 2` for q = relu(W [x; e] + b) of features
     and structural encoding, and a linear f: so r is the sum of one score for each end, and no pair
@@ -137,26 +136,26 @@ class EdgeDiscriminator(nn.Module):
         self.hidden = nn.Linear(num_features + walk_steps, width)
         self.scorer = nn.Linear(2 * width, 1)
 
-    def scores(self, seen: WalkedGraph) -> Float[Tensor, " entries"]:
+    def scores(self, walked: WalkedGraph) -> Float[Tensor, " entries"]:
         """The raw score of every entry of the edge index; the same for both directions."""
         weight, columns = self.hidden.weight, self.num_features
-        hidden = seen.features @ weight[:, :columns].t() + seen.walks @ weight[:, columns:].t()
+        hidden = walked.features @ weight[:, :columns].t() + walked.walks @ weight[:, columns:].t()
         hidden = (hidden + self.hidden.bias).relu()
         halves = self.scorer.weight.view(2, self.width).mean(0)
         ends: Tensor = hidden @ halves
-        source, target = seen.graph.edge_index
+        source, target = walked.graph.edge_index
         return ends[source] + ends[target] + self.scorer.bias
 
     @override
     def forward(
-        self, seen: WalkedGraph, generator: torch.Generator | None = None
+        self, walked: WalkedGraph, generator: torch.Generator | None = None
     ) -> Float[Tensor, " entries"]:
         """Relaxed Bernoulli draws, apart for the two directions; without a generator the median.
 
         `w = sigmoid(log e - log(1 - e) + r)` for a uniform e: above a half as often as a coin that
         falls on its head with probability sigmoid(r), which is the median too.
         """
-        scores = self.scores(seen)
+        scores = self.scores(walked)
         if generator is None:
             return scores.sigmoid()
         uniform = torch.empty_like(scores, requires_grad=False)

@@ -130,28 +130,19 @@ class SpectralEncoder(nn.Module):
     def _embed(
         self, signal: Signal, generator: torch.Generator | None, only: int | None = None
     ) -> Float[Tensor, "bands nodes dim"]:
+        keeps_input = generator is None or self.input_dropout == 0
+        if not self.project_first and signal.basis is not None and keeps_input:
+            filtered = _combine(self.coefficients(only), signal.basis)
+        else:
+            features = drop_entries(signal.features, self.input_dropout, generator)
+            x = features @ self.linear.weight.t() if self.project_first else dense(features)
+            filtered = self._filter(x, signal.operator, only)
         if self.project_first:
-            filtered = self._filter(self._project(signal, generator), signal.operator, only)
             hidden = self._regularise(filtered + self.linear.bias, generator, only)
         else:
-            filtered = self._filtered_features(signal, generator, only)
             hidden = self.linear(self._regularise(filtered, generator, only))
         embedded: Tensor = self.activation(hidden)
         return embedded
-
-    def _project(
-        self, signal: Signal, generator: torch.Generator | None
-    ) -> Float[Tensor, "nodes dim"]:
-        features = drop_entries(signal.features, self.input_dropout, generator)
-        return features @ self.linear.weight.t()
-
-    def _filtered_features(
-        self, signal: Signal, generator: torch.Generator | None, only: int | None
-    ) -> Float[Tensor, "bands nodes features"]:
-        if signal.basis is not None and (generator is None or self.input_dropout == 0):
-            return _combine(self.coefficients(only), signal.basis)
-        features = drop_entries(signal.features, self.input_dropout, generator)
-        return self._filter(dense(features), signal.operator, only)
 
     def _filter(
         self, x: Float[Tensor, "nodes dim"], operator: Operator, only: int | None = None
