@@ -254,7 +254,7 @@ def settle(
     request: StabilityRequest,
     *,
     given: GivenSplits | None = None,
-    replaced: Iterable[str] = (),
+    has_files: bool = False,
 ) -> StabilityTerms:
     """Decide what is done; what is requested by name and cannot be done is refused.
 
@@ -262,13 +262,12 @@ def settle(
         labelled: The graph that the model is used on.
         request: What is requested.
         given: The splits, where they are not for the request to choose.
-        replaced: Kinds that perturbation files stand in for.
+        has_files: Perturbation files stand in for the metattack that would be made.
     """
     kind_of_splits = given.kind if given else request.splits or DEFAULT_SPLIT_KIND
     splits, missing = _splits(labelled, request, kind_of_splits, given)
-    skipped = set(replaced)
-    kinds, left_out = _kinds(labelled.graph, request, skipped, has_splits=bool(splits))
-    budgets, too_small = _budgets(labelled.graph, request, kinds, has_files=bool(skipped))
+    kinds, left_out = _kinds(labelled.graph, request, has_splits=bool(splits), has_files=has_files)
+    budgets, too_small = _budgets(labelled.graph, request, kinds, has_files=has_files)
     return StabilityTerms(
         kinds=kinds,
         budgets=budgets,
@@ -301,17 +300,18 @@ def _splits(
 
 
 def _kinds(
-    graph: Graph, request: StabilityRequest, skipped: set[str], *, has_splits: bool
+    graph: Graph, request: StabilityRequest, *, has_splits: bool, has_files: bool
 ) -> tuple[tuple[str, ...], list[str]]:
     """The kinds that are made here, and a sentence on each that is left out."""
-    wanted = [kind for kind in request.kinds or DEFAULT_KINDS if kind not in skipped]
+    kinds = request.kinds or DEFAULT_KINDS
+    wanted = [kind for kind in kinds if not (has_files and kind == "metattack")]
     reasons = {kind: _obstacle(graph, kind, has_splits=has_splits) for kind in wanted}
     for kind in request.kinds:
         if reasons.get(kind):
             raise GraphError(f"There can be no {kind} perturbation: {reasons[kind]}.")
     kinds = tuple(kind for kind in wanted if not reasons[kind])
     left_out = {kind: reason for kind, reason in reasons.items() if reason}
-    if not kinds and not skipped:
+    if not kinds and not has_files:
         listed = "; ".join(left_out.values())
         raise GraphError(f"Nothing of this graph can be perturbed: {listed}.")
     return kinds, [f"{kind} is left out: {reason}." for kind, reason in left_out.items()]
