@@ -14,12 +14,12 @@ from aspect.attacks.base import apply_flips
 from aspect.attacks.file import FILE_FORMAT, AttackedGraph, PerturbationFile
 from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.run import run_attack
+from aspect.data import tensors as checkpoint
 from aspect.data.features import dense
 from aspect.data.graph import LabelledGraph
 from aspect.data.splits import make_splits
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, FileError, GraphError, RunError, SettingsError
-from aspect.training import checkpoint
-from aspect.training.checkpoint import read_tensors, write_tensors
 from attacks.attempts import Killed, killing, labelled_graph, plan, plan_toy, run
 from attacks.graphs import edge_set
 

@@ -8,8 +8,8 @@ import torch
 
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.files import check_kind_of_splits, common_budgets, files_at, read_files
+from aspect.data.tensors import write_tensors
 from aspect.errors import CheckpointError, FileError, GraphError, SettingsError
-from aspect.training.checkpoint import write_tensors
 from attacks.attempts import labelled_graph, plan, run
 
 LABELLED = labelled_graph()

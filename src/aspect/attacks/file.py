@@ -32,8 +32,8 @@ from aspect.data.graph import MOST_NODES, Features, Graph, LabelledGraph
 from aspect.data.npz import content_sha256
 from aspect.data.sparse import LARGEST_INT32
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, FileError, GraphError, RunError, SettingsError
-from aspect.training.checkpoint import read_tensors, write_tensors
 
 __all__ = [
     "FILE_FORMAT",
