@@ -380,10 +380,7 @@ def study_stability(
             "so that its stability on a perturbed graph cannot be measured."
         )
     request, files = request or StabilityRequest(), files or {}
-    replaced = {file.facts.kind for own in files.values() for file in own}
-    terms = settle(
-        labelled, request, given=given, replaced=replaced | {"metattack"} if files else ()
-    )
+    terms = settle(labelled, request, given=given, has_files=bool(files))
     return _Study(model, labelled, request, terms, files, name, on_step).result()
 
 
