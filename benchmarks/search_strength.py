@@ -36,7 +36,7 @@ def stability_loss(
     """The loss of a changed graph, nothing dropped; by batch statistics or by stored ones."""
     import torch
 
-    from aspect.adversarial.problem import stability
+    from aspect.attacks.projected_ascent import stability
     from aspect.randomness import generator_for
 
     method.train(by_batch)
@@ -60,7 +60,7 @@ def random_flips(count: int, pairs: int, generator: torch.Generator) -> torch.Te
 
 def measure(name: str, seed: int, device: str | None) -> list[str]:
     """One graph's lines."""
-    from aspect.adversarial.ascent import ascend
+    from aspect.attacks.projected_ascent import ascend
     from aspect.config import load_yaml
     from aspect.data.source import GraphSource
     from aspect.estimator import Embedder

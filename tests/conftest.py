@@ -17,7 +17,6 @@ CHECKED = [
         "data",
         "losses",
         "nn",
-        "adversarial",
         "attacks",
         "methods",
         "evaluation",

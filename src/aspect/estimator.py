@@ -20,6 +20,7 @@ from aspect.data.convert import as_graph
 from aspect.data.features import permute_columns
 from aspect.data.graph import Graph
 from aspect.data.npz import graph_sha256
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
     AspectError,
     CheckpointError,
@@ -33,7 +34,6 @@ from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
 from aspect.settings import FOLDER, find_experiment
-from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, TrainingResult, train
 

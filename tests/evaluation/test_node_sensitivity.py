@@ -5,8 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect import Embedder, mixed_graph
-from aspect.adversarial.ascent import Ascent, ascend
-from aspect.adversarial.problem import SearchScope
+from aspect.attacks.projected_ascent import Ascent, SearchScope, ascend
 from aspect.evaluation import node_sensitivity
 from aspect.evaluation.node_sensitivity import search_model
 from aspect.methods.aspect_s import AspectSConfig

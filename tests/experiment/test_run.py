@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aspect import Embedder, linear_probe
-from aspect.attacks.trace import Trace
+from aspect.attacks.file import PerturbationFile
 from aspect.data.npz import read_npz, write_npz
 from aspect.data.splits import make_splits
 from aspect.evaluation.evasion import evasion_probe
@@ -193,7 +193,7 @@ def attacked(path, tmp_path):
     prepared = Prepared(plan, tmp_path / "out")
     prepared.attack()
     tasks = [Task(cell, prepared.flips.paths(cell)) for cell in prepared.cells]
-    return tasks, [Trace.read(file.path) for file in prepared.flips.files.values()]
+    return tasks, [PerturbationFile.read(file.path) for file in prepared.flips.files.values()]
 
 
 def test_a_cell_poisoned_by_a_file_trains_and_probes_on_its_splits_graph(path, attacked):
@@ -224,7 +224,7 @@ def test_a_cell_evaded_by_files_tests_each_split_on_its_own_graph(path, attacked
 def test_a_file_that_changed_fails_the_cell_before_it_is_trained(attacked, monkeypatch):
     (task, _, evaded), (trace, _) = attacked
     facts = trace.facts.model_copy(update={"mask_seed": 1})
-    Trace(facts, trace.keys).write(task.files[0])
+    PerturbationFile(facts, trace.keys).write(task.files[0])
     monkeypatch.setattr(Embedder, "fit", None)  # it does not come to that
     for each in (task, evaded):
         record = run_cell(each).record

@@ -8,11 +8,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from adversarial.searches import BASE, generator, make, problem_of, small_graph
 from aspect import Aspect, Embedder, mixed_graph
-from aspect.adversarial.ascent import ascend
-from aspect.adversarial.candidates import draw_edges, draw_entries
-from aspect.adversarial.problem import Change, SearchScope, stability
+from aspect.attacks.projected_ascent import (
+    Change,
+    SearchScope,
+    ascend,
+    draw_edges,
+    draw_entries,
+    stability,
+)
 from aspect.data.datasets import load_named
 from aspect.data.graph import Graph
 from aspect.losses.edges import rayleigh_energy
@@ -24,6 +28,7 @@ from aspect.methods.base import Step
 from aspect.methods.registry import find_method, method_names
 from aspect.nn.spectral_encoder import Signal
 from aspect.training.trainer import train
+from attacks.searches import BASE, generator, make, problem_of, small_graph
 from reference import inner_problem as reference
 from training.toys import MemoryRecorder
 

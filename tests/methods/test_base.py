@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from aspect.adversarial.problem import SearchScope
+from aspect.attacks.projected_ascent import SearchScope
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.registry import find_method
 from aspect.randomness import generator_for

@@ -18,8 +18,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
-from aspect.adversarial.candidates import draw_edges, draw_entries
-from aspect.adversarial.problem import InnerProblem, SearchScope, StabilityTarget
+from aspect.attacks.projected_ascent import (
+    InnerProblem,
+    SearchScope,
+    StabilityTarget,
+    draw_edges,
+    draw_entries,
+)
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import dense, mask_columns, seen_features
 from aspect.data.graph import Features, Graph

@@ -12,8 +12,16 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.adversarial.ascent import Ascent, Discretisation, Found, StepRule, ascend
-from aspect.adversarial.problem import SearchScope, StabilityTarget, stability
+from aspect.attacks.projected_ascent import (
+    Ascent,
+    AscentResult,
+    Discretisation,
+    SearchScope,
+    StabilityTarget,
+    StepRule,
+    ascend,
+    stability,
+)
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.features import num_entries
 from aspect.data.graph import Graph
@@ -75,7 +83,7 @@ class AspectSConfig(AspectConfig):
 class SearchedGraph:
     """The perturbed graph that a search ends with."""
 
-    found: Found  # the perturbation, without the embeddings of the search
+    found: AscentResult  # the perturbation, without the embeddings of the search
     signal: Signal
     sensitivity: Float[Tensor, "bands nodes"]  # Eq. (13), empirical sensitivity
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.adversarial.problem import InnerProblem, SearchScope
+from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 from aspect.config import Choice, Config, Count
 from aspect.data.graph import Graph
 from aspect.methods.registry import Cost

@@ -47,7 +47,7 @@ def nearest_by_cosine(
     if block is None:
         block = max(1, BLOCK_BYTES // (8 * nodes))
     unit = _unit_rows(features.to(torch.float64))
-    blocks = torch.arange(nodes, device=features.device).split(block)
+    blocks = torch.split(torch.arange(nodes, device=features.device), block)
     return torch.cat([_nearest(unit, rows, count) for rows in blocks])
 
 

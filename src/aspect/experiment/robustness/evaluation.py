@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from aspect.attacks.names import Mode
+from aspect.attacks.perturbation import Mode
 from aspect.data.graph import Graph
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
