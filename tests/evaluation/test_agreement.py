@@ -3,7 +3,7 @@
 import torch
 
 from aspect import Graph
-from aspect.evaluation.agreement import neighbour_agreement
+from aspect.evaluation.inspection import neighbour_agreement
 
 
 def star(labels):

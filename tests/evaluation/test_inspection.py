@@ -13,12 +13,14 @@ from aspect.data.graph import LabelledGraph
 from aspect.data.labelling import label_graph, unlabelled
 from aspect.errors import GraphError
 from aspect.evaluation import inspection
-from aspect.evaluation.agreement import neighbour_agreement
-from aspect.evaluation.curves import ValueRecorder
 from aspect.evaluation.details import Details
-from aspect.evaluation.inspection import inspect_model
-from aspect.evaluation.plane import planar_map
-from aspect.evaluation.spectrum import eigenvalues
+from aspect.evaluation.inspection import (
+    ValueRecorder,
+    eigenvalues,
+    inspect_model,
+    neighbour_agreement,
+    planar_map,
+)
 from aspect.losses.policy_target import channel_costs
 from aspect.methods.registry import find_method, method_names
 from aspect.randomness import generator_for
@@ -133,7 +135,7 @@ def test_a_large_graph_s_spectrum_is_estimated(model, labelled, details, monkeyp
 
 
 def test_a_large_graph_is_sampled(model, labelled, details, monkeypatch):
-    monkeypatch.setattr(inspection, "MOST_NODES", 20)
+    monkeypatch.setattr(inspection, "MOST_SHOWN_NODES", 20)
     monkeypatch.setattr(inspection, "MOST_NEIGHBOURS", 2)
     part = inspected(model, labelled)
     assert part.num_nodes == NODES

@@ -8,9 +8,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch.nn.functional import one_hot
 
-from aspect.evaluation import logistic
-from aspect.evaluation.inputs import with_constant
-from aspect.evaluation.logistic import Tasks, logits_of, principal_axes, solve
+from aspect.evaluation import neutral_probe as logistic
+from aspect.evaluation.neutral_probe import RegressionTasks, logits_of, principal_axes, solve
+from aspect.evaluation.result import with_constant
 
 
 def problem(dim=6, num_nodes=90, num_classes=3, noise=1.5, seed=7):
@@ -26,7 +26,7 @@ def problem(dim=6, num_nodes=90, num_classes=3, noise=1.5, seed=7):
 def tasks_of(labels, trained, penalties, num_classes=3):
     share = trained.double() / trained.sum(dim=1, keepdim=True)
     targets = share.unsqueeze(1) * one_hot(labels, num_classes).t().double()
-    return Tasks(targets, torch.as_tensor(penalties, dtype=torch.float64))
+    return RegressionTasks(targets, torch.as_tensor(penalties, dtype=torch.float64))
 
 
 def solved(rows, tasks, tolerance=1e-9, start=None):
@@ -128,7 +128,9 @@ def test_too_many_axes_are_not_looked_for(monkeypatch):
 
 def test_what_is_not_solved_is_said_and_stays_finite(caplog):
     rows, labels, trained = problem(120)
-    single = Tasks(tasks_of(labels, trained, [1e-8, 1e-8]).targets.float(), torch.full((2,), 1e-8))
+    single = RegressionTasks(
+        tasks_of(labels, trained, [1e-8, 1e-8]).targets.float(), torch.full((2,), 1e-8)
+    )
     with caplog.at_level(logging.WARNING):
         found = solved(rows.float(), single, tolerance=1e-20)  # rounding does not allow it
     assert "2 of 2 logistic regressions of the probe were not solved" in caplog.text

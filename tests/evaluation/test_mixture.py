@@ -9,8 +9,9 @@ from aspect import Embedder, linear_probe, mixed_graph
 from aspect.data.splits import Split, make_splits
 from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC, mixed_regions
 from aspect.errors import GraphError, SettingsError
-from aspect.evaluation.curves import CurveRecorder
+from aspect.evaluation.baselines import majority_probe
 from aspect.evaluation.entrants import ENTRANTS, LINES
+from aspect.evaluation.inspection import CurveRecorder
 from aspect.evaluation.mixture import (
     bands_of,
     oracle_weights,
@@ -18,7 +19,6 @@ from aspect.evaluation.mixture import (
     study_mixture,
 )
 from aspect.evaluation.mixture_record import WHOLE, MixtureRecord
-from aspect.evaluation.neighbours import majority_probe
 from aspect.nn.fusion import fuse
 from aspect.settings import Experiment, find_experiment
 

@@ -8,8 +8,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError, SettingsError
-from aspect.evaluation import neighbours
-from aspect.evaluation.neighbours import knn_probe, majority_probe
+from aspect.evaluation import baselines as neighbours
+from aspect.evaluation.baselines import knn_probe, majority_probe
 
 DATA = os.environ.get("ASPECT_DATA", "")
 

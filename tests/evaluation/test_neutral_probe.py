@@ -9,10 +9,10 @@ from sklearn.linear_model import LogisticRegression
 from aspect.data.splits import Split, make_splits
 from aspect.errors import SettingsError
 from aspect.evaluation import neutral_probe
-from aspect.evaluation.inputs import with_constant, without_test_labels
+from aspect.evaluation.linear_probe import linear_probe
 from aspect.evaluation.metrics import accuracy
-from aspect.evaluation.neutral_probe import NeutralProbe, pick
-from aspect.evaluation.probe import linear_probe
+from aspect.evaluation.neutral_probe import NeutralProbe, pick_penalty
+from aspect.evaluation.result import with_constant, without_test_labels
 
 SHORT = NeutralProbe(penalties=(1.0, 1e-1, 1e-2, 1e-3, 1e-4))
 
@@ -90,9 +90,9 @@ def test_one_scale_for_all_columns():
 
 
 def test_validation_accuracy_decides_then_the_loss_then_the_stronger_penalty():
-    assert pick(torch.tensor([3, 4, 2]), torch.tensor([0.1, 0.9, 0.1])) == 1
-    assert pick(torch.tensor([5, 5, 5]), torch.tensor([0.4, 0.3, 0.5])) == 1
-    assert pick(torch.tensor([4, 4, 4]), torch.tensor([0.2, 0.2, 0.2])) == 0
+    assert pick_penalty(torch.tensor([3, 4, 2]), torch.tensor([0.1, 0.9, 0.1])) == 1
+    assert pick_penalty(torch.tensor([5, 5, 5]), torch.tensor([0.4, 0.3, 0.5])) == 1
+    assert pick_penalty(torch.tensor([4, 4, 4]), torch.tensor([0.2, 0.2, 0.2])) == 0
 
 
 def test_it_says_which_choices_are_ends_of_the_path():
@@ -153,7 +153,7 @@ def test_more_columns_than_axes_are_looked_for_change_no_score(monkeypatch):
     embeddings, labels = blurred(dim=40)
     splits = make_splits("random", labels, 3, count=2)
     expected = linear_probe(embeddings, labels, splits, probe=SHORT)
-    monkeypatch.setattr("aspect.evaluation.logistic.MOST_AXES", 10)
+    monkeypatch.setattr("aspect.evaluation.neutral_probe.MOST_AXES", 10)
     assert linear_probe(embeddings, labels, splits, probe=SHORT).strict == expected.strict
 
 

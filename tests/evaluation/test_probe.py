@@ -7,8 +7,8 @@ import torch
 
 from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError, SettingsError, UnknownNameError
-from aspect.evaluation.inputs import without_test_labels
-from aspect.evaluation.probe import NeutralProbe, PaperProbe, linear_probe, probe_named
+from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, linear_probe, probe_named
+from aspect.evaluation.result import without_test_labels
 
 PROBES = [NeutralProbe(penalties=(1.0, 1e-1, 1e-2, 1e-3, 1e-4)), PaperProbe(steps=40)]
 

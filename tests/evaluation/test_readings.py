@@ -8,8 +8,8 @@ import torch
 from aspect.data.splits import make_splits
 from aspect.data.support import without_doubtful
 from aspect.estimator import Embedder
-from aspect.evaluation.probe import linear_probe
-from aspect.evaluation.readings import best_readings, probe_doubting
+from aspect.evaluation.linear_probe import linear_probe
+from aspect.evaluation.pruning import best_readings, probe_doubting
 from aspect.evaluation.result import ProbeResult
 
 TINY = {"epochs": 2, "width": 8, "gate_width": 4, "order": 2}

@@ -8,8 +8,8 @@ from numpy.polynomial import chebyshev
 from aspect import Embedder, Graph, mixed_graph
 from aspect.data.operators import largest_eigenvalue
 from aspect.errors import GraphError
-from aspect.evaluation import spectrum
-from aspect.evaluation.spectrum import (
+from aspect.evaluation import inspection as spectrum
+from aspect.evaluation.inspection import (
     chebyshev_moments,
     class_energy,
     density_shares,
@@ -139,6 +139,6 @@ def test_the_estimated_density_follows_the_exact_histogram():
 
 
 def test_a_dense_spectrum_of_a_large_graph_is_refused(ring, monkeypatch):
-    monkeypatch.setattr(spectrum, "MOST_NODES", RING - 1)
+    monkeypatch.setattr(spectrum, "MOST_DENSE_NODES", RING - 1)
     with pytest.raises(GraphError, match=r"at most 11 nodes\. Got 12"):
         eigensystem(ring, self_loops=False)

@@ -13,8 +13,8 @@ from aspect.data.graph import Graph
 from aspect.data.splits import Split, make_splits
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import GraphError
-from aspect.evaluation import twins
-from aspect.evaluation.twins import twin_probe
+from aspect.evaluation import baselines as twins
+from aspect.evaluation.baselines import twin_probe
 
 DATA = os.environ.get("ASPECT_DATA", "")
 
@@ -47,7 +47,7 @@ def answer(sets, labels, train, node):
 @pytest.mark.parametrize("degree", [1.0, 4.0, 12.0])
 @pytest.mark.parametrize("entries", [twins.BLOCK_ENTRIES, 200, 1])
 def test_it_is_the_rule_as_written(degree, entries, monkeypatch):
-    monkeypatch.setattr(twins, "BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(twins, "TWIN_BLOCK_ENTRIES", entries)
     labelled = mixed_graph(num_nodes=90, degree=degree, num_classes=3, num_features=4, seed=5)
     graph, labels = labelled.graph, labelled.labels
     splits = make_splits("random", labels, 3, count=3)
@@ -103,7 +103,7 @@ def test_equal_votes_go_to_the_lower_class():
 
 
 def test_a_graph_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr(twins, "MOST_NODES", 40)
+    monkeypatch.setattr(twins, "MOST_TWIN_NODES", 40)
     labelled = mixed_graph(num_nodes=50, num_features=4)
     with pytest.raises(GraphError, match=r"a graph of at most 40 nodes\. Got 50\."):
         twin_probe(labelled.graph, labelled.labels)

@@ -6,9 +6,13 @@ import torch
 from aspect.data.graph import UNLABELLED
 from aspect.data.splits import make_splits
 from aspect.errors import GraphError
-from aspect.evaluation.inputs import without_test_labels
-from aspect.evaluation.probe import NeutralProbe, PaperProbe, linear_probe
-from aspect.evaluation.validation import validation_accuracy
+from aspect.evaluation.linear_probe import (
+    NeutralProbe,
+    PaperProbe,
+    linear_probe,
+    validation_accuracy,
+)
+from aspect.evaluation.result import without_test_labels
 
 QUICK = NeutralProbe(penalties=(0.1, 1e-2, 1e-3))
 CLASSES = 3

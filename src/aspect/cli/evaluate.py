@@ -107,7 +107,7 @@ def _answer_of_graph(
 ) -> Answer:
     """Train what is not trained yet, and probe it."""
     if perturbed.how.doubt:
-        from aspect.evaluation.readings import check_doubt
+        from aspect.evaluation.pruning import check_doubt
 
         check_doubt(plans[0].experiment.method, perturbed.how.doubt)
     if perturbed.sweep.perturbation:

@@ -21,10 +21,15 @@ from aspect.data.graph import LabelledGraph
 from aspect.data.splits import Split, SplitKind, make_splits
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.inputs import ProbeInput, renumbered, without_test_labels
-from aspect.evaluation.probe import NEUTRAL
+from aspect.evaluation.linear_probe import NEUTRAL
 from aspect.evaluation.protocol import Spread
-from aspect.evaluation.result import Answers, ProbeResult
+from aspect.evaluation.result import (
+    Answers,
+    ProbeInput,
+    ProbeResult,
+    renumbered,
+    without_test_labels,
+)
 from aspect.evaluation.significance import paired_test
 from aspect.methods.aspect import AspectMethod
 from aspect.nn.fusion import fuse, read_out
@@ -354,14 +359,9 @@ class _Readings:
 
     def score(self, chosen: Sequence[_Candidate]) -> ProbeResult:
         """Compare with the test labels: the only place where they are read."""
-        return ProbeResult.of(
-            NEUTRAL.name,
-            NEUTRAL.choice_name,
-            [candidate.answers for candidate in chosen],
-            self.labels,
-            self.splits[: len(chosen)],
-            self.num_classes,
-        )
+        given = ProbeInput(self.bands[0], self.labels, self.splits[: len(chosen)], self.num_classes)
+        answers = [candidate.answers for candidate in chosen]
+        return given.scored(NEUTRAL.name, NEUTRAL.choice_name, answers)
 
 
 def _validation_loss(

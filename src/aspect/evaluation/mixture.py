@@ -16,8 +16,7 @@ from aspect.data.splits import Split, make_splits
 from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.errors import GraphError, SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.agreement import neighbour_agreement
-from aspect.evaluation.curves import CurveRecorder
+from aspect.evaluation.baselines import majority_probe, twin_probe
 from aspect.evaluation.entrants import (
     CONCATENATED,
     ENTRANTS,
@@ -28,13 +27,17 @@ from aspect.evaluation.entrants import (
     TWINS,
     Entrant,
 )
+from aspect.evaluation.inspection import (
+    HIGHEST,
+    CurveRecorder,
+    class_energy,
+    eigensystem,
+    neighbour_agreement,
+)
+from aspect.evaluation.linear_probe import linear_probe
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.mixture_record import WHOLE, Curve, GraphFacts, MixtureRecord, Row, Spectrum
-from aspect.evaluation.neighbours import majority_probe
-from aspect.evaluation.probe import linear_probe
 from aspect.evaluation.result import ProbeResult
-from aspect.evaluation.spectrum import HIGHEST, class_energy, eigensystem
-from aspect.evaluation.twins import twin_probe
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method

@@ -12,11 +12,11 @@ from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.splits import Split, SplitKind, make_splits
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation.baselines import MOST_TWIN_NODES, knn_probe, majority_probe, twin_probe
+from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.metrics import ClassScore
-from aspect.evaluation.neighbours import knn_probe, majority_probe
-from aspect.evaluation.probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.protocol import Evaluation, Spread, evaluate_embeddings
-from aspect.evaluation.readings import (
+from aspect.evaluation.pruning import (
     check_doubt,
     doubting,
     probe_readings,
@@ -24,7 +24,6 @@ from aspect.evaluation.readings import (
     told_choice,
     with_all_edges,
 )
-from aspect.evaluation.twins import MOST_NODES, twin_probe
 from aspect.experiment.runs import LoadedRun, StoredRun, load_run
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
@@ -217,7 +216,7 @@ def _rows(
         if doubt and name == method:
             shares = with_all_edges(doubt)
             steps[doubting(name)] = partial(judge.doubting_row, doubting(name), models, shares)
-    if graph.num_nodes <= MOST_NODES:
+    if graph.num_nodes <= MOST_TWIN_NODES:
         steps[TWINS] = judge.twins
     steps[MAJORITY] = judge.majority
     rows = []

@@ -13,10 +13,10 @@ from aspect.data.splits import make_splits
 from aspect.data.support import without_doubtful
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation import readings
+from aspect.evaluation import pruning as readings
+from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.probe import PaperProbe, linear_probe
-from aspect.evaluation.twins import twin_probe
+from aspect.evaluation.linear_probe import PaperProbe, linear_probe
 from aspect.experiment.comparison import evaluate_runs
 from aspect.experiment.perturbation import Perturbation
 from aspect.experiment.record import Cell, Work

@@ -11,7 +11,7 @@ from aspect.attacks.names import Mode
 from aspect.data.graph import Graph
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.readings import (
+from aspect.evaluation.pruning import (
     check_doubt,
     doubting,
     read_doubting,

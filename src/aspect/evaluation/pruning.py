@@ -19,8 +19,8 @@ from aspect.data.splits import Split
 from aspect.data.support import check_share, edge_support, without_doubtful
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation.linear_probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.metrics import PERCENT
-from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.result import ProbeResult
 from aspect.methods.registry import find_method
 
