@@ -1,24 +1,42 @@
-"""What one mix for all nodes costs: risks over a grid of mixes, the regret, and its lower bound."""
+"""Both sides of the paper's inequalities, for given bands: regret and stability.
+
+Theorem 2.1 (irreducible regret of global fusion) bounds from below what one mix for all nodes
+costs. Theorem 2.2 (perturbation-aware risk upper bound) and Eq. (7), channel trade-off, bound from
+above what perturbations add to a node's risk. A mix is the weight m of the low band.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from aspect.attacks.feature_mask import mask_features
+from aspect.attacks.flips import apply_flips
+from aspect.attacks.random_flips import random_flips
+from aspect.data.graph import Graph
+
 __all__ = [
+    "BandMoves",
     "Draw",
+    "PerturbationKind",
+    "PerturbationRisk",
     "RegretBound",
     "attractions",
     "crowding",
     "growth_bound",
     "largest_bound",
     "mix_risks",
+    "perturb",
+    "perturbation_risk",
     "regret",
 ]
+
+PerturbationKind = Literal["edges", "features"]
 
 ROWS = 512  # nodes whose similarities to all keys are held at a time
 THRESHOLDS = 64  # growth constants that are tried at a time
@@ -36,7 +54,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class RegretBound:
-    """The bound of `thm:static_regret`, and the choice of growth and sets that gives it."""
+    """The bound of Theorem 2.1, and the choice of growth and sets that gives it."""
 
     value: float
     growth: float = 0.0  # mu
@@ -52,7 +70,7 @@ class RegretBound:
 
 
 def growth_bound(growth: float, prefers_high: float, prefers_low: float, gap: float) -> float:
-    """The right side of `eq:global_regret_bound`; 0 where one of the groups is empty.
+    """The right side of Eq. (5), regret bound; 0 where one of the groups is empty.
 
     >>> growth_bound(2.0, 0.5, 0.5, 1.0)  # all nodes in two equal groups: mu/2 r(1 - r)
     0.25
@@ -68,7 +86,7 @@ def mix_risks(
     temperature: float,
     mixes: Float[Tensor, " mixes"],
 ) -> Float[Tensor, "nodes mixes"]:
-    """InfoNCE of every node at every mix of its bands, averaged over the draws (`eq:clean_risk`).
+    """InfoNCE of every node at every mix of its bands, averaged over the draws: Eq. (2).
 
     A mix is the weight m of the low band, which comes first. The query `m low + (1 - m) high` is
     taken as it is, not brought to length one: the loss is a log-sum-exp of linear functions less a
@@ -116,7 +134,7 @@ def attractions(
 
 
 def regret(risks: Float[Tensor, "nodes mixes"]) -> float:
-    """Risk of the best mix for all, less that of the best mix of each (`eq:global_oracle_risk`)."""
+    """Risk of the best mix for all, less that of the best mix of each: Eq. (4)."""
     lowest = risks.min(dim=1, keepdim=True).values
     return float((risks - lowest).mean(dim=0).min())
 
@@ -180,3 +198,84 @@ def _counts(places: Tensor, num_mixes: int) -> Tensor:
     """How many of the first nodes have their best mix at a place: [nodes, mixes]."""
     marks = torch.zeros(len(places), num_mixes, dtype=torch.float64)
     return marks.scatter(1, places[:, None], 1.0).cumsum(dim=0)
+
+
+def perturb(graph: Graph, kind: PerturbationKind, rate: float, generator: torch.Generator) -> Graph:
+    """Flip random pairs, a ratio of the number of edges, or mask a ratio of the feature entries."""
+    if kind == "features":
+        return replace(graph, features=mask_features(graph.features, rate, generator))
+    return apply_flips(graph, random_flips(graph, round(rate * graph.num_edges), generator))
+
+
+@dataclass(frozen=True, eq=False)
+class BandMoves:
+    """The bands of a graph and of its perturbed copies: a finite set Q, the same for all nodes."""
+
+    clean: Float[Tensor, "2 nodes dim"]
+    perturbed: Sequence[Float[Tensor, "2 nodes dim"]]
+
+    def distances(self) -> Float[Tensor, "2 nodes"]:
+        """The furthest move of every node in every band: d_L and d_H."""
+        moves = [(bands - self.clean).norm(dim=2) for bands in self.perturbed]
+        return torch.stack(moves).amax(dim=0)
+
+    def shifts(self, mixes: Float[Tensor, " mixes"]) -> Float[Tensor, "nodes mixes"]:
+        """The furthest move of the blend at every mix, which is held fixed: S(m)."""
+        furthest = self.clean.new_zeros(self.clean.shape[1], len(mixes))
+        for bands in self.perturbed:
+            low, high = bands - self.clean
+            for place, mix in enumerate(mixes.tolist()):
+                move = torch.lerp(high, low, mix).norm(dim=1)
+                furthest[:, place] = torch.maximum(furthest[:, place], move)
+        return furthest
+
+
+@dataclass(frozen=True, eq=False)
+class PerturbationRisk:
+    """Risk of the clean and of the worst perturbed graph, and what bounds their difference."""
+
+    clean: Float[Tensor, "nodes mixes"]  # E(m)
+    worst: Float[Tensor, "nodes mixes"]  # R^Q(m)
+    shift: Float[Tensor, "nodes mixes"]  # L S(m)
+    bound: Float[Tensor, "nodes mixes"]  # L (m d_L + (1 - m) d_H)
+
+    @property
+    def rise(self) -> Float[Tensor, "nodes mixes"]:
+        """What the worst perturbation adds to the risk; below 0 where all of them help."""
+        return self.worst - self.clean
+
+    @property
+    def tightest(self) -> float:
+        """The largest rise as a share of its bound; where nothing moves it counts as 0."""
+        return float(torch.where(self.bound > 0, self.rise / self.bound, 0.0).max())
+
+    @property
+    def moved(self) -> Bool[Tensor, " nodes"]:
+        """Whose clean risk and whose bound on the worst risk are lowest at different mixes.
+
+        This is the case of Proposition B.5 (standard-risk-optimal fusion can be
+        stability-suboptimal), with m d_L + (1 - m) d_H for S(m).
+        """
+        return (self.clean + self.bound).argmin(dim=1) != self.clean.argmin(dim=1)
+
+    def broken(self, tolerance: float) -> Bool[Tensor, "nodes mixes"]:
+        """Where one of the two bounds does not hold."""
+        return (self.rise > self.shift + tolerance) | (self.shift > self.bound + tolerance)
+
+
+def perturbation_risk(
+    moves: BandMoves, draws: Sequence[Draw], temperature: float, mixes: Float[Tensor, " mixes"]
+) -> PerturbationRisk:
+    """Both sides of Theorem 2.2 and of Eq. (7), channel trade-off, for L = 2 / tau.
+
+    Keys and mix stay as they are while the graph is perturbed, as the theorems demand.
+    """
+    lipschitz = 2 / temperature
+    worst = [mix_risks(bands, draws, temperature, mixes) for bands in moves.perturbed]
+    low, high = moves.distances()
+    return PerturbationRisk(
+        clean=mix_risks(moves.clean, draws, temperature, mixes),
+        worst=torch.stack(worst).amax(dim=0),
+        shift=lipschitz * moves.shifts(mixes),
+        bound=lipschitz * (low[:, None] * mixes + high[:, None] * (1 - mixes)),
+    )
