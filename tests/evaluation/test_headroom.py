@@ -21,7 +21,7 @@ from aspect.evaluation.headroom import (
     supervised_gate,
 )
 from aspect.evaluation.linear_probe import linear_probe
-from aspect.evaluation.mixture import oracle_weights
+from aspect.examples.demo import oracle_weights
 
 QUICK = {"width": 8, "epochs": 3, "gate_width": 4, "device": "cpu"}
 

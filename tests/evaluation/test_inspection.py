@@ -306,3 +306,17 @@ def test_a_model_on_a_gpu_is_looked_into(labelled):
     )
     assert found.attacked[0].gate == found.gate
     assert list(found.losses) == list(found.spectrum.responses) == ["low", "high"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([0, 0, 1, 1], [0.5, 0.5, 0.0, None]),
+        ([0, 0, -1, 1], [1.0, 1.0, None, None]),
+        ([-1, -1, -1, -1], [None] * 4),
+    ],
+)
+def test_local_homophily_counts_neighbours_of_known_class(labels, expected):
+    """Node 0 is joined with 1 and 2, these with each other; node 3 stands alone."""
+    graph = Graph.build(torch.rand(4, 2), torch.tensor([[0, 0, 1], [1, 2, 2]]))
+    assert neighbour_agreement(graph, torch.tensor(labels)) == expected

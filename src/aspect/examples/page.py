@@ -44,6 +44,7 @@ COLOURS = {
 
 CYCLE = [COLOURS[name] for name in ("blue", "orange", "green", "purple", "ink", "soft")]
 BINS = 40  # of a histogram
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # it names addresses
 
 STYLE = {
     "axes.edgecolor": COLOURS["soft"],
@@ -125,7 +126,7 @@ def draw(
         if axes.get_legend_handles_labels()[1]:
             figure.legend(loc="outside upper left", ncols=4, handlelength=1)
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(text, format="svg", metadata=NO_METADATA)
     return ExampleFigure(title, caption, text.getvalue())
 
 
