@@ -1,8 +1,8 @@
-"""Several readings of one model: split by split, validation chooses which of them is judged.
+"""Edge pruning: a model is probed on its graph without some of the least supported edges.
 
-A model that can embed graphs it was not trained on can be read on its graph without the edges that
-have the least support. Whether that helps depends on whether somebody put edges there, which
-validation nodes of the graph at hand tell and a clean graph does not.
+A model that can embed graphs it was not trained on can embed its graph without the edges that have
+the least support. Whether that helps depends on whether edges were added, which validation nodes
+of the graph at hand show and a clean graph does not: split by split, validation chooses the ratio.
 """
 
 from __future__ import annotations
@@ -25,111 +25,115 @@ from aspect.evaluation.result import ProbeResult
 from aspect.methods.registry import find_method
 
 __all__ = [
-    "best_readings",
-    "check_doubt",
-    "doubting",
-    "probe_doubting",
-    "probe_readings",
-    "read_doubting",
-    "told_choice",
+    "best_by_validation",
+    "check_pruning",
+    "describe_pruning",
+    "embed_pruned",
+    "probe_embeddings",
+    "probe_pruned",
+    "pruned_name",
     "with_all_edges",
 ]
 
 
-def best_readings(found: Sequence[ProbeResult]) -> tuple[ProbeResult, tuple[int, ...]]:
+def best_by_validation(results: Sequence[ProbeResult]) -> tuple[ProbeResult, tuple[int, ...]]:
     """Of each split the result with the highest validation accuracy, the first of equals.
 
     Returns:
-        Those results together, and the place in `found` that each split's comes from.
+        Those splits together, and the index in `results` that each one comes from.
     """
     chosen = tuple(
-        max(range(len(found)), key=lambda place: found[place].splits[split].validation)
-        for split in range(len(found[0].splits))
+        max(range(len(results)), key=lambda index: results[index].splits[split].validation)
+        for split in range(len(results[0].splits))
     )
     joined = replace(
-        found[0],
-        splits=tuple(found[place].splits[split] for split, place in enumerate(chosen)),
-        predictions=tuple(found[place].predictions[split] for split, place in enumerate(chosen)),
+        results[0],
+        splits=tuple(results[index].splits[split] for split, index in enumerate(chosen)),
+        predictions=tuple(results[index].predictions[split] for split, index in enumerate(chosen)),
     )
     return joined, chosen
 
 
-def probe_readings(
-    readings: Iterable[Float[Tensor, "nodes dim"]],
+def probe_embeddings(
+    embeddings: Iterable[Float[Tensor, "nodes dim"]],
     labelled: LabelledGraph,
     splits: Sequence[Split],
     probe: Probe = NEUTRAL,
 ) -> tuple[ProbeResult, tuple[int, ...]]:
-    """Probe all of them, and take the best as `best_readings` does."""
+    """Probe all of them, and take the best as `best_by_validation` does."""
     labels, classes = labelled.labels, labelled.num_classes
-    return best_readings(
-        [linear_probe(rows, labels, splits, num_classes=classes, probe=probe) for rows in readings]
+    return best_by_validation(
+        [
+            linear_probe(rows, labels, splits, num_classes=classes, probe=probe)
+            for rows in embeddings
+        ]
     )
 
 
-def read_doubting(
-    model: Embedder, graph: Graph, shares: Iterable[float]
+def embed_pruned(
+    model: Embedder, graph: Graph, ratios: Iterable[float]
 ) -> Iterator[Float[Tensor, "nodes dim"]]:
-    """What an inductive model makes of its graph without some shares of the doubtful edges."""
-    wanted, here = tuple(shares), graph.to(model.device)
-    support = edge_support(here) if any(wanted) else None
-    for share in wanted:
-        yield model.embed(without_doubtful(here, share, support), normalise="none").to(model.device)
+    """Embeddings by an inductive model of its graph, for each ratio of edges that is pruned."""
+    ratios, placed = tuple(ratios), graph.to(model.device)
+    support = edge_support(placed) if any(ratios) else None
+    for ratio in ratios:
+        pruned = without_doubtful(placed, ratio, support)
+        yield model.embed(pruned, normalise="none").to(model.device)
 
 
-def probe_doubting(
+def probe_pruned(
     model: Embedder,
     graph: Graph,
     labelled: LabelledGraph,
     splits: Sequence[Split],
-    shares: Sequence[float],
+    ratios: Sequence[float],
     *,
     probe: Probe = NEUTRAL,
 ) -> tuple[ProbeResult, tuple[float, ...]]:
-    """Read a model without some shares of the doubtful edges, and let validation choose.
+    """Probe a model on its pruned graph; validation chooses the ratio of each split.
 
     Args:
         model: Trained on the graph, all its edges included; inductive.
         graph: As it is at hand, perturbed or not.
         labelled: The labels of its nodes.
-        splits: Judged one by one.
-        shares: To be left out; the first of equally good ones is taken.
+        splits: Scored one by one.
+        ratios: Of edges to prune; the first of equally good ones is taken.
         probe: As of `linear_probe`.
 
     Returns:
-        The scores, and the share behind each split's.
+        The scores, and the ratio of each split.
     """
-    readings = read_doubting(model, graph, shares)
-    found, chosen = probe_readings(readings, labelled, splits, probe)
-    return found, tuple(shares[place] for place in chosen)
+    embeddings = embed_pruned(model, graph, ratios)
+    result, chosen = probe_embeddings(embeddings, labelled, splits, probe)
+    return result, tuple(ratios[index] for index in chosen)
 
 
-def check_doubt(method: str, shares: Sequence[float]) -> None:
-    """Refuse shares that are none, and a method that reads no graph but its own."""
-    for share in shares:
-        check_share(share)
-    if shares and not find_method(method).method.inductive:
+def check_pruning(method: str, ratios: Sequence[float]) -> None:
+    """Refuse ratios outside [0, 1), and a method that can embed no graph but its own."""
+    for ratio in ratios:
+        check_share(ratio)
+    if ratios and not find_method(method).method.inductive:
         raise SettingsError(
-            f"{method} embeds no graph but the one that it was trained on, so that no edge of it "
-            "can be doubted."
+            f"{method} embeds no graph but the one that it was trained on, so that its edges "
+            "cannot be pruned."
         )
 
 
-def doubting(name: str) -> str:
-    """What a method's row is called where it was read without its doubtful edges."""
-    return f"{name}, doubting"
+def pruned_name(name: str) -> str:
+    """The row of a method whose edges were pruned."""
+    return f"{name}, pruned"
 
 
-def told_choice(where: str, shares: Iterable[float]) -> str:
-    """What validation chose, counted: so much of the edges in so many splits."""
-    counts = Counter(shares)
-    share, *others = sorted(counts)
-    splits = "1 split" if counts[share] == 1 else f"{counts[share]} splits"
-    first = f"{PERCENT * share:g}% of the edges in {splits}"
-    rest = [f"{PERCENT * each:g}% in {counts[each]}" for each in others]
-    return f"Doubtful edges left out {where}: {', '.join([first, *rest])}."
+def describe_pruning(where: str, ratios: Iterable[float]) -> str:
+    """How many splits chose each ratio, as a sentence."""
+    counts = Counter(ratios)
+    first, *others = sorted(counts)
+    splits = "1 split" if counts[first] == 1 else f"{counts[first]} splits"
+    parts = [f"{PERCENT * first:g}% of the edges in {splits}"]
+    parts += [f"{PERCENT * ratio:g}% in {counts[ratio]}" for ratio in others]
+    return f"Pruned {where}: {', '.join(parts)}."
 
 
-def with_all_edges(doubt: Sequence[float]) -> list[float]:
-    """The shares to choose from, smallest first: to leave nothing out is always one of them."""
-    return sorted({0.0, *doubt})
+def with_all_edges(ratios: Sequence[float]) -> list[float]:
+    """The ratios to choose from, smallest first: to prune nothing is always one of them."""
+    return sorted({0.0, *ratios})

@@ -46,7 +46,7 @@ CYCLE = [COLOURS[name] for name in ("blue", "orange", "green", "purple", "ink", 
 BINS = 40  # of a histogram
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # it names addresses
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "axes.edgecolor": COLOURS["soft"],
     "axes.labelcolor": COLOURS["soft"],
     "axes.spines.right": False,
@@ -181,7 +181,7 @@ def histogram_figure(
         for (label, (values, weights)), colour in zip(groups.items(), CYCLE, strict=False):
             x = np.asarray(values)
             mass = np.ones(len(x)) if weights is None else np.asarray(weights)
-            bins = np.linspace(0, end, BINS + 1)
+            bins = np.linspace(0, end, BINS + 1).tolist()
             percent = 100 * mass / mass.sum()
             axes.hist(x, bins, weights=percent, color=colour, alpha=0.6, label=label)
 

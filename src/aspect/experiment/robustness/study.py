@@ -10,7 +10,7 @@ from aspect.data.graph import Graph, LabelledGraph
 from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.linear_probe import Probe
-from aspect.evaluation.pruning import probe_readings
+from aspect.evaluation.pruning import probe_embeddings
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.comparison import MAJORITY, TWINS, check_labels, chosen_probe
 from aspect.experiment.robustness.result import PerturbedRow
@@ -108,7 +108,7 @@ class Study:
         numbers: Sequence[int],
     ) -> tuple[int, ...]:
         splits = [self.splits[number] for number in numbers]
-        found, chosen = probe_readings(readings, self.labelled, splits, self.probe)
+        found, chosen = probe_embeddings(readings, self.labelled, splits, self.probe)
         self._enter(name, budget, seed, dict(zip(numbers, found.splits, strict=True)))
         return chosen
 

@@ -1,13 +1,22 @@
-"""What both linear probes have in common: test labels are read last, and bad input is refused."""
+"""Both linear probes: test labels are read last, bad input is refused, trained probes."""
 
 import json
 
 import pytest
 import torch
 
+from aspect.data.graph import UNLABELLED
 from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError, SettingsError, UnknownNameError
-from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, linear_probe, probe_named
+from aspect.evaluation.evasion import evasion_probe
+from aspect.evaluation.linear_probe import (
+    NeutralProbe,
+    PaperProbe,
+    TrainedProbe,
+    linear_probe,
+    probe_named,
+    validation_accuracy,
+)
 from aspect.evaluation.result import without_test_labels
 
 PROBES = [NeutralProbe(penalties=(1.0, 1e-1, 1e-2, 1e-3, 1e-4)), PaperProbe(steps=40)]
@@ -178,3 +187,146 @@ def test_validation_and_test_sets_of_one_class_are_served():
     assert result.roc_auc is None
     assert result.splits[0].per_class[0].recall is None
     assert result.splits[0].per_class[1].recall == result.strict.mean
+
+
+QUICK = NeutralProbe(penalties=(0.1, 1e-2, 1e-3))
+CLASSES = 3
+
+
+def validated(embeddings, labels, splits):
+    return validation_accuracy(embeddings, labels, splits, num_classes=CLASSES, probe=QUICK)
+
+
+@pytest.mark.parametrize("kind", ["class-balanced", "random"])
+def test_equals_the_validation_column_of_the_linear_probe(kind):
+    embeddings, labels = blurred()
+    labels[::7] = UNLABELLED  # nodes in no split
+    splits = make_splits(kind, labels, CLASSES)
+    probed = linear_probe(embeddings, labels, splits, num_classes=CLASSES, probe=QUICK)
+    expected = tuple(each.validation for each in probed.splits)
+    assert len(set(expected)) > 1
+    assert validated(embeddings, labels, splits) == expected
+
+
+@pytest.mark.parametrize("nonsense", [UNLABELLED, 10**6])
+def test_nonsense_in_the_test_labels_changes_nothing(nonsense):
+    embeddings, labels = blurred()
+    for split in make_splits("random", labels, CLASSES, count=3):
+        spoilt = labels.clone()
+        spoilt[split.test] = nonsense
+        assert validated(embeddings, spoilt, [split]) == validated(embeddings, labels, [split])
+
+
+def test_a_validation_label_does_change_it():
+    embeddings, labels = blurred()
+    split = make_splits("random", labels, CLASSES, count=1)[0]
+    spoilt = labels.clone()
+    spoilt[split.validation] = (labels[split.validation] + 1) % CLASSES
+    assert validated(embeddings, spoilt, [split]) != validated(embeddings, labels, [split])
+
+
+def test_splits_are_masked_each_by_itself():
+    embeddings, labels = blurred()
+    splits = make_splits("random", labels, CLASSES)
+    together = validated(embeddings, labels, splits)
+    assert together == tuple(validated(embeddings, labels, [split])[0] for split in splits)
+
+
+@pytest.mark.parametrize("probe", [QUICK, PaperProbe(steps=5)], ids=lambda probe: probe.name)
+def test_a_probe_is_handed_no_test_label(monkeypatch, probe):
+    embeddings, labels = blurred()
+    splits = make_splits("random", labels, CLASSES)
+    seen, answer = [], type(probe).answer
+
+    def spy(self, rows, known, some, num_classes):
+        seen.extend(zip(known, some, strict=True))
+        return answer(self, rows, known, some, num_classes)
+
+    monkeypatch.setattr(type(probe), "answer", spy)
+    validation_accuracy(embeddings, labels, splits, num_classes=CLASSES, probe=probe)
+    assert len(seen) == len(splits)
+    for line, split in seen:
+        assert bool((line[split.test] == UNLABELLED).all())
+        assert torch.equal(line[split.train], labels[split.train])
+
+
+def test_the_labels_given_are_left_alone():
+    _, labels = blurred()
+    before = labels.clone()
+    known = without_test_labels(labels, make_splits("random", labels, CLASSES, count=2))
+    assert torch.equal(labels, before)
+    assert bool((known == UNLABELLED).any(dim=1).all())
+
+
+def test_what_does_not_fit_is_refused():
+    embeddings, labels = blurred()
+    splits = make_splits("random", labels, CLASSES, count=1)
+    with pytest.raises(GraphError, match="Got 119 embeddings and 120 labels"):
+        validated(embeddings[1:], labels, splits)
+    embeddings[3, 0] = float("nan")
+    with pytest.raises(GraphError, match="NaN or infinity in rows 3"):
+        validated(embeddings, labels, splits)
+
+
+@pytest.fixture(params=PROBES, ids=lambda probe: probe.name)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def classes():
+    classes = torch.arange(90) % 3
+    classes[80:] = UNLABELLED  # nodes that no split uses
+    return classes
+
+
+@pytest.fixture
+def splits(classes):
+    drawn = make_splits("random", classes, 3, count=3)
+    return {number: drawn[number] for number in (0, 2)}
+
+
+def embedding(labels, seed=0):
+    noise = torch.randn(90, 5, generator=torch.Generator().manual_seed(seed))
+    return noise + 0.8 * labels[:, None]
+
+
+@pytest.fixture
+def trained(classes, splits, kind):
+    return TrainedProbe.fit(embedding(classes), classes, splits, num_classes=3, probe=kind)
+
+
+def test_on_its_own_embedding_it_is_the_linear_probe(trained, classes, splits, kind):
+    clean = embedding(classes)
+    plain = linear_probe(clean, classes, list(splits.values()), num_classes=3, probe=kind)
+    assert trained.clean.splits == plain.splits
+    for number, score in zip(splits, plain.splits, strict=True):
+        assert trained.strict(number, clean) == score.strict
+
+
+@pytest.mark.parametrize("size", [0.1, 0.5, 2.0])
+def test_on_others_it_is_the_probe_of_evasion(trained, classes, splits, size, kind):
+    clean = embedding(classes)
+    other = clean + size * (embedding(classes, seed=1) - clean)
+    evaded = evasion_probe(
+        clean, [other] * 2, classes, list(splits.values()), num_classes=3, probe=kind
+    )
+    for number, score in zip(splits, evaded.splits, strict=True):
+        assert trained.strict(number, other) == score.strict
+
+
+def test_labels_of_test_nodes_are_read_for_the_score_alone(classes, splits, kind):
+    clean, own, poisoned = embedding(classes), {2: splits[2]}, classes.clone()
+    poisoned[splits[2].test] = (poisoned[splits[2].test] + 1) % 3
+    probe, other = (
+        TrainedProbe.fit(clean, known, own, num_classes=3, probe=kind)
+        for known in (classes, poisoned)
+    )
+    assert torch.equal(other.weights[2], probe.weights[2])
+    assert other.strict(2, clean) != probe.strict(2, clean)
+
+
+def test_only_test_nodes_are_looked_at(trained, classes, splits):
+    wild = torch.full((90, 5), 1e6)
+    wild[splits[0].test] = embedding(classes)[splits[0].test]
+    assert trained.strict(0, wild) == trained.clean.splits[0].strict
