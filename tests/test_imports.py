@@ -25,6 +25,7 @@ ORDER = [
     {"perturbation"},
     {"experiment"},
     {"report"},
+    {"examples"},
     {"cli"},
     {"__main__"},
 ]
