@@ -30,7 +30,7 @@ from sklearn.metrics import roc_auc_score
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
-from aspect.attacks.trace import Trace  # noqa: E402 - the path comes first
+from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
 from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import LabelledGraph  # noqa: E402
@@ -38,7 +38,7 @@ from aspect.data.pairs import edge_keys  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.data.support import edge_support, without_doubtful  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
-from aspect.evaluation.probe import linear_probe  # noqa: E402
+from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 
@@ -56,12 +56,12 @@ def path_of(graph: str, solver: str, split: int) -> Path:
     return PERTURBATIONS / f"{graph}-metattack-{solver}-{SPLITS}-{split}.safetensors"
 
 
-def flips_of(graph: str, solver: str, split: int) -> Trace:
+def flips_of(graph: str, solver: str, split: int) -> PerturbationFile:
     """The attack of record."""
-    return Trace.read(path_of(graph, solver, split))
+    return PerturbationFile.read(path_of(graph, solver, split))
 
 
-def detection(labelled: LabelledGraph, trace: Trace) -> tuple[float, float]:
+def detection(labelled: LabelledGraph, trace: PerturbationFile) -> tuple[float, float]:
     """Area under the ROC curve, and the share of added edges among as many with least support."""
     poisoned = trace.apply(labelled, BUDGET)
     added = ~torch.isin(edge_keys(poisoned), edge_keys(labelled.graph))

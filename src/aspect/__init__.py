@@ -5,12 +5,11 @@ Data flows through the package from top to bottom:
     data/         a graph, checked and cleaned, its operators, splits and data sets
     nn/           filters, spectral encoder, gate, and parts that several methods share
     losses/       contrastive and other losses, tensors in, numbers out
-    adversarial/  the search for small perturbations that harm most
+    attacks/      attacks on a graph, searches for perturbations, perturbation files
     methods/      ASPECT, ASPECT-S and the baselines: one file each
     settings/     hyperparameters shipped per method and graph
     training/     the one loop, and what it leaves on disk
     estimator     fit, embed, policy, save, load
-    attacks/      attacks on a graph, and perturbation files
     evaluation/   probes, metrics, significance, stability
     experiment/   runs, benchmarks and hyperparameter searches
     report/       tables, figures and pages
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from aspect.data.synthetic import mixed_graph
     from aspect.errors import AspectError
     from aspect.estimator import Aspect, Embedder
-    from aspect.evaluation.neighbours import knn_probe
-    from aspect.evaluation.probe import linear_probe
+    from aspect.evaluation.baselines import knn_probe
+    from aspect.evaluation.linear_probe import linear_probe
 
 __version__ = "0.2.0"
 
@@ -57,8 +56,8 @@ _HOMES = {
     "Embedder": "estimator",
     "Graph": "data.graph",
     "LabelledGraph": "data.graph",
-    "knn_probe": "evaluation.neighbours",
-    "linear_probe": "evaluation.probe",
+    "knn_probe": "evaluation.baselines",
+    "linear_probe": "evaluation.linear_probe",
     "load_dataset": "data.datasets",
     "make_splits": "data.splits",
     "mixed_graph": "data.synthetic",

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.adversarial.climb import slopes_of
-from aspect.adversarial.harm import flippable_pairs
+from aspect.attacks.view_search import flippable_pairs, slopes_of
 from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix

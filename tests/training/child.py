@@ -23,13 +23,13 @@ import numpy as np
 import torch
 
 import aspect.data.files
-import aspect.training.checkpoint
+import aspect.data.tensors
 from aspect.config import to_yaml
 from aspect.data.files import replacing
 from aspect.data.synthetic import mixed_graph
+from aspect.data.tensors import write_tensors
 from aspect.errors import AspectError
 from aspect.estimator import Embedder
-from aspect.training.checkpoint import write_tensors
 from aspect.training.folder import RunFolder
 
 INTERRUPTED, REFUSED, BROKEN = 130, 2, 70
@@ -71,7 +71,7 @@ def train(
 def die_while_writing(moment: str, at: int) -> None:
     """Kill this process at its `at`-th checkpoint: `half-written`, `written` or `renamed`."""
     count = 0
-    original = aspect.training.checkpoint.replacing
+    original = aspect.data.tensors.replacing
 
     @contextmanager
     def deadly(path: Path, *, overwrite: bool) -> Iterator[Any]:
@@ -85,7 +85,7 @@ def die_while_writing(moment: str, at: int) -> None:
         if count == at and moment == "renamed":
             kill_self()
 
-    aspect.training.checkpoint.replacing = deadly
+    aspect.data.tensors.replacing = deadly
 
 
 class _HalfWriter:

@@ -23,7 +23,7 @@ from torch.nn.functional import pdist
 from aspect.data.graph import Graph
 from aspect.errors import TrainingError
 from aspect.estimator import Embedder
-from aspect.evaluation.inputs import unit_rows
+from aspect.evaluation.result import unit_rows
 from aspect.methods.aspect import AspectMethod
 from aspect.randomness import generator_for
 from aspect.training.health import check_finite
@@ -74,8 +74,8 @@ def look_at(model: Embedder, graph: Graph) -> Look:
     check_finite(embeddings)
     if not isinstance(method, AspectMethod) or len(method.bands) == 1:
         return Look(embeddings, model.policy(seen), {})
-    answer = method.eval().see(seen)  # bands and gate in one go: every look costs
-    bands = dict(zip(method.bands, answer.views.cpu(), strict=True))
+    answer = method.eval().encode(seen)  # bands and gate in one go: every look costs
+    bands = dict(zip(method.bands, answer.bands.cpu(), strict=True))
     return Look(embeddings, answer.weights[:, 0].cpu(), bands)
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.adversarial.harm import DrawnHarm, find_at_once
+from aspect.attacks.view_search import AdversarialView, find_at_once
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_FLOAT32_TEMPERATURE
@@ -128,7 +128,7 @@ class ARIEL(GRACE):
         return terms
 
     @torch.no_grad()
-    def search(self, graph: Graph, against: View, generator: torch.Generator) -> DrawnHarm:
+    def search(self, graph: Graph, against: View, generator: torch.Generator) -> AdversarialView:
         """The third view: a changed graph whose contrast with another view is high.
 
         It is high for the model as it is now; parameters get no gradient.

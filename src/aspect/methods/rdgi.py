@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.adversarial.harm import Harm, find_in_turn
+from aspect.attacks.view_search import AdversarialView, find_in_turn
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator
@@ -105,7 +105,7 @@ class RDGI(DGI):
         }
         return {"discrimination": changed if does_harm else clean}
 
-    def search(self, graph: Graph, generator: torch.Generator) -> Harm:
+    def search(self, graph: Graph, generator: torch.Generator) -> AdversarialView:
         """A graph within reach whose loss is high for the model as it is now."""
         clean = self.source(graph).clean
 

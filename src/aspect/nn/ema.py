@@ -10,7 +10,7 @@ from torch import nn
 __all__ = ["cosine_decay", "ema_momentum", "update_ema"]
 
 
-def cosine_decay(step: float, steps: float) -> float:
+def cosine_decay(step: int | float, steps: int | float) -> float:
     """`(1 + cos(pi step / steps)) / 2`: from 1 at step 0 to 0 at the last (BGRL, GBT)."""
     return (1 + math.cos(math.pi * step / steps)) / 2
 

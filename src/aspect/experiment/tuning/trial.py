@@ -19,8 +19,7 @@ from aspect.data.source import GraphSource
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, TrainingError
 from aspect.estimator import DTYPE
-from aspect.evaluation.probe import Probe, ProbeName, probe_named
-from aspect.evaluation.validation import validation_accuracy
+from aspect.evaluation.linear_probe import Probe, ProbeName, probe_named, validation_accuracy
 from aspect.experiment.tuning.journal import open_study
 from aspect.experiment.tuning.request import Search
 from aspect.methods.base import Method
@@ -99,14 +98,15 @@ class Problem:
     def score(self, method: Method) -> RungScore:
         """Mean validation accuracy over the splits, and health, of the embedding as it is now."""
         method.calibrate(self.graph)
+        output = method.eval().output(self.graph)
         accuracies = validation_accuracy(
-            method.eval().embed(self.graph),
+            output.embedding,
             self.labels,
             self.splits,
             num_classes=self.num_classes,
             probe=self.probe,
         )
-        health = Health.of(method.embed_uncentred(self.graph))
+        health = Health.of(output.uncentred)
         return RungScore(sum(accuracies) / len(accuracies), health)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aspect.attacks.names import Mode
+from aspect.attacks.perturbation import Mode
 from aspect.evaluation.metrics import PERCENT
 from aspect.experiment.perturbation import Perturbation
 from aspect.experiment.record import Record, SplitName
