@@ -380,7 +380,9 @@ def summary(theory: Theory) -> dict[str, Any]:
     return {
         "rows": [row for keys in get_args(KeyChoice) for row in theory.rows(keys)],
         "holds": all(case.holds for case in theory.cases),
-        "trade_offs": [{name: getattr(each, name) for name in kept} for each in theory.trade_offs],
+        "trade_offs": [
+            {name: getattr(trade_off, name) for name in kept} for trade_off in theory.trade_offs
+        ],
         "scope": theory.scope.model_dump(mode="json"),
         "temperature": theory.temperature,
         "settings": theory.settings,
@@ -400,7 +402,10 @@ def findings(theory: Theory) -> list[str]:
         _about_bands(max(theory.trade_offs, key=lambda trade_off: trade_off.purity)),
         "The mix of lowest clean risk is not the one of the lowest bound on the worst risk for "
         "this percentage of the nodes, by separation: "
-        + ", ".join(f"{100 * each.moved:.0f}% at {each.purity:g}" for each in theory.trade_offs)
+        + ", ".join(
+            f"{100 * trade_off.moved:.0f}% at {trade_off.purity:g}"
+            for trade_off in theory.trade_offs
+        )
         + ". There, how stable the bands are decides with how useful they are.",
     ]
 
@@ -482,9 +487,10 @@ def _about_own_keys(theory: Theory) -> str:
 
 def _about_stability(theory: Theory) -> str:
     pairs, broken = (
-        sum(getattr(each, name) for each in theory.trade_offs) for name in ("pairs", "broken")
+        sum(getattr(trade_off, name) for trade_off in theory.trade_offs)
+        for name in ("pairs", "broken")
     )
-    tightest = max(each.tightest for each in theory.trade_offs)
+    tightest = max(trade_off.tightest for trade_off in theory.trade_offs)
     held = "all" if broken == 0 else f"all but {broken:,}"
     return (
         "Under perturbations both bounds, L S(m) and L (m d_L + (1 - m) d_H) with L = 2 / tau = "
@@ -495,7 +501,7 @@ def _about_stability(theory: Theory) -> str:
 
 
 def _about_bands(trade_off: TradeOff) -> str:
-    moves = {each["region"]: each for each in trade_off.sensitivities if each["kind"] == "all"}
+    moves = {move["region"]: move for move in trade_off.sensitivities if move["kind"] == "all"}
     parts = [
         f"in the {region} region the low band moves by {move['low']:.2f} and the high band by "
         f"{move['high']:.2f}"
@@ -559,11 +565,13 @@ def theory_tables(theory: Theory) -> tuple[page.ExampleTable, page.ExampleTable]
         for row in theory.rows()
     ]
     moves = []
-    for each in theory.trade_offs:
-        for move in each.sensitivities:
+    for trade_off in theory.trade_offs:
+        for move in trade_off.sensitivities:
             region = move["region"]
-            used = f"{100 * float(each.rise[region].mean() / each.bound[region].mean()):.1f}"
-            numbers = (f"{each.purity:.2f}", f"{move['low']:.3f}", f"{move['high']:.3f}")
+            used = (
+                f"{100 * float(trade_off.rise[region].mean() / trade_off.bound[region].mean()):.1f}"
+            )
+            numbers = (f"{trade_off.purity:.2f}", f"{move['low']:.3f}", f"{move['high']:.3f}")
             last = used if move["kind"] == "all" else "-"
             moves.append((f"{region}, {KINDS[move['kind']]}", *numbers, last))
     return (
@@ -598,7 +606,9 @@ def theory_files(theory: Theory, facts: Mapping[str, object]) -> dict[str, str]:
         {**asdict(case), **asdict(case.bound), "bound": case.bound.value} for case in theory.cases
     ]
     sensitivities = [
-        {"purity": each.purity, **move} for each in theory.trade_offs for move in each.sensitivities
+        {"purity": trade_off.purity, **move}
+        for trade_off in theory.trade_offs
+        for move in trade_off.sensitivities
     ]
     return {
         "report.html": _page(theory, regrets, moves, facts),
@@ -634,7 +644,7 @@ def _page(
                 "A blend can move no further than its bands do. So a node's risk under the worst "
                 "of the perturbations is at most its clean risk plus L (m d_L + (1 - m) d_H).",
                 sentences[4:],
-                _trade_off_figures(max(theory.trade_offs, key=lambda each: each.purity)),
+                _trade_off_figures(max(theory.trade_offs, key=lambda graph: graph.purity)),
                 [moves],
             ),
             page.PageSection("How it was measured", "", caveats(theory)),
@@ -702,7 +712,7 @@ def _regret_figures(theory: Theory) -> list[page.ExampleFigure]:
 def _example_figures(theory: Theory) -> list[page.ExampleFigure]:
     """Of the two purest graphs with equal regions."""
     figures = []
-    for example in sorted(theory.examples, key=lambda each: each.purity, reverse=True)[:2]:
+    for example in sorted(theory.examples, key=lambda graph: graph.purity, reverse=True)[:2]:
         curves = {name: list(rows) for name, rows in example.curves.items()}
         figures += [
             page.line_figure(
