@@ -13,6 +13,7 @@ Data flows through the package from top to bottom:
     evaluation/   probes, metrics, significance, stability
     experiment/   runs, benchmarks and hyperparameter searches
     report/       tables, figures and pages
+    examples/     complete studies on these parts: demo and theory
     cli/          one file per command
 
 Names below are imported at first use, so that `import aspect` and the command line answer at once.
