@@ -6,8 +6,8 @@ the column direction, from v to u. One pass over the similarity matrix, in block
 both. What a sum leaves out is set to zero within its block, never subtracted afterwards: at low
 temperatures a positive outweighs all else.
 
-The derivative is written by hand. Autograd in blocks with `torch.utils.checkpoint` takes 4% to 37%
-longer and two to three times the memory (10,000 nodes: 478 MiB, not 154), rounds gradients
+The derivative is written by hand. Autograd in blocks with `torch.utils.checkpoint` takes up to 37%
+longer on a CPU and 1.5 to 3 times the memory (10,000 nodes: 478 MiB, not 154), rounds gradients
 otherwise, and cannot go on in smaller blocks when memory runs out in the backward pass.
 """
 
