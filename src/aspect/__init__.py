@@ -5,12 +5,11 @@ Data flows through the package from top to bottom:
     data/         a graph, checked and cleaned, its operators, splits and data sets
     nn/           filters, spectral encoder, gate, and parts that several methods share
     losses/       contrastive and other losses, tensors in, numbers out
-    adversarial/  the search for small perturbations that harm most
+    attacks/      a registry of attacks, perturbation files, projected gradient ascent
     methods/      ASPECT, ASPECT-S and the baselines: one file each
     settings/     hyperparameters shipped per method and graph
     training/     the one loop, and what it leaves on disk
     estimator     fit, embed, policy, save, load
-    attacks/      attacks on a graph, and perturbation files
     evaluation/   probes, metrics, significance, stability
     experiment/   runs, benchmarks and hyperparameter searches
     report/       tables, figures and pages

@@ -2,8 +2,7 @@
 
 import torch
 
-from aspect.methods.aspect_s import AspectSMethod
-from aspect.methods.aspect_s_config import AspectSConfig
+from aspect.methods.aspect_s import AspectSConfig, AspectSMethod
 from reference.graphs import random_graph
 
 BASE = {
@@ -59,4 +58,4 @@ def make(graph, **changes):
 
 def problem_of(method, graph, seed=0):
     with torch.no_grad():
-        return method.inner_problem(graph, generator(seed))
+        return method.search_problem(graph, method.scope, generator(seed))

@@ -230,8 +230,8 @@ def test_nothing_changed_is_the_model_as_it_embeds():
     method = make(graph, gate_hops=1).eval()
     problem = problem_of(method, graph)
     with torch.no_grad():
-        clean, seen = method.see(graph), problem.see(problem.nothing())
-    assert_close(seen.views, clean.views)
+        clean, seen = method.encode(graph), problem.see(problem.nothing())
+    assert_close(seen.views, clean.bands)
     assert_close(problem.weights, clean.weights)
     assert_close(problem.keys[0], clean.fused)
     assert_close(problem.keys[1], clean.fused)
@@ -256,7 +256,7 @@ def test_bands_may_be_contrasted_with_themselves():
     graph = small_graph()
     method = make(graph, stability_target="band").eval()
     with torch.no_grad():
-        assert_close(problem_of(method, graph).keys, method.see(graph).views)
+        assert_close(problem_of(method, graph).keys, method.encode(graph).bands)
 
 
 def test_encoder_gate_and_keys_are_frozen():

@@ -198,10 +198,10 @@ def headroom(
     results, gates = [], []
     for number, (model, method) in enumerate(zip(every, methods, strict=True)):
         with torch.no_grad():
-            seen = method.eval().see_centred(model.as_seen(labelled.graph))
+            seen = method.centred(method.eval().encode(model.as_seen(labelled.graph)))
         results.append(
             probe_bands(
-                seen.views,
+                seen.bands,
                 seen.weights,
                 labelled,
                 splits,

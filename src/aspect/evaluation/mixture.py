@@ -150,7 +150,8 @@ def bands_of(model: Embedder, graph: Graph) -> Float[Tensor, "bands nodes dim"]:
     """The bands of a trained ASPECT as they are read out, lowest first."""
     placed = graph.to(torch.float32).to(model.device)
     with torch.no_grad():
-        return _as_aspect(model).eval().see_centred(placed).views.cpu()
+        method = _as_aspect(model).eval()
+        return method.centred(method.encode(placed)).bands.cpu()
 
 
 def oracle_weights(region: Int[Tensor, " nodes"]) -> Float[Tensor, "nodes bands"]:

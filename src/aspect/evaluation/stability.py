@@ -37,8 +37,6 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
 )
 from aspect.evaluation.trained_probe import TrainedProbe
-from aspect.methods.aspect import AspectMethod
-from aspect.methods.aspect_search import inner_problem
 
 __all__ = [
     "GivenSplits",
@@ -75,13 +73,7 @@ class SearchableEmbedder:
     ) -> InnerProblem:
         """The problem on the model as it embeds, with its gate frozen."""
         method = self.model.method.eval()
-        assert isinstance(method, AspectMethod)  # see `is_searchable`
-        return inner_problem(method, self.model.as_seen(graph), scope, generator)
-
-
-def is_searchable(model: Embedder) -> bool:
-    """Whether flips can be searched for on the model itself."""
-    return isinstance(model.method, AspectMethod)
+        return method.search_problem(self.model.as_seen(graph), scope, generator)
 
 
 def train_stand_in(
@@ -496,7 +488,7 @@ class _Study:
         if info.changes == "features":
             return _Series(kind, kind, self._masked(kind), drawn)
         if info.needs_model:
-            title = kind if is_searchable(self.model) else f"{kind} {TRANSFERRED}"
+            title = kind if self.model.method.searchable else f"{kind} {TRANSFERRED}"
             return _Series(kind, title, self._searched(kind), budgets)
         solver = getattr(find_attack(kind).settle({}, self.graph), "solver", "")
         made = self._attacked(kind) if info.needs_labels else self._drawn(kind)
@@ -531,7 +523,7 @@ class _Study:
     def _searched(self, kind: str) -> Iterator[_PerturbedGraph]:
         """Flips for this model, or for a stand-in from which they are transferred."""
         model = SearchableEmbedder(self.model)
-        if not is_searchable(self.model):
+        if not self.model.method.searchable:
             model = train_stand_in(self.graph, self.seed, self.model.device)
         attack = find_attack(kind).begin(Target(self.graph, model=model), seed=self.seed)
         yield from self._flipped(attack.find_each(self._counts()), None)

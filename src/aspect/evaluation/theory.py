@@ -255,7 +255,7 @@ class _Study:
 def _clean_bands(model: Embedder, graph: Graph) -> Float[Tensor, "2 nodes dim"]:
     """The bands as the contrast sees them: directions, not centred."""
     with torch.no_grad():
-        return _unit(_aspect(model).see(model.as_seen(graph)).views.cpu())
+        return _unit(_aspect(model).encode(model.as_seen(graph)).bands.cpu())
 
 
 def _augmented_bands(
@@ -264,7 +264,7 @@ def _augmented_bands(
     """The same of a random view, as the method draws them in training but without dropout."""
     method = _aspect(model)
     with torch.no_grad():
-        return _unit(method(method.augmented(graph.to(model.device), generator)).views.cpu())
+        return _unit(method(method.augmented(graph.to(model.device), generator)).bands.cpu())
 
 
 def _aspect(model: Embedder) -> AspectMethod:

@@ -1,4 +1,4 @@
-"""What a method is: the contract between methods and the one trainer."""
+"""The contract between methods and the one trainer."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
+from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 from aspect.config import Config, Count
 from aspect.data.graph import Graph
 from aspect.methods.registry import Cost
@@ -19,26 +20,14 @@ from aspect.nn.batch_norm import Calibrated, NormStatistics, recording
 from aspect.randomness import generator_for
 
 __all__ = [
-    "HELD_BY",
     "BatchNormConfig",
     "FilterBank",
     "Group",
     "Method",
     "MethodConfig",
+    "Output",
     "Step",
 ]
-
-# Settings that bound what a step holds, of the methods that have them; unset, they bound nothing.
-HELD_BY = (
-    "width",
-    "order",
-    "negatives",
-    "pairs_per_node",
-    "batch_size",
-    "sample",
-    "exact_up_to",
-    "candidates",
-)
 
 
 class MethodConfig(Config):
@@ -94,6 +83,15 @@ class FilterBank:
     self_loops: bool  # the Laplacian is that of the graph with self-loops
 
 
+@dataclass(frozen=True, eq=False)
+class Output:
+    """The result of one forward pass over a graph, in evaluation mode."""
+
+    embedding: Float[Tensor, "nodes dim"]  # what the probe sees
+    uncentred: Float[Tensor, "nodes dim"]  # before any centring, which would hide a collapse
+    gate: Float[Tensor, "nodes bands"] | None = None  # gate weights, lowest band first
+
+
 class Method(nn.Module, ABC):
     """A way to learn node embeddings; it knows nothing of files, devices or seeds.
 
@@ -115,6 +113,7 @@ class Method(nn.Module, ABC):
     # those before it, whose loss was the lowest.
     keeps_before_step: ClassVar[bool] = False
     decoupled_decay: ClassVar[bool] = False  # of `parameter_groups` by default: AdamW
+    searchable: ClassVar[bool] = False  # implements `search_problem`
 
     config: MethodConfig
 
@@ -140,9 +139,17 @@ class Method(nn.Module, ABC):
         settings.
         """
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        told = self.config.model_dump(include={"learning_rate", "weight_decay"})
-        rates = {"learning_rate": 1e-3, **told}
-        return [Group(trained, **rates, decoupled=self.decoupled_decay)]
+        rates = self.config.model_dump(include={"learning_rate", "weight_decay"})
+        return [Group(trained, **{"learning_rate": 1e-3, **rates}, decoupled=self.decoupled_decay)]
+
+    @property
+    def num_parameters(self) -> int:
+        """The numbers that training fits by gradient, whether `embed` uses them or not.
+
+        A momentum encoder follows by averaging and is not counted; an untrained method has none.
+        """
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return sum(parameter.numel() for parameter in trained) if self.trainable else 0
 
     def learning_rate_factor(self, epoch: int) -> float:  # noqa: ARG002
         """What all learning rates are multiplied by in an epoch: a schedule."""
@@ -159,7 +166,7 @@ class Method(nn.Module, ABC):
     def calibrate(self, graph: Graph) -> None:
         """Recompute what `embed` normalises and centres by, exactly, on the clean training graph.
 
-        Called after training; and before a look at the embedding in the midst of one.
+        Called after training, and before a check of the embedding during one.
         """
         layers = self._calibrated()
         if layers:
@@ -181,13 +188,14 @@ class Method(nn.Module, ABC):
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
         """What the probe sees; called in evaluation mode without gradients."""
 
-    def embed_uncentred(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        """The same before any centring, which hides a collapse: its health is measured on this."""
-        return self.embed(graph)
+    def output(self, graph: Graph) -> Output:
+        """The embedding with what else the same pass gives; called as `embed` is."""
+        embedding = self.embed(graph)
+        return Output(embedding, uncentred=embedding)
 
-    def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:  # noqa: ARG002
-        """Whom each node trusts, lowest band first; None for a method without a policy."""
-        return None
+    def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:
+        """The gate weights, lowest band first; None for a method without a gate."""
+        return self.output(graph).gate
 
     def band_losses(
         self,
@@ -209,10 +217,19 @@ class Method(nn.Module, ABC):
         """The filters at eigenvalues of the Laplacian; None for a method without filters."""
         return None
 
+    def search_problem(
+        self,
+        graph: Graph,
+        scope: SearchScope,
+        generator: torch.Generator,
+    ) -> InnerProblem:
+        """What a search for harmful perturbations maximises on the model as it embeds now."""
+        raise NotImplementedError(f"{self.name} has no search problem: it is not searchable.")
+
     def outlook(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
-        """What the user should be told before training, one sentence each."""
+        """What the user should know before training, one sentence each."""
         return ()
 
-    def complaints(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
-        """What the user should be warned of after training, one sentence each."""
+    def warnings(self, output: Output) -> Iterable[str]:  # noqa: ARG002
+        """What is wrong with a trained model's output, one sentence each."""
         return ()

@@ -99,14 +99,15 @@ class Problem:
     def score(self, method: Method) -> RungScore:
         """Mean validation accuracy over the splits, and health, of the embedding as it is now."""
         method.calibrate(self.graph)
+        output = method.eval().output(self.graph)
         accuracies = validation_accuracy(
-            method.eval().embed(self.graph),
+            output.embedding,
             self.labels,
             self.splits,
             num_classes=self.num_classes,
             probe=self.probe,
         )
-        health = Health.of(method.embed_uncentred(self.graph))
+        health = Health.of(output.uncentred)
         return RungScore(sum(accuracies) / len(accuracies), health)
 
 
