@@ -20,6 +20,7 @@ from aspect.data.convert import to_data
 from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.synthetic import mixed_graph
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
     AspectError,
     CheckpointError,
@@ -33,7 +34,6 @@ from aspect.methods.base import Method, MethodConfig
 from aspect.methods.registry import Registration, find_method, method_names
 from aspect.nn.scaling import Scaling
 from aspect.settings import find_experiment
-from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.folder import RunFolder
 from aspect.training.health import Health
 

@@ -15,10 +15,11 @@ from typing_extensions import override
 
 from aspect import __version__
 from aspect.config import make_config
+from aspect.data.archives import graph_sha256
 from aspect.data.convert import as_graph
 from aspect.data.features import permute_columns
 from aspect.data.graph import Graph
-from aspect.data.npz import graph_sha256
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
     AspectError,
     CheckpointError,
@@ -32,7 +33,6 @@ from aspect.methods.registry import find_method
 from aspect.nn.scaling import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
 from aspect.settings import FOLDER, find_experiment
-from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, TrainingResult, train
 

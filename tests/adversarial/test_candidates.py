@@ -7,9 +7,8 @@ from torch.testing import assert_close
 from aspect.adversarial.candidates import draw_edges, draw_entries
 from aspect.attacks.flips import apply_flips
 from aspect.data.features import dense
-from aspect.data.graph import Graph
+from aspect.data.graph import Graph, edge_keys
 from aspect.data.operators import Propagation
-from aspect.data.pairs import edge_keys
 from aspect.data.sparse import SparseMatrix
 from reference.graphs import path_graph, random_graph
 

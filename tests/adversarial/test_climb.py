@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from aspect.adversarial.climb import best_on_the_way, slopes_of, worst_features, worst_flips
 from aspect.adversarial.flippable import AllPairs
 from aspect.data.features import dense
-from aspect.data.pairs import flip_pairs
+from aspect.data.graph import flip_pairs
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
 

@@ -14,9 +14,8 @@ from aspect.adversarial.flippable import (
     within_budget,
 )
 from aspect.adversarial.projection import project_to_budget
-from aspect.data.graph import Graph
+from aspect.data.graph import Graph, edge_index_of, flip_pairs
 from aspect.data.operators import Propagation
-from aspect.data.pairs import edge_index_of, flip_pairs
 from aspect.nn.propagation import SymmetricPropagation
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency

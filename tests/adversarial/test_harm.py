@@ -15,7 +15,7 @@ from aspect.adversarial.harm import (
     flippable_pairs,
 )
 from aspect.data.features import dense, mean_size
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import edge_keys
 from aspect.methods.ariel import ARIELConfig
 from aspect.methods.rdgi import RDGIConfig
 from aspect.nn.two_views import ViewSource

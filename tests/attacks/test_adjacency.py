@@ -5,7 +5,7 @@ import torch
 
 from aspect.attacks.adjacency import AttackedEdges
 from aspect.attacks.flips import apply_flips
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import edge_keys
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency
 

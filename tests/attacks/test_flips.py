@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aspect.attacks.flips import apply_flips
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.errors import GraphError
 from attacks.graphs import build, edge_set, shapes
 

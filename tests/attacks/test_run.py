@@ -14,8 +14,7 @@ import aspect
 from aspect.attacks.kinds import STRATEGIES
 from aspect.attacks.run import AttackRequest, find_flips, plan_attacks
 from aspect.attacks.trace import Trace
-from aspect.data.graph import Graph
-from aspect.data.labelling import label_graph, unlabelled
+from aspect.data.graph import Graph, label_graph, unlabelled
 from aspect.data.splits import SPLIT_SEEDS
 from aspect.errors import GraphError, SettingsError
 from attacks import attempts

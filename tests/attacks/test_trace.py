@@ -14,11 +14,10 @@ from aspect.attacks.trace import TRACE_FORMAT, AttackedGraph, Trace
 from aspect.attacks.trace_file import TraceFile
 from aspect.data.features import dense
 from aspect.data.graph import LabelledGraph
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, FileError, GraphError, SettingsError
 from aspect.experiment.perturbation import Perturbation
 from aspect.experiment.perturbed import perturb
-from aspect.training import checkpoint
-from aspect.training.checkpoint import read_tensors, write_tensors
 from attacks.attempts import labelled_graph, plan
 from attacks.graphs import edge_set
 
@@ -196,7 +195,7 @@ def test_a_newer_file_asks_for_an_upgrade(path, monkeypatch):
         patch.setattr(trace_module, "TRACE_FORMAT", TRACE_FORMAT - 1)
         with pytest.raises(CheckpointError, match=r"perturbation format 1, newer .*Upgrade"):
             Trace.read(path)
-    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 0)
+    monkeypatch.setattr("aspect.data.tensors.FORMAT_VERSION", 0)
     with pytest.raises(CheckpointError, match=r"has format 1, newer .*Upgrade"):
         Trace.read(path)
 

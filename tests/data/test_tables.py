@@ -16,11 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aspect.data import files
-from aspect.data.delimited import TextFormat
-from aspect.data.features import dense
+from aspect.data.features import dense, with_structural_features
 from aspect.data.graph import LabelledGraph
-from aspect.data.structural import with_structural_features
-from aspect.data.tables import TableOptions, read_tables
+from aspect.data.graph_tables import TableOptions, read_tables
+from aspect.data.tables import TextFormat
 from aspect.errors import AspectError, FileError, GraphError, SettingsError
 
 EDGES = "source,target\na,b\nb,c\n"
@@ -69,8 +68,8 @@ REFUSE = """
 import sys
 from pathlib import Path
 from aspect.errors import FileError
-from aspect.data.columns import read_table
-from aspect.data.delimited import TextFormat
+from aspect.data.tables import read_table
+from aspect.data.tables import TextFormat
 try:
     read_table(Path(sys.argv[1]), TextFormat())
 except FileError:
@@ -80,8 +79,8 @@ except FileError:
 THREADS = """
 import os, sys
 from pathlib import Path
-from aspect.data.columns import read_table
-from aspect.data.delimited import TextFormat
+from aspect.data.tables import read_table
+from aspect.data.tables import TextFormat
 before = len(os.listdir("/proc/self/task"))
 read_table(Path(sys.argv[1]), TextFormat())
 print(len(os.listdir("/proc/self/task")) - before)

@@ -17,8 +17,8 @@ from aspect.attacks.run import run_attack
 from aspect.attacks.trace import AttackKind, Trace
 from aspect.cli import attack as command_module
 from aspect.cli.attack_options import DRAWN_SPLITS, AttackOptions
-from aspect.data.npz import write_npz
-from aspect.data.reading import read_graph
+from aspect.data.archives import write_npz
+from aspect.data.source import read_graph
 from aspect.data.splits import SPLIT_SEEDS
 from attacks.attempts import labelled_graph, with_published
 

@@ -300,7 +300,7 @@ def test_a_file_that_is_none(cli, content):
     for name in ("train", "evaluate"):
         cli(name, "mixed", *F).refused("f.safetensors", "damaged")
     model = {"kind": "model"}
-    from aspect.training.checkpoint import write_tensors
+    from aspect.data.tensors import write_tensors
 
     write_tensors(Path("f.safetensors"), {}, model)
     cli("train", "mixed", *F).refused("not a perturbation but a model")

@@ -6,7 +6,7 @@ import torch
 from aspect import Embedder, mixed_graph
 from aspect.attacks.run import AttackRequest, find_flips, plan_attacks
 from aspect.data.features import num_entries
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import edge_keys
 from aspect.evaluation.perturbing import (
     draw_flips,
     draw_masks,

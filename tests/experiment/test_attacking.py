@@ -9,7 +9,7 @@ from aspect.attacks.metattack import Metattack
 from aspect.attacks.run import run_attack
 from aspect.attacks.trace import Trace
 from aspect.attacks.trace_file import TraceFile
-from aspect.data.npz import read_npz
+from aspect.data.archives import read_npz
 from aspect.data.source import NO_READING
 from aspect.errors import GraphError
 from aspect.experiment.attack_plan import plan_attack_again

@@ -8,7 +8,7 @@ import torch
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.attacks.trace import Trace
 from aspect.attacks.trace_file import TraceFile
-from aspect.data.npz import read_npz
+from aspect.data.archives import read_npz
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.flips import Flips, FlipsFile, Slot
 from aspect.experiment.perturbation import Perturbation

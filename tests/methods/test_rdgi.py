@@ -8,8 +8,7 @@ from aspect.adversarial.climb import slopes_of
 from aspect.adversarial.flippable import AllPairs, SomePairs
 from aspect.adversarial.harm import flippable_pairs
 from aspect.data.features import dense, row_normalise
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder

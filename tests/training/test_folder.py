@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, FileError, RunError, SettingsError, TrainingError
 from aspect.training import folder as folder_module
-from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.folder import RunFolder, Start, read_start, write_json, write_text
 from aspect.training.trainer import train
 from training.toys import Toy, tiny_graph

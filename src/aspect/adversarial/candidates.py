@@ -9,9 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.features import mean_size, num_entries
-from aspect.data.graph import Features, Graph
+from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
 from aspect.data.operators import Propagation, RescaledLaplacian
-from aspect.data.pairs import edge_index_of, edge_keys, pair_keys
 from aspect.data.sparse import SparseMatrix
 
 __all__ = ["EdgeCandidates", "FeatureCandidates", "draw_edges", "draw_entries"]

@@ -15,9 +15,8 @@ from typing_extensions import override
 
 from aspect.adversarial.candidates import EdgeCandidates
 from aspect.adversarial.projection import project_to_budget
-from aspect.data.graph import Graph
+from aspect.data.graph import Graph, count_pairs, edge_index_of, flip_pairs
 from aspect.data.operators import Operator
-from aspect.data.pairs import count_pairs, edge_index_of, flip_pairs
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation, dense_smoothing
 
 __all__ = [

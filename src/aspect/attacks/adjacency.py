@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.data.sparse import LARGEST_INT32, Pattern, SparseMatrix
 
 __all__ = ["AttackedEdges"]

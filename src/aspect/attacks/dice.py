@@ -11,8 +11,7 @@ from torch import Tensor
 from aspect.attacks.budget import check_flips
 from aspect.attacks.drawing import Choices, draw_flips
 from aspect.attacks.knowledge import read_known
-from aspect.data.graph import UNLABELLED, Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import UNLABELLED, Graph, edge_keys
 
 __all__ = ["dice"]
 

@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aspect.data.graph import Graph
-from aspect.data.pairs import flip_pairs
+from aspect.data.graph import Graph, flip_pairs
 from aspect.errors import GraphError, shown
 
 __all__ = ["apply_flips"]

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from aspect.attacks.budget import check_flips
 from aspect.attacks.drawing import Choices, draw_flips
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 
 __all__ = ["random_flips"]
 

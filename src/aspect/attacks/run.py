@@ -14,8 +14,8 @@ from aspect.attacks.budget import check_flips, flips_within
 from aspect.attacks.kinds import STRATEGIES, Attack, Sight, Strategy, mask_seed
 from aspect.attacks.trace import AttackedGraph, AttackFacts, AttackKind, Trace
 from aspect.attacks.trace_file import TraceFile
+from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, SettingsError
 from aspect.provenance import versions

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from aspect.attacks.adjacency import AttackedEdges
 from aspect.attacks.meta_gradient import PairScores
-from aspect.data.pairs import pair_keys
+from aspect.data.graph import pair_keys
 from aspect.data.sparse import Pattern
 
 __all__ = ["ROWS_AT_ONCE", "Candidates", "best_additions", "best_flips"]

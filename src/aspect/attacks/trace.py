@@ -24,13 +24,13 @@ from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.flips import apply_flips
 from aspect.attacks.names import SUFFIX, AttackKind
 from aspect.config import Config, Count
+from aspect.data.archives import content_sha256
 from aspect.data.files import is_file
 from aspect.data.graph import MOST_NODES, Features, Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.sparse import LARGEST_INT32
 from aspect.data.splits import SplitKind
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, FileError, GraphError, SettingsError
-from aspect.training.checkpoint import read_tensors, write_tensors
 
 __all__ = [
     "TRACE_FORMAT",

@@ -15,9 +15,16 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from aspect.data.graph import UNLABELLED, Features, Graph, LabelledGraph
-from aspect.data.labelling import encode_labels, label_graph, unlabelled
-from aspect.data.matrices import as_features, as_tensor
+from aspect.data.features import as_features, as_tensor
+from aspect.data.graph import (
+    UNLABELLED,
+    Features,
+    Graph,
+    LabelledGraph,
+    encode_labels,
+    label_graph,
+    unlabelled,
+)
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, shown
 

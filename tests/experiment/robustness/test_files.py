@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from aspect.attacks.trace import Trace
+from aspect.data.tensors import write_tensors
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.robustness.files import check_kind_of_splits, read_perturbations
-from aspect.training.checkpoint import write_tensors
 from attacks.attempts import labelled_graph
 from experiment.robustness.poisoned import Place, changed, cut
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from aspect.attacks.trace import AttackFacts, Trace, is_perturbation
 from aspect.attacks.trace_file import find_difference
+from aspect.data.archives import content_sha256
 from aspect.data.files import is_file
 from aspect.data.graph import LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.splits import SplitKind
 from aspect.errors import GraphError, SettingsError, shown
 from aspect.experiment.robustness.places import files_at

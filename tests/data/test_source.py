@@ -13,11 +13,10 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from aspect.data import files
+from aspect.data.archives import content_sha256, write_npz
 from aspect.data.features import dense
-from aspect.data.graph import Graph
-from aspect.data.labelling import label_graph
-from aspect.data.npz import content_sha256, write_npz
-from aspect.data.reading import read_graph
+from aspect.data.graph import Graph, label_graph
+from aspect.data.source import read_graph
 from aspect.errors import AspectError, FileError, GraphError, SettingsError, UnknownNameError
 
 DATA = os.environ.get("ASPECT_DATA", "")
