@@ -44,7 +44,7 @@ def test_a_simple_undirected_graph_is_taken_as_it_is():
 def test_self_loops_are_removed_and_counted():
     graph = build([(0, 0), (0, 1), (1, 0), (2, 2), (1, 2), (2, 1), (3, 2), (2, 3)])
     assert graph.num_edges == 3
-    assert graph.notices == ("2 self-loops removed (the method adds its own where it wants them).",)
+    assert graph.notices == ("2 self-loops removed; methods that need them add them.",)
 
 
 def test_duplicates_are_removed_and_counted():

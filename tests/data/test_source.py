@@ -148,6 +148,37 @@ def test_truncated_saved_data(saved):
             read_graph(saved)
 
 
+def test_changed_bits_of_saved_data_are_noticed(saved):
+    whole, before = saved.read_bytes(), content_sha256(read_graph(saved))
+    draw = random.Random(0)  # noqa: S311 - no secret
+    for _ in range(150):
+        changed = bytearray(whole)
+        changed[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        saved.write_bytes(changed)
+        with suppress(AspectError):
+            assert content_sha256(read_graph(saved)) == before
+
+
+def test_a_file_without_checksums_says_so(tmp_path):
+    data = Data(x=torch.rand(3, 2), edge_index=PAIRS)
+    torch.save(data, tmp_path / "g.pt", _use_new_zipfile_serialization=False)
+    assert "has no checksums" in read_graph(tmp_path / "g.pt").graph.notices[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x": torch.zeros(1, 1).expand(10**8, 10**4)},  # one number, of strides zero
+        {"edge_index": torch.zeros(2, 1, dtype=torch.long).expand(2, 10**12)},
+        {"x": None, "num_nodes": 2 * 10**12},
+    ],
+)
+def test_saved_data_that_says_it_is_huge_is_refused(tmp_path, changed):
+    torch.save(Data(**({"x": torch.rand(3, 2), "edge_index": PAIRS} | changed)), tmp_path / "g.pt")
+    with pytest.raises(FileError, match="fit the memory"):
+        read_graph(tmp_path / "g.pt", features="degree")
+
+
 def test_saved_data_beyond_the_memory(saved, monkeypatch):
     monkeypatch.setattr(files, "available_bytes", lambda: 4 * saved.stat().st_size - 1)
     with pytest.raises(FileError, match="fit the memory"):

@@ -32,17 +32,17 @@ def edge_support(graph: Graph) -> Float[Tensor, " edges"]:
     A neighbourhood is the sum of the features, at unit length, of a node and its neighbours without
     the other end of the edge. Takes O(edges * features) time and O(nodes * features) memory.
     """
-    own = normalize(dense(graph.features), dim=1)
+    unit = normalize(dense(graph.features), dim=1)
     source, target = graph.edge_index
     ones = torch.ones(len(source), dtype=graph.dtype, device=graph.device)
-    joined = own + SparseMatrix.from_entries(source, target, ones, (len(own), len(own))) @ own
+    sums = unit + SparseMatrix.from_entries(source, target, ones, (len(unit), len(unit))) @ unit
     pairs = torch.split(graph.edge_index[:, source < target], EDGES_AT_ONCE, dim=1)
-    return torch.cat([_cosines(own, joined, low, high) for low, high in pairs])
+    return torch.cat([_cosines(unit, sums, low, high) for low, high in pairs])
 
 
-def _cosines(own: Tensor, joined: Tensor, low: Tensor, high: Tensor) -> Float[Tensor, " edges"]:
-    one = joined[low] - own[high]
-    other = joined[high] - own[low]
+def _cosines(unit: Tensor, sums: Tensor, low: Tensor, high: Tensor) -> Float[Tensor, " edges"]:
+    one = sums[low] - unit[high]
+    other = sums[high] - unit[low]
     lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
     return (one * other).sum(1) / lengths
 

@@ -1,6 +1,6 @@
 """Graphs in archives: the `.npz` format of the data sets, and `.pt` files of `torch.save`.
 
-Files are read without trusting them: sizes, names and types are checked from the zip directory and
+Files may be hostile: sizes, names and types are checked from the zip directory and
 the array headers before any array is read, and no code of a file is ever run.
 
 An `.npz` holds `edge_index` (integers [2, pairs]), the features as compressed rows (`x_indptr`,
@@ -262,7 +262,7 @@ def _check_member(member: zipfile.ZipInfo, path: Path) -> None:
     if member.file_size > RATIO_FROM_BYTES and ratio > LARGEST_RATIO:
         raise FileError(
             f"{where} would grow {ratio:.0f}-fold to {member.file_size} bytes; at most "
-            f"{LARGEST_RATIO}-fold is believed. Store it uncompressed if it is real."
+            f"{LARGEST_RATIO}-fold is allowed. Store it uncompressed if it is real."
         )
 
 
@@ -338,7 +338,7 @@ def _read_names(arrays: Mapping[str, Array]) -> dict[str, Any]:
     try:
         names = json.loads(arrays["names"].tobytes())
         lists = [names.get(key) or [] for key in ("ids", "feature_names", "class_names")]
-        if all(isinstance(name, str) for each in lists for name in each):
+        if all(isinstance(name, str) for texts in lists for name in texts):
             return dict(names)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise GraphError("names must be the JSON text of lists of strings.") from error

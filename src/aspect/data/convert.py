@@ -198,8 +198,9 @@ def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
         return y.long()
     if not y.dtype.is_floating_point:
         return y
-    whole = torch.nan_to_num(y, nan=float(UNLABELLED))
-    return whole.long() if bool((whole == whole.round()).all()) else y
+    whole = torch.where(torch.isnan(y), float(UNLABELLED), y)
+    exact = torch.isfinite(whole) & (whole == whole.round())
+    return whole.long() if bool(exact.all()) else y
 
 
 def _ids_of(data: Data) -> list[str] | None:
@@ -212,20 +213,20 @@ def _ids_of(data: Data) -> list[str] | None:
 
 def _with_masks(graph: Graph, data: object) -> tuple[Graph, Mapping[str, Tensor]]:
     """Splits as [splits, nodes]; PyG keeps one split as [nodes] and several as [nodes, splits]."""
-    found: dict[str, ArrayLike | Tensor] = {
+    given: dict[str, ArrayLike | Tensor] = {
         part: mask
         for part, name in MASKS.items()
         if (mask := getattr(data, name, None)) is not None
     }
-    if not found:
+    if not given:
         return graph, {}
-    if len(found) < len(MASKS):
-        names = " and ".join(MASKS[part] for part in found)
+    if len(given) < len(MASKS):
+        names = " and ".join(MASKS[part] for part in given)
         notice = (
             f"Split masks are left aside: of {', '.join(MASKS.values())} there is only {names}."
         )
         return replace(graph, notices=(*graph.notices, notice)), {}
-    masks = {part: as_tensor(mask, MASKS[part]) for part, mask in found.items()}
+    masks = {part: as_tensor(mask, MASKS[part]) for part, mask in given.items()}
     return graph, {
         part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.t()).bool().contiguous()
         for part, mask in masks.items()

@@ -96,8 +96,8 @@ DATASETS = _shipped()
 def catalogue() -> dict[str, Dataset]:
     """All entries by name: those of the package, then those that the user added."""
     files = [file for folder in _user_folders() if is_folder(folder) for file in folder.iterdir()]
-    own = sorted({file.stem for file in files if file.suffix == ".yaml" and is_dataset(file.stem)})
-    return {**DATASETS, **{name: dataset(name) for name in own}}
+    names = sorted({file.stem for file in files if file.suffix == ".yaml"} - set(DATASETS))
+    return {**DATASETS, **{name: dataset(name) for name in names if is_dataset(name)}}
 
 
 def is_dataset(name: str) -> bool:
@@ -223,8 +223,8 @@ def _user_folders() -> list[Path]:
     import platformdirs
 
     given = os.environ.get("ASPECT_DATA")
-    own = _in_home(platformdirs.user_data_dir("aspect", appauthor=False))
-    return [Path(folder) for folder in (given, own) if folder]
+    in_home = _in_home(platformdirs.user_data_dir("aspect", appauthor=False))
+    return [Path(folder) for folder in (given, in_home) if folder]
 
 
 def _user_entry(name: str) -> Path | None:
@@ -234,9 +234,9 @@ def _user_entry(name: str) -> Path | None:
 
 
 def _folders(data_dir: str | Path | None) -> list[Path]:
+    given = _user_folders() if data_dir is None else [Path(data_dir), *_user_folders()[-1:]]
     cache = cache_dir()
-    own = _user_folders() if data_dir is None else [Path(data_dir), *_user_folders()[-1:]]
-    return own if cache is None else [*own, cache]
+    return given if cache is None else [*given, cache]
 
 
 def _counts(labelled: LabelledGraph) -> dict[str, int]:

@@ -43,6 +43,8 @@ GNN_BENCHMARK = f"{GITHUB}/shchur/gnn-benchmark/1e72912a0810cdf27ae54fd589a3b433
 PLANETOID = f"{GITHUB}/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data"
 GEOM_GCN = f"{GITHUB}/graphdml-uiuc-jlu/geom-gcn/f1fc0d14b3b019c562737240d06ec83b07d16a8f"
 
+PICKLES = ("allx", "tx", "ally", "ty", "graph")  # of Planetoid
+
 NUMBERS = "iufb"  # kinds of arrays: any numbers
 SPLITS = 10
 SECONDS = 60  # without an answer
@@ -110,7 +112,8 @@ def _gnn_benchmark(name: str, get: Get) -> LabelledGraph:
 
 def _entries(data: Array, indices: Array, pointers: Array, shape: Any) -> scipy.sparse.coo_array:  # noqa: ANN401 - two numbers
     """Compressed rows as entries, once every row and column is known to exist."""
-    matrix = scipy.sparse.csr_array((data, indices, pointers), shape=tuple(map(int, shape)))
+    rows, columns = map(int, shape)
+    matrix = scipy.sparse.csr_array((data, indices, pointers), shape=(rows, columns))
     matrix.check_format(full_check=True)
     return matrix.tocoo()
 
@@ -147,7 +150,7 @@ def _planetoid(name: str, get: Get) -> LabelledGraph:
 
     Test nodes that are not listed, 15 of Citeseer, get no features and class 0, as usual.
     """
-    files = {part: get(f"{PLANETOID}/ind.{name}.{part}") for part in PLANETOID_PARTS}
+    files = {part: get(f"{PLANETOID}/ind.{name}.{part}") for part in PICKLES}
     test = np.array(get(f"{PLANETOID}/ind.{name}.test.index")[0].split(), dtype=np.int64)
     content = {part: _unpickled(*file) for part, file in files.items()}
     lists: dict[int, list[int]] = content["graph"]
@@ -167,14 +170,13 @@ def _planetoid(name: str, get: Get) -> LabelledGraph:
     return _graph(x, pairs, y, _geom_gcn_splits(name, get))
 
 
-PLANETOID_PARTS = ("allx", "tx", "ally", "ty", "graph")
-
-
 class _Record:
     """What a pickle says of an object: its arguments and state, with nothing done about them."""
 
+    state: Any = None
+
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - whatever the file holds
-        self.arguments, self.state = arguments, None
+        self.arguments = arguments
 
     def __setstate__(self, state: Any) -> None:  # noqa: ANN401
         self.state = state
@@ -185,7 +187,7 @@ class _StoredArray(_Record):
 
     def array(self) -> Array:
         """The array itself, of plain numbers."""
-        _, shape, kind, fortran, content = self.state  # type: ignore[misc]  # checked by whoever calls
+        _, shape, kind, fortran, content = self.state
         if not re.fullmatch(r"[iuf][1248]|b1", kind.arguments[0]):
             raise FileError(f"A pickled array must hold numbers. Got {kind.arguments[0]!r}.")
         data = content.encode("latin1") if isinstance(content, str) else content
@@ -198,11 +200,9 @@ class _StoredMatrix(_Record):
 
     def coo(self) -> scipy.sparse.coo_array:
         """Its entries."""
-        data, indices, pointers = (
-            self.state[part].array()  # type: ignore[index]
-            for part in ("data", "indices", "indptr")
-        )
-        return _entries(data, indices, pointers, self.state["_shape"])  # type: ignore[index]
+        state = self.state
+        data, indices, pointers = (state[part].array() for part in ("data", "indices", "indptr"))
+        return _entries(data, indices, pointers, state["_shape"])
 
 
 class _Unpickler(pickle.Unpickler):

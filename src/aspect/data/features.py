@@ -231,7 +231,7 @@ def _as_float32(values: Tensor) -> Float[Tensor, ...]:
 def _refuse_merged(values: Tensor, narrow: Tensor) -> None:
     """Refuse different integers that would become one float32."""
     large = narrow.abs() >= LARGEST_EXACT
-    if bool(large.any()) and len(values[large].unique()) > len(narrow[large].unique()):
+    if bool(large.any()) and len(set(values[large].tolist())) > len(set(narrow[large].tolist())):
         raise GraphError(
             "Integer features must stay different as float32, which holds them exactly below "
             f"2**24. Got {shown(values[large].tolist())}. If they are identifiers, leave them out."

@@ -38,7 +38,7 @@ LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
 
 LOCK = ".lock"  # taken while a process works in a folder; what is left of it means nothing
 
-CGROUP = Path("/sys/fs/cgroup")  # as a container sees its own
+CGROUP = Path("/sys/fs/cgroup")  # as seen inside a container
 CACHE = "inactive_file "
 
 

@@ -200,15 +200,15 @@ def count_pairs(
     graph: Graph, keys: Int[Tensor, " others"]
 ) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
     """All pairs that are edges or among the keys, ascending, and of each how often it is either."""
-    every: Tensor
-    every, counts = torch.unique(torch.cat([edge_keys(graph), keys]), return_counts=True)
-    return every, counts
+    pairs: Tensor
+    pairs, counts = torch.unique(torch.cat([edge_keys(graph), keys]), return_counts=True)
+    return pairs, counts
 
 
 def flip_pairs(graph: Graph, keys: Int[Tensor, " flips"]) -> Graph:
     """The graph with these pairs flipped, each given once: edges are removed, others joined."""
-    every, counts = count_pairs(graph, keys)
-    return replace(graph, edge_index=edge_index_of(every[counts == 1], graph.num_nodes))
+    pairs, counts = count_pairs(graph, keys)
+    return replace(graph, edge_index=edge_index_of(pairs[counts == 1], graph.num_nodes))
 
 
 def label_graph(
@@ -301,8 +301,8 @@ def _check_masks(masks: Mapping[str, Tensor], num_nodes: int) -> None:
         )
     overlap = (train & validation) | (train & test) | (validation & test)
     if bool(overlap.any()):
-        places = shown(f"node {n} in split {s}" for s, n in overlap.nonzero().tolist())
-        raise GraphError(f"The parts of a split must not share nodes. Got {places}.")
+        shared = shown(f"node {n} in split {s}" for s, n in overlap.nonzero().tolist())
+        raise GraphError(f"The parts of a split must not share nodes. Got {shared}.")
     for part in PARTS:
         empty = (~masks[part].any(dim=1)).nonzero().flatten().tolist()
         if empty:
@@ -392,14 +392,14 @@ def _simple_undirected(
     source, target = edge_index[:, edge_index[0] != edge_index[1]]
     loops = edge_index.shape[1] - len(source)
     if loops:
-        notices.append(f"{loops} self-loops removed (the method adds its own where it wants them).")
+        notices.append(f"{loops} self-loops removed; methods that need them add them.")
     keys = torch.unique(source * num_nodes + target)
     if len(keys) < len(source):
         notices.append(f"{len(source) - len(keys)} duplicate edges removed.")
     source, target = keys // num_nodes, keys % num_nodes
     both = torch.unique(torch.cat([keys, target * num_nodes + source]))
     # A table that lists every edge once in an arbitrary direction is as common as a directed graph;
-    # nothing in the input tells the two apart, so both are symmetrised, and said.
+    # nothing in the input tells the two apart, so both are symmetrised, with a notice.
     missing = len(both) - len(keys)
     if missing:
         if directed_is_error:

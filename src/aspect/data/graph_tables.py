@@ -2,7 +2,7 @@
 
 Ids are strings throughout: `007` and `7` are two nodes, and a node may be called `NA` or nothing at
 all. Names of columns are compared without case. What is no finite number is listed, never guessed.
-Methods are unweighted: a `weight` column is checked, then left aside, and that is said.
+Methods are unweighted: a `weight` column is checked, then left aside with a notice.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _check_header(source: TableFile, known: Sequence[str] = ()) -> None:
 
 
 def _header_notice(source: TableFile, pair: Sequence[str], ids: Sequence[str]) -> str:
-    """Say what was taken for a header where neither its names nor a node table vouch for it."""
+    """Say what was taken for a header where neither its names nor a node table confirm it."""
     if set(pair) & set(ids):
         raise _no_header(source)
     return (
@@ -411,7 +411,7 @@ def _float32(source: TableFile, name: str, ids: list[str]) -> NDArray[np.float32
     values = pc.cast(numbers, pa.float64(), safe=False).to_numpy()
     _refuse_long_integers(column, values, integers, name, ids)
     with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
+        narrow: NDArray[np.float32] = values.astype(np.float32)
     lost = np.isinf(narrow) & np.isfinite(values)
     if lost.any():
         listed = shown(f"{values[row]} at node {ids[row]!r}" for row in np.flatnonzero(lost))

@@ -1,6 +1,6 @@
 """The normalised Laplacian as a callable, its largest eigenvalue and leading eigenvectors.
 
-Spectral code says `operator(x)` and no more.
+Spectral code needs `operator(x)` alone.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class RescaledLaplacian:
     """`2 L / lambda_max - I`, whose spectrum lies in [-1, 1], for L = I - D^(-1/2) A D^(-1/2)."""
 
     neighbours: SparseMatrix  # -2 / lambda_max D^(-1/2) A D^(-1/2)
-    own: float  # 2 / lambda_max - 1, which is zero for the usual lambda_max of 2
+    diagonal: float  # 2 / lambda_max - 1, which is zero for the usual lambda_max of 2
 
     def __call__(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
         """Apply the operator; a node without neighbours has L_ii = 1."""
         product = self.neighbours @ x
-        return product if self.own == 0 else product + self.own * x
+        return product if self.diagonal == 0 else product + self.diagonal * x
 
 
 class Propagation:

@@ -243,7 +243,7 @@ def _records(
 ) -> Iterator[tuple[int, list[str]]]:
     """Every record with the number of its first line; slower than Arrow, but it knows the lines."""
     lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", newline="")
-    # A last line of our own: an open quote swallows it, and is found out by that.
+    # An added last line: only an open quote can swallow it.
     with_end = chain(lines, ("\n", END))
     reader = csv.reader(with_end, delimiter=separator, strict=strict)
     start = 1
