@@ -87,7 +87,7 @@ def test_missing_features_are_imputed_whatever_the_file(tmp_path, layout):
     torch.save(Data(x=x.to_sparse(layout=layout), edge_index=PAIRS), tmp_path / "g.pt")
     with pytest.raises(GraphError, match="row 0 column 5, row 1 column 0"):
         read_graph(tmp_path / "g.pt")
-    with pytest.raises(SettingsError, match=r"must be zero or mean\. Got 'median'"):
+    with pytest.raises(SettingsError, match=r"must be 'zero' or 'mean'\. Got 'median'"):
         read_graph(tmp_path / "g.pt", impute="median")
     for how, value in (("zero", 0.0), ("mean", 2.0)):
         graph = read_graph(tmp_path / "g.pt", impute=how).graph
@@ -222,9 +222,11 @@ def test_node_table_where_none_belongs(saved):
 
 
 def test_unknown_choices(tables):
-    with pytest.raises(SettingsError, match=r"--features must be one of .*laplacian\. Got 'eigen'"):
+    with pytest.raises(
+        SettingsError, match=r"'features' of the graph must be .*'laplacian'\. Got 'eigen'"
+    ):
         read_graph(tables[0], features="eigen")
-    with pytest.raises(SettingsError, match=r"--directed must be symmetrise or error\. Got 'yes'"):
+    with pytest.raises(SettingsError, match=r"must be 'symmetrise' or 'error'\. Got 'yes'"):
         read_graph(tables[0], directed="yes")
     with pytest.raises(GraphError, match="2 edges lack their reverse"):
         read_graph(tables[0], features="degree", directed="error")

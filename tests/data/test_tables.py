@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from aspect.data import files
 from aspect.data.features import dense, with_structural_features
 from aspect.data.graph import LabelledGraph
-from aspect.data.graph_tables import TableOptions, read_tables
-from aspect.data.tables import TextFormat
+from aspect.data.graph_tables import read_tables
+from aspect.data.source import Reading, read_graph
 from aspect.errors import AspectError, FileError, GraphError, SettingsError
 
 EDGES = "source,target\na,b\nb,c\n"
+STRUCTURAL = Reading(features="degree")
 NODES = "id,x,z,label\na,1,2,red\nb,3,4,blue\nc,5,6.5,red\n"
 
 
@@ -33,10 +34,9 @@ def read(tmp_path, edges=EDGES, nodes=NODES, **options) -> LabelledGraph:
         data = content.encode() if isinstance(content, str) else content
         (tmp_path / name).write_bytes(data)
         paths.append(tmp_path / name)
-    text = TextFormat(options.pop("encoding", "utf-8"), options.pop("delimiter", None))
     before = sorted(tmp_path.iterdir())
     try:
-        return read_tables(*paths, TableOptions(text=text, **options))
+        return read_graph(paths[0], nodes=paths[1], **options)
     finally:
         assert sorted(tmp_path.iterdir()) == before  # reading writes nothing
 
@@ -45,9 +45,7 @@ def read_parquet(tmp_path, nodes: dict, edges: dict | None = None, **options) ->
     edges = edges or {"source": ["a", "b"], "target": ["b", "c"]}
     pa.parquet.write_table(pa.table(nodes), tmp_path / "nodes.parquet")
     pa.parquet.write_table(pa.table(edges), tmp_path / "edges.parquet")
-    return read_tables(
-        tmp_path / "edges.parquet", tmp_path / "nodes.parquet", TableOptions(**options)
-    )
+    return read_graph(tmp_path / "edges.parquet", nodes=tmp_path / "nodes.parquet", **options)
 
 
 def refused(sentence: str, kind: type[AspectError] = GraphError):
@@ -177,7 +175,7 @@ def test_texts_that_are_refused(tmp_path, changed, sentence):
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("impute", "median", "--impute must be zero or mean. Got 'median'"),
+        ("impute", "median", "'impute' of the graph must be 'zero' or 'mean'. Got 'median'"),
         ("encoding", "klingon", "one that Python knows, such as utf-8 or latin-1. Got 'klingon'"),
         ("encoding", "base64", "one that Python knows"),
         ("encoding", "nul\0", "one that Python knows"),
@@ -222,7 +220,7 @@ def test_ways_to_write_a_number(tmp_path, cell):
 
 
 def test_structural_features_take_the_place_of_all_others(tmp_path):
-    structural = read(tmp_path, nodes="id,x\na,red\nb,\nc,1\n", allow_no_features=True).graph
+    structural = read(tmp_path, nodes="id,x\na,red\nb,\nc,1\n", features="degree").graph
     assert structural.feature_names is None
     assert with_structural_features(read(tmp_path).graph, "degree").feature_names is None
 
@@ -287,7 +285,7 @@ def test_loops_and_copies_are_removed_and_counted(tmp_path):
     assert "1 self-loops removed" in text
     assert "1 duplicate edges removed" in text
     with refused("2 edges lack their reverse"):
-        read(tmp_path, directed_is_error=True)
+        read(tmp_path, directed="error")
 
 
 def test_weights_are_left_aside_and_said(tmp_path):
@@ -314,18 +312,17 @@ def test_without_a_node_table_the_nodes_are_those_with_edges(tmp_path):
     (tmp_path / "e.csv").write_text(EDGES)
     with refused("no features"):
         read_tables(tmp_path / "e.csv")
-    graph = read_tables(tmp_path / "e.csv", options=TableOptions(allow_no_features=True)).graph
+    graph = read_tables(tmp_path / "e.csv", STRUCTURAL).graph
     assert graph.ids == ("a", "b", "c")
 
 
 def test_a_first_line_that_nothing_vouches_for_is_said_or_refused(tmp_path):
-    options = TableOptions(allow_no_features=True)
     (tmp_path / "e.csv").write_text("p,q\na,b\nb,c\n")
-    graph = read_tables(tmp_path / "e.csv", options=options).graph
+    graph = read_tables(tmp_path / "e.csv", STRUCTURAL).graph
     assert any("is taken for the names of its columns: 'p' | 'q'." in n for n in graph.notices)
     (tmp_path / "e.csv").write_text("a,q\na,b\nb,c\n")  # a is a node: the header is missing
     with refused("which looks like a row. Add a header line", FileError):
-        read_tables(tmp_path / "e.csv", options=options)
+        read_tables(tmp_path / "e.csv", STRUCTURAL)
     graph = read(tmp_path, nodes="name,x\na,1\nb,2\nc,3\n").graph
     assert any(
         "first column of" in n and "'name', is taken for the ids" in n for n in graph.notices
@@ -354,7 +351,7 @@ def test_delimiters_can_be_spelt(tmp_path, word):
 def test_tsv_and_other_line_ends_need_no_option(tmp_path):
     (tmp_path / "e.tsv").write_text(EDGES.replace(",", "\t"))
     (tmp_path / "n.tsv").write_text(NODES.replace(",", "\t"))
-    assert read_tables(tmp_path / "e.tsv", tmp_path / "n.tsv").graph.num_edges == 2
+    assert read_graph(tmp_path / "e.tsv", nodes=tmp_path / "n.tsv").graph.num_edges == 2
     for end in ("\r\n", "\r"):
         labelled = read(tmp_path, EDGES.replace("\n", end), NODES.replace("\n", end))
         assert labelled.class_names == ("blue", "red")
@@ -461,11 +458,10 @@ def test_integer_ids_are_remembered_where_they_have_that_type(tmp_path):
     graph = read_parquet(tmp_path, nodes, edges).graph
     assert (graph.ids, graph.integer_ids) == (("1", "7", "-2"), True)
     assert graph.to(torch.float64).integer_ids
-    options = TableOptions(allow_no_features=True)
-    assert read_tables(tmp_path / "edges.parquet", None, options).graph.integer_ids
+    assert read_tables(tmp_path / "edges.parquet", STRUCTURAL).graph.integer_ids
     mixed = {"source": pa.array([7]), "target": pa.array(["007"]).dictionary_encode()}
     pa.parquet.write_table(pa.table(mixed), tmp_path / "edges.parquet")
-    alone = read_tables(tmp_path / "edges.parquet", None, options).graph
+    alone = read_tables(tmp_path / "edges.parquet", STRUCTURAL).graph
     assert (alone.ids, alone.integer_ids) == (("007", "7"), False)
 
 
@@ -505,10 +501,10 @@ SCRIPT = """
 import os, sys
 from pathlib import Path
 from aspect.errors import FileError
-from aspect.data.tables import TextFormat, read_table
+from aspect.data.tables import read_table
 before = len(os.listdir("/proc/self/task"))
 try:
-    read_table(Path(sys.argv[1]), TextFormat())
+    read_table(Path(sys.argv[1]))
 except FileError:
     raise SystemExit(2)
 print(len(os.listdir("/proc/self/task")) - before)

@@ -36,7 +36,8 @@ from torch import Tensor
 from aspect.data.convert import as_labelled
 from aspect.data.features import as_features, imputed
 from aspect.data.files import check_memory, file_bytes, replacing
-from aspect.data.graph import Features, Graph, LabelledGraph, label_graph
+from aspect.data.graph import Graph, LabelledGraph, label_graph
+from aspect.data.source import NO_READING, Reading
 from aspect.data.sparse import LARGEST_INT32, Pattern, SparseMatrix
 from aspect.errors import AspectError, DataError, FileError, GraphError, shown
 
@@ -84,11 +85,7 @@ METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read_npz(
-    path: Path | str,
-    *,
-    sha256: str | None = None,
-    impute: str | None = None,
-    directed_is_error: bool = False,
+    path: Path | str, reading: Reading = NO_READING, *, sha256: str | None = None
 ) -> LabelledGraph:
     """Read a graph; with `sha256`, only if the file is the very one that has this checksum."""
     path = Path(path)
@@ -101,7 +98,7 @@ def read_npz(
         )
     arrays = read_arrays(data, path, KINDS, optional=OPTIONAL)
     try:
-        return _graph_of(arrays, impute, directed_is_error)
+        return _graph_of(arrays, reading)
     except GraphError as error:
         raise GraphError(f"{str(path)!r} holds no usable graph. {error}") from error
 
@@ -296,13 +293,8 @@ def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, 
 # A graph of such arrays
 
 
-def _graph_of(
-    arrays: Mapping[str, Array], impute: str | None, directed_is_error: bool
-) -> LabelledGraph:
-    features: Features = _features_of(arrays)
-    notices: list[str] = []
-    if impute is not None:
-        features, notices = imputed(features, impute)
+def _graph_of(arrays: Mapping[str, Array], reading: Reading) -> LabelledGraph:
+    features, notices = imputed(_features_of(arrays), reading.impute)
     # torch reads unsigned integers of 64 bits as they are; numpy would wrap them.
     edge_index, labels = torch.from_numpy(arrays["edge_index"]), torch.from_numpy(arrays["y"])
     names = _read_names(arrays)
@@ -311,10 +303,10 @@ def _graph_of(
         edge_index,
         names.get("ids"),
         feature_names=names.get("feature_names"),
-        directed_is_error=directed_is_error,
+        integer_ids=bool(names.get("integer_ids", False)),
+        directed_is_error=reading.directed == "error",
+        notices=notices,
     )
-    integer_ids = bool(names.get("integer_ids", False))
-    graph = replace(graph, notices=(*notices, *graph.notices), integer_ids=integer_ids)
     masks = {
         part: torch.from_numpy(arrays[key]) for part, key in MASK_KEYS.items() if key in arrays
     }
@@ -389,13 +381,7 @@ def _check_rows(pointers: Array, columns: Array, values: Array, shape: tuple[int
 # Files of torch.save
 
 
-def read_saved(
-    path: Path,
-    *,
-    impute: str | None = None,
-    allow_no_features: bool = False,
-    directed_is_error: bool = False,
-) -> LabelledGraph:
+def read_saved(path: Path, reading: Reading = NO_READING) -> LabelledGraph:
     """Read a PyG `Data`; a file that names anything but tensors and PyG's containers is refused."""
     content = file_bytes(path)
     notices = _check_saved(content, path)
@@ -415,13 +401,13 @@ def read_saved(
         ) from error
     try:
         _check_declared(data, path)
-        if allow_no_features and data.num_nodes:
+        if reading.features is not None and data.num_nodes:
             # Whatever x is, the structural features take its place.
             data.x = torch.zeros(data.num_nodes, 1)
-        elif impute is not None and data.x is not None:
-            data.x, cleaned = imputed(as_features(data.x), impute)
+        elif data.x is not None:
+            data.x, cleaned = imputed(as_features(data.x), reading.impute)
             notices += cleaned
-        labelled = as_labelled(data, directed_is_error=directed_is_error)
+        labelled = as_labelled(data, directed_is_error=reading.directed == "error")
     except AspectError:
         raise
     # A Data whose bytes are damaged, or of another age, fails anywhere inside PyG.

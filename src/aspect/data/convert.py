@@ -5,7 +5,7 @@ Edge weights are checked and left aside: the methods are unweighted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +18,6 @@ from torch import Tensor
 from aspect.data.features import as_features, as_tensor
 from aspect.data.graph import (
     UNLABELLED,
-    Features,
     Graph,
     LabelledGraph,
     encode_labels,
@@ -106,7 +105,9 @@ def _from_data(data: Data, directed_is_error: bool) -> Graph:
     notices = () if weights is None else _weight_notices(as_tensor(weights, "edge_weight"))
     pairs = _as_pairs(as_tensor(edge_index, "edge_index"))
     ids = _ids_of(data)
-    return _build(as_features(data.x), pairs, ids, notices, directed_is_error)
+    return Graph.build(
+        as_features(data.x), pairs, ids, directed_is_error=directed_is_error, notices=notices
+    )
 
 
 def _from_matrices(source: tuple[Any, ...], directed_is_error: bool) -> Graph:
@@ -124,7 +125,8 @@ def _from_matrices(source: tuple[Any, ...], directed_is_error: bool) -> Graph:
     kept = adjacency.data != 0  # a stored zero is no edge
     notices = _weight_notices(as_tensor(adjacency.data[kept], "the adjacency"))
     pairs = np.stack([ends[kept] for ends in adjacency.coords]).astype(np.int64)
-    return _build(features, torch.from_numpy(pairs), None, notices, directed_is_error)
+    edge_index = torch.from_numpy(pairs)
+    return Graph.build(features, edge_index, directed_is_error=directed_is_error, notices=notices)
 
 
 def _from_networkx(source: Any, directed_is_error: bool) -> Graph:  # noqa: ANN401 - no stubs
@@ -147,22 +149,13 @@ def _from_networkx(source: Any, directed_is_error: bool) -> Graph:  # noqa: ANN4
     if not source.is_directed():
         pairs = np.concatenate([pairs, pairs[pairs[:, 0] != pairs[:, 1], ::-1]])
     weights = as_tensor([weight for *_, weight in edges if weight is not None], "weight")
-    edge_index = torch.from_numpy(pairs.T.copy())
-    ids = [str(node) for node in index]
-    return _build(
-        as_features(np.stack(rows)), edge_index, ids, _weight_notices(weights), directed_is_error
+    return Graph.build(
+        as_features(np.stack(rows)),
+        torch.from_numpy(pairs.T.copy()),
+        [str(node) for node in index],
+        directed_is_error=directed_is_error,
+        notices=_weight_notices(weights),
     )
-
-
-def _build(
-    features: Features,
-    edge_index: Tensor,
-    ids: Sequence[str] | None,
-    notices: tuple[str, ...],
-    directed_is_error: bool,
-) -> Graph:
-    graph = Graph.build(features, edge_index, ids, directed_is_error=directed_is_error)
-    return replace(graph, notices=(*notices, *graph.notices))
 
 
 def _weight_notices(weights: Tensor) -> tuple[str, ...]:

@@ -18,12 +18,10 @@ from aspect.errors import GraphError, SettingsError, shown
 from aspect.randomness import generator_for
 
 __all__ = [
-    "IMPUTATIONS",
     "STRUCTURAL",
     "Structural",
     "as_features",
     "as_tensor",
-    "check_impute",
     "dense",
     "drop_entries",
     "dropout",
@@ -40,8 +38,6 @@ __all__ = [
 ]
 
 DRAWS = 2**16  # different values of an int16, from -DRAWS / 2 on
-
-IMPUTATIONS = ("zero", "mean")
 
 Structural = Literal["degree", "identity", "random", "laplacian"]
 STRUCTURAL: tuple[str, ...] = get_args(Structural)
@@ -178,21 +174,14 @@ def as_tensor(values: object, what: str) -> Tensor:
         raise GraphError(f"{what} must be an array of numbers. Got {kind}.") from error
 
 
-def check_impute(how: str | None) -> None:
-    """Refuse a way of imputing that does not exist; None is no imputation."""
-    if how is not None and how not in IMPUTATIONS:
-        raise SettingsError(f"--impute must be {' or '.join(IMPUTATIONS)}. Got {how!r}.")
-
-
-def imputed(features: Features, how: str) -> tuple[Features, list[str]]:
+def imputed(features: Features, how: Literal["zero", "mean"] | None) -> tuple[Features, list[str]]:
     """Zero, or the mean of the column's finite entries, for what is NaN or infinite; and a notice.
 
-    A column without a finite entry becomes zero either way.
+    A column without a finite entry becomes zero either way. None changes nothing.
     """
-    check_impute(how)
     values = features.values if isinstance(features, SparseMatrix) else features
     bad = ~torch.isfinite(values)
-    if not bool(bad.any()):
+    if how is None or not bool(bad.any()):
         return features, []
     if isinstance(features, SparseMatrix):
         columns = features.pattern.columns.long()

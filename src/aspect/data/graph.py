@@ -76,7 +76,9 @@ class Graph:
         ids: Sequence[str] | None = None,
         *,
         feature_names: Sequence[str] | None = None,
+        integer_ids: bool = False,
         directed_is_error: bool = False,
+        notices: Sequence[str] = (),  # what was cleaned before
     ) -> Graph:
         """Check everything, symmetrise, drop self-loops and duplicates, and note what was done."""
         num_nodes = features.shape[0]
@@ -86,13 +88,14 @@ class Graph:
         _check_finite(features, ids)
         edge_index = _as_int64(edge_index, "Ends of edges")
         _check_edges(edge_index, num_nodes)
-        edge_index, notices = _simple_undirected(edge_index, num_nodes, directed_is_error)
+        edge_index, changes = _simple_undirected(edge_index, num_nodes, directed_is_error)
         graph = cls(
             _best_layout(features),
             edge_index,
             None if ids is None else tuple(ids),
-            tuple(notices),
+            (*notices, *changes),
             None if feature_names is None else tuple(feature_names),
+            integer_ids,
         )
         return graph._with_structure_notices()
 

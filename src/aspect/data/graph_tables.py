@@ -10,9 +10,9 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,11 @@ from torch import Tensor
 
 from aspect.data.features import imputed
 from aspect.data.graph import Features, Graph, LabelledGraph, encode_labels, label_graph, unlabelled
-from aspect.data.tables import TableFile, TextFormat, as_parsed, delimiter_guess, read_table
+from aspect.data.source import NO_READING, Reading
+from aspect.data.tables import TableFile, as_parsed, delimiter_guess, read_table
 from aspect.errors import FileError, GraphError, shown
 
-__all__ = ["TableOptions", "read_tables"]
+__all__ = ["read_tables"]
 
 ID_NAMES = ("id", "node", "node_id")
 LABEL_NAMES = ("label", "y")
@@ -43,17 +44,6 @@ EXACT_FLOAT32, EXACT_FLOAT64 = 2**24, 2**53  # from there on neighbouring intege
 Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]  # ids of the sources and of the targets
 
 
-@dataclass(frozen=True)
-class TableOptions:
-    """How the user's tables are to be understood."""
-
-    label: str | None = None  # column of the classes, if not `label` or `y`
-    impute: str | None = None  # zero or mean, for missing features
-    text: TextFormat = field(default_factory=TextFormat)
-    allow_no_features: bool = False  # structural ones are put in later
-    directed_is_error: bool = False
-
-
 @dataclass(frozen=True, eq=False)
 class NodeTable:
     """What a node table holds, in the order of its rows."""
@@ -67,15 +57,13 @@ class NodeTable:
     integer_ids: bool = False  # the column of ids was of an integer type
 
 
-def read_tables(
-    edges: Path | str, nodes: Path | str | None = None, options: TableOptions | None = None
-) -> LabelledGraph:
+def read_tables(edges: Path | str, reading: Reading = NO_READING) -> LabelledGraph:
     """Read an edge table with its node table; without one, every node that has an edge."""
-    options = options or TableOptions()
+    text = (reading.encoding, reading.delimiter)
     table = None
-    if nodes is not None:
-        table = _parse_nodes(read_table(Path(nodes), options.text), options)
-    source = read_table(Path(edges), options.text)
+    if reading.nodes is not None:
+        table = _parse_nodes(read_table(Path(reading.nodes), *text), reading)
+    source = read_table(Path(edges), *text)
     named, weight = _named_ends(source), _one_column(source, WEIGHT)
     # Nodes may be called `from` and `to` as well: a header with such names is one.
     _check_header(source, known=table.ids if table and not named else ())
@@ -89,25 +77,19 @@ def read_tables(
         table = _nodes_of(ends, integer_ids=all(map(source.has_integers, pair)))
         if source.is_text and not named:
             notices.append(_header_notice(source, pair, table.ids))
-    return _assemble(table, _numbered(ends, table.ids, source, nodes), notices, options)
-
-
-def _assemble(
-    table: NodeTable, edge_index: Tensor, notices: list[str], options: TableOptions
-) -> LabelledGraph:
     features = table.features
     if features is None:
-        # A column of zeros holds the place of structural features; without them it is refused.
-        features = torch.zeros(len(table.ids), 1 if options.allow_no_features else 0)
+        # A column of zeros stands in for structural features; without them it is refused.
+        features = torch.zeros(len(table.ids), 0 if reading.features is None else 1)
     graph = Graph.build(
         features,
-        edge_index,
+        _numbered(ends, table.ids, source, reading.nodes),
         table.ids,
         feature_names=table.feature_names,
-        directed_is_error=options.directed_is_error,
+        integer_ids=table.integer_ids,
+        directed_is_error=reading.directed == "error",
+        notices=[*table.notices, *notices],
     )
-    notices = [*table.notices, *notices, *graph.notices]
-    graph = replace(graph, notices=tuple(notices), integer_ids=table.integer_ids)
     if table.labels is None:
         return unlabelled(graph)
     return label_graph(graph, table.labels, table.class_names)
@@ -210,7 +192,7 @@ def _nodes_of(ends: Ends, *, integer_ids: bool) -> NodeTable:
 
 
 def _numbered(
-    ends: Ends, ids: tuple[str, ...], source: TableFile, nodes: Path | str | None
+    ends: Ends, ids: tuple[str, ...], source: TableFile, nodes: str | None
 ) -> Int[Tensor, "2 pairs"]:
     """Row numbers for ids, all known before any tensor of edges is built."""
     known = pa.array(ids, pa.string())
@@ -241,11 +223,11 @@ def _near_misses(unknown: Iterable[str], ids: tuple[str, ...]) -> str:
 # The node table
 
 
-def _parse_nodes(source: TableFile, options: TableOptions) -> NodeTable:
+def _parse_nodes(source: TableFile, reading: Reading) -> NodeTable:
     """Take a table apart: the id column, the label column, and features for all others.
 
     The id column is called `id`, `node` or `node_id`, else it is the first; the label column is
-    called `label` or `y`, or as the options say.
+    called `label` or `y`, or as the reading says.
     """
     _check_header(source)
     guess = delimiter_guess(source.names[0]) if len(source.names) == 1 else None
@@ -262,7 +244,7 @@ def _parse_nodes(source: TableFile, options: TableOptions) -> NodeTable:
             notices.append(
                 f"The first column of {str(source.path)!r}, {id_name!r}, is taken for the ids."
             )
-    label_name = _label_name(source, options.label, id_name)
+    label_name = _label_name(source, reading.label, id_name)
     ids = source.ids(id_name).to_pylist()
     if len(set(ids)) < len(ids):
         repeated = [f"{node!r} ({count} rows)" for node, count in Counter(ids).items() if count > 1]
@@ -272,9 +254,9 @@ def _parse_nodes(source: TableFile, options: TableOptions) -> NodeTable:
     notices += _folding_notices(ids)
     table = NodeTable(tuple(ids), integer_ids=source.has_integers(id_name))
     rest = source.table.drop_columns([name for name in (id_name, label_name) if name is not None])
-    if rest.num_columns and not options.allow_no_features:
+    if rest.num_columns and reading.features is None:
         columns = TableFile(source.path, rest, source.is_text)
-        features, cleaned = _feature_matrix(columns, ids, options.impute)
+        features, cleaned = _feature_matrix(columns, ids, reading.impute)
         notices += cleaned
         table = replace(table, features=features, feature_names=tuple(rest.column_names))
     if label_name is not None:
@@ -351,7 +333,7 @@ def _label_notices(cells: Sequence[str | None], class_names: Sequence[str], name
 
 
 def _feature_matrix(
-    source: TableFile, ids: list[str], impute: str | None
+    source: TableFile, ids: list[str], impute: Literal["zero", "mean"] | None
 ) -> tuple[Features, list[str]]:
     """All columns of the table as float32, and what was imputed.
 

@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from aspect.config import Config
-from aspect.data.datasets import MIXED, catalogue, is_dataset
+from aspect.config import Config, make_config
+from aspect.data.datasets import MIXED, catalogue, is_dataset, load_named
 from aspect.errors import FileError, SettingsError, UnknownNameError
 
 if TYPE_CHECKING:
     from aspect.data.graph import LabelledGraph
-    from aspect.data.graph_tables import TableOptions
 
 __all__ = [
     "GRAPH_SUFFIXES",
@@ -41,105 +40,23 @@ def check_graph_name(graph: str) -> str:
     return graph
 
 
-def read_graph(  # noqa: PLR0913 - the options of the command line, each independent of the others
-    source: str | Path,
-    *,
-    nodes: str | Path | None = None,
-    data_dir: str | Path | None = None,
-    features: str | None = None,
-    impute: str | None = None,
-    directed: str = "symmetrise",
-    encoding: str = "utf-8",
-    delimiter: str | None = None,
-    label: str | None = None,
-) -> LabelledGraph:
-    """Read a data set by name, an `.npz`, an edge table (and its node table) or a saved PyG `Data`.
-
-    Args:
-        source: The name or the path; a name of the catalogue always means that data set.
-        nodes: The node table of an edge table: ids, numeric features, perhaps a label.
-        data_dir: Where files of named data sets lie; `$ASPECT_DATA` if not given.
-        features: Structural features in place of any others: degree, identity, random, laplacian.
-        impute: `zero` or `mean` in place of missing features; they are refused if not given.
-        directed: `symmetrise` edges that lack their reverse, or take them for an `error`.
-        encoding: Of the text tables.
-        delimiter: Of the text tables; a comma, or a tab in `.tsv`, if not given.
-        label: Column of the node table that holds the label, if not `label` or `y`.
-    """
-    from aspect.data.datasets import load_named
-    from aspect.data.features import STRUCTURAL, check_impute, with_structural_features
-    from aspect.data.graph_tables import TableOptions
-    from aspect.data.synthetic import embedded_graph
-    from aspect.data.tables import TextFormat
-
-    if features is not None and features not in STRUCTURAL:
-        raise SettingsError(f"--features must be one of {', '.join(STRUCTURAL)}. Got {features!r}.")
-    if directed not in ("symmetrise", "error"):
-        raise SettingsError(f"--directed must be symmetrise or error. Got {directed!r}.")
-    check_impute(impute)
-    if str(source) == MIXED:
-        labelled = embedded_graph()
-    elif is_dataset(str(source)):
-        labelled = load_named(str(source), data_dir)
-    else:
-        options = TableOptions(
-            label=label,
-            impute=impute,
-            text=TextFormat(encoding, delimiter),
-            allow_no_features=features is not None,
-            directed_is_error=directed == "error",
-        )
-        labelled = _read_file(Path(source), nodes, options)
-    if features is None:
-        return labelled
-    return replace(labelled, graph=with_structural_features(labelled.graph, features))
-
-
-def _read_file(path: Path, nodes: str | Path | None, options: TableOptions) -> LabelledGraph:
-    from aspect.data.archives import read_npz, read_saved
-    from aspect.data.graph_tables import read_tables
-
-    suffix = path.suffix.lower()
-    if suffix not in GRAPH_SUFFIXES:
-        check_graph_name(str(path))
-        raise FileError(
-            f"A graph's file must end in {', '.join(GRAPH_SUFFIXES)}. Got {str(path)!r}."
-        )
-    if suffix in TABLE_SUFFIXES:
-        return read_tables(path, nodes, options)
-    if nodes is not None:
-        raise SettingsError(
-            f"--nodes belongs to an edge table ({', '.join(TABLE_SUFFIXES)}). "
-            f"Got it with {str(path)!r}."
-        )
-    if suffix == ".npz":
-        error = options.directed_is_error
-        return read_npz(path, impute=options.impute, directed_is_error=error)
-    return read_saved(
-        path,
-        impute=options.impute,
-        allow_no_features=options.allow_no_features,
-        directed_is_error=options.directed_is_error,
-    )
-
-
 class Reading(Config):
-    """How the graph's files are read; see `read_graph`."""
+    """How the graph's files are read."""
 
     nodes: str | None = None
-    """Node table that belongs to an edge table."""
+    """Node table of an edge table: ids, numeric features, perhaps a label."""
     features: Literal["degree", "identity", "random", "laplacian"] | None = None
     """Structural features in place of the graph's own."""
     impute: Literal["zero", "mean"] | None = None
-    """What stands in for missing features."""
+    """What stands in for missing features, which are refused otherwise."""
     directed: Literal["symmetrise", "error"] = "symmetrise"
     """What happens to edges without their reverse."""
     encoding: str = "utf-8"
     """Encoding of text tables."""
     delimiter: str | None = None
-    """Delimiter of text tables."""
+    """Delimiter of text tables; a comma, or a tab in `.tsv`, if not given."""
     label: str | None = None
-    """Column of the node table that holds the label."""
+    """Column of the node table that holds the label, if not `label` or `y`."""
 
 
 NO_READING = Reading()
@@ -184,5 +101,56 @@ class GraphSource(Config):
 
     def read(self, data_dir: str | Path | None = None) -> LabelledGraph:
         """The graph with its labels, if it has any."""
+        from aspect.data.features import with_structural_features
+        from aspect.data.synthetic import embedded_graph
+
         check_graph_name(self.graph)
-        return read_graph(self.graph, data_dir=data_dir, **self.reading.model_dump())
+        if self.graph == MIXED:
+            labelled = embedded_graph()
+        elif is_dataset(self.graph):
+            labelled = load_named(self.graph, data_dir)
+        else:
+            labelled = self._read_file(Path(self.graph))
+        kind = self.reading.features
+        if kind is None:
+            return labelled
+        return replace(labelled, graph=with_structural_features(labelled.graph, kind))
+
+    def _read_file(self, path: Path) -> LabelledGraph:
+        from aspect.data.archives import read_npz, read_saved
+        from aspect.data.graph_tables import read_tables
+
+        suffix = path.suffix.lower()
+        if suffix not in GRAPH_SUFFIXES:
+            raise FileError(
+                f"A graph's file must end in {', '.join(GRAPH_SUFFIXES)}. Got {self.graph!r}."
+            )
+        if suffix in TABLE_SUFFIXES:
+            return read_tables(path, self.reading)
+        if self.reading.nodes is not None:
+            raise SettingsError(
+                f"--nodes belongs to an edge table ({', '.join(TABLE_SUFFIXES)}). "
+                f"Got it with {self.graph!r}."
+            )
+        return (read_npz if suffix == ".npz" else read_saved)(path, self.reading)
+
+
+def read_graph(
+    source: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    nodes: str | Path | None = None,
+    **options: str | None,
+) -> LabelledGraph:
+    """Read a data set by name, an `.npz`, an edge table (and its node table) or a saved PyG `Data`.
+
+    Args:
+        source: The name or the path; a name of the catalogue always means that data set.
+        data_dir: Where files of named data sets lie; `$ASPECT_DATA` if not given.
+        nodes: The node table of an edge table.
+        **options: `features`, `impute`, `directed`, `encoding`, `delimiter` and `label`, as the
+            fields of `Reading` explain them.
+    """
+    values = {**options, "nodes": None if nodes is None else str(nodes)}
+    reading = make_config(Reading, values, owner="the graph")
+    return GraphSource(graph=str(source), reading=reading).read(data_dir)

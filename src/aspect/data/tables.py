@@ -19,7 +19,7 @@ import pyarrow.parquet
 from aspect.data.files import check_memory, file_bytes
 from aspect.errors import FileError, GraphError, SettingsError, shown
 
-__all__ = ["TableFile", "TextFormat", "as_parsed", "delimiter_guess", "read_table"]
+__all__ = ["TableFile", "as_parsed", "delimiter_guess", "read_table"]
 
 MOST_COLUMNS = 50_000
 BLOCK_BYTES = 64 * 2**20  # one row must fit: rows of wide feature tables are long
@@ -34,26 +34,6 @@ WIDE_BOMS = {  # longest first: the mark of UTF-32 starts with that of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 PARQUET_MAGIC = b"PAR1"
-
-
-@dataclass(frozen=True)
-class TextFormat:
-    """How a text table is to be read."""
-
-    encoding: str = "utf-8"
-    delimiter: str | None = None  # a comma, or a tab in .tsv, if not given
-
-    def separator(self, path: Path) -> str:
-        """The one character between cells."""
-        if self.delimiter is None:
-            return "\t" if path.suffix.lower() == ".tsv" else ","
-        mark = SPELLED.get(self.delimiter, self.delimiter)
-        if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
-            raise SettingsError(
-                "The delimiter must be one ASCII character, or the word tab, space, comma or "
-                f"semicolon. Got {self.delimiter!r}."
-            )
-        return mark
 
 
 @dataclass(frozen=True)
@@ -105,10 +85,10 @@ class TableFile:
         return called[0] if called else None
 
 
-def read_table(path: Path, text_format: TextFormat) -> TableFile:
+def read_table(path: Path, encoding: str = "utf-8", delimiter: str | None = None) -> TableFile:
     """Read Parquet or delimited text, by the name of the file."""
     is_text = path.suffix.lower() != ".parquet"
-    table = _read_text(path, text_format) if is_text else _read_parquet(path)
+    table = _read_text(path, encoding, delimiter) if is_text else _read_parquet(path)
     names = table.column_names
     if table.num_rows == 0 or not names:
         raise FileError(f"{str(path)!r} holds no rows. Its columns are {as_parsed(names)}.")
@@ -166,13 +146,26 @@ def _read_parquet(path: Path) -> pa.Table:
         ) from error
 
 
-def _read_text(path: Path, text_format: TextFormat) -> pa.Table:
+def _separator(path: Path, delimiter: str | None) -> str:
+    """The one character between cells."""
+    if delimiter is None:
+        return "\t" if path.suffix.lower() == ".tsv" else ","
+    mark = SPELLED.get(delimiter, delimiter)
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
+        raise SettingsError(
+            "The delimiter must be one ASCII character, or the word tab, space, comma or "
+            f"semicolon. Got {delimiter!r}."
+        )
+    return mark
+
+
+def _read_text(path: Path, encoding: str, delimiter: str | None) -> pa.Table:
     """All cells as strings, exactly as written: `007` stays `007`, `NA` stays `NA`.
 
     The first line is the header; lines without any character are no rows.
     """
-    separator = text_format.separator(path)
-    text = _as_utf8(file_bytes(path), path, text_format.encoding)
+    separator = _separator(path, delimiter)
+    text = _as_utf8(file_bytes(path), path, encoding)
     if not text.strip():
         raise FileError(f"{str(path)!r} is empty. A table needs a header line and rows.")
     if b"\0" in text:
