@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aspect.data.datasets import load_dataset
     from aspect.data.graph import Graph, LabelledGraph
-    from aspect.data.reading import read_graph
+    from aspect.data.source import read_graph
     from aspect.data.splits import make_splits
     from aspect.data.synthetic import mixed_graph
     from aspect.errors import AspectError
@@ -61,7 +61,7 @@ _HOMES = {
     "load_dataset": "data.datasets",
     "make_splits": "data.splits",
     "mixed_graph": "data.synthetic",
-    "read_graph": "data.reading",
+    "read_graph": "data.source",
 }
 
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from aspect import Embedder, Graph, mixed_graph
-from aspect.data.graph import LabelledGraph
-from aspect.data.labelling import label_graph, unlabelled
+from aspect.data.graph import LabelledGraph, label_graph, unlabelled
 from aspect.errors import GraphError
 from aspect.evaluation import inspection
 from aspect.evaluation.agreement import neighbour_agreement

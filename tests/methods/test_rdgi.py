@@ -6,8 +6,7 @@ from torch.testing import assert_close
 
 from aspect.attacks.view_search import AllPairs, SomePairs, flippable_pairs, slopes_of
 from aspect.data.features import dense, row_normalise
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder

@@ -4,8 +4,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.features import dense
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.subgraphs import (
     drop_nodes,

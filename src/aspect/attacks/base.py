@@ -20,8 +20,7 @@ from torch import Tensor
 
 from aspect.attacks.registry import AttackInfo
 from aspect.config import Config, make_config
-from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
-from aspect.data.pairs import flip_pairs
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph, flip_pairs
 from aspect.data.splits import Split
 from aspect.errors import GraphError, SettingsError, shown
 

@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys, pair_keys
+from aspect.data.graph import Graph, edge_keys, pair_keys
 from aspect.data.sparse import LARGEST_INT32, Pattern, SparseMatrix
 
 __all__ = [

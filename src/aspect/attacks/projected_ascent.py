@@ -17,9 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.features import mean_size, num_entries
-from aspect.data.graph import Features, Graph
+from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
 from aspect.data.operators import Propagation, RescaledLaplacian
-from aspect.data.pairs import edge_index_of, edge_keys, pair_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.losses.rayleigh import rayleigh_energy
 from aspect.nn.folded import FoldedEncoder

@@ -14,9 +14,9 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor
 
+from aspect.attacks.pruning import check_prune_ratio, edge_support, prune_edges
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split
-from aspect.data.support import check_share, edge_support, without_doubtful
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.metrics import PERCENT
@@ -74,7 +74,7 @@ def read_doubting(
     wanted, here = tuple(shares), graph.to(model.device)
     support = edge_support(here) if any(wanted) else None
     for share in wanted:
-        yield model.embed(without_doubtful(here, share, support), normalise="none").to(model.device)
+        yield model.embed(prune_edges(here, share, support), normalise="none").to(model.device)
 
 
 def probe_doubting(
@@ -107,7 +107,7 @@ def probe_doubting(
 def check_doubt(method: str, shares: Sequence[float]) -> None:
     """Refuse shares that are none, and a method that reads no graph but its own."""
     for share in shares:
-        check_share(share)
+        check_prune_ratio(share)
     if shares and not find_method(method).method.inductive:
         raise SettingsError(
             f"{method} embeds no graph but the one that it was trained on, so that no edge of it "

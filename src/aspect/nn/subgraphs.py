@@ -10,8 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from aspect.data.features import take_rows
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_index_of, edge_keys, pair_keys
+from aspect.data.graph import Graph, edge_index_of, edge_keys, pair_keys
 from aspect.nn.drawing import draw_order, draw_pairs
 
 __all__ = [
