@@ -410,9 +410,10 @@ class _Study:
         self.model, self.labelled, self.terms, self.seed = model, labelled, terms, request.seed
         self.graph, self.name = labelled.graph, name
         self.series = [*map(self._made, terms.kinds)]
-        for title, own in files.items():
-            steps = len(own) * len(terms.budgets)
-            self.series.append(_Series(own[0].facts.kind, title, self._from_files(own), steps))
+        for title, stored in files.items():
+            steps = len(stored) * len(terms.budgets)
+            graphs = self._from_files(stored)
+            self.series.append(_Series(stored[0].facts.kind, title, graphs, steps))
         self._on_step, self._steps = on_step, 0
         self._total = 1 + bool(terms.splits) + sum(series.steps for series in self.series)
 
@@ -458,16 +459,17 @@ class _Study:
         self, series: _Series, before: Look, probe: TrainedProbe | None
     ) -> Iterator[StabilityRow]:
         """One row a budget, whatever the order in which the graphs come."""
-        measured: dict[float, list[Measurement]] = {budget: [] for budget in self.terms.budgets}
+        by_budget: dict[float, list[Measurement]] = {budget: [] for budget in self.terms.budgets}
         self._tell(series.title)
         for perturbed in series.graphs:
-            measured[perturbed.budget].append(self._measure(perturbed, before, probe))
+            by_budget[perturbed.budget].append(self._measure(perturbed, before, probe))
             self._steps += 1
             self._tell(series.title)
         clean = {} if probe is None else dict(zip(probe.splits, probe.clean.splits, strict=True))
-        for budget, own in measured.items():
-            judged = {number: clean[number].strict for each in own for number in each.strict}
-            yield StabilityRow(series.kind, series.title, budget, tuple(own), judged)
+        for budget, measured in by_budget.items():
+            numbers = [number for measurement in measured for number in measurement.strict]
+            before_it = {number: clean[number].strict for number in numbers}
+            yield StabilityRow(series.kind, series.title, budget, tuple(measured), before_it)
 
     def _measure(
         self, perturbed: _PerturbedGraph, before: Look, probe: TrainedProbe | None
@@ -501,8 +503,8 @@ class _Study:
         self, flips: Iterable[torch.Tensor], split: int | None
     ) -> Iterator[_PerturbedGraph]:
         """The graphs after the flips of every budget."""
-        for budget, own in zip(self.terms.budgets, flips, strict=True):
-            yield _PerturbedGraph(apply_flips(self.graph, own), budget, len(own), split)
+        for budget, pairs in zip(self.terms.budgets, flips, strict=True):
+            yield _PerturbedGraph(apply_flips(self.graph, pairs), budget, len(pairs), split)
 
     def _masked(self, kind: str) -> Iterator[_PerturbedGraph]:
         """Feature entries set to zero; what is masked at a rate stays so above."""
