@@ -5,7 +5,7 @@ Data flows through the package from top to bottom:
     data/         a graph, checked and cleaned, its operators, splits and data sets
     nn/           filters, spectral encoder, gate, and parts that several methods share
     losses/       contrastive and other losses, tensors in, numbers out
-    attacks/      attacks on a graph, searches for perturbations, perturbation files
+    attacks/      a registry of attacks, perturbation files, projected gradient ascent
     methods/      ASPECT, ASPECT-S and the baselines: one file each
     settings/     hyperparameters shipped per method and graph
     training/     the one loop, and what it leaves on disk
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aspect.data.datasets import load_dataset
     from aspect.data.graph import Graph, LabelledGraph
-    from aspect.data.reading import read_graph
+    from aspect.data.source import read_graph
     from aspect.data.splits import make_splits
     from aspect.data.synthetic import mixed_graph
     from aspect.errors import AspectError
@@ -62,7 +62,7 @@ _HOMES = {
     "load_dataset": "data.datasets",
     "make_splits": "data.splits",
     "mixed_graph": "data.synthetic",
-    "read_graph": "data.reading",
+    "read_graph": "data.source",
 }
 
 

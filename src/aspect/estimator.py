@@ -16,10 +16,10 @@ from typing_extensions import override
 
 from aspect import __version__
 from aspect.config import make_config
+from aspect.data.archives import graph_sha256
 from aspect.data.convert import as_graph
 from aspect.data.features import permute_columns
 from aspect.data.graph import Graph
-from aspect.data.npz import graph_sha256
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
     AspectError,

@@ -21,8 +21,7 @@ from aspect.attacks.flip_ranking import (
     best_flips,
     choose,
 )
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.data.sparse import Pattern
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency

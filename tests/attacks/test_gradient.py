@@ -12,7 +12,7 @@ from aspect.attacks.projected_ascent import Ascent, Change, ascend
 from aspect.attacks.random_flips import random_flips
 from aspect.data.graph import Graph
 from aspect.evaluation.shifts import look_at, movement
-from aspect.evaluation.stability import SearchableEmbedder, is_searchable
+from aspect.evaluation.stability import SearchableEmbedder
 from attacks.searches import generator, make, problem_of, small_graph
 
 HOW = Ascent(
@@ -162,5 +162,5 @@ def test_a_search_leaves_the_model_as_it_was(graph, model, tmp_path):
 @pytest.mark.parametrize("name", ["random", "low", "aspect-s"])
 def test_all_that_see_through_filters_can_be_searched(graph, name):
     model = Embedder(name, epochs=2, **QUICK).fit(graph)
-    assert is_searchable(model)
+    assert model.method.searchable
     assert 0 < len(search_on(model, graph).find(20)) <= 20

@@ -10,8 +10,8 @@ import pytest
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks
 from aspect.cli.main import commands
+from aspect.data.archives import content_sha256
 from aspect.data.datasets import load_named
-from aspect.data.npz import content_sha256
 from attacks.attempts import CPU, labelled_graph
 from scripts import load_script
 

@@ -22,9 +22,8 @@ from aspect.attacks.projected_ascent import (
     stability,
 )
 from aspect.data.features import dense
-from aspect.data.graph import Graph
+from aspect.data.graph import Graph, edge_keys
 from aspect.data.operators import Propagation
-from aspect.data.pairs import edge_keys
 from aspect.data.sparse import SparseMatrix
 from attacks.searches import generator, make, problem_of, small_graph
 from reference import inner_problem as reference

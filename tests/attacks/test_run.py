@@ -13,8 +13,7 @@ import torch
 import aspect
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
-from aspect.data.graph import Graph
-from aspect.data.labelling import label_graph, unlabelled
+from aspect.data.graph import Graph, label_graph, unlabelled
 from aspect.errors import GraphError, SettingsError
 from attacks import attempts
 from attacks.attempts import CPU, Killed, killing, labelled_graph, plan, plan_toy, run, timeless

@@ -26,9 +26,8 @@ from aspect.attacks.view_search import (
     worst_flips,
 )
 from aspect.data.features import dense, mean_size
-from aspect.data.graph import Graph
+from aspect.data.graph import Graph, edge_index_of, edge_keys, flip_pairs
 from aspect.data.operators import Propagation
-from aspect.data.pairs import edge_index_of, edge_keys, flip_pairs
 from aspect.methods.ariel import ARIELConfig
 from aspect.methods.rdgi import RDGIConfig
 from aspect.nn.augmentations import ViewSource

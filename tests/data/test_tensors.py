@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save, save_file
 
-from aspect.data import files
 from aspect.data.tensors import ENTRY, FORMAT_VERSION, read_tensors, write_tensors
 from aspect.errors import CheckpointError, FileError
 
@@ -43,10 +42,6 @@ def saved(tmp_path):
     return path
 
 
-def header_bytes(content: bytes) -> int:
-    return 8 + int(struct.unpack("<Q", content[:8])[0])
-
-
 def test_everything_comes_back_as_it_was(saved):
     found, manifest = read_tensors(saved)
     expected = tensors()
@@ -65,11 +60,6 @@ def test_numbers_that_are_none_come_back_bit_for_bit(tmp_path):
     assert torch.equal(found.view(torch.int32), odd.view(torch.int32))
 
 
-def test_no_tensors_at_all_come_back(tmp_path):
-    write_tensors(tmp_path / "empty", {}, {"kind": "test"})
-    assert read_tensors(tmp_path / "empty")[0] == {}
-
-
 def test_views_shared_and_trained_tensors_come_back(tmp_path):
     base = torch.arange(12.0).view(3, 4)
     own = {"column": base[:, 1], "turned": base.t(), "same": base, "again": base}
@@ -81,7 +71,7 @@ def test_views_shared_and_trained_tensors_come_back(tmp_path):
 
 def test_equal_content_gives_equal_bytes(tmp_path):
     contents = set()
-    for number in range(30):
+    for number in range(6):
         path = tmp_path / str(number)
         write_tensors(
             path, dict(reversed(tensors().items())) if number % 2 else tensors(), MANIFEST
@@ -102,49 +92,31 @@ def test_what_was_read_does_not_hang_on_the_file(saved):
 # Damage
 
 
-@pytest.mark.parametrize("sixteenth", range(16))
-def test_a_truncated_file_is_refused(saved, sixteenth):
+def test_a_file_cut_short_or_with_more_at_its_end_is_refused(saved):
     content = saved.read_bytes()
-    saved.write_bytes(content[: len(content) * sixteenth // 16])
-    with pytest.raises(CheckpointError, match=r"a\.safetensors is damaged|Cannot read"):
-        read_tensors(saved)
+    for wrong in (*(content[: len(content) * k // 16] for k in range(16)), content + b"\0"):
+        saved.write_bytes(wrong)
+        with pytest.raises(CheckpointError, match=r"a\.safetensors is damaged|Cannot read"):
+            read_tensors(saved)
 
 
-def test_a_file_with_more_at_its_end_is_refused(saved):
-    saved.write_bytes(saved.read_bytes() + b"\0")
-    with pytest.raises(CheckpointError, match="is damaged"):
-        read_tensors(saved)
-
-
-@pytest.mark.parametrize("change", ["one bit", "all bits"])
-def test_every_changed_byte_is_noticed(tmp_path, change):
-    """Header and payload alike: each byte of a small file is changed in turn."""
+def test_every_changed_byte_is_noticed(tmp_path):
+    """Header and payload alike: each byte of a small file is changed in turn, each bit at times."""
     path = tmp_path / "a.safetensors"
     own = {"w": torch.tensor([1.5, -2.0]), "b": torch.tensor([True]), "n": torch.tensor(3)}
     write_tensors(path, own, {"kind": "test", "epoch": 40})
     content = path.read_bytes()
-    assert header_bytes(content) < len(content) - 16
+    start = 8 + int(struct.unpack("<Q", content[:8])[0])
+    assert start < len(content) - 16
     for place in range(len(content)):
         damaged = bytearray(content)
-        damaged[place] ^= 0xFF if change == "all bits" else 1 << place % 8
+        damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
-        with pytest.raises(CheckpointError):
+        sentence = r"SHA-256 should be [0-9a-f]{16}\.\.\. Got " if place >= start else None
+        with pytest.raises(CheckpointError, match=sentence):
             read_tensors(path)
     path.write_bytes(content)
     torch.testing.assert_close(read_tensors(path)[0], own)
-
-
-def test_every_bit_of_a_payload_counts(tmp_path):
-    path = tmp_path / "a.safetensors"
-    write_tensors(path, {"w": torch.tensor([1.5, -2.0, 0.0])}, {})
-    content = path.read_bytes()
-    start = header_bytes(content)
-    for bit in range(8 * (len(content) - start)):
-        damaged = bytearray(content)
-        damaged[start + bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match=r"SHA-256 should be [0-9a-f]{16}\.\.\. Got "):
-            read_tensors(path)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +153,7 @@ def test_a_newer_format_asks_for_an_upgrade(saved, monkeypatch):
         read_tensors(saved)
 
 
-@pytest.mark.parametrize(
-    "manifest", ["", "[]", "{}", "null", '{"format": "new"}', '{"format": null}']
-)
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": "new"}', '{"format": null}'])
 def test_a_manifest_that_says_nothing_is_refused(tmp_path, manifest):
     path = tmp_path / "odd.safetensors"
     path.write_bytes(save({}, entry(manifest)))
@@ -203,13 +173,7 @@ def test_safetensors_of_others_are_refused(tmp_path):
         read_tensors(tmp_path / "other.safetensors")
 
 
-def test_pickles_are_refused_unread(tmp_path):
-    torch.save({"w": torch.ones(2)}, tmp_path / "model.pt")
-    with pytest.raises(CheckpointError, match="is damaged or not a safetensors file"):
-        read_tensors(tmp_path / "model.pt")
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"id,x\n1,2\n", b"\xff" * 64, b"\0" * 64])
+@pytest.mark.parametrize("content", [b"", b"id,x\n1,2\n", b"\x80\x04.", b"\xff" * 64])
 def test_files_of_another_kind_are_refused(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(CheckpointError, match="file"):
@@ -224,19 +188,6 @@ def test_no_file_is_said_so(tmp_path, name):
 
 
 # Writing
-
-
-def test_a_failed_write_leaves_the_old_file_alone(saved, monkeypatch):
-    before = saved.read_bytes()
-
-    def fail(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "fsync", fail)
-    with pytest.raises(FileError, match=r"a\.safetensors.*the disk is full"):
-        write_tensors(saved, {"w": torch.ones(3)}, {})
-    assert saved.read_bytes() == before
-    assert [item.name for item in saved.parent.iterdir()] == [saved.name]
 
 
 def test_a_crash_between_write_and_rename_leaves_the_old_file(saved, monkeypatch):

@@ -14,8 +14,8 @@ from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import run_attack
 from aspect.cli import attack as command_module
 from aspect.cli.attack import DRAWN_SPLITS
-from aspect.data.npz import write_npz
-from aspect.data.reading import read_graph
+from aspect.data.archives import write_npz
+from aspect.data.source import read_graph
 from aspect.data.splits import SPLIT_SEEDS
 from attacks.attempts import labelled_graph, with_published
 

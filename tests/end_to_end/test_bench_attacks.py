@@ -7,7 +7,7 @@ import pytest
 
 from aspect import mixed_graph
 from aspect.attacks.file import PerturbationFile
-from aspect.data.npz import write_npz
+from aspect.data.archives import write_npz
 from aspect.experiment.store import read_details, read_records
 
 from .conftest import command, environment

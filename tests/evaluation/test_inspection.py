@@ -10,8 +10,7 @@ import torch
 from numpy.polynomial import chebyshev
 
 from aspect import Embedder, Graph, mixed_graph
-from aspect.data.graph import LabelledGraph
-from aspect.data.labelling import label_graph, unlabelled
+from aspect.data.graph import LabelledGraph, label_graph, unlabelled
 from aspect.data.operators import largest_eigenvalue
 from aspect.errors import GraphError
 from aspect.evaluation import inspection

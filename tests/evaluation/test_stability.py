@@ -10,6 +10,7 @@ from torch.nn.functional import cosine_similarity, pdist
 from aspect import Embedder, mixed_graph
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.perturbation import Perturbation
+from aspect.attacks.pr_bcd import PRBCD, PRBCDConfig
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.graph import UNLABELLED, Graph
 from aspect.data.splits import make_splits
@@ -273,7 +274,9 @@ def test_wishes_are_put_in_order():
 
 
 @pytest.mark.parametrize("kind", ["dice", "pr-bcd"])
-def test_every_registered_attack_can_be_tried(model, labelled, kind):
+def test_every_registered_attack_can_be_tried(model, labelled, kind, monkeypatch):
+    short = PRBCDConfig(block_size=500, epochs=8, resampled_epochs=6)
+    monkeypatch.setattr(PRBCD, "settle", lambda *_: short)
     request = StabilityRequest.of([kind], [0.05, 0.1], num_splits=1)
     result = study_stability(model, labelled, request)
     assert [row.kind for row in result.rows] == [kind, kind]

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from aspect.attacks.registry import attack_info, find_attack
+from aspect.data.archives import read_npz, write_npz
 from aspect.data.graph import Graph
-from aspect.data.npz import read_npz, write_npz
 from aspect.errors import GraphError
 from aspect.experiment.attack_plan import budgets_by_attack, plan_attack_again
 from aspect.experiment.facts import read_facts

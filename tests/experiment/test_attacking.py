@@ -8,7 +8,7 @@ import torch
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.metattack import Metattack
 from aspect.attacks.run import run_attack
-from aspect.data.npz import read_npz
+from aspect.data.archives import read_npz
 from aspect.data.source import NO_READING
 from aspect.errors import GraphError
 from aspect.experiment.attack_plan import plan_attack_again

@@ -7,7 +7,7 @@ import torch
 
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
-from aspect.data.npz import read_npz
+from aspect.data.archives import read_npz
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.flips import Flips, FlipsFile, Slot
 from aspect.experiment.perturbation import Perturbation

@@ -10,7 +10,7 @@ import torch
 
 from aspect import Embedder, linear_probe
 from aspect.attacks.file import PerturbationFile
-from aspect.data.npz import read_npz, write_npz
+from aspect.data.archives import read_npz, write_npz
 from aspect.data.splits import make_splits
 from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe

@@ -9,7 +9,7 @@ import torch
 
 from aspect.attacks.file import PerturbationFile
 from aspect.config import to_yaml
-from aspect.data.npz import content_sha256
+from aspect.data.archives import content_sha256
 from aspect.data.splits import make_splits
 from aspect.errors import FileError, GraphError, RunError
 from aspect.estimator import Embedder

@@ -6,8 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.features import dense, row_normalise
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.augmentations import (
     ViewSource,

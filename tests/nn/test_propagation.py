@@ -3,8 +3,7 @@ import torch
 from torch.testing import assert_close
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.nn.propagation import (
     MatrixOperator,
     SymmetricPropagation,

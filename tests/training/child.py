@@ -27,7 +27,6 @@ import aspect.data.tensors
 from aspect.config import to_yaml
 from aspect.data.files import replacing
 from aspect.data.synthetic import mixed_graph
-from aspect.data.tensors import write_tensors
 from aspect.errors import AspectError
 from aspect.estimator import Embedder
 from aspect.training.folder import RunFolder
@@ -109,12 +108,6 @@ def hold(out: str) -> None:
         time.sleep(60)
 
 
-def write_limited(out: str, limit: int, numbers: int) -> None:
-    """Write a checkpoint where no file may grow beyond `limit` bytes: a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    write_tensors(Path(out), {"weights": torch.ones(numbers)}, {"number": 2})
-
-
 def log_limited(out: str, limit: int) -> None:
     """Train where no file may grow beyond `limit` bytes, so that the log fills its disk first."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -147,7 +140,6 @@ TASKS = {
     for task in (
         train,
         hold,
-        write_limited,
         log_limited,
         open_without_rights,
         watch_generators,

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from aspect.attacks.registry import AttackInfo
 from aspect.config import Config, make_config
-from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
-from aspect.data.pairs import flip_pairs
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph, flip_pairs
 from aspect.data.splits import Split
 from aspect.errors import GraphError, SettingsError, shown
 
@@ -269,24 +268,23 @@ class Attack(ABC):
 
     def find(self, count: int, on_flips: OnFlips | None = None) -> Int[Tensor, "flips 2"]:
         """So many flips in order; fewer only of an attack that is not nested over budgets."""
-        found = torch.empty(0, 2, dtype=torch.long)
+        flips = torch.empty(0, 2, dtype=torch.long)
         with one_thread():
-            while len(found) < count:
-                new = self.advance(count - len(found)).cpu()
-                found = torch.cat([found, new])
+            while len(flips) < count:
+                flips = torch.cat([flips, self.advance(count - len(flips)).cpu()])
                 if on_flips is not None:
-                    on_flips(len(found))
+                    on_flips(len(flips))
                 if not self.info.nested:
                     break
-        return found
+        return flips
 
     def find_each(
         self, counts: Sequence[int], on_flips: OnFlips | None = None
     ) -> Iterator[Int[Tensor, "flips 2"]]:
         """The flips of each of several budgets, given as rising numbers of flips."""
-        found = self.find(counts[-1], on_flips)
+        flips = self.find(counts[-1], on_flips)
         for count in counts:
-            yield found[:count]
+            yield flips[:count]
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from typing_extensions import override
 
 from aspect.attacks.random_flips import Choices, DrawnAttack, DrawnConfig
 from aspect.attacks.registry import register_attack
-from aspect.data.graph import UNLABELLED
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import UNLABELLED, edge_keys
 
 __all__ = ["Dice"]
 

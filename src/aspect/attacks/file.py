@@ -27,9 +27,9 @@ from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation
 from aspect.attacks.registry import AttackName, attack_info, attack_title
 from aspect.config import Config, Count
+from aspect.data.archives import content_sha256
 from aspect.data.files import is_file, is_present, reason
 from aspect.data.graph import MOST_NODES, Features, Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.sparse import LARGEST_INT32
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.data.tensors import read_tensors, write_tensors

@@ -70,7 +70,7 @@ def read_files(places: Sequence[str | Path], labelled: LabelledGraph) -> list[Pe
 def _files(place: Path, labelled: LabelledGraph) -> Iterator[PerturbationFile]:
     """The files at a place, with absolute paths."""
     from aspect.attacks.file import PerturbationFile, is_perturbation
-    from aspect.data.npz import content_sha256
+    from aspect.data.archives import content_sha256
 
     if is_file(place):
         yield PerturbationFile.read(place.absolute())

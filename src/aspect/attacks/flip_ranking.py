@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys, pair_keys
+from aspect.data.graph import Graph, edge_keys, pair_keys
 from aspect.data.sparse import LARGEST_INT32, Pattern, SparseMatrix
 
 __all__ = [
@@ -111,8 +110,8 @@ def _contains(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Bo
     if len(ascending) == 0:
         return torch.zeros(len(keys), dtype=torch.bool, device=keys.device)
     places = torch.searchsorted(ascending, keys).clamp(max=len(ascending) - 1)
-    found: Tensor = ascending[places] == keys
-    return found
+    is_inside: Tensor = ascending[places] == keys
+    return is_inside
 
 
 def _without(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Int[Tensor, " fewer"]:
@@ -198,7 +197,7 @@ def best_additions(
     blocks = range(0, closed.shape[0], rows_at_once)
     for first in range(0, len(blocks), BLOCKS_BOUNDED_AT_ONCE):
         search.look_at(blocks[first : first + BLOCKS_BOUNDED_AT_ONCE])
-    return search.found.first(count)
+    return search.best.first(count)
 
 
 class _Search:
@@ -222,7 +221,7 @@ class _Search:
         self.left, self.right = scores.left[self.order], scores.right[self.order]
         self.signed = torch.cat([self.right.clamp(min=0), self.right.clamp(max=0)], dim=1)
         self.floor = -torch.inf
-        self.found = Candidates(self.order[:0], self.left.new_empty(0))
+        self.best = Candidates(self.order[:0], self.left.new_empty(0))
 
     def look_at(self, starts: range) -> None:
         """Search the blocks of rows that start here."""
@@ -251,9 +250,9 @@ class _Search:
         row, column = ((inside >= floor) & (inside > -torch.inf)).nonzero(as_tuple=True)
         one, other = self.order[start + row], self.order[columns[worth[column]]]
         keys = pair_keys(one, other, self.num_nodes)
-        self.found = self.found.joined(Candidates(keys, inside[row, column])).first(self.count)
-        if len(self.found.keys) == self.count:
-            self.floor = float(self.found.scores[-1])
+        self.best = self.best.joined(Candidates(keys, inside[row, column])).first(self.count)
+        if len(self.best.keys) == self.count:
+            self.floor = float(self.best.scores[-1])
 
     def _close(
         self,

@@ -17,9 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.features import mean_size, num_entries
-from aspect.data.graph import Features, Graph
+from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
 from aspect.data.operators import Propagation, RescaledLaplacian
-from aspect.data.pairs import edge_index_of, edge_keys, pair_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.losses.edges import rayleigh_energy
 from aspect.nn.spectral_encoder import FoldedEncoder
@@ -303,7 +302,7 @@ def ascend(problem: InnerProblem, how: Ascent, generator: torch.Generator) -> As
         seen = problem.see(change)
         if float(seen.objective) > relaxed:
             best, relaxed = change, float(seen.objective)
-        tried = [(each, problem.see(each)) for each in _discrete(best, how, generator)]
+        tried = [(point, problem.see(point)) for point in _discrete(best, how, generator)]
     change, seen = max(tried, key=lambda pair: float(pair[1].objective))
     assert before is not None  # there is at least one step
     return AscentResult(change, seen, before, relaxed)
@@ -311,7 +310,7 @@ def ascend(problem: InnerProblem, how: Ascent, generator: torch.Generator) -> As
 
 def _slope(problem: InnerProblem, change: Change) -> tuple[Seen, Change]:
     """The graph as it is changed so far, and the objective's gradient there."""
-    flips, moves = (each.detach().requires_grad_() for each in (change.flips, change.moves))
+    flips, moves = (part.detach().requires_grad_() for part in (change.flips, change.moves))
     with torch.enable_grad():
         seen = problem.see(Change(flips, moves))
         slope = torch.autograd.grad(seen.objective, (flips, moves))

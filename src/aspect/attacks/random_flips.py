@@ -14,8 +14,7 @@ from typing_extensions import override
 from aspect.attacks.base import Attack, Target, check_flips
 from aspect.attacks.registry import register_attack
 from aspect.config import Config
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.data.graph import Graph, edge_keys
 from aspect.errors import SettingsError
 from aspect.randomness import generator_for
 

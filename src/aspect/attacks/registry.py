@@ -126,7 +126,7 @@ def check_solver(name: str, solver: str) -> None:
     if solver and not solvers:
         raise ValueError(f"{name} has no solver: leave it out")
     if solvers and solver not in solvers:
-        listed = " or ".join(f"{each} ({word})" for each, word in solvers.items())
+        listed = " or ".join(f"{known} ({word})" for known, word in solvers.items())
         raise ValueError(f"{name} must name its solver: {listed}")
 
 

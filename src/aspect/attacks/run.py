@@ -22,8 +22,8 @@ from aspect.attacks.feature_mask import mask_seed
 from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
 from aspect.attacks.registry import find_attack
 from aspect.config import Config
+from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, SettingsError
 from aspect.provenance import versions

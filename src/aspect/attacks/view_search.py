@@ -19,9 +19,8 @@ from typing_extensions import override
 
 from aspect.attacks.projected_ascent import EdgeCandidates, draw_edges, project_to_budget
 from aspect.data.features import dense, mean_size
-from aspect.data.graph import Features, Graph
+from aspect.data.graph import Features, Graph, count_pairs, edge_index_of, flip_pairs
 from aspect.data.operators import Operator
-from aspect.data.pairs import count_pairs, edge_index_of, flip_pairs
 from aspect.nn.augmentations import View
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation, dense_smoothing
 

@@ -111,8 +111,7 @@ def stability(
     check_out(out, overwrite=overwrite)
     for place in perturbing.perturbation or ():
         files_at(place)
-    found = _study(session, run, request, perturbing.perturbation or ())
-    content = found.to_dict()
+    content = _study(session, run, request, perturbing.perturbation or ()).to_dict()
     # Said before it is written: a disk that is full by now does not cost the numbers.
     session.screen.answer(content, lambda: _show(session, content))
     if out is not None:
@@ -159,7 +158,7 @@ def _study(
     with session.screen.activity("Starting"):
         from aspect.experiment.stability import study_run
     with session.screen.progress("Perturbing the graph") as advance:
-        found = study_run(
+        result = study_run(
             run,
             request,
             perturbations=places,
@@ -167,9 +166,9 @@ def _study(
             data_dir=session.data_dir,
             on_step=advance,
         )
-    for warning in found.warnings:
+    for warning in result.warnings:
         session.screen.warn(warning)
-    return found
+    return result
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:

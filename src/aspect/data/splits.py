@@ -71,9 +71,9 @@ class Split:
         for part in fields(self):
             nodes = _checked_nodes(part.name, getattr(self, part.name))
             object.__setattr__(self, part.name, nodes)
-        every = torch.cat(self.parts)
-        nodes, times = torch.unique(every, return_counts=True)
-        if len(nodes) < len(every):
+        members = torch.cat(self.parts)
+        nodes, times = torch.unique(members, return_counts=True)
+        if len(nodes) < len(members):
             twice = shown(nodes[times > 1].tolist())
             raise GraphError(f"The parts of a split must not overlap. Got twice: nodes {twice}.")
 

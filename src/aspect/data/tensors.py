@@ -31,14 +31,14 @@ LENGTH = 8  # bytes at the beginning of a safetensors file that say how long its
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> None:
     """Save tensors with a manifest of plain values."""
-    own = {
+    stored = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
     text = json.dumps({**manifest, "format": FORMAT_VERSION}, sort_keys=True)
-    entry = json.dumps({"manifest": text, "sha256": _digest(own, text)})
+    entry = json.dumps({"manifest": text, "sha256": _digest(stored, text)})
     with replacing(path, overwrite=True) as file:
-        file.write(save(own, {ENTRY: entry}))
+        file.write(save(stored, {ENTRY: entry}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

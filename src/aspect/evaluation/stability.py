@@ -76,11 +76,6 @@ class SearchableEmbedder:
         return method.search_problem(self.model.as_seen(graph), scope, generator)
 
 
-def is_searchable(model: Embedder) -> bool:
-    """Whether flips can be searched for on the model itself."""
-    return model.method.searchable
-
-
 def train_stand_in(
     graph: Graph, seed: int, device: torch.device | None = None
 ) -> SearchableEmbedder:
@@ -415,9 +410,10 @@ class _Study:
         self.model, self.labelled, self.terms, self.seed = model, labelled, terms, request.seed
         self.graph, self.name = labelled.graph, name
         self.series = [*map(self._made, terms.kinds)]
-        for title, own in files.items():
-            steps = len(own) * len(terms.budgets)
-            self.series.append(_Series(own[0].facts.kind, title, self._from_files(own), steps))
+        for title, stored in files.items():
+            steps = len(stored) * len(terms.budgets)
+            graphs = self._from_files(stored)
+            self.series.append(_Series(stored[0].facts.kind, title, graphs, steps))
         self._on_step, self._steps = on_step, 0
         self._total = 1 + bool(terms.splits) + sum(series.steps for series in self.series)
 
@@ -463,16 +459,17 @@ class _Study:
         self, series: _Series, before: Look, probe: TrainedProbe | None
     ) -> Iterator[StabilityRow]:
         """One row a budget, whatever the order in which the graphs come."""
-        measured: dict[float, list[Measurement]] = {budget: [] for budget in self.terms.budgets}
+        by_budget: dict[float, list[Measurement]] = {budget: [] for budget in self.terms.budgets}
         self._tell(series.title)
         for perturbed in series.graphs:
-            measured[perturbed.budget].append(self._measure(perturbed, before, probe))
+            by_budget[perturbed.budget].append(self._measure(perturbed, before, probe))
             self._steps += 1
             self._tell(series.title)
         clean = {} if probe is None else dict(zip(probe.splits, probe.clean.splits, strict=True))
-        for budget, own in measured.items():
-            judged = {number: clean[number].strict for each in own for number in each.strict}
-            yield StabilityRow(series.kind, series.title, budget, tuple(own), judged)
+        for budget, measured in by_budget.items():
+            numbers = [number for measurement in measured for number in measurement.strict]
+            before_it = {number: clean[number].strict for number in numbers}
+            yield StabilityRow(series.kind, series.title, budget, tuple(measured), before_it)
 
     def _measure(
         self, perturbed: _PerturbedGraph, before: Look, probe: TrainedProbe | None
@@ -493,7 +490,7 @@ class _Study:
         if info.changes == "features":
             return _Series(kind, kind, self._masked(kind), drawn)
         if info.needs_model:
-            title = kind if is_searchable(self.model) else f"{kind} {TRANSFERRED}"
+            title = kind if self.model.method.searchable else f"{kind} {TRANSFERRED}"
             return _Series(kind, title, self._searched(kind), budgets)
         solver = getattr(find_attack(kind).settle({}, self.graph), "solver", "")
         made = self._attacked(kind) if info.needs_labels else self._drawn(kind)
@@ -506,8 +503,8 @@ class _Study:
         self, flips: Iterable[torch.Tensor], split: int | None
     ) -> Iterator[_PerturbedGraph]:
         """The graphs after the flips of every budget."""
-        for budget, own in zip(self.terms.budgets, flips, strict=True):
-            yield _PerturbedGraph(apply_flips(self.graph, own), budget, len(own), split)
+        for budget, pairs in zip(self.terms.budgets, flips, strict=True):
+            yield _PerturbedGraph(apply_flips(self.graph, pairs), budget, len(pairs), split)
 
     def _masked(self, kind: str) -> Iterator[_PerturbedGraph]:
         """Feature entries set to zero; what is masked at a rate stays so above."""
@@ -528,7 +525,7 @@ class _Study:
     def _searched(self, kind: str) -> Iterator[_PerturbedGraph]:
         """Flips for this model, or for a stand-in from which they are transferred."""
         model = SearchableEmbedder(self.model)
-        if not is_searchable(self.model):
+        if not self.model.method.searchable:
             model = train_stand_in(self.graph, self.seed, self.model.device)
         attack = find_attack(kind).begin(Target(self.graph, model=model), seed=self.seed)
         yield from self._flipped(attack.find_each(self._counts()), None)

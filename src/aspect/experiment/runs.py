@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from aspect.config import to_yaml
+from aspect.data.archives import content_sha256
 from aspect.data.embeddings import write_embeddings
 from aspect.data.files import is_file, replacing
 from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device

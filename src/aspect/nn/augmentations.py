@@ -13,9 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.features import mask_columns, seen_features, take_rows
-from aspect.data.graph import Features, Graph
+from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
 from aspect.data.operators import Operator, Propagation
-from aspect.data.pairs import edge_index_of, edge_keys, pair_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation, neighbour_mean
 

@@ -27,8 +27,7 @@ from pydantic import ValidationError
 
 from aspect import __version__
 from aspect.config import Config
-from aspect.data.files import LEFT_BEHIND, is_file, replacing
-from aspect.data.folders import LOCK, locked, naming
+from aspect.data.files import LEFT_BEHIND, LOCK, is_file, locked, naming, replacing
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, FileError, RunError, SettingsError
 from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard

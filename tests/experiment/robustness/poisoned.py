@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aspect.attacks.file import PerturbationFile
+from aspect.data.archives import write_npz
 from aspect.data.graph import LabelledGraph
-from aspect.data.npz import write_npz
 from aspect.data.source import GraphSource
 from aspect.experiment.runs import RunOptions, train_run
 from aspect.settings import Experiment, PerturbedBy, PublishedProbe

@@ -9,8 +9,8 @@ import torch
 
 from aspect import __version__
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.pruning import prune_edges
 from aspect.data.splits import make_splits
-from aspect.data.support import without_doubtful
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation import pruning as readings
@@ -128,7 +128,7 @@ def test_a_doubting_row_is_read_with_the_share_that_validation_prefers(place, cl
     ):
         model = load_run(folder, device="cpu").model
         tried = [
-            probed(place, model.embed(without_doubtful(seen, share), normalise="none"), [split])[0]
+            probed(place, model.embed(prune_edges(seen, share), normalise="none"), [split])[0]
             for share in (0.0, 0.1, 0.3)
         ]
         best = max(range(3), key=lambda place: tried[place].validation)
@@ -145,9 +145,7 @@ def test_a_clean_run_has_a_doubting_row_too(clean, place):
     assert found.rows[0] == plain.rows[0]
     model, graph = load_run(clean, device="cpu").model, place.labelled.graph
     tried = [
-        probed(
-            place, model.embed(without_doubtful(graph, share), normalise="none"), splits_of(place)
-        )
+        probed(place, model.embed(prune_edges(graph, share), normalise="none"), splits_of(place))
         for share in (0.0, 0.2)
     ]
     best = [max(pair, key=lambda score: score.validation) for pair in zip(*tried, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aspect.data.npz import write_npz
+from aspect.data.archives import write_npz
 from aspect.data.synthetic import mixed_graph
 from aspect.evaluation.linear_probe import NeutralProbe
 from aspect.experiment.executor import Finished, Lost, Started

@@ -6,7 +6,7 @@ import torch
 import yaml
 
 from aspect.config import make_config, to_yaml
-from aspect.data.labelling import label_graph, unlabelled
+from aspect.data.graph import label_graph, unlabelled
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import GraphError, SettingsError
 from aspect.experiment.tuning.request import LEAST_MOST_EPOCHS, Search, rungs

@@ -8,7 +8,7 @@ import torch
 from optuna.trial import TrialState
 
 from aspect import __version__
-from aspect.data.labelling import label_graph
+from aspect.data.graph import label_graph
 from aspect.data.splits import make_splits
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import SettingsError

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from aspect.attacks.file import AttackFacts, PerturbationFile, find_difference, is_perturbation
 from aspect.attacks.files import files_at
+from aspect.data.archives import content_sha256
 from aspect.data.files import is_file
 from aspect.data.graph import LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.splits import SplitKind
 from aspect.errors import GraphError, SettingsError, shown
 from aspect.perturbation import FilePerturbation, attack_of, check_trace

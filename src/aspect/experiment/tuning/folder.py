@@ -18,8 +18,7 @@ from typing import Any
 
 from aspect.config import load_yaml, make_config, to_yaml
 from aspect.data.embeddings import FORMULA_STARTS
-from aspect.data.files import LEFT_BEHIND, is_file, is_folder, reason
-from aspect.data.folders import LOCK, locked, naming
+from aspect.data.files import LEFT_BEHIND, LOCK, is_file, is_folder, locked, naming, reason
 from aspect.errors import AspectError, FileError, RunError
 from aspect.experiment.tuning.journal import JOURNAL_LOCK, mend
 from aspect.experiment.tuning.ledger import TrialResult, best_of

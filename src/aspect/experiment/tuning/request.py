@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from aspect import __version__
 from aspect.config import Config, make_config
-from aspect.data.npz import content_sha256
+from aspect.data.archives import content_sha256
 from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import SettingsError

@@ -13,8 +13,8 @@ from optuna import Trial
 from typing_extensions import override
 
 from aspect.config import make_config
+from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph
-from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, TrainingError

@@ -1,4 +1,4 @@
-"""The `.npz` reader: round trips, and every way in which an archive can be wrong."""
+"""Archives, `.npz` and `.pt`: round trips, and every way in which one can be wrong."""
 
 import io
 import os
@@ -14,10 +14,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aspect.data import archive, files
-from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.labelling import label_graph
-from aspect.data.npz import content_sha256, read_npz, write_npz
+from aspect.data import archives, files
+from aspect.data.archives import content_sha256, read_npz, write_npz
+from aspect.data.graph import Graph, LabelledGraph, label_graph
 from aspect.errors import AspectError, DataError, FileError, GraphError
 
 
@@ -175,7 +174,7 @@ def test_pickled_objects_are_never_loaded(tmp_path):
     with pytest.raises(FileError, match="Python objects, which are never loaded"):
         read_npz(spoilt(tmp_path, y=trap))
     pickled = pickle.dumps(Trap(tmp_path / "sprung"))
-    with pytest.raises(FileError, match=r"not a plain \.npy array"):
+    with pytest.raises(FileError, match="damaged array header"):
         read_npz(raw_member(tmp_path, "y", pickled))
     assert not (tmp_path / "sprung").exists()
 
@@ -189,14 +188,14 @@ def header(text: str, length: int | None = None) -> bytes:
     ("content", "sentence"),
     [
         (header("{'descr':'<i8','fortran_order':False,'shape':(99,),}\n") + bytes(24), "takes 792"),
-        (header("{'descr':'<i8','fortran_order':False,'shape':(-3,),}\n") + bytes(24), "0 or more"),
+        (header("{'descr':'<i8','fortran_order':False,'shape':(-3,),}\n") + bytes(24), "-24 bytes"),
         (header("{'descr':'<i8','fortran_order':False,'shape':(3,)\n"), "damaged array header"),
-        (header("{}", length=60_000), "header of 60000 bytes; 10000 is the most"),
-        (b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1), "header of 4294967295 bytes"),
+        (header("{}", length=60_000), "damaged array header"),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1), "damaged array header"),
         (b"\x93NUMPY\x07\x00" + bytes(90), "not a plain .npy array"),
-        (b"\x93NUMPY\x01", "not a plain .npy array"),
-        (b"\x93NUMPY\x01\x00\x01", "cut off or damaged"),
-        (b"", "not a plain .npy array"),
+        (b"\x93NUMPY\x01", "damaged array header"),
+        (b"\x93NUMPY\x01\x00\x01", "damaged array header"),
+        (b"", "damaged array header"),
     ],
     ids=[
         "shape too large",
@@ -274,7 +273,7 @@ def test_archive_beyond_the_memory_is_refused_unread(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "available_bytes", lambda: path.stat().st_size * 4 + 4)
     read_npz(path)
     np.savez_compressed(path, **(arrays() | {"x_data": np.zeros(9000, dtype=np.float32)}))
-    monkeypatch.setattr(archive.zipfile.ZipFile, "open", lambda *_: pytest.fail("was read"))
+    monkeypatch.setattr(archives.zipfile.ZipFile, "open", lambda *_: pytest.fail("was read"))
     with pytest.raises(FileError, match=r"bytes; at most \d+ fit the memory"):
         read_npz(path)
 

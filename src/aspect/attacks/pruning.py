@@ -1,8 +1,8 @@
-"""How well an edge fits the neighbourhoods at its ends, the edge itself left out.
+"""Edge pruning: a poisoned graph without the edges that have the least support.
 
-Flips that mislead a classifier join nodes whose neighbourhoods have little in common, so that
-edges without support are the first to be doubted. An attack that knows of this measure can evade
-it.
+The support of an edge is how well it fits the neighbourhoods at its ends, the edge itself left out.
+Flips that mislead a classifier join nodes whose neighbourhoods have little in common. An attack
+that knows of this measure can evade it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from aspect.data.features import dense
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_index_of, edge_keys
+from aspect.data.graph import Graph, edge_index_of, edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
 
-__all__ = ["check_share", "edge_support", "without_doubtful"]
+__all__ = ["check_prune_ratio", "edge_support", "prune_edges"]
 
 EDGES_AT_ONCE = 2**14
 LEVEL = 64  # roundings apart: two cosines that may be the same
@@ -33,31 +32,31 @@ def edge_support(graph: Graph) -> Float[Tensor, " edges"]:
     A neighbourhood is the sum of the features, at unit length, of a node and its neighbours without
     the other end of the edge. Takes O(edges * features) time and O(nodes * features) memory.
     """
-    own = normalize(dense(graph.features), dim=1)
+    unit = normalize(dense(graph.features), dim=1)
     source, target = graph.edge_index
     ones = torch.ones(len(source), dtype=graph.dtype, device=graph.device)
-    joined = own + SparseMatrix.from_entries(source, target, ones, (len(own), len(own))) @ own
+    sums = unit + SparseMatrix.from_entries(source, target, ones, (len(unit), len(unit))) @ unit
     pairs = torch.split(graph.edge_index[:, source < target], EDGES_AT_ONCE, dim=1)
-    return torch.cat([_cosines(own, joined, low, high) for low, high in pairs])
+    return torch.cat([_cosines(unit, sums, low, high) for low, high in pairs])
 
 
-def _cosines(own: Tensor, joined: Tensor, low: Tensor, high: Tensor) -> Float[Tensor, " edges"]:
-    one = joined[low] - own[high]
-    other = joined[high] - own[low]
+def _cosines(unit: Tensor, sums: Tensor, low: Tensor, high: Tensor) -> Float[Tensor, " edges"]:
+    one = sums[low] - unit[high]
+    other = sums[high] - unit[low]
     lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
     return (one * other).sum(1) / lengths
 
 
-def without_doubtful(
-    graph: Graph, share: float, support: Float[Tensor, " edges"] | None = None
+def prune_edges(
+    graph: Graph, ratio: float, support: Float[Tensor, " edges"] | None = None
 ) -> Graph:
-    """The graph without at most a share of its edges: those with the least support.
+    """The graph without at most this ratio of its edges: those with the least support.
 
     Edges that are level with one that stays do so too, so that nothing hangs on the order of nodes.
     A node may lose its last edge. The support is that of `edge_support`, if it is known already.
     """
-    check_share(share)
-    count = round(share * graph.num_edges)
+    check_prune_ratio(ratio)
+    count = round(ratio * graph.num_edges)
     if count == 0:
         return graph
     if support is None:
@@ -68,9 +67,9 @@ def without_doubtful(
     return replace(graph, edge_index=edge_index_of(keys, graph.num_nodes))
 
 
-def check_share(share: float) -> None:
-    """Refuse what is no share of the edges to doubt."""
-    if not 0 <= share < 1:
+def check_prune_ratio(ratio: float) -> None:
+    """Refuse what is no ratio of edges to prune."""
+    if not 0 <= ratio < 1:
         raise SettingsError(
-            f"The share of doubtful edges must be at least 0 and below 1. Got {share}."
+            f"The ratio of pruned edges must be at least 0 and below 1. Got {ratio}."
         )

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
-from aspect.data.support import edge_support, without_doubtful
+from aspect.attacks.pruning import edge_support, prune_edges
+from aspect.data.graph import Graph, edge_keys
 from aspect.errors import SettingsError
 
 
@@ -42,7 +41,7 @@ def test_support_does_not_depend_on_the_scale_of_a_nodes_features(graph):
 
 def test_many_edges_are_looked_at_in_pieces(graph, monkeypatch):
     whole = edge_support(graph)
-    monkeypatch.setattr("aspect.data.support.EDGES_AT_ONCE", 7)
+    monkeypatch.setattr("aspect.attacks.pruning.EDGES_AT_ONCE", 7)
     torch.testing.assert_close(edge_support(graph), whole)
 
 
@@ -60,13 +59,13 @@ def test_an_edge_between_groups_has_the_least_support_and_goes_first():
     inside = torch.tensor([pair for pair in pairs if pair[1] >= (0 if pair[0] < 4 else 4)]).t()
     whole = Graph.build(features, torch.cat([inside, torch.tensor([[0], [7]])], dim=1))
     assert int(edge_support(whole).argmin()) == int((edge_keys(whole) == 7).nonzero())
-    left = without_doubtful(whole, 1 / whole.num_edges)
+    left = prune_edges(whole, 1 / whole.num_edges)
     assert torch.equal(left.edge_index, Graph.build(features, inside).edge_index)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.97])
 def test_the_share_is_met_and_the_rest_keeps_its_order(graph, share):
-    left = without_doubtful(graph, share)
+    left = prune_edges(graph, share)
     assert left.num_edges == graph.num_edges - round(share * graph.num_edges)
     assert torch.equal(left.edge_index, Graph.build(graph.features, left.edge_index).edge_index)
     kept = torch.isin(edge_keys(graph), edge_keys(left))
@@ -77,14 +76,14 @@ def test_the_share_is_met_and_the_rest_keeps_its_order(graph, share):
 
 def test_edges_that_are_level_stay_together(graph):
     alike = Graph.build(torch.ones(30, 2), graph.edge_index)
-    assert torch.equal(without_doubtful(alike, 0.3).edge_index, graph.edge_index)
+    assert torch.equal(prune_edges(alike, 0.3).edge_index, graph.edge_index)
 
 
 def test_the_order_of_nodes_decides_nothing(graph):
     order = torch.randperm(30, generator=torch.Generator().manual_seed(1))
     place = torch.argsort(order)
     other = Graph.build(graph.features[order], place[graph.edge_index])
-    left, expected = without_doubtful(other, 0.2), without_doubtful(graph, 0.2)
+    left, expected = prune_edges(other, 0.2), prune_edges(graph, 0.2)
     pairs = {frozenset(order[pair].tolist()) for pair in left.edge_index.t()}
     assert pairs == {frozenset(pair.tolist()) for pair in expected.edge_index.t()}
 
@@ -92,18 +91,18 @@ def test_the_order_of_nodes_decides_nothing(graph):
 @pytest.mark.parametrize("share", [-0.1, 1.0, 1.5, float("nan")])
 def test_what_is_no_share_is_refused(graph, share):
     with pytest.raises(SettingsError, match="at least 0 and below 1"):
-        without_doubtful(graph, share)
+        prune_edges(graph, share)
 
 
 def test_a_graph_without_edges_or_features_is_no_trouble():
     empty = Graph.build(torch.ones(3, 2), torch.empty(2, 0, dtype=torch.long))
     assert len(edge_support(empty)) == 0
-    assert without_doubtful(empty, 0.5).num_edges == 0
+    assert prune_edges(empty, 0.5).num_edges == 0
     dark = Graph.build(torch.zeros(3, 2), torch.tensor([[0, 1], [1, 2]]))
     assert torch.equal(edge_support(dark), torch.zeros(2))
 
 
 def test_support_that_is_known_is_not_found_again(graph):
     support = torch.arange(graph.num_edges, dtype=graph.dtype)
-    left = without_doubtful(graph, 0.5, support)
+    left = prune_edges(graph, 0.5, support)
     assert torch.equal(edge_keys(left), edge_keys(graph)[graph.num_edges // 2 :])

@@ -13,11 +13,10 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from aspect.data import files
+from aspect.data.archives import content_sha256, write_npz
 from aspect.data.features import dense
-from aspect.data.graph import Graph
-from aspect.data.labelling import label_graph
-from aspect.data.npz import content_sha256, write_npz
-from aspect.data.reading import read_graph
+from aspect.data.graph import Graph, label_graph
+from aspect.data.source import read_graph
 from aspect.errors import AspectError, FileError, GraphError, SettingsError, UnknownNameError
 
 DATA = os.environ.get("ASPECT_DATA", "")
@@ -88,7 +87,7 @@ def test_missing_features_are_imputed_whatever_the_file(tmp_path, layout):
     torch.save(Data(x=x.to_sparse(layout=layout), edge_index=PAIRS), tmp_path / "g.pt")
     with pytest.raises(GraphError, match="row 0 column 5, row 1 column 0"):
         read_graph(tmp_path / "g.pt")
-    with pytest.raises(SettingsError, match=r"must be zero or mean\. Got 'median'"):
+    with pytest.raises(SettingsError, match=r"must be 'zero' or 'mean'\. Got 'median'"):
         read_graph(tmp_path / "g.pt", impute="median")
     for how, value in (("zero", 0.0), ("mean", 2.0)):
         graph = read_graph(tmp_path / "g.pt", impute=how).graph
@@ -149,6 +148,37 @@ def test_truncated_saved_data(saved):
             read_graph(saved)
 
 
+def test_changed_bits_of_saved_data_are_noticed(saved):
+    whole, before = saved.read_bytes(), content_sha256(read_graph(saved))
+    draw = random.Random(0)  # noqa: S311 - no secret
+    for _ in range(150):
+        changed = bytearray(whole)
+        changed[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        saved.write_bytes(changed)
+        with suppress(AspectError):
+            assert content_sha256(read_graph(saved)) == before
+
+
+def test_a_file_without_checksums_says_so(tmp_path):
+    data = Data(x=torch.rand(3, 2), edge_index=PAIRS)
+    torch.save(data, tmp_path / "g.pt", _use_new_zipfile_serialization=False)
+    assert "has no checksums" in read_graph(tmp_path / "g.pt").graph.notices[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x": torch.zeros(1, 1).expand(10**8, 10**4)},  # one number, of strides zero
+        {"edge_index": torch.zeros(2, 1, dtype=torch.long).expand(2, 10**12)},
+        {"x": None, "num_nodes": 2 * 10**12},
+    ],
+)
+def test_saved_data_that_says_it_is_huge_is_refused(tmp_path, changed):
+    torch.save(Data(**({"x": torch.rand(3, 2), "edge_index": PAIRS} | changed)), tmp_path / "g.pt")
+    with pytest.raises(FileError, match="fit the memory"):
+        read_graph(tmp_path / "g.pt", features="degree")
+
+
 def test_saved_data_beyond_the_memory(saved, monkeypatch):
     monkeypatch.setattr(files, "available_bytes", lambda: 4 * saved.stat().st_size - 1)
     with pytest.raises(FileError, match="fit the memory"):
@@ -192,9 +222,11 @@ def test_node_table_where_none_belongs(saved):
 
 
 def test_unknown_choices(tables):
-    with pytest.raises(SettingsError, match=r"--features must be one of .*laplacian\. Got 'eigen'"):
+    with pytest.raises(
+        SettingsError, match=r"'features' of the graph must be .*'laplacian'\. Got 'eigen'"
+    ):
         read_graph(tables[0], features="eigen")
-    with pytest.raises(SettingsError, match=r"--directed must be symmetrise or error\. Got 'yes'"):
+    with pytest.raises(SettingsError, match=r"must be 'symmetrise' or 'error'\. Got 'yes'"):
         read_graph(tables[0], directed="yes")
     with pytest.raises(GraphError, match="2 edges lack their reverse"):
         read_graph(tables[0], features="degree", directed="error")
