@@ -7,9 +7,10 @@ import re
 import pytest
 
 from aspect.experiment.plan import Entry
-from aspect.report.benchmark.page import benchmark_page
-from aspect.report.benchmark.sources import Material
 from aspect.report.mixture.page import mixture_page
+from aspect.report.page import render_page
+from aspect.report.results import collect
+from aspect.report.sources import Material
 from aspect.report.theory.page import theory_page
 from report.benchmark_records import ABLATION, make_records, poison
 from report.node_details import NASTY, make_details, plain_details
@@ -33,16 +34,18 @@ def pages(tmp_path_factory):
         entries, ("cora", "texas"), ATTACKS[1:], failed=(_is_unlucky,)
     )
     material = Material(
-        tuple(records), (make_details(), plain_details()), ("aspect bench plan", "aspect report x")
+        collect(records),
+        (make_details(), plain_details()),
+        ("aspect bench plan", "aspect report x"),
     )
     nasty = Material(
-        tuple(make_records((Entry(name="aspect", title=NASTY, note=NASTY), NASTY), (NASTY,))),
+        collect(make_records((Entry(name="aspect", title=NASTY, note=NASTY), NASTY), (NASTY,))),
         (make_details(title=NASTY, graph=NASTY, ids=(NASTY,) * 24, class_names=(NASTY,) * 3),),
         (NASTY,),
     )
     texts = {
-        "benchmark": benchmark_page(material),
-        "nasty": benchmark_page(nasty, title=NASTY),
+        "benchmark": render_page(material),
+        "nasty": render_page(nasty, title=NASTY),
         "demo": mixture_page(make_record()),
         "theory": theory_page(make_theory_record()),
     }
@@ -52,7 +55,7 @@ def pages(tmp_path_factory):
 
 
 def _is_unlucky(record):
-    """One cell of an entry; all of another on one graph, which leaves a gap."""
+    """One run of an entry; all of another on one graph, which leaves a gap."""
     cell = record.cell
     one = cell.entry == "low" and cell.work.seed == 1 and cell.work.split_numbers == (0,)
     return one or (cell.entry == "high" and cell.graph == "texas")
