@@ -274,7 +274,7 @@ def test_a_term_of_some_epochs_has_its_dots_there():
 def test_searches_stand_at_their_epochs():
     objective, sensitivity, energy = models.search_plots([make_details()])
     assert "clean graph from 4.00 to 3.50; perturbed graph from 6.00 to 5.00" in objective.alt
-    assert "of 2 searches" in objective.alt
+    assert "Over 2 searches" in objective.alt
     assert "low band from 0.50 to 0.25; high band from 1.00 to 0.75" in sensitivity.alt
     assert "high, clean from 1.50 to 1.75; high, perturbed from 1.25 to 1.50" in energy.alt
     before, after = painted(objective).lines

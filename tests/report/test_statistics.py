@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from aspect.evaluation.significance import holm, paired_test
-from aspect.report.benchmark_tables import perturbed_tables, significance_tables, untested
+from aspect.report.benchmark_tables import perturbed_tables, significance_tables
 from aspect.report.published import published_figures
 from aspect.report.results import CLEAN, collect
 from aspect.report.statistics import (
@@ -125,7 +125,7 @@ def test_numbers_are_those_of_the_paired_test_after_holm():
 
 
 def lines(records, reference=None):
-    (table,) = significance_tables(collect(records), reference)
+    ((table,), _) = significance_tables(collect(records), reference)
     return table.lines
 
 
@@ -186,7 +186,7 @@ def test_the_mean_over_graphs_counts_the_nodes_of_texas_once():
 
     for other, mean in (("texas", 1.0), ("cora", 5.5)):
         records = make_records(["aspect", "low"], [other, "cornell_old"], splits=6, score=score)
-        (table,) = significance_tables(collect(records))
+        ((table,), _) = significance_tables(collect(records))
         assert table.lines[0].cells[-1].value == pytest.approx(mean)
         assert len(table.notes) == (other == "texas")
 
@@ -200,7 +200,7 @@ def test_pairs_are_formed_over_common_splits_and_fewer_are_noted():
         missing=[lambda each: (each.cell.entry, each.scores[0].split) == ("low", 2)],
     )
     results = collect(records)
-    (table,) = significance_tables(results)
+    ((table,), _) = significance_tables(results)
     values = by_split(results)["class-balanced", "random-poison-10"]
     difference = values["aspect", "cora"].drop(2).mean() - values["low", "cora"].mean()
     assert table.lines[0].cells[0].value == pytest.approx(difference)
@@ -214,11 +214,12 @@ def test_a_table_in_which_nothing_could_be_significant_is_left_out_by_name(split
     records = make_records(
         ["aspect", "low"], ["cora"], splits=splits, score=lambda entry, **_: 60 + len(entry)
     )
-    found = significance_tables(collect(records))
+    found, untested = significance_tables(collect(records))
     assert len(found) == tables
     assert all(table.lines[0].cells[0].significant for table in found)
-    assert untested(collect(records)) == (["clean graphs"] if not tables else [])
-    assert untested(collect(make_records(["aspect"], splits=2))) == []  # nothing to compare with
+    assert untested == (["clean graphs"] if not tables else [])
+    alone = collect(make_records(["aspect"], splits=2))
+    assert significance_tables(alone) == ([], [])  # nothing to compare with
 
 
 def test_too_few_splits_on_one_graph_give_no_test():
@@ -228,7 +229,7 @@ def test_too_few_splits_on_one_graph_give_no_test():
     records = make_records(
         ["aspect", "low"], ["cora", "texas"], [poison()], splits=6, missing=[missing]
     )
-    (table,) = significance_tables(collect(records))
+    ((table,), _) = significance_tables(collect(records))
     assert table.lines[0].cells[1].text == "- [1]"
     assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
     assert "over 1 comparison." in table.caption
@@ -269,11 +270,12 @@ def test_every_perturbation_has_its_table_and_variants_are_not_compared():
     """They would weaken what Holm's correction leaves of the others."""
     attacks = [None, poison(), evade(0.2)]
     records = make_records([*ABLATION, "raw"], perturbations=attacks, splits=6)
-    tables = significance_tables(collect(records))
+    tables, _ = significance_tables(collect(records))
     assert [table.name for table in tables] == [
         "significance",
         "significance-random-poison-10",
         "significance-random-evade-20",
     ]
     assert all([line.title for line in table.lines] == ["raw"] for table in tables)
-    assert significance_tables(collect([])) == perturbed_tables(collect([])) == []
+    assert significance_tables(collect([])) == ([], [])
+    assert perturbed_tables(collect([])) == []

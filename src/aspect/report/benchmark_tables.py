@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -39,7 +39,6 @@ __all__ = [
     "sweep_families",
     "sweep_tables",
     "table_name",
-    "untested",
 ]
 
 MODES = {
@@ -469,45 +468,25 @@ def _difference(test: pd.Series, footnote: int = 0) -> Cell:
     )
 
 
-@dataclass(frozen=True)
-class _States:
-    """Where methods can be compared: a kind of splits, and a perturbation or none."""
+def significance_tables(
+    results: Results, reference: str | None = None
+) -> tuple[list[Table], list[str]]:
+    """The reference against every other method; and where there are too few splits to test.
 
-    splits: str
-    perturbation: str
-    comparisons: pd.DataFrame
-
-
-def _states(results: Results, reference: str) -> list[_States]:
-    found = [
-        _States(splits, state, compare_with(results, splits, state, reference))
-        for splits in results.kinds
-        for state in (CLEAN, *results.perturbations_of(splits))
-    ]
-    return [each for each in found if len(each.comparisons)]
-
-
-def significance_tables(results: Results, reference: str | None = None) -> list[Table]:
-    """The reference against every other method, wherever there are enough splits to test."""
-    if not results.methods:
-        return []
-    head = results.reference(reference)
-    return [
-        _significance_table(results, head, state)
-        for state in _states(results, head)
-        if state.comparisons["count"].any()
-    ]
-
-
-def untested(results: Results, reference: str | None = None) -> list[str]:
-    """Where methods could be compared, but on too few splits: `random 5% (poison)`."""
-    if not results.methods:
-        return []
-    return [
-        _where(results, state.perturbation)
-        for state in _states(results, results.reference(reference))
-        if not state.comparisons["count"].any()
-    ]
+    Returns:
+        One table per kind of splits and perturbation, and names such as `random 5% (poison)`.
+    """
+    tables: list[Table] = []
+    untested: list[str] = []
+    for splits in results.kinds:
+        for state in (CLEAN, *results.perturbations_of(splits)):
+            head = results.reference(reference)
+            tests = compare_with(results, splits, state, head)
+            if tests["count"].any():
+                tables.append(_significance_table(results, splits, state, head, tests))
+            elif len(tests):
+                untested.append(_where(results, state))
+    return tables, untested
 
 
 def _where(results: Results, perturbation: str) -> str:
@@ -517,8 +496,10 @@ def _where(results: Results, perturbation: str) -> str:
     return f"{setup.label} ({setup.mode}{'' if setup.features else ', edges alone'})"
 
 
-def _significance_table(results: Results, reference: str, state: _States) -> Table:
-    tests, notes = state.comparisons, Notes()
+def _significance_table(
+    results: Results, splits: str, perturbation: str, reference: str, tests: pd.DataFrame
+) -> Table:
+    notes = Notes()
     graphs = list(tests.index.get_level_values("graph").unique())
     columns = tuple(results.graphs[graph] for graph in graphs)
     is_repeated = set(columns) >= TEXAS_AGAIN
@@ -539,13 +520,13 @@ def _significance_table(results: Results, reference: str, state: _States) -> Tab
         tally = Cell(word=f"{better} / {same} / {worse}")
         mean = replace(_difference(overall.loc[variant]), low=None, high=None)
         lines.append(_line(results.variants[variant], (*cells, tally, mean)))
-    name = "significance" if state.perturbation == CLEAN else f"significance-{state.perturbation}"
-    under = "on" if state.perturbation == CLEAN else "under"
+    name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
+    under = "on" if perturbation == CLEAN else "under"
     number = int(tests["count"].astype(bool).sum())
     return Table(
-        table_name(results, name, state.splits),
+        table_name(results, name, splits),
         f"{results.title(reference)} less each other method {under} "
-        f"{_where(results, state.perturbation)}, in points of strict accuracy with a 95% interval; "
+        f"{_where(results, perturbation)}, in points of strict accuracy with a 95% interval; "
         f"p after Holm over {counted(number, 'comparison')}. † significant at 5%.",
         (*columns, "better / not significant / worse", "mean over graphs"),
         tuple(lines),

@@ -135,10 +135,10 @@ def _belongs(frame: pd.DataFrame, results: Results, kind: str) -> pd.Series:
 
 
 def _clean(results: Results) -> list[Table]:
-    tables = [replace(each, name=f"clean-{each.name}") for each in significance_tables(results)]
+    tests, _ = significance_tables(results)
     return [
         *clean_tables(results, with_published=True),
-        *tables,
+        *(replace(table, name=f"clean-{table.name}") for table in tests),
         *shortfall_tables(results),
     ]
 
@@ -148,7 +148,7 @@ def _stability(results: Results) -> list[Table]:
     tables = [
         *perturbed_tables(results, with_published=True),
         *ablation_tables(results, with_published=True),
-        *significance_tables(results),
+        *significance_tables(results)[0],
     ]
     return [replace(table, name=f"stability-{table.name}") for table in tables]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gaussian_kde, spearmanr
 
 from aspect.evaluation.details import Details, SomeNumbers
@@ -58,7 +58,7 @@ NUM_BINS, NUM_QUANTILES = 10, 5
 FEWEST_IN_BIN = 5
 NARROWEST = 0.008  # width of a density's kernel, for values that hardly differ
 BANDS = ("blue", "orange", "green", "purple")  # lowest frequency first
-CHANGED_BANDS = ("sky", "amber", "soft", "ink")
+PERTURBED_BANDS = ("sky", "amber", "soft", "ink")
 TERMS = ("green", "purple", "amber", "sky", "ink", "soft")
 # The terms' sum, and values that a method monitors, which have plots of their own.
 NOT_TERMS = ("loss", "gate_", "search_", "sensitivity_", "rayleigh_")
@@ -138,6 +138,29 @@ def _name(kind: str, number: int, group: Sequence[Details]) -> str:
     return f"{kind}-{number}-{slug(group[0].graph[:40])}" if len(group) == 1 else f"{kind}-{number}"
 
 
+def _plot(
+    name: str,
+    title: str,
+    caption: str,
+    alt: str,
+    draw: Callable[..., None],
+    *data: Any,  # noqa: ANN401 - passed on to `draw`
+    labels: Iterable[str] = (),
+    height: float = HEIGHT,
+) -> Plot:
+    """A plot that `draw` makes of the data, with room for a legend of these labels."""
+    height += legend_height(labels)
+    return Plot(name, title, caption, alt, lambda axes: draw(axes, *data), height=height)
+
+
+def _ends(lines: Mapping[str, ArrayLike]) -> str:
+    """First and last value of every line, in words."""
+    values = {label: np.asarray(line) for label, line in lines.items()}
+    return "; ".join(
+        f"{short(label)} from {line[0]:.2f} to {line[-1]:.2f}" for label, line in values.items()
+    )
+
+
 def _panels(details: Sequence[Details]) -> list[list[Details]]:
     """Models with a gate that share a panel: of one title, a few graphs at a time."""
     panels: list[list[Details]] = []
@@ -171,22 +194,18 @@ def density_plots(details: Sequence[Details]) -> list[Plot]:
             for graph, gate in gates.items()
         )
         plots.append(
-            Plot(
+            _plot(
                 _name("gate-density", number, group),
                 full_title(*group),
                 "Density of the gate over the nodes. Right: the low band alone; left: the high "
                 "band alone. Ticks below: the means.",
                 f"Density of the gate; means: {told}.",
-                _painter(_draw_densities, gates),
-                height=HEIGHT + legend_height(gates),
+                _draw_densities,
+                gates,
+                labels=gates,
             )
         )
     return plots
-
-
-def _painter(draw: Callable[..., None], *given: Any) -> Callable[[Axes], None]:  # noqa: ANN401 - passed on
-    """The drawing with its data, bound now and not when a loop is over."""
-    return lambda axes: draw(axes, *given)
 
 
 def _sensitivity_gap(details: Details) -> SomeNumbers:
@@ -229,40 +248,35 @@ def gate_plots(details: Sequence[Details], rival: Rival) -> list[Plot]:
     plots = []
     for number, group in enumerate(_panels(details), start=1):
         lines: dict[str, Bins] = {}
-        told, caption, shown = [], CAPTIONS[rival], []
+        told, caption = [], CAPTIONS[rival]
         for each in group:
             x, y = _against(each, rival)
-            count = min(NUM_BINS, len(x) // FEWEST_IN_BIN)
             bins = (
                 bins_of_equal_width(x, y, NUM_BINS)
                 if rival == "homophily"
-                else bins_by_rank(x, y, count)
+                else bins_by_rank(x, y, min(NUM_BINS, len(x) // FEWEST_IN_BIN))
             )
             if not len(bins.x):
                 continue
             rank = _spearman(x, y)
             lines[each.graph] = bins
-            shown.append(each)
-            told.append(
-                f"{short(each.graph)} from {bins.means[0]:.2f} to {bins.means[-1]:.2f}"
-                + ("" if rank is None else f", Spearman {rank:.2f}")
-            )
-            if rival == "sensitivity_gap" and each.sensitivity is not None:
-                search = each.sensitivity
-                caption += (
-                    f" {short(each.graph)}: {search.flips:,} flips and {search.moves:,} entries "
-                    "changed."
-                )
+            spearman = "" if rank is None else f", Spearman {rank:.2f}"
+            told.append(_ends({each.graph: bins.means}) + spearman)
+            if rival == "sensitivity_gap" and (search := each.sensitivity):
+                change = f"{search.flips:,} flips and {search.moves:,} entries changed"
+                caption += f" {short(each.graph)}: {change}."
         if lines:
             plots.append(
-                Plot(
+                _plot(
                     _name(f"gate-{rival.removesuffix('_gap')}", number, group),
-                    full_title(*shown),
+                    full_title(*(each for each in group if each.graph in lines)),
                     caption,
                     f"Mean gate from the lowest to the highest {rival.replace('_', ' ')}: "
                     f"{'; '.join(told)}.",
-                    _painter(_draw_bins, lines, AXES[rival]),
-                    height=HEIGHT + legend_height(lines),
+                    _draw_bins,
+                    lines,
+                    AXES[rival],
+                    labels=lines,
                 )
             )
     return plots
@@ -295,14 +309,15 @@ def attacked_plots(details: Sequence[Details]) -> list[Plot]:
         gates = {label: np.asarray(gate, dtype=np.float64) for label, gate, _ in sides}
         means = "; ".join(f"{short(label)} {gate.mean():.2f}" for label, gate in gates.items())
         densities.append(
-            Plot(
+            _plot(
                 _name("attacked-density", number, [each]),
                 full_title(each),
                 "Density of the gate of one model, trained on the clean graph, over the nodes of "
                 "the clean and of perturbed graphs. Ticks below: the means.",
                 f"Density of the gate on clean and perturbed graphs; means: {means}.",
-                _painter(_draw_densities, gates),
-                height=HEIGHT + legend_height(gates),
+                _draw_densities,
+                gates,
+                labels=gates,
             )
         )
         pairs = {label: _pairs(gate, homophily) for label, gate, homophily in sides}
@@ -312,20 +327,20 @@ def attacked_plots(details: Sequence[Details]) -> list[Plot]:
             if len(pair[0]) >= NUM_QUANTILES
         }
         if lines:
-            ends = "; ".join(
-                f"{short(label)} from {bins.means[0]:.2f} to {bins.means[-1]:.2f}"
-                for label, bins in lines.items()
-            )
+            ends = _ends({label: bins.means for label, bins in lines.items()})
             quantiles.append(
-                Plot(
+                _plot(
                     _name("attacked-quantiles", number, [each]),
                     f"{full_title(each)}, by homophily",
                     "Mean gate in five equal groups of nodes, from the fewest neighbours of their "
                     "own class (Q1) to the most (Q5), by the edges of each graph; shaded: standard "
                     "deviation. Nodes of equal homophily are distributed at random.",
                     f"Mean gate from the lowest to the highest fifth of local homophily: {ends}.",
-                    _painter(_draw_bins, lines, "local homophily, in fifths", True),
-                    height=HEIGHT + legend_height(lines),
+                    _draw_bins,
+                    lines,
+                    "local homophily, in fifths",
+                    True,
+                    labels=lines,
                 )
             )
     return [*densities, *quantiles]
@@ -338,20 +353,18 @@ def filter_plots(details: Sequence[Details]) -> list[Plot]:
         spectrum = each.spectrum
         if spectrum is None or not spectrum.responses:
             continue
-        ends = "; ".join(
-            f"{short(band)} band from {values[0]:.2f} to {values[-1]:.2f}"
-            for band, values in spectrum.responses.items()
-        )
+        ends = _ends({f"{band} band": line for band, line in spectrum.responses.items()})
         centres = np.convolve(spectrum.edges, [0.5, 0.5], mode="valid")
         plots.append(
-            Plot(
+            _plot(
                 _name("filters", number, [each]),
                 f"{full_title(each)}{'' if spectrum.is_exact else ' (estimated)'}",
                 "Response of each band. Grey: how many of the graph's eigenvalues lie there, "
                 "estimated from Chebyshev moments where the title says so.",
                 f"Learned filter responses from the lowest to the highest frequency: {ends}. "
                 f"The mean frequency of the graph is {float(centres @ spectrum.shares):.2f}.",
-                _painter(_draw_responses, spectrum),
+                _draw_responses,
+                spectrum,
             )
         )
     return plots
@@ -409,14 +422,16 @@ def loss_plots(details: Sequence[Details]) -> list[Plot]:
         has_gaps = any(not np.isfinite(values).all() for values in changes.values())
         epochs = len(each.curves["loss"])
         plots.append(
-            Plot(
+            _plot(
                 _name("training-loss", number, [each]),
                 full_title(each),
                 "Change of each loss term since the first epoch, weights included."
                 + (" Dots: a term of some epochs alone, since the first of them." * has_gaps),
                 f"Change of the loss terms over {epochs} epochs: {ends}.",
-                _painter(_draw_terms, changes, epochs),
-                height=HEIGHT + legend_height(changes),
+                _draw_terms,
+                changes,
+                epochs,
+                labels=changes,
             )
         )
     return plots
@@ -448,13 +463,15 @@ def training_gate_plots(details: Sequence[Details]) -> list[Plot]:
             continue
         means, stds = (curves[name] for name in names)
         plots.append(
-            Plot(
+            _plot(
                 _name("training-gate", number, [each]),
                 f"{full_title(each)}: the gate",
                 "Mean of the gate over the nodes; shaded: its standard deviation over the nodes.",
                 f"Mean gate from {means[0]:.2f} to {means[-1]:.2f} over {len(means)} epochs, its "
                 f"std from {stds[0]:.2f} to {stds[-1]:.2f}.",
-                _painter(_draw_training_gate, means, stds),
+                _draw_training_gate,
+                means,
+                stds,
             )
         )
     return plots
@@ -466,6 +483,17 @@ def _draw_training_gate(axes: Axes, means: Values, stds: Values) -> None:
     axes.set(xlim=(1, len(means)), ylim=(0, 1), xlabel="epoch", ylabel=GATE)
 
 
+SEARCHES = {
+    "objective": "Objective of a search, on the clean graph and on the perturbed one that it "
+    "found: the stability loss and the Rayleigh term. Training then holds the model against that "
+    "perturbation.",
+    "sensitivity": "Distance of each band under the perturbation that was found, on average over "
+    "the nodes.",
+    "Rayleigh energy": "Rayleigh energy of each band, from 0 (smooth) to 2 (rough), on the clean "
+    "and on the perturbed graph. The search makes the low band rough and the high one smooth.",
+}
+
+
 def search_plots(details: Sequence[Details]) -> list[Plot]:
     """Searches for adversarial perturbations in training: objective, sensitivity, roughness."""
     plots = []
@@ -473,73 +501,39 @@ def search_plots(details: Sequence[Details]) -> list[Plot]:
         if not {"search_before", "search_after"} <= curves.keys():
             continue
         bands = [name.removeprefix("sensitivity_") for name in curves if name.startswith("sens")]
-        kinds = [
-            (
-                "search-objective",
-                "searches",
-                "Objective of a search, on the clean graph and on the perturbed one that it found: "
-                "the stability loss and the Rayleigh term. Training then holds the model against "
-                "that perturbation.",
-                "objective",
-                {
-                    "clean graph": ("search_before", "blue"),
-                    "perturbed graph": ("search_after", "orange"),
-                },
-            ),
-            (
-                "search-sensitivity",
-                "sensitivity",
-                "Distance of each band under the perturbation that was found, on average over the "
-                "nodes.",
-                "distance moved",
-                {
-                    f"{band} band": (f"sensitivity_{band}", colour)
-                    for band, colour in zip(bands, BANDS, strict=False)
-                },
-            ),
-            (
-                "search-rayleigh",
-                "roughness",
-                "Rayleigh energy of each band, from 0 (smooth) to 2 (rough), on the clean and on "
-                "the perturbed graph. The search makes the low band rough and the high one smooth.",
-                "Rayleigh energy",
-                {
-                    label: (name, colour)
-                    for band, clean, changed in zip(bands, BANDS, CHANGED_BANDS, strict=False)
-                    for label, name, colour in (
-                        (f"{band}, clean", f"rayleigh_{band}", clean),
-                        (f"{band}, perturbed", f"rayleigh_{band}_changed", changed),
-                    )
-                },
-            ),
+        lines: dict[str, list[tuple[str, str, str]]] = {kind: [] for kind in SEARCHES}
+        lines["objective"] = [
+            ("clean graph", "search_before", "blue"),
+            ("perturbed graph", "search_after", "orange"),
         ]
-        for kind, title, caption, label, names in kinds:
-            lines = [
-                _search_line(name, curves[curve], PALETTE[colour])
-                for name, (curve, colour) in names.items()
-                if curve in curves
+        for band, clean, perturbed in zip(bands, BANDS, PERTURBED_BANDS, strict=False):
+            lines["sensitivity"].append((f"{band} band", f"sensitivity_{band}", clean))
+            lines["Rayleigh energy"] += [
+                (f"{band}, clean", f"rayleigh_{band}", clean),
+                (f"{band}, perturbed", f"rayleigh_{band}_changed", perturbed),
             ]
-            if lines:
-                ends = "; ".join(
-                    f"{line.label} from {np.asarray(line.y)[0]:.2f} to {np.asarray(line.y)[-1]:.2f}"
-                    for line in lines
-                )
+        for kind, caption in SEARCHES.items():
+            points = []
+            for label, name, colour in lines[kind]:
+                if name in curves:
+                    at = np.flatnonzero(np.isfinite(curves[name]))
+                    points.append(Points(label, at + 1, curves[name][at], None, PALETTE[colour]))
+            if points:
+                ends = _ends({line.label: line.y for line in points})
                 plots.append(
-                    Plot(
-                        _name(kind, number, [each]),
-                        f"{full_title(each)}: {title}",
+                    _plot(
+                        _name(f"search-{slug(kind)}", number, [each]),
+                        f"{full_title(each)}: {kind}",
                         caption,
-                        f"{label.capitalize()} of {np.size(lines[0].x)} searches: {ends}.",
-                        _painter(_draw_searches, lines, len(each.curves["loss"]), label),
-                        height=HEIGHT + legend_height([line.label for line in lines]),
+                        f"Over {np.size(points[0].x)} searches, {kind}: {ends}.",
+                        _draw_searches,
+                        points,
+                        len(each.curves["loss"]),
+                        kind,
+                        labels=[line.label for line in points],
                     )
                 )
     return plots
-
-
-def _search_line(label: str, values: Values, colour: str) -> Points:
-    epochs = np.flatnonzero(np.isfinite(values))
-    return Points(label, epochs + 1, values[epochs], None, colour)
 
 
 def _draw_searches(axes: Axes, lines: Sequence[Points], epochs: int, label: str) -> None:
@@ -555,29 +549,38 @@ def map_plots(details: Sequence[Details]) -> list[Plot]:
         if each.labels:
             names, kinds = _classes(each)
             counts = Counter(kinds)
-            told = ", ".join(f"{short(name)} {counts[kind]:,}" for kind, name in enumerate(names))
+            numbers = [*range(len(names) - (-1 in counts)), *([-1] if -1 in counts else [])]
+            told = ", ".join(
+                f"{short(name)} {counts[kind]:,}" for kind, name in zip(numbers, names, strict=True)
+            )
             plots.append(
-                Plot(
+                _plot(
                     _name("map-class", number, [each]),
                     f"Map by class: {full_title(each)}",
                     f"Every dot is a node, placed {where}; the colour is its class, which training "
                     "does not use.",
                     f"Map of {len(each.nodes):,} nodes coloured by class: {told}.",
-                    _painter(_draw_class_map, each, names, kinds),
-                    height=WIDTH + ROW + legend_height(names),
+                    _draw_class_map,
+                    each,
+                    names,
+                    kinds,
+                    labels=names,
+                    height=WIDTH + ROW,
                 )
             )
         if each.gate is not None:
             gate = np.asarray(each.gate)
             plots.append(
-                Plot(
+                _plot(
                     _name("map-gate", number, [each]),
                     f"Map by gate: {full_title(each)}",
                     f"The same dots, placed {where}; blue nodes weigh their low band more, orange "
                     "ones their high band.",
                     f"Map of {len(each.nodes):,} nodes coloured by gate: mean {gate.mean():.2f}, "
                     f"from {gate.min():.2f} to {gate.max():.2f}.",
-                    _painter(_draw_gate_map, each, gate),
+                    _draw_gate_map,
+                    each,
+                    gate,
                     height=WIDTH + 3 * ROW,
                 )
             )
@@ -591,17 +594,15 @@ def _classes(details: Details) -> tuple[list[str], list[int]]:
     known = details.class_names
     names = [known[label] if label < len(known) else str(label) for label in largest]
     rest = ["other"] * (len(counts) > len(largest)) + ["unknown"] * (min(details.labels) < 0)
-    kinds = [largest.index(label) if label in largest else len(largest) for label in details.labels]
+    kinds = [largest.index(label) if label in largest else -1 for label in details.labels]
     return names + [" or ".join(rest)] * bool(rest), kinds
 
 
 def _draw_class_map(
     axes: Axes, details: Details, names: Sequence[str], kinds: Sequence[int]
 ) -> None:
-    colours = [
-        *COLOURS[: len(names) - 1],
-        COLOURS[-1 if "unknown" in names[-1] or "other" in names[-1] else len(names) - 1],
-    ]
+    has_rest = min(kinds) < 0  # the last name is theirs, and so is the last colour
+    colours = [*COLOURS[: len(names) - has_rest], *COLOURS[-1:] * has_rest]
     _scatter(axes, details, c=np.asarray(colours)[np.asarray(kinds, dtype=int)])
     handles = [Line2D([], [], marker="o", ls="", color=each, markersize=5) for each in colours]
     place_legend(axes, handles, names)

@@ -155,8 +155,7 @@ def _scored(results: Results, with_published: bool, reference: str | None) -> It
             more_title="The same as tables",
             more_tables=tuple(sweep),
         )
-    tests = tables_of.significance_tables(results, reference)
-    left_out = tables_of.untested(results, reference)
+    tests, left_out = tables_of.significance_tables(results, reference)
     sentences = [TEXTS["significance"]] if tests else []
     if left_out:
         sentences.append(
@@ -363,7 +362,7 @@ def _perturbed_findings(results: Results, splits: str) -> Iterator[str]:
         drops = {
             line.title: line.cells[-1].value
             for line in table.lines
-            if line.cells[-1].value is not None
+            if line.cells[-1].value is not None and not line.cells[-1].footnote
         }
         if len(drops) > 1:
             least = sorted(drops.items(), key=lambda item: item[1] or 0.0)
