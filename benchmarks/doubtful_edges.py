@@ -38,7 +38,7 @@ from aspect.data.pairs import edge_keys  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.data.support import edge_support, without_doubtful  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
-from aspect.evaluation.probe import linear_probe  # noqa: E402
+from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 

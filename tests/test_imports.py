@@ -26,6 +26,7 @@ ORDER = [
     {"perturbation"},
     {"experiment"},
     {"report"},
+    {"examples"},
     {"cli"},
     {"__main__"},
 ]

@@ -7,15 +7,12 @@ import re
 import pytest
 
 from aspect.experiment.plan import Entry
-from aspect.report.mixture.page import mixture_page
 from aspect.report.page import render_page
 from aspect.report.results import collect
 from aspect.report.sources import Material
-from aspect.report.theory.page import theory_page
+from examples.pages import demo_page, theory_page
 from report.benchmark_records import ABLATION, make_records, poison
 from report.node_details import NASTY, make_details, plain_details
-from report.records import make_record
-from report.theory_records import make_theory_record
 
 pytestmark = pytest.mark.browser
 
@@ -46,8 +43,8 @@ def pages(tmp_path_factory):
     texts = {
         "benchmark": render_page(material),
         "nasty": render_page(nasty, title=NASTY),
-        "demo": mixture_page(make_record()),
-        "theory": theory_page(make_theory_record()),
+        "demo": demo_page(),
+        "theory": theory_page(),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")

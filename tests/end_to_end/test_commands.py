@@ -118,7 +118,7 @@ def test_the_probe_of_version_0_1_is_named(cli, trained):
 def test_evaluate_adds_a_row_that_doubts_edges(cli, trained):
     found = cli("evaluate", trained, "--doubt", 0.1, "--doubt", 0.3, "--json").json
     names = [row["name"] for row in found["rows"]]
-    assert names == ["aspect", "aspect, doubting", *CONTROLS]
+    assert names == ["aspect", "aspect, pruned", *CONTROLS]
     cli("evaluate", trained, "--doubt", 1).refused("--doubt", "below 1")
     cli("evaluate", "mixed", "--mode", "evade", "--doubt", 0.1).refused("--doubt", "evade")
 

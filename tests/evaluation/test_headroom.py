@@ -20,8 +20,8 @@ from aspect.evaluation.headroom import (
     probe_bands,
     supervised_gate,
 )
-from aspect.evaluation.mixture import oracle_weights
-from aspect.evaluation.probe import linear_probe
+from aspect.evaluation.linear_probe import linear_probe
+from aspect.examples.demo import oracle_weights
 
 QUICK = {"width": 8, "epochs": 3, "gate_width": 4, "device": "cpu"}
 

@@ -6,8 +6,8 @@ import torch
 
 from aspect.data.splits import make_splits
 from aspect.errors import SettingsError
+from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, linear_probe
 from aspect.evaluation.metrics import Summary
-from aspect.evaluation.probe import NeutralProbe, PaperProbe, linear_probe
 from aspect.evaluation.protocol import Evaluation, Spread, evaluate_embeddings
 
 QUICK = NeutralProbe(penalties=(0.1, 1e-2, 1e-3))

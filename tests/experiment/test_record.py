@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from aspect.data.splits import SplitKind
-from aspect.evaluation import probe
+from aspect.evaluation import linear_probe as probe
 from aspect.evaluation.metrics import ClassScore
 from aspect.evaluation.result import SplitScore
 from aspect.experiment.perturbation import Perturbation

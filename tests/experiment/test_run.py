@@ -12,10 +12,10 @@ from aspect import Embedder, linear_probe
 from aspect.attacks.trace import Trace
 from aspect.data.npz import read_npz, write_npz
 from aspect.data.splits import make_splits
+from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.probe import probe_named
-from aspect.evaluation.readings import probe_doubting
-from aspect.evaluation.twins import twin_probe
+from aspect.evaluation.linear_probe import probe_named
+from aspect.evaluation.pruning import probe_pruned
 from aspect.experiment.facts import read_facts
 from aspect.experiment.graphs import forget_graphs
 from aspect.experiment.layout import lay_out
@@ -134,7 +134,7 @@ def test_a_doubting_cell_is_read_with_the_share_that_validation_prefers(path):
     assert plain.key != doubting.key
     record = run_cell(Task(doubting)).record
     model, labelled, splits = by_hand(path, doubting)
-    found, chosen = probe_doubting(model, labelled.graph, labelled, splits, shares)
+    found, chosen = probe_pruned(model, labelled.graph, labelled, splits, shares)
     assert record.status == "done", record.error
     assert scores(record.scores) == scores(found.splits)
     assert [score.doubt for score in record.scores] == list(chosen)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from aspect.evaluation.curves import ValueRecorder
+from aspect.evaluation.inspection import ValueRecorder
 from aspect.experiment.runs import RunOptions, train_run
 from aspect.settings import Experiment
 from aspect.training.log import TensorBoardLog

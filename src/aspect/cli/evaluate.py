@@ -107,9 +107,9 @@ def _answer_of_graph(
 ) -> Answer:
     """Train what is not trained yet, and probe it."""
     if perturbed.how.doubt:
-        from aspect.evaluation.readings import check_doubt
+        from aspect.evaluation.pruning import check_pruning
 
-        check_doubt(plans[0].experiment.method, perturbed.how.doubt)
+        check_pruning(plans[0].experiment.method, perturbed.how.doubt)
     if perturbed.sweep.perturbation:
         return perturbed.answer(perturbed.of_graph(plans, retrain=retrain))
     paths = run_all(perturbed.session, plans, retrain=retrain)

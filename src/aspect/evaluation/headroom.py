@@ -17,14 +17,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from aspect.data.graph import LabelledGraph
+from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split, SplitKind, make_splits
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.inputs import ProbeInput, renumbered, without_test_labels
-from aspect.evaluation.probe import NEUTRAL
+from aspect.evaluation.linear_probe import NEUTRAL
 from aspect.evaluation.protocol import Spread
-from aspect.evaluation.result import Answers, ProbeResult
+from aspect.evaluation.result import (
+    Answers,
+    ProbeInput,
+    ProbeResult,
+    renumbered,
+    without_test_labels,
+)
 from aspect.evaluation.significance import paired_test
 from aspect.methods.aspect import AspectMethod
 from aspect.nn.fusion import fuse, read_out
@@ -36,6 +41,7 @@ __all__ = [
     "Headroom",
     "HeadroomRow",
     "ReadingName",
+    "centred_bands",
     "headroom",
     "probe_bands",
     "supervised_gate",
@@ -188,7 +194,6 @@ def headroom(
     every = [models] if isinstance(models, Embedder) else list(models)
     if not every:
         raise SettingsError("Headroom needs one or more trained models. Got none.")
-    methods = [_gated(model) for model in every]
     kind = splits if isinstance(splits, str) else "own"
     if isinstance(splits, str):
         classes, masks = labelled.num_classes, labelled.masks
@@ -196,20 +201,19 @@ def headroom(
     probes = len(MIXES) + 2 + min(len(splits), SUPERVISED_SPLITS)  # 2: the gate and its shuffle
     steps, total = count(), len(every) * probes
     results, gates = [], []
-    for number, (model, method) in enumerate(zip(every, methods, strict=True)):
-        with torch.no_grad():
-            seen = method.eval().see_centred(model.as_seen(labelled.graph))
+    for number, model in enumerate(every):
+        bands, weights = centred_bands(model, labelled.graph)
         results.append(
             probe_bands(
-                seen.views,
-                seen.weights,
+                bands,
+                weights,
                 labelled,
                 splits,
                 generator=generator_for(seed, "headroom", number),
                 on_reading=lambda word: on_step(next(steps), total, word),
             )
         )
-        gates.append(seen.weights[:, 0].double())
+        gates.append(weights[:, 0].double())
     gate = torch.cat(gates)
     return Headroom(
         method=every[0].name,
@@ -221,15 +225,19 @@ def headroom(
     )
 
 
-def _gated(model: Embedder) -> AspectMethod:
-    """The method, refused if there is nothing for a gate to weigh."""
+def centred_bands(
+    model: Embedder, graph: Graph
+) -> tuple[Float[Tensor, "2 nodes dim"], Float[Tensor, "nodes 2"]]:
+    """The bands of a trained model as they are read out, the low one first, and its gate weights."""
     method = model.method
     if not isinstance(method, AspectMethod) or len(method.bands) == 1:
         raise SettingsError(
             f"Headroom needs a method with two bands and a gate: aspect or aspect-s. "
             f"Got {model.name}."
         )
-    return method
+    with torch.no_grad():
+        seen = method.eval().see_centred(model.as_seen(graph))
+    return seen.views, seen.weights
 
 
 def _rows(results: Sequence[Mapping[ReadingName, ProbeResult]]) -> Iterator[HeadroomRow]:
@@ -354,14 +362,9 @@ class _Readings:
 
     def score(self, chosen: Sequence[_Candidate]) -> ProbeResult:
         """Compare with the test labels: the only place where they are read."""
-        return ProbeResult.of(
-            NEUTRAL.name,
-            NEUTRAL.choice_name,
-            [candidate.answers for candidate in chosen],
-            self.labels,
-            self.splits[: len(chosen)],
-            self.num_classes,
-        )
+        given = ProbeInput(self.bands[0], self.labels, self.splits[: len(chosen)], self.num_classes)
+        answers = [candidate.answers for candidate in chosen]
+        return given.scored(NEUTRAL.name, NEUTRAL.choice_name, answers)
 
 
 def _validation_loss(

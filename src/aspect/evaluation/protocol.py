@@ -13,10 +13,9 @@ from torch import Tensor
 
 from aspect.data.splits import Split, SplitKind
 from aspect.errors import SettingsError
-from aspect.evaluation.inputs import ProbeInput
+from aspect.evaluation.linear_probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.metrics import ClassScore, Summary, mean_class_scores
-from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
-from aspect.evaluation.result import OPTIMISTIC_NOTE, ProbeResult, SplitScore
+from aspect.evaluation.result import OPTIMISTIC_NOTE, ProbeInput, ProbeResult, SplitScore
 
 __all__ = ["Evaluation", "Spread", "evaluate_embeddings"]
 

@@ -12,6 +12,7 @@ from aspect.data.features import num_entries
 from aspect.data.graph import LabelledGraph
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation.linear_probe import TrainedProbe
 from aspect.evaluation.perturbing import (
     Perturbed,
     draw_flips,
@@ -24,7 +25,6 @@ from aspect.evaluation.shifts import Look, look_at, movement
 from aspect.evaluation.stability_request import TRANSFERRED, Kind, StabilityRequest
 from aspect.evaluation.stability_result import Measurement, Stability, StabilityRow
 from aspect.evaluation.stability_terms import JudgedSplits, Terms, settle
-from aspect.evaluation.trained_probe import TrainedProbe
 
 __all__ = ["study_stability"]
 

@@ -12,19 +12,18 @@ from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.splits import Split, SplitKind, make_splits
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation.baselines import MOST_TWIN_NODES, knn_probe, majority_probe, twin_probe
+from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.metrics import ClassScore
-from aspect.evaluation.neighbours import knn_probe, majority_probe
-from aspect.evaluation.probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.protocol import Evaluation, Spread, evaluate_embeddings
-from aspect.evaluation.readings import (
-    check_doubt,
-    doubting,
-    probe_readings,
-    read_doubting,
-    told_choice,
+from aspect.evaluation.pruning import (
+    check_pruning,
+    pruned_name,
+    probe_embeddings,
+    embed_pruned,
+    describe_pruning,
     with_all_edges,
 )
-from aspect.evaluation.twins import MOST_NODES, twin_probe
 from aspect.experiment.runs import LoadedRun, StoredRun, load_run
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
@@ -167,7 +166,7 @@ def evaluate_runs(
     """
     runs = [load_run(path, device=device) for path in paths]
     _check_comparable(runs)
-    check_doubt(runs[0].model.name, doubt)
+    check_pruning(runs[0].model.name, doubt)
     labelled = runs[0].read_graph(data_dir)
     check_labels(labelled, runs[0])
     chosen = chosen_probe(runs[0].experiment, probe)
@@ -193,7 +192,7 @@ def _notices(rows: Sequence[Row], splits: SplitKind, class_names: Sequence[str])
     yield from rows[0].linear.results[0].notices_naming(class_names)
     if splits == "class-balanced":
         yield CLASS_BALANCED_NOTICE
-    yield from (told_choice(f"for {row.name}", row.doubt) for row in rows if row.doubt)
+    yield from (describe_pruning(f"for {row.name}", row.doubt) for row in rows if row.doubt)
 
 
 def _warnings(runs: Sequence[LoadedRun], health: Sequence[Health]) -> Iterator[str]:
@@ -216,8 +215,8 @@ def _rows(
         steps[name] = partial(judge.row, name, models)
         if doubt and name == method:
             shares = with_all_edges(doubt)
-            steps[doubting(name)] = partial(judge.doubting_row, doubting(name), models, shares)
-    if graph.num_nodes <= MOST_NODES:
+            steps[pruned_name(name)] = partial(judge.doubting_row, pruned_name(name), models, shares)
+    if graph.num_nodes <= MOST_TWIN_NODES:
         steps[TWINS] = judge.twins
     steps[MAJORITY] = judge.majority
     rows = []
@@ -296,8 +295,8 @@ class _Judge:
     def doubting_row(self, name: str, models: Sequence[Embedder], shares: Sequence[float]) -> Row:
         """By seed, a reading for each share; validation chooses for every split."""
         probed = [
-            probe_readings(
-                read_doubting(model, self.labelled.graph, shares),
+            probe_embeddings(
+                embed_pruned(model, self.labelled.graph, shares),
                 self.labelled,
                 self.splits,
                 self.probe,

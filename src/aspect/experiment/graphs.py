@@ -9,7 +9,7 @@ from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError
-from aspect.evaluation.twins import MOST_NODES, twin_probe
+from aspect.evaluation.baselines import MOST_TWIN_NODES, twin_probe
 from aspect.experiment.record import SplitName
 
 __all__ = ["draw_splits", "forget_graphs", "read_unchanged", "twin_accuracies"]
@@ -70,7 +70,7 @@ def twin_accuracies(
     computes it once.
     """
     labelled = read_unchanged(graph, reading, data_dir, sha256)
-    if labelled.graph.num_nodes > MOST_NODES:
+    if labelled.graph.num_nodes > MOST_TWIN_NODES:
         return (None,) * len(numbers)
     drawn = draw_splits(labelled, splits, numbers)
     result = twin_probe(labelled.graph, labelled.labels, drawn, num_classes=labelled.num_classes)

@@ -20,7 +20,7 @@ __all__ = ["FORMAT", "AttackNote", "Cell", "GraphFacts", "Record", "SplitScores"
 
 FORMAT = 1
 
-# As of `aspect.data.splits` and `aspect.evaluation.probe`, which would import torch for a plan.
+# As of `aspect.data.splits` and `aspect.evaluation.linear_probe`, which would import torch.
 SplitName = Literal["random", "published", "class-balanced"]
 ProbeName = Literal["neutral", "paper"]
 

@@ -18,13 +18,12 @@ from aspect.data.source import GraphSource
 from aspect.data.splits import Split, published_sha256
 from aspect.errors import GraphError, sentence_of
 from aspect.estimator import Embedder
-from aspect.evaluation.curves import ValueRecorder
+from aspect.evaluation.baselines import majority_probe
 from aspect.evaluation.details import Details
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.inspection import inspect_model
-from aspect.evaluation.neighbours import majority_probe
-from aspect.evaluation.probe import linear_probe, probe_named
-from aspect.evaluation.readings import probe_doubting
+from aspect.evaluation.inspection import ValueRecorder, inspect_model
+from aspect.evaluation.linear_probe import linear_probe, probe_named
+from aspect.evaluation.pruning import probe_pruned
 from aspect.evaluation.result import ProbeResult
 from aspect.experiment.facts import graph_facts
 from aspect.experiment.graphs import draw_splits, read_unchanged, twin_accuracies
@@ -211,7 +210,7 @@ class _Run:
         work, labels = self.cell.work, labelled.labels
         probe = probe_named(work.probe or "paper")
         if work.doubt is not None:
-            return probe_doubting(model, graph, labelled, splits, work.doubt, probe=probe)
+            return probe_pruned(model, graph, labelled, splits, work.doubt, probe=probe)
         clean, classes = embeddings.to(model.device), labelled.num_classes
         unasked = [None] * len(splits)
         if work.perturbation is None or work.perturbation.mode == "poison":

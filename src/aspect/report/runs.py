@@ -17,7 +17,7 @@ from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError, RunError
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import inspect_model
-from aspect.evaluation.probe import linear_probe
+from aspect.evaluation.linear_probe import linear_probe
 from aspect.experiment.facts import graph_facts
 from aspect.experiment.model_facts import faults_of, gate_summary
 from aspect.experiment.perturbation import Perturbation

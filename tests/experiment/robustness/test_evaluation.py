@@ -13,10 +13,10 @@ from aspect.data.splits import make_splits
 from aspect.data.support import without_doubtful
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation import readings
+from aspect.evaluation import pruning as readings
+from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.probe import PaperProbe, linear_probe
-from aspect.evaluation.twins import twin_probe
+from aspect.evaluation.linear_probe import PaperProbe, linear_probe
 from aspect.experiment.comparison import evaluate_runs
 from aspect.experiment.perturbation import Perturbation
 from aspect.experiment.record import Cell, Work
@@ -118,8 +118,8 @@ def test_no_other_split_of_a_poisoned_model_is_ever_looked_at(place, poisoned, m
 
 def test_a_doubting_row_is_read_with_the_share_that_validation_prefers(place, clean, poisoned):
     found = judge([poisoned[0], clean], doubt=[0.3, 0.1])
-    assert [row.name for row in found.rows] == ["aspect", "aspect, doubting", *NAMES[1:]]
-    row, split = row_of(found, "aspect, doubting", 0.1), splits_of(place)[1]
+    assert [row.name for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
+    row, split = row_of(found, "aspect, pruned", 0.1), splits_of(place)[1]
     told = []
     graph = Trace.read(place.flips(1)).apply(place.labelled, 0.1)
     for folder, seen, scores in (
@@ -134,14 +134,14 @@ def test_a_doubting_row_is_read_with_the_share_that_validation_prefers(place, cl
         best = max(range(3), key=lambda place: tried[place].validation)
         assert scores[0].splits == (tried[best],)
         told.append(f"{(0, 10, 30)[best]}% of the edges in 1 split.")
-    assert f"for aspect, doubting at a budget of 0.1: {told[0]}" in found.notices[-1]
-    assert f"for aspect, doubting clean: {told[1]}" in found.notices[-2]
+    assert f"for aspect, pruned at a budget of 0.1: {told[0]}" in found.notices[-1]
+    assert f"for aspect, pruned clean: {told[1]}" in found.notices[-2]
 
 
 def test_a_clean_run_has_a_doubting_row_too(clean, place):
     options = {"splits": "random", "probe": "published", "device": "cpu"}
     plain, found = evaluate_runs([clean], **options), evaluate_runs([clean], doubt=[0.2], **options)
-    assert [row.name for row in found.rows] == ["aspect", "aspect, doubting", *NAMES[1:]]
+    assert [row.name for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
     assert found.rows[0] == plain.rows[0]
     model, graph = load_run(clean, device="cpu").model, place.labelled.graph
     tried = [
@@ -158,7 +158,7 @@ def test_a_clean_run_has_a_doubting_row_too(clean, place):
         for chosen, pair in zip(best, zip(*tried, strict=True), strict=True)
     ]
     assert found.rows[1].to_dict()["doubt"] == shares
-    assert "Doubtful edges left out for aspect, doubting: " in found.notices[-1]
+    assert "Pruned for aspect, pruned: " in found.notices[-1]
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
@@ -173,7 +173,7 @@ def test_a_share_to_doubt_is_checked(clean, poisoned, share):
 
 def test_a_method_bound_to_its_graph_doubts_nothing(clean, monkeypatch):
     monkeypatch.setattr(AspectMethod, "inductive", False)
-    with pytest.raises(SettingsError, match="no edge of it can be doubted"):
+    with pytest.raises(SettingsError, match="its edges cannot be pruned"):
         evaluate_runs([clean], doubt=[0.1])
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aspect.data.npz import write_npz
 from aspect.data.synthetic import mixed_graph
-from aspect.evaluation.probe import NeutralProbe
+from aspect.evaluation.linear_probe import NeutralProbe
 from aspect.experiment.executor import Finished, Lost, Started
 from aspect.experiment.tuning.request import plan_search
 from aspect.experiment.tuning.search import tune

@@ -13,7 +13,7 @@ from aspect.data.splits import make_splits
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.probe import linear_probe
+from aspect.evaluation.linear_probe import linear_probe
 from aspect.experiment.runs import source_of
 from aspect.experiment.tuning import journal
 from aspect.experiment.tuning import search as search_module

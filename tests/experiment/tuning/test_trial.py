@@ -10,7 +10,7 @@ from aspect.data.splits import make_splits
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import GraphError, TrainingError
 from aspect.estimator import Embedder
-from aspect.evaluation.validation import validation_accuracy
+from aspect.evaluation.linear_probe import validation_accuracy
 from aspect.experiment.tuning.trial import (
     Problem,
     RungRecorder,

@@ -11,11 +11,11 @@ from aspect.attacks.names import Mode
 from aspect.data.graph import Graph
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.readings import (
-    check_doubt,
-    doubting,
-    read_doubting,
-    told_choice,
+from aspect.evaluation.pruning import (
+    check_pruning,
+    pruned_name,
+    embed_pruned,
+    describe_pruning,
     with_all_edges,
 )
 from aspect.experiment.comparison import check_same_method, check_seeds, controls
@@ -60,7 +60,7 @@ def evaluate_poisoned(
     """
     runs = [open_run(path) for path in paths]
     check_same_method(runs)
-    check_doubt(runs[0].record["method"], doubt)
+    check_pruning(runs[0].record["method"], doubt)
     clean = [run for run in runs if not run.is_poisoned]
     check_seeds(clean)
     groups = group_poisoned([run for run in runs if run.is_poisoned])
@@ -72,8 +72,8 @@ def evaluate_poisoned(
     for name, model in _entrants(study.method, clean, list(seeds.values()), graph, device):
         study.enter_clean(name, model.seed, _embedded(model, graph))
         if shares and name == study.method:
-            readings = read_doubting(model, graph, shares)
-            chosen = study.enter_clean(doubting(name), model.seed, *readings)
+            readings = embed_pruned(model, graph, shares)
+            chosen = study.enter_clean(pruned_name(name), model.seed, *readings)
             choices.setdefault(CLEAN, []).extend(shares[place] for place in chosen)
     study.enter_rule(graph)
     for done, group in enumerate(groups, start=1):
@@ -95,8 +95,8 @@ def _enter_poisoned(
     for name, model in _entrants(study.method, group.runs, group.runs, graph, device):
         study.enter_poisoned(name, model.seed, group.perturbation, _embedded(model, graph))
         if shares and name == study.method:
-            readings = read_doubting(model, graph, shares)
-            chosen = study.enter_poisoned(doubting(name), model.seed, group.perturbation, *readings)
+            readings = embed_pruned(model, graph, shares)
+            chosen = study.enter_poisoned(pruned_name(name), model.seed, group.perturbation, *readings)
             choices += [shares[place] for place in chosen]
     study.enter_rule(graph, group.perturbation)
     return choices
@@ -104,8 +104,8 @@ def _enter_poisoned(
 
 def _told_choices(method: str, choices: Mapping[float, Sequence[float]]) -> list[str]:
     return [
-        told_choice(
-            f"for {doubting(method)} {f'at a budget of {budget:g}' if budget else 'clean'}", shares
+        describe_pruning(
+            f"for {pruned_name(method)} {f'at a budget of {budget:g}' if budget else 'clean'}", shares
         )
         for budget, shares in choices.items()
         if shares

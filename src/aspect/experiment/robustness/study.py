@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from aspect.data.graph import Graph, LabelledGraph
+from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.neighbours import majority_probe
-from aspect.evaluation.probe import Probe
-from aspect.evaluation.readings import probe_readings
+from aspect.evaluation.linear_probe import Probe
+from aspect.evaluation.pruning import probe_embeddings
 from aspect.evaluation.result import ProbeResult, SplitScore
-from aspect.evaluation.twins import MOST_NODES, twin_probe
 from aspect.experiment.comparison import MAJORITY, TWINS, check_labels, chosen_probe
 from aspect.experiment.robustness.result import PerturbedRow
 from aspect.experiment.runs import StoredRun
@@ -91,7 +90,7 @@ class Study:
 
     def enter_rule(self, graph: Graph, perturbation: FilePerturbation | None = None) -> None:
         """Let neighbour sets predict, on the clean graph or on a perturbed one."""
-        if graph.num_nodes > MOST_NODES:
+        if graph.num_nodes > MOST_TWIN_NODES:
             return
         numbers = list(self.splits) if perturbation is None else [perturbation.facts.split]
         splits = [self.splits[number] for number in numbers]
@@ -109,7 +108,7 @@ class Study:
         numbers: Sequence[int],
     ) -> tuple[int, ...]:
         splits = [self.splits[number] for number in numbers]
-        found, chosen = probe_readings(readings, self.labelled, splits, self.probe)
+        found, chosen = probe_embeddings(readings, self.labelled, splits, self.probe)
         self._enter(name, budget, seed, dict(zip(numbers, found.splits, strict=True)))
         return chosen
 

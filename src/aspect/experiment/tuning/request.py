@@ -13,7 +13,7 @@ from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import SettingsError
 from aspect.estimator import choose_device
-from aspect.evaluation.probe import ProbeName
+from aspect.evaluation.linear_probe import ProbeName
 from aspect.experiment.runs import source_of
 from aspect.experiment.tuning.space import Space
 from aspect.methods.registry import find_method

@@ -19,8 +19,7 @@ from aspect.data.source import GraphSource
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, TrainingError
 from aspect.estimator import DTYPE
-from aspect.evaluation.probe import Probe, ProbeName, probe_named
-from aspect.evaluation.validation import validation_accuracy
+from aspect.evaluation.linear_probe import Probe, ProbeName, probe_named, validation_accuracy
 from aspect.experiment.tuning.journal import open_study
 from aspect.experiment.tuning.request import Search
 from aspect.methods.base import Method
