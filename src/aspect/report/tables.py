@@ -149,7 +149,6 @@ class Line:
     title: str
     note: str
     cells: tuple[Cell, ...]
-    apart: bool = False  # stands below the others and is not compared with them
 
 
 @dataclass(frozen=True)
@@ -252,21 +251,18 @@ def _shortened(text: str) -> str:
 def marked(lines: Sequence[Line], directions: Sequence[Direction] = ()) -> tuple[Line, ...]:
     """Mark the best and the second best number of every column; equals share a mark.
 
-    Numbers are equal that look equal. Lines that stand apart are not compared. The highest is the
-    best, unless the column's direction is `lowest`.
+    Numbers are equal that look equal. The highest is the best, unless the column's direction is
+    `lowest`.
     """
     width = len(lines[0].cells) if lines else 0
     marks: list[dict[float, Mark]] = []
     for index in range(width):
-        cells = [line.cells[index] for line in lines if not line.apart]
+        cells = [line.cells[index] for line in lines]
         shown = {round(cell.value, cell.digits) for cell in cells if cell.value is not None}
         is_lowest = bool(directions) and directions[index] == "lowest"
         names: tuple[Mark, Mark] = ("best", "second")
         marks.append(dict(zip(sorted(shown, reverse=not is_lowest), names, strict=False)))
-    return tuple(
-        line if line.apart else replace(line, cells=tuple(map(_with_mark, line.cells, marks)))
-        for line in lines
-    )
+    return tuple(replace(line, cells=tuple(map(_with_mark, line.cells, marks))) for line in lines)
 
 
 def _with_mark(cell: Cell, marks: dict[float, Mark]) -> Cell:
