@@ -17,7 +17,7 @@ import pandas as pd
 
 from aspect.data.source import GraphSource
 from aspect.errors import SettingsError, UnknownNameError
-from aspect.experiment.record import Record, SplitName
+from aspect.experiment.record import Record, SplitName, Work
 from aspect.report.tables import counted, slug
 
 __all__ = ["CLEAN", "METRICS", "PLACE", "Results", "Setup", "Variant", "collect", "distinct"]
@@ -218,8 +218,13 @@ def distinct(records: Sequence[Record]) -> list[Record]:
     return list(kept.values())
 
 
+def _spec(record: Record) -> Work:
+    """What decided the record's numbers."""
+    return record.cell.work
+
+
 def _setup(record: Record) -> Setup | None:
-    perturbation = record.cell.work.perturbation
+    perturbation = _spec(record).perturbation
     if perturbation is None:
         return None
     return Setup(
@@ -240,8 +245,8 @@ def _place(record: Record) -> dict[str, Any]:
         "perturbation": setup.name if setup else CLEAN,
         "mode": setup.mode if setup else "",
         "budget": setup.budget if setup else 0.0,
-        "split_kind": record.cell.work.splits,
-        "seed": record.cell.work.seed,
+        "split_kind": _spec(record).splits,
+        "seed": _spec(record).seed,
     }
 
 
@@ -252,7 +257,7 @@ def _scores(done: Iterable[Record]) -> pd.DataFrame:
         [
             {
                 **_place(record),
-                "probe": record.cell.work.probe or "",
+                "probe": _spec(record).probe or "",
                 **{name: getattr(scores, name) for name in ("split", *METRICS, *BESIDE, *MISSING)},
             }
             for record in done
@@ -276,7 +281,7 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
         place = _place(record)
         slots = {
             (*(place[name] for name in PLACE), place["seed"], split)
-            for split in record.cell.work.split_numbers
+            for split in _spec(record).split_numbers
         }
         health = record.health or {}
         rows.append(
@@ -285,12 +290,12 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
                 "status": record.status,
                 "error": record.error or "",
                 "is_gap": record.status == "failed" and not slots <= filled,
-                "split_numbers": record.cell.work.split_numbers,
+                "split_numbers": _spec(record).split_numbers,
                 "seconds": record.seconds.get("train"),
                 "memory": _over(record.peak_memory_bytes, MEBIBYTE),
                 "epochs": record.epochs,
                 "parameters": record.parameters,
-                "device": record.device or record.cell.work.device,
+                "device": record.device or _spec(record).device,
                 "gate_mean": (record.gate or {}).get("mean"),
                 "gate_std": (record.gate or {}).get("std"),
                 "mean_cosine": health.get("mean_cosine"),
@@ -313,7 +318,7 @@ def _variants(records: Iterable[Record]) -> dict[str, Variant]:
     variants: dict[str, Variant] = {}
     for record in records:
         cell = record.cell
-        variant = Variant(cell.title, cell.note, cell.group, cell.work.method)
+        variant = Variant(cell.title, cell.note, cell.group, _spec(record).method)
         # An ablation's plan knows the variant's group, others may not.
         if not variants.setdefault(cell.entry, variant).group and cell.group:
             variants[cell.entry] = variant
@@ -336,7 +341,7 @@ def _graph_facts(records: Iterable[Record]) -> pd.DataFrame:
 def _settings(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
     by_variant: dict[str, dict[str, dict[str, str]]] = {}
     for record in records:
-        work = record.cell.work
+        work = _spec(record)
         values = {
             name: json.dumps(each, ensure_ascii=False) for name, each in work.settings.items()
         }
@@ -385,11 +390,11 @@ def _refuse_mixtures(done: Iterable[Record]) -> None:
     for record in done:
         cell = record.cell
         row = (cell.entry, cell.graph)
-        place = (*row, cell.work.splits, _setup(record))
+        place = (*row, _spec(record).splits, _setup(record))
         for key, fields in ((row, ALWAYS_EQUAL), (place, EQUAL_IN_A_PLACE)):
             other = first.setdefault(key, record)
             for field in fields:
-                values = [getattr(each.cell.work, field) for each in (other, record)]
+                values = [getattr(_spec(each), field) for each in (other, record)]
                 if values[0] != values[1]:
                     raise SettingsError(_refusal(field, values, other, record))
 
@@ -415,7 +420,7 @@ def _refuse_other_flips(done: Iterable[Record]) -> None:
     """
     first: dict[object, tuple[str, Record]] = {}
     for record in done:
-        work, setup = record.cell.work, _setup(record)
+        work, setup = _spec(record), _setup(record)
         if setup is None:
             continue
         attack = (work.graph_sha256, work.splits, setup.kind, setup.solver, setup.budget)
