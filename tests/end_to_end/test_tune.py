@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from aspect.experiment.tuning.journal import mend, open_study
+from aspect.experiment.tuning import open_study
 
 from .conftest import command, environment, write_tables
 
@@ -40,9 +40,8 @@ def ended(out):
 
 
 def unfinished(out, scratch):
-    """How many trials the journal leaves running; looked at in a copy, as reading mends it."""
+    """How many trials the journal leaves running; in a copy, so that the folder stays as it is."""
     copy = Path(shutil.copytree(out, scratch)) / "study.journal"
-    mend(copy)
     return len(open_study(copy).get_trials(states=(TrialState.RUNNING,)))
 
 
@@ -118,6 +117,7 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli)
         folder = Path("runs/tune") / f"edges-{name}"
         assert f"Next: aspect train --config {folder}/settings.yaml" in done.out
         assert f"edges, {name}:" in done.out
+        assert "<h1>Settings of " in (folder / "report.html").read_text()
     assert "best validation" in done.out
     assert "mean cosine" in done.out
     assert "2 trials" in done.err
@@ -133,6 +133,20 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli)
     assert "has its 2 trials already" in best.err
     assert (found["probe"], found["splits"], found["max_cosine"]) == ("neutral", "random", 1)
     assert found["health"] == record["health"]
+
+
+def test_a_search_can_be_reported_again(graph, cli):
+    few = ["--trials", 2, "--workers", 1, "--set", "epochs=1", "--max-cosine", 1, *SMALL]
+    cli("tune", *graph, *few, "--out", "search", "--json")
+    page = Path("search/report.html")
+    before = page.read_bytes()
+    page.unlink()
+    done = cli("report", "search")
+    assert "Wrote search/report.html" in done.out, done.err
+    assert page.read_bytes() == before
+    assert cli("report", "search", "--out", "page.html", "--json").json["report"] == "page.html"
+    cli("report", "search", "--out", "page.html").refused("'page.html' exists")
+    cli("report", "search", "--tables", "tables").refused("A search has one page.")
 
 
 def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_said(
