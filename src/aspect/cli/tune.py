@@ -163,10 +163,8 @@ def _plans(
         raise SettingsError(
             f"Options of reading belong to one graph. Got {len(graphs)}: tune them one by one."
         )
-    starts = [
-        SettingsOptions(method, options.config, options.settings)
-        for method in dict.fromkeys(options.method or [None])
-    ]
+    methods: list[str | None] = [*dict.fromkeys(options.method)] if options.method else [None]
+    starts = [SettingsOptions(method, options.config, options.settings) for method in methods]
     plans: dict[Path, Plan] = {}
     for graph in dict.fromkeys(graphs):
         for start in starts:
@@ -333,5 +331,5 @@ def _show(
         changed = " ".join(f"{name}={value}" for name, value in each["changed"].items())
         screen.say(f"{each['graph']}, {each['method']}: {changed or 'the start is the best'}")
         graph = [result.search.graph] if result.search.source.is_named else []
-        words = ["Next: aspect train", *graph, "--config", each["settings"]]
-        screen.say(f"{' '.join(words)}; all trials: {each['report']}")
+        screen.say(f"Trials: {each['report']}")
+        screen.say(" ".join(["Next: aspect train", *graph, "--config", each["settings"]]))

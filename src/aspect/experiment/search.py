@@ -15,12 +15,11 @@ from pydantic.fields import FieldInfo
 from aspect import __version__
 from aspect.config import Choice, Config, Range, make_config
 from aspect.data.npz import content_sha256
-from aspect.data.source import GraphSource, Reading
+from aspect.data.source import MIXED, GraphSource, Reading
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import SettingsError
 from aspect.estimator import choose_device
 from aspect.evaluation.probe import ProbeName
-from aspect.experiment.runs import source_of
 from aspect.methods.base import MethodConfig
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
@@ -240,7 +239,7 @@ def plan_search(  # noqa: PLR0913 - all options of a search
     elif max_epochs < 1:
         raise SettingsError(f"Maximum of epochs must be 1 or more. Got {max_epochs}.")
     device_kind = choose_device(device).type
-    source = source_of(experiment).absolute()
+    source = GraphSource(graph=experiment.graph or MIXED, reading=experiment.reading).absolute()
     labelled = source.read(data_dir)
     masks = labelled.masks
     num_splits = len(make_splits(splits, labelled.labels, labelled.num_classes, masks=masks))
