@@ -16,9 +16,11 @@ import csv
 import io
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +35,7 @@ from typing_extensions import override
 from aspect.config import load_yaml, make_config, to_yaml
 from aspect.data.embeddings import FORMULA_STARTS
 from aspect.errors import AspectError, RunError, SettingsError
-from aspect.experiment.executor import Executor, Finished, Lost, Started
+from aspect.experiment.executor import Executor, Finished, Lost, News, Started
 from aspect.experiment.search import Search
 from aspect.experiment.trial import (
     EARLIER,
@@ -56,7 +58,6 @@ __all__ = [
     "SEARCH",
     "SearchResult",
     "TrialResult",
-    "TrialTask",
     "check_folder",
     "load_search",
     "open_study",
@@ -156,7 +157,9 @@ def _is_unfinished(trial: FrozenTrial) -> bool:
     return is_failed or trial.state == TrialState.RUNNING
 
 
-def _run_again(study: optuna.Study, search: Search, task: int | None = None) -> int:
+def _close_unfinished(
+    study: optuna.Study, search: Search, task: int | None = None, error: str = ""
+) -> int:
     """Queue trials again that a killed process left unfinished; their count.
 
     Optuna's heartbeat would need a database. It is not needed: the lock of the folder says that no
@@ -166,29 +169,36 @@ def _run_again(study: optuna.Study, search: Search, task: int | None = None) -> 
         study: The study.
         search: Its search.
         task: Only trials of this task; None: all, which is for a search without living workers.
+        error: Why these trials fail instead of being run again.
     """
-    killed = [
+    trials = [
         trial
         for trial in _counted(study)
         if _is_unfinished(trial) and task in (None, trial.user_attrs.get(TASK))
     ]
-    for trial in killed:
-        is_drawn = trial.params.keys() == search.space.keys()
-        point = trial.params if is_drawn else {}  # the sampler draws what is missing
-        if START in trial.user_attrs:
-            point = search.start()
-        study.enqueue_trial(point, user_attrs=_replace(study, trial))
-    return len(killed)
-
-
-def _replace(study: optuna.Study, trial: FrozenTrial) -> dict[str, Any]:
-    """Close a trial; the user attributes of the one that takes its number."""
-    study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-    kept = trial.user_attrs
-    return {**kept, EARLIER: [*kept.get(EARLIER, []), trial.number]}
+    for trial in trials:
+        study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        params, kept = trial.params, trial.user_attrs
+        kept = {**kept, EARLIER: [*kept.get(EARLIER, []), trial.number]}
+        if error:
+            failed = optuna.create_trial(
+                state=TrialState.FAIL,
+                params=params,
+                distributions=trial.distributions,
+                user_attrs={**kept, ERROR: error},
+            )
+            study.add_trial(failed)
+        elif START in kept:
+            study.enqueue_trial(search.start(), user_attrs=kept)
+        else:  # killed while it was drawn, it is drawn anew
+            is_drawn = params.keys() == search.space.keys()
+            study.enqueue_trial(params if is_drawn else {}, user_attrs=kept)
+    return len(trials)
 
 
 # Results
+
+State = Literal["complete", "pruned", "unhealthy", "failed"]
 
 
 @dataclass(frozen=True)
@@ -196,7 +206,7 @@ class TrialResult:
     """A trial that has ended."""
 
     number: int  # 0 is the start
-    state: Literal["complete", "pruned", "unhealthy", "failed"]
+    state: State
     validation: float | None  # in percent; None if it failed
     epochs: int | None
     settings: dict[str, Any]  # in full
@@ -208,7 +218,7 @@ class TrialResult:
     def of(cls, number: int, trial: FrozenTrial, search: Search) -> TrialResult:
         """Read a trial of the study."""
         kept = trial.user_attrs
-        state: Literal["complete", "pruned", "unhealthy", "failed"] = "complete"
+        state: State = "complete"
         if trial.state == TrialState.FAIL:
             state = "failed"
         elif trial.state == TrialState.PRUNED:
@@ -382,22 +392,18 @@ def _claimed(path: Path, search: Search, *, overwrite: bool) -> Iterator[Workspa
 # The search
 
 
-@dataclass(frozen=True)
-class TrialTask:
-    """What a worker needs for one trial."""
+def run_trial(task: int, search: Search, journal: Path, data_dir: str | None) -> None:
+    """Carry out the next trial of the study in a worker.
 
-    number: int  # of the task; a worker that replaces a killed one gets the same
-    search: Search
-    journal: Path
-    data_dir: str | None = None
-
-
-def run_trial(task: TrialTask) -> None:
-    """Carry out the next trial of the study in a worker."""
-    study = open_study(task.journal, task.search.seeds[0])
-    _run_again(study, task.search, task.number)
-    objective = Objective(task.search, task.number, task.data_dir)
-    study.optimize(objective, n_trials=1, catch=Exception)
+    Args:
+        task: Number of the task; a worker that replaces a killed one gets the same.
+        search: The search.
+        journal: File of its study.
+        data_dir: Folder with the files of named data sets.
+    """
+    study = open_study(journal, search.seeds[0])
+    _close_unfinished(study, search, task)
+    study.optimize(Objective(search, task, data_dir), n_trials=1, catch=Exception)
 
 
 def tune(
@@ -431,17 +437,12 @@ def tune(
         raise SettingsError(f"Number of trials must be 1 or more. Got {trials}.")
     until = math.inf if seconds is None else time.monotonic() + seconds
     with _claimed(Path(out), search, overwrite=overwrite) as workspace:
-        study = open_study(workspace.path / JOURNAL, search.seeds[0])
+        journal = workspace.path / JOURNAL
+        study = open_study(journal, search.seeds[0])
         if not study.get_trials(deepcopy=False):
             study.enqueue_trial(search.start(), user_attrs={START: True})
-        run_again = _run_again(study, search)
+        run_again = _close_unfinished(study, search)
         before = len(_ended(study, search))
-
-        def tasks() -> Iterator[TrialTask]:
-            for number in range(trials - before):
-                if time.monotonic() >= until:
-                    return
-                yield TrialTask(number, search, workspace.path / JOURNAL, data_dir)
 
         def note(running: int) -> SearchResult:
             ended = _ended(study, search)
@@ -450,40 +451,30 @@ def tune(
             on_progress(result)
             return result
 
+        tasks = takewhile(lambda _: time.monotonic() < until, range(trials - before))
+        work = partial(run_trial, search=search, journal=journal, data_dir=data_dir)
         result = note(running=0)
-        with closing(executor.run(run_trial, tasks())) as events:
-            for running in _watch(study, events):
+        with closing(executor.run(work, tasks)) as events:
+            for running in _follow(events, study, search):
                 result = note(running)
         return result
 
 
-def _watch(study: optuna.Study, events: Iterator[Any]) -> Iterator[int]:
-    """The number of running tasks after every event; trials of lost workers fail."""
+def _follow(
+    events: Iterable[News[int, None]], study: optuna.Study, search: Search
+) -> Iterator[int]:
+    """The number of running tasks after every event; the trial of a lost worker fails."""
     running: set[int] = set()
     for event in events:
         if isinstance(event, Started):
-            running.add(event.task.number)
+            running.add(event.task)
         elif isinstance(event, Finished | Lost):
-            running.discard(event.task.number)
+            running.discard(event.task)
         if isinstance(event, Lost):
-            _fail(study, event)
+            if event.trace:  # an error outside of a trial
+                raise RunError(f"The search cannot go on. {event.reason}")
+            _close_unfinished(study, search, event.task, error=event.reason)
         yield len(running)
-
-
-def _fail(study: optuna.Study, lost: Lost[TrialTask]) -> None:
-    """Let a trial fail whose workers were killed; an error outside of trials ends the search."""
-    if lost.trace:
-        raise RunError(f"The search cannot go on. {lost.reason}")
-    for trial in _counted(study):
-        if _is_unfinished(trial) and trial.user_attrs.get(TASK) == lost.task.number:
-            study.add_trial(
-                optuna.create_trial(
-                    state=TrialState.FAIL,
-                    params=trial.params,
-                    distributions=trial.distributions,
-                    user_attrs={**_replace(study, trial), ERROR: lost.reason},
-                )
-            )
 
 
 def _write(workspace: Workspace, result: SearchResult) -> None:
