@@ -32,7 +32,7 @@ __all__ = ["study_page", "write_study_page"]
 INK, SOFT, GRID, BLUE, ORANGE = "#1b1f24", "#6b7280", "#e3e6ea", "#0072b2", "#d55e00"
 COLOURS = {INK: "ink", SOFT: "soft", GRID: "grid", BLUE: "blue", ORANGE: "orange"}
 
-LATER_IS_DARKER = LinearSegmentedColormap.from_list("trials", ["#a9cde6", "#00405f"])
+LATER_IS_BLUER = LinearSegmentedColormap.from_list("trials", ["#b8c4d0", BLUE])
 
 MIN_TRIALS_FOR_IMPORTANCES = 4  # with different scores; fewer give no regression
 WIDE_RANGE = 20  # of a logarithmic axis, which then has ticks at powers of ten alone
@@ -200,7 +200,7 @@ def _slice(study: optuna.Study, name: str) -> Plot:
             if other is not axes:
                 other.remove()  # the colour bar
         points = axes.collections[0]
-        points.set(cmap=LATER_IS_DARKER, edgecolor="none")
+        points.set(cmap=LATER_IS_BLUER, edgecolor="none")
         axes.set_xlabel("")
         if axes.get_xscale() == "log":
             low, high = axes.get_xlim()

@@ -129,15 +129,6 @@ def test_epochs_with_a_choice_of_their_own_are_drawn(path, out, prune):
         assert trial.validation == pytest.approx(validation_of(search, trial.settings))
 
 
-def test_fixed_settings_stay(path, out):
-    search = small_search(path, fixed=["width", "order", "epochs", "dropout"], max_epochs=None)
-    result = search_for(search, out, 3)
-    for trial in result.trials:
-        assert (trial.settings["width"], trial.settings["order"], trial.epochs) == (8, 2, 3)
-        assert trial.settings["dropout"] == search.settings["dropout"]
-    assert len({trial.settings["temperature"] for trial in result.trials}) == 3
-
-
 # What it leaves
 
 
