@@ -52,7 +52,7 @@ NO_DATE = dict.fromkeys(("Date", "Creator", "Format", "Type"))  # the same numbe
 
 
 @dataclass(frozen=True)
-class Plot:
+class StudyPlot:
     """A plot with its words."""
 
     title: str
@@ -131,7 +131,7 @@ def _row(trial: TrialResult, searched: list[str], best: TrialResult | None) -> d
 # The plots
 
 
-def _history(study: optuna.Study) -> Plot:
+def _history(study: optuna.Study) -> StudyPlot:
     def draw() -> Axes:
         axes = plots.plot_optimization_history(study, target_name=ACCURACY)
         axes.collections[0].set_color(BLUE)
@@ -140,14 +140,14 @@ def _history(study: optuna.Study) -> Plot:
         axes.legend(["complete trial", "best so far"], frameon=False, labelcolor=SOFT)
         return axes
 
-    return Plot(
+    return StudyPlot(
         "History",
         "Complete trials in their order; the line is the best so far. Trial 0 is the start.",
         _svg("history", "Validation accuracy of the trials in their order", draw),
     )
 
 
-def _curves(study: optuna.Study, best: TrialResult | None) -> Plot:
+def _curves(study: optuna.Study, best: TrialResult | None) -> StudyPlot:
     def draw() -> Axes:
         axes = plots.plot_intermediate_values(study)
         for line in axes.lines:
@@ -159,7 +159,7 @@ def _curves(study: optuna.Study, best: TrialResult | None) -> Plot:
         axes.set(xlabel="epoch", ylabel=ACCURACY)
         return axes
 
-    return Plot(
+    return StudyPlot(
         "During training",
         "Score of each trial's first seed on the way; the best trial is blue. Short lines are "
         "pruned trials.",
@@ -167,7 +167,7 @@ def _curves(study: optuna.Study, best: TrialResult | None) -> Plot:
     )
 
 
-def _importances(study: optuna.Study, names: Sequence[str]) -> tuple[Plot, list[str]]:
+def _importances(study: optuna.Study, names: Sequence[str]) -> tuple[StudyPlot, list[str]]:
     """The plot, and the settings with the most important first."""
     order: list[str] = []
 
@@ -183,7 +183,7 @@ def _importances(study: optuna.Study, names: Sequence[str]) -> tuple[Plot, list[
         axes.grid(visible=False, axis="y")
         return axes
 
-    plot = Plot(
+    plot = StudyPlot(
         "Importances",
         "The share of the variance of the score that each setting explains (fANOVA of the complete "
         "trials). Few trials say little.",
@@ -192,7 +192,7 @@ def _importances(study: optuna.Study, names: Sequence[str]) -> tuple[Plot, list[
     return plot, order
 
 
-def _slice(study: optuna.Study, name: str) -> Plot:
+def _slice(study: optuna.Study, name: str) -> StudyPlot:
     def draw() -> Axes:
         axes = plots.plot_slice(study, params=[name], target_name="")
         assert isinstance(axes, Axes)  # of one setting
@@ -211,7 +211,7 @@ def _slice(study: optuna.Study, name: str) -> Plot:
         return axes
 
     alt = f"Validation accuracy of the trials by {name}"
-    return Plot(name, "", _svg(f"slice-{name}", alt, draw, (3.2, 2.0)))
+    return StudyPlot(name, "", _svg(f"slice-{name}", alt, draw, (3.2, 2.0)))
 
 
 def _svg(
