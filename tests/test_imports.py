@@ -14,6 +14,7 @@ ORDER = [
     {"errors"},
     {"config", "provenance", "randomness"},
     {"data"},
+    {"workspace"},
     {"losses"},
     {"nn"},
     {"attacks"},

@@ -72,7 +72,7 @@ def inspect(
     # Said before it is written: a disk that is full by now does not cost the numbers.
     session.screen.answer(content, lambda: _show(session, content))
     if out is not None:
-        from aspect.training.folder import write_json
+        from aspect.workspace import write_json
 
         write_json(out, content)
 

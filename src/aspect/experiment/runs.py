@@ -24,9 +24,10 @@ from aspect.experiment.model_facts import faults_of, gate_summary
 from aspect.perturbation import FilePerturbation
 from aspect.provenance import versions
 from aspect.settings import Experiment, load_experiment
-from aspect.training.folder import CONFIG, RECORD, RunFolder, Start, read_start, write_text
+from aspect.training.folder import CONFIG, RECORD, RunFolder, Start, read_start
 from aspect.training.health import check_finite
 from aspect.training.trainer import EpochReport
+from aspect.workspace import write_text
 
 __all__ = [
     "MODEL",
