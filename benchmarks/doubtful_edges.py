@@ -37,7 +37,7 @@ from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import LabelledGraph, edge_keys  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
-from aspect.evaluation.probe import linear_probe  # noqa: E402
+from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 

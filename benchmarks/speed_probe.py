@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.graph import LabelledGraph  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402 - the path comes first
-from aspect.evaluation.probe import NeutralProbe, PaperProbe, Probe, linear_probe  # noqa: E402
+from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, Probe, linear_probe  # noqa: E402
 
 MOST = 2.0  # times version 0.1's
 

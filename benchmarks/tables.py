@@ -15,8 +15,13 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.errors import AspectError  # noqa: E402 - the path comes first
-from aspect.report.benchmark.results import differing_files, record_files, write_files  # noqa: E402
-from aspect.report.docs import differing_pages, write_pages  # noqa: E402
+from aspect.report.generated import (  # noqa: E402
+    differing,
+    expected_docs,
+    expected_results,
+    record_files,
+    write_differing,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,18 +40,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(root: Path) -> int:
-    differing, stale = differing_files(root), differing_pages(root)
-    for path in differing:
+    old, stale = differing(expected_results(root)), differing(expected_docs(root))
+    for path in old:
         print(f"{path.relative_to(root)} is not what the records say. Run: make tables")
     for path in stale:
         print(f"{path.relative_to(root)} is not what the registry says. Run: make tables")
-    if not differing and not stale:
+    if not old and not stale:
         print(f"The tables are what the records say ({_kinds(root)}).")
-    return 1 if differing or stale else 0
+    return 1 if old or stale else 0
 
 
 def _write(root: Path) -> int:
-    changed = [*write_files(root), *write_pages(root)]
+    changed = write_differing({**expected_results(root), **expected_docs(root)})
     for path in changed:
         print(f"{'Wrote' if path.exists() else 'Removed'} {path.relative_to(root)}.")
     if not changed:

@@ -32,7 +32,7 @@ from aspect.errors import (
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Method, MethodConfig
 from aspect.methods.registry import Registration, find_method
-from aspect.nn.scaling import Scaling
+from aspect.nn.normalisation import Scaling
 from aspect.settings import find_experiment
 from aspect.training.folder import RunFolder
 from aspect.training.health import Health

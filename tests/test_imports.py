@@ -25,6 +25,7 @@ ORDER = [
     {"evaluation"},
     {"experiment"},
     {"report"},
+    {"examples"},
     {"cli"},
     {"__main__"},
 ]

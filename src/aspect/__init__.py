@@ -13,6 +13,7 @@ Data flows through the package from top to bottom:
     evaluation/   probes, metrics, significance, stability
     experiment/   runs, benchmarks and hyperparameter searches
     report/       tables, figures and pages
+    examples/     complete studies on these parts: demo and theory
     cli/          one file per command
 
 Names below are imported at first use, so that `import aspect` and the command line answer at once.
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from aspect.data.synthetic import mixed_graph
     from aspect.errors import AspectError
     from aspect.estimator import Aspect, Embedder
-    from aspect.evaluation.neighbours import knn_probe
-    from aspect.evaluation.probe import linear_probe
+    from aspect.evaluation.baselines import knn_probe
+    from aspect.evaluation.linear_probe import linear_probe
 
 __version__ = "0.2.0"
 
@@ -56,8 +57,8 @@ _HOMES = {
     "Embedder": "estimator",
     "Graph": "data.graph",
     "LabelledGraph": "data.graph",
-    "knn_probe": "evaluation.neighbours",
-    "linear_probe": "evaluation.probe",
+    "knn_probe": "evaluation.baselines",
+    "linear_probe": "evaluation.linear_probe",
     "load_dataset": "data.datasets",
     "make_splits": "data.splits",
     "mixed_graph": "data.synthetic",

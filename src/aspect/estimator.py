@@ -31,7 +31,7 @@ from aspect.errors import (
 )
 from aspect.methods.base import Method, Output
 from aspect.methods.registry import find_method
-from aspect.nn.scaling import Normalisation, Scaling
+from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
 from aspect.settings import FOLDER, find_experiment
 from aspect.training.health import Health
@@ -188,8 +188,7 @@ class Embedder:
     def policy(self, graph: Any) -> Float[Tensor, " nodes"] | None:  # noqa: ANN401
         """The gate weight of every node's low band, from 0 to 1; None without a gate."""
         gate = self._output(graph).gate
-        # The whole is copied, not the column: sums over another layout round otherwise.
-        return None if gate is None else gate.clone()[:, 0].cpu()
+        return None if gate is None else gate[:, 0].clone().cpu()
 
     def warnings(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
         """What is wrong with the model's output on a graph, one sentence each."""

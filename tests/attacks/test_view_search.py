@@ -30,8 +30,8 @@ from aspect.data.graph import Graph, edge_index_of, edge_keys, flip_pairs
 from aspect.data.operators import Propagation
 from aspect.methods.ariel import ARIELConfig
 from aspect.methods.rdgi import RDGIConfig
+from aspect.nn.augmentations import ViewSource
 from aspect.nn.propagation import SymmetricPropagation
-from aspect.nn.two_views import ViewSource
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
 

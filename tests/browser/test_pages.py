@@ -7,14 +7,12 @@ import re
 import pytest
 
 from aspect.experiment.plan import Entry
-from aspect.report.benchmark.page import benchmark_page
-from aspect.report.benchmark.sources import Material
-from aspect.report.mixture.page import mixture_page
-from aspect.report.theory.page import theory_page
+from aspect.report.page import render_page
+from aspect.report.results import collect
+from aspect.report.sources import Material
+from examples.pages import demo_page, theory_page
 from report.benchmark_records import ABLATION, make_records, poison
 from report.node_details import NASTY, make_details, plain_details
-from report.records import make_record
-from report.theory_records import make_theory_record
 
 pytestmark = pytest.mark.browser
 
@@ -33,18 +31,20 @@ def pages(tmp_path_factory):
         entries, ("cora", "texas"), ATTACKS[1:], failed=(_is_unlucky,)
     )
     material = Material(
-        tuple(records), (make_details(), plain_details()), ("aspect bench plan", "aspect report x")
+        collect(records),
+        (make_details(), plain_details()),
+        ("aspect bench plan", "aspect report x"),
     )
     nasty = Material(
-        tuple(make_records((Entry(name="aspect", title=NASTY, note=NASTY), NASTY), (NASTY,))),
+        collect(make_records((Entry(name="aspect", title=NASTY, note=NASTY), NASTY), (NASTY,))),
         (make_details(title=NASTY, graph=NASTY, ids=(NASTY,) * 24, class_names=(NASTY,) * 3),),
         (NASTY,),
     )
     texts = {
-        "benchmark": benchmark_page(material),
-        "nasty": benchmark_page(nasty, title=NASTY),
-        "demo": mixture_page(make_record()),
-        "theory": theory_page(make_theory_record()),
+        "benchmark": render_page(material),
+        "nasty": render_page(nasty, title=NASTY),
+        "demo": demo_page(),
+        "theory": theory_page(),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
@@ -52,7 +52,7 @@ def pages(tmp_path_factory):
 
 
 def _is_unlucky(record):
-    """One cell of an entry; all of another on one graph, which leaves a gap."""
+    """One run of an entry; all of another on one graph, which leaves a gap."""
     cell = record.cell
     one = cell.entry == "low" and cell.spec.seed == 1 and cell.spec.split_numbers == (0,)
     return one or (cell.entry == "high" and cell.graph == "texas")
@@ -110,9 +110,14 @@ def test_a_gap_stays_below_whichever_way_a_column_is_sorted(pages, opened):
             assert numbers == sorted(numbers, key=lambda number: direction * number)
 
 
-def test_a_cell_tells_what_stands_behind_it_by_pointer_and_by_key(pages, opened):
+TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def test_a_cell_explains_its_number_by_pointer_and_by_key(pages, opened):
     with opened(pages["benchmark"]) as found:
         cell = found.page.locator("td[data-tip]").first
+        cell.scroll_into_view_if_needed()
+        found.run(TWO_FRAMES)  # the event of the scroll itself hides a tip
         cell.hover()
         tip = found.page.locator("#tip")
         assert tip.is_visible()

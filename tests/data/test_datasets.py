@@ -26,7 +26,7 @@ from aspect.data.datasets import (
 )
 from aspect.data.graph import Graph, label_graph
 from aspect.data.source import GraphSource, read_graph
-from aspect.errors import AspectError, DataError, FileError, SettingsError
+from aspect.errors import AspectError, DataError, FileError, SettingsError, UnknownNameError
 
 DATA = os.environ.get("ASPECT_DATA", "")
 needs_data = pytest.mark.skipif(not DATA, reason="ASPECT_DATA names no folder of data sets")
@@ -42,7 +42,7 @@ def tiny(tmp_path, monkeypatch):
         file_sha256="f" * 64, content_sha256=content_sha256(graph), source="here", licence="none",
         note="four nodes", download={"format": "planetoid", "name": "tiny"},
     )  # fmt: skip
-    monkeypatch.setattr(datasets, "dataset", lambda _: entry)
+    monkeypatch.setattr(datasets, "dataset", lambda *_: entry)
     monkeypatch.setenv("ASPECT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ASPECT_DATA", raising=False)
     monkeypatch.setattr(platformdirs, "user_data_dir", lambda *_, **__: str(tmp_path / "home"))
@@ -264,6 +264,15 @@ def test_an_entry_is_found_in_the_data_folder_without_the_environment(own, tmp_p
     assert find("mine") == tmp_path / "home" / "mine.npz"
     monkeypatch.setenv("ASPECT_DATA", str(tmp_path / "data"))
     assert load_named("mine").graph.num_nodes == 6
+
+
+def test_an_entry_of_another_folder_is_found_there(own, tmp_path):
+    add_dataset("mine", own, tmp_path / "elsewhere")
+    assert "mine" not in catalogue()
+    assert "mine" in catalogue(tmp_path / "elsewhere")
+    assert load_named("mine", tmp_path / "elsewhere").graph.num_nodes == 6
+    with pytest.raises(UnknownNameError):
+        load_named("mine")
 
 
 @pytest.mark.parametrize("name", ["cora", "mixed", "Mine", "../mine", "a b", "", "-x", "x" * 65])

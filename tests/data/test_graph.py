@@ -41,46 +41,35 @@ def test_a_simple_undirected_graph_is_taken_as_it_is():
     assert pairs_of(build(pairs_of(graph))) == pairs_of(graph)
 
 
-def test_self_loops_are_removed_and_counted():
-    graph = build([(0, 0), (0, 1), (1, 0), (2, 2), (1, 2), (2, 1), (3, 2), (2, 3)])
-    assert graph.num_edges == 3
-    assert graph.notices == ("2 self-loops removed; methods that need them add them.",)
+CHAIN = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
 
 
-def test_duplicates_are_removed_and_counted():
-    graph = build([(0, 1), (0, 1), (0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)])
-    assert graph.num_edges == 3
-    assert graph.notices == ("2 duplicate edges removed.",)
-
-
-def test_directed_input_is_symmetrised_and_counted():
-    graph = build([(0, 1), (1, 2), (2, 1), (3, 2)])
-    assert graph.num_edges == 3
-    assert graph.notices == ("2 edges had no reverse and were made undirected.",)
+@pytest.mark.parametrize(
+    ("pairs", "num_edges", "notice"),
+    [
+        ([(0, 0), (2, 2), *CHAIN], 3, "2 self-loops removed; methods that need them add them."),
+        ([(0, 1), (0, 1), *CHAIN], 3, "2 duplicate edges removed."),
+        ([(0, 1), *CHAIN[2:5]], 3, "2 edges had no reverse and were made undirected."),
+        ([(0, 1), (1, 0)], 1, "2 of 4 nodes have no edge; they keep their own features."),
+        ([], 0, "The graph has no edges: the embedding rests on the features alone."),
+        (
+            [(0, 1), (1, 0), (2, 3), (3, 2)],
+            2,
+            "The graph falls into 2 parts without an edge between them; "
+            "the largest has 2 of 4 nodes.",
+        ),
+    ],
+)
+def test_what_is_cleaned_or_odd_is_noticed(pairs, num_edges, notice):
+    graph = build(pairs)
+    assert graph.num_edges == num_edges
+    assert graph.num_nodes == 4
+    assert graph.notices == (notice,)
 
 
 def test_directed_input_can_be_refused():
     with pytest.raises(GraphError, match="directed: 2 edges lack their reverse"):
         build([(0, 1), (1, 2), (2, 1), (3, 2)], directed_is_error=True)
-
-
-def test_isolated_nodes_are_served_and_counted():
-    graph = build([(0, 1), (1, 0)])
-    assert graph.num_nodes == 4
-    assert graph.degrees().tolist() == [1, 1, 0, 0]
-    assert graph.notices == ("2 of 4 nodes have no edge; they keep their own features.",)
-
-
-def test_no_edges_at_all_is_said_and_served():
-    graph = build([])
-    assert graph.num_edges == 0
-    assert graph.notices == ("The graph has no edges: the embedding rests on the features alone.",)
-
-
-def test_separate_parts_are_said():
-    graph = build([(0, 1), (1, 0), (2, 3), (3, 2)])
-    assert len(graph.notices) == 1
-    assert "2 parts" in graph.notices[0]
 
 
 @pytest.mark.parametrize(

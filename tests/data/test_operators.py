@@ -59,13 +59,6 @@ def test_unit_weights_are_no_weights(graph):
 
 
 @pytest.mark.parametrize("self_loops", [False, True])
-def test_operators_are_symmetric(graph, self_loops):
-    weights = (torch.rand(graph.num_edges) < 0.5).double()
-    matrix = matrix_of(Propagation(graph, self_loops=self_loops).operator(weights), graph.num_nodes)
-    assert_close(matrix, matrix.t())
-
-
-@pytest.mark.parametrize("self_loops", [False, True])
 def test_all_edges_dropped_leaves_finite_numbers(graph, self_loops):
     operator = Propagation(graph, self_loops=self_loops).operator(
         torch.zeros(graph.num_edges, dtype=torch.float64)
@@ -73,12 +66,6 @@ def test_all_edges_dropped_leaves_finite_numbers(graph, self_loops):
     # L = I without loops, L = 0 with them: nothing to average with, or only oneself.
     expected = -graph.features if self_loops else torch.zeros_like(graph.features)
     assert_close(operator(graph.features), expected)
-
-
-def test_isolated_nodes_have_a_zero_row(graph):
-    out = Propagation(graph, self_loops=False).operator()(graph.features)
-    assert torch.isfinite(out).all()
-    assert_close(out[-2:], torch.zeros_like(out[-2:]), rtol=0, atol=0)
 
 
 def test_spectrum_lies_between_minus_one_and_one(graph):
@@ -96,7 +83,7 @@ def test_constant_over_root_degrees_is_the_lowest_frequency():
 
 
 @pytest.mark.parametrize("self_loops", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_power_iteration_finds_the_largest_eigenvalue(self_loops, seed):
     graph = random_graph(seed=seed, isolated=1)
     laplacian = dense_laplacian(graph, self_loops=self_loops)

@@ -452,6 +452,15 @@ def test_run_lengths_that_would_fill_the_memory(tmp_path, monkeypatch):
         read_tables(path)
 
 
+def test_a_long_text_repeated_beyond_the_memory_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "e.parquet"
+    pa.parquet.write_table(pa.table({"source": ["a" * 10**6] * 50, "target": ["b"] * 50}), path)
+    assert path.stat().st_size < 10**6  # the text is stored once
+    monkeypatch.setattr(files, "available_bytes", lambda: 10**8)
+    with refused(r"holds 500000\d\d bytes; at most 25000000", FileError):
+        read_tables(path)
+
+
 def test_integer_ids_are_remembered_where_they_have_that_type(tmp_path):
     edges = {"source": [1, 7], "target": [7, -2]}
     nodes = {"id": pa.array([1, 7, -2], pa.int32()), "x": [1.0, 2.0, 3.0]}

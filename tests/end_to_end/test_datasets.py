@@ -59,3 +59,5 @@ def test_what_cannot_be_added_is_refused(cli, tables, tmp_path):
     cli("datasets", "add", *tables, "--name", "ring").refused("exists", "--overwrite")
     assert cli("datasets", "add", *tables, "--name", "ring", "--overwrite").code == 0
     cli("train", "rign", *TINY).refused("Did you mean 'ring'?")
+    elsewhere = cli("datasets", "add", *tables, "--name", "other", "--data-dir", "elsewhere")
+    assert "Set ASPECT_DATA=elsewhere to use it." in elsewhere.out + elsewhere.err

@@ -27,7 +27,7 @@ def test_a_page_is_written_beside_the_records_and_not_replaced_unasked(cli, tmp_
     assert outcome.code == 0, outcome.err
     *_, failed, following = outcome.out.splitlines()
     assert outcome.out.startswith("Wrote report.html: 108 records, 0 models node by node.")
-    assert failed == "2 cells failed; the page lists why."
+    assert failed == "2 runs failed; the page lists why."
     assert following == "Next: open report.html in a browser."
     page = tmp_path / "report.html"
     first = page.read_text("utf-8")
@@ -47,7 +47,7 @@ def test_tables_and_figures_are_written_for_a_paper(cli, tmp_path):
     assert (content["records"], content["failed"], content["models"]) == (108, 2, 0)
     assert all((tmp_path / path).stat().st_size > 0 for path in content["files"])
     tables = {path.name for path in (tmp_path / "paper" / "tables").iterdir()}
-    assert {"clean.csv", "clean.md", "clean.tex", "cost.csv"} <= tables
+    assert {"clean.csv", "clean.md", "clean.tex", "runtime.csv", "scores.csv"} <= tables
     with (tmp_path / "paper" / "tables" / "clean.csv").open(encoding="utf-8") as file:
         assert [row["method"] for row in csv.DictReader(file)] == ["aspect", "low", "raw"]
     figures = {path.suffix for path in (tmp_path / "paper" / "figures").iterdir()}
@@ -57,9 +57,9 @@ def test_tables_and_figures_are_written_for_a_paper(cli, tmp_path):
 @pytest.mark.usefixtures("records")
 def test_nothing_is_written_if_one_file_is_taken(cli, tmp_path):
     (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "cost.md").write_text("mine")
-    cli("report", "records.jsonl", "--tables", "tables").refused("cost.md", "--overwrite")
-    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["cost.md"]
+    (tmp_path / "tables" / "runtime.md").write_text("mine")
+    cli("report", "records.jsonl", "--tables", "tables").refused("runtime.md", "--overwrite")
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["runtime.md"]
     assert not (tmp_path / "report.html").exists()
 
 
@@ -72,9 +72,16 @@ def test_the_papers_figures_stand_below_ours_if_wanted(cli, records, tmp_path):
 
 
 def test_the_page_names_the_options_that_it_was_made_with(cli, records, tmp_path):
-    assert cli("report", records, "--published", "--title", "My bench", "--out", "x.html").code == 0
+    options = ["--published", "--reference", "low", "--title", "My bench"]
+    assert cli("report", records, *options, "--out", "x.html").code == 0
     text = html.unescape((tmp_path / "x.html").read_text("utf-8"))
-    assert f"aspect report {records} --published --title 'My bench'" in text
+    assert f"aspect report {records} --published --reference low --title 'My bench'" in text
+
+
+def test_the_reference_must_be_a_variant_of_the_records(cli, records, tmp_path):
+    refused = cli("report", records, "--reference", "lov", "--out", "x.html")
+    refused.refused("Unknown variant 'lov'. Did you mean 'low'?")
+    assert not (tmp_path / "x.html").exists()
 
 
 def test_a_run_is_probed_and_shown_node_by_node(cli, trained, tmp_path):

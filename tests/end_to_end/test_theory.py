@@ -5,9 +5,7 @@ import json
 
 import pytest
 
-from aspect.evaluation.theory_record import TheoryRecord
 from aspect.report.folder import ReportFolder
-from aspect.report.theory.page import theory_page
 
 FILES = {
     "record.json",
@@ -22,7 +20,7 @@ FILES = {
 @pytest.fixture
 def tiny(monkeypatch):
     """A study of a second or two."""
-    from aspect.evaluation import theory
+    from aspect.examples import theory
 
     small = {"nodes": 40, "epochs": 2, "width": 4, "mixes": 11, "perturbations": 2}
     monkeypatch.setattr(theory, "QUICK", theory.QUICK.model_copy(update=small))
@@ -38,13 +36,13 @@ def test_theory_prints_tables_and_leaves_a_page(cli, tmp_path):
     assert "runs/theory/report.html" in outcome.out.splitlines()[-1]
     folder = tmp_path / "runs" / "theory"
     assert {item.name for item in folder.iterdir()} - {".lock"} == FILES
-    record = TheoryRecord.model_validate_json((folder / "record.json").read_text("utf-8"))
-    assert record.command == "aspect theory --quick --seed 0 --device cpu"
-    assert record.versions["aspect"]
-    assert theory_page(record) == (folder / "report.html").read_text("utf-8")
+    record = json.loads((folder / "record.json").read_text("utf-8"))
+    assert record["command"] == "aspect theory --quick --seed 0 --device cpu"
+    assert record["versions"]["aspect"]
+    assert record["command"] in (folder / "report.html").read_text("utf-8")
     with (folder / "regret.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 6
+    assert len(rows) == 12
     assert all(float(row["regret"]) >= float(row["bound"]) - 1e-12 for row in rows)
 
 

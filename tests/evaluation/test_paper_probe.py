@@ -11,10 +11,16 @@ from sklearn.linear_model import LogisticRegression
 
 from aspect.data.splits import Split, make_splits
 from aspect.errors import SettingsError
-from aspect.evaluation.inputs import with_constant, without_test_labels
-from aspect.evaluation.paper_probe import PaperProbe, Tasks, Trace, pick, scores_of, train
-from aspect.evaluation.probe import linear_probe
-from aspect.evaluation.result import score
+from aspect.evaluation.linear_probe import linear_probe
+from aspect.evaluation.paper_probe import (
+    PaperProbe,
+    ProbeTrace,
+    SplitTables,
+    pick_decay_and_step,
+    scores_of,
+    train_probe,
+)
+from aspect.evaluation.result import score, with_constant, without_test_labels
 from reference import probe as reference
 
 DATA = os.environ.get("ASPECT_DATA", "")
@@ -47,8 +53,8 @@ def problem():
 def trace_of(problem, settings):
     rows, labels, splits = problem
     inputs = with_constant(rows)
-    tasks = Tasks.build(labels, splits, 3, inputs)
-    return train(inputs, tasks, settings, settings.weight_decays)
+    tasks = SplitTables.build(labels, splits, 3, inputs)
+    return train_probe(inputs, tasks, settings, settings.weight_decays)
 
 
 def test_every_step_equals_torch_adam_with_autograd(problem):
@@ -89,10 +95,13 @@ def test_weight_decays_in_parts_join_to_the_same_trace(problem):
     rows, labels, splits = problem
     settings = PaperProbe(steps=15)
     inputs = with_constant(rows)
-    tasks = Tasks.build(labels, splits, 3, inputs)
+    tasks = SplitTables.build(labels, splits, 3, inputs)
     decays = settings.weight_decays
-    parts = [train(inputs, tasks, settings, decays[:2]), train(inputs, tasks, settings, decays[2:])]
-    joined, whole = Trace.join(parts), train(inputs, tasks, settings, decays)
+    parts = [
+        train_probe(inputs, tasks, settings, decays[:2]),
+        train_probe(inputs, tasks, settings, decays[2:]),
+    ]
+    joined, whole = ProbeTrace.join(parts), train_probe(inputs, tasks, settings, decays)
     assert torch.equal(joined.correct, whole.correct)
     assert torch.equal(joined.answers, whole.answers)
     torch.testing.assert_close(joined.weights, whole.weights)
@@ -103,7 +112,7 @@ def test_the_inputs_are_left_alone(problem):
     rows, labels, splits = problem
     inputs = with_constant(rows)
     before, known = inputs.clone(), labels.clone()
-    train(inputs, Tasks.build(labels, splits, 3, inputs), PaperProbe(steps=3), (0.0,))
+    train_probe(inputs, SplitTables.build(labels, splits, 3, inputs), PaperProbe(steps=3), (0.0,))
     assert torch.equal(inputs, before)
     assert torch.equal(labels, known)
 
@@ -118,7 +127,9 @@ def test_equal_logits_go_to_the_first_class():
     labels = torch.tensor([1, 2, 1, 2])
     split = Split(torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3]))
     inputs = with_constant(torch.zeros(4, 2))
-    trace = train(inputs, Tasks.build(labels, [split], 3, inputs), PaperProbe(steps=5), (0.0,))
+    trace = train_probe(
+        inputs, SplitTables.build(labels, [split], 3, inputs), PaperProbe(steps=5), (0.0,)
+    )
     assert trace.answers.flatten().tolist() == [1] * 5  # classes 1 and 2 tie, class 0 is behind
 
 
@@ -126,8 +137,8 @@ def test_many_classes_do_not_overflow_the_kept_answers():
     labels = torch.arange(300).repeat(3)
     parts = torch.arange(900).split(300)
     inputs = with_constant(torch.eye(300).repeat(3, 1))
-    tasks = Tasks.build(labels, [Split(*parts)], 300, inputs)
-    trace = train(inputs, tasks, PaperProbe(learning_rate=0.1, steps=3), (0.0,))
+    tasks = SplitTables.build(labels, [Split(*parts)], 300, inputs)
+    trace = train_probe(inputs, tasks, PaperProbe(learning_rate=0.1, steps=3), (0.0,))
     assert torch.equal(trace.answers[-1].flatten().long(), torch.arange(300))
 
 
@@ -169,9 +180,9 @@ def test_agrees_with_the_plain_loop_in_float64():
 
 def test_validation_decides_then_the_loss_then_the_order():
     correct = torch.tensor([[3, 5, 2, 5], [4, 1, 5, 5], [4, 5, 5, 0]])
-    assert pick(correct, torch.tensor([0.1, 0.4, 0.2, 0.3])) == (2, 1)
-    assert pick(correct, torch.tensor([0.1, 0.2, 0.2, 0.2])) == (1, 0)
-    assert pick(correct[:, :1], torch.tensor([9.0])) == (0, 1)
+    assert pick_decay_and_step(correct, torch.tensor([0.1, 0.4, 0.2, 0.3])) == (2, 1)
+    assert pick_decay_and_step(correct, torch.tensor([0.1, 0.2, 0.2, 0.2])) == (1, 0)
+    assert pick_decay_and_step(correct[:, :1], torch.tensor([9.0])) == (0, 1)
 
 
 def test_optimistic_is_never_below_strict():

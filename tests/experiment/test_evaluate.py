@@ -16,10 +16,10 @@ from aspect.attacks.pruning import prune_edges
 from aspect.data.splits import make_splits
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.probe import PaperProbe, linear_probe
+from aspect.evaluation.linear_probe import PaperProbe, linear_probe
 from aspect.evaluation.result import ProbeResult, SplitScore
-from aspect.evaluation.twins import twin_probe
 from aspect.experiment import run as run_module
 from aspect.experiment.evaluate import (
     PerturbedRow,

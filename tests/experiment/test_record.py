@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from aspect.attacks.perturbation import Perturbation
 from aspect.data.splits import SplitKind
-from aspect.evaluation import probe
+from aspect.evaluation import linear_probe as probe
 from aspect.evaluation.metrics import ClassScore
 from aspect.evaluation.result import SplitScore
 from aspect.experiment import spec

@@ -13,10 +13,10 @@ from aspect.attacks.file import PerturbationFile
 from aspect.attacks.perturbation import Perturbation
 from aspect.data.archives import read_npz, write_npz
 from aspect.data.splits import make_splits
+from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.probe import probe_named
-from aspect.evaluation.readings import probe_doubting
-from aspect.evaluation.twins import twin_probe
+from aspect.evaluation.linear_probe import probe_named
+from aspect.evaluation.pruning import probe_pruned
 from aspect.experiment.plan import lay_out, read_facts
 from aspect.experiment.run import PerturbedGraph, Task, faults_of, forget_graphs, run, run_cell
 from aspect.methods.base import Method, Output
@@ -120,7 +120,7 @@ def test_a_worker_asks_for_the_twins_of_a_graph_once(path, monkeypatch):
     records = [run_cell(Task(each)).record for each in (first, second)]
     assert asked.call_count == 1
     assert records[0].scores[0].twins == records[1].scores[0].twins is not None
-    monkeypatch.setattr("aspect.experiment.run.MOST_NODES", 29)
+    monkeypatch.setattr("aspect.experiment.run.MOST_TWIN_NODES", 29)
     forget_graphs()
     assert run_cell(Task(first)).record.scores[0].twins is None
     forget_graphs()
@@ -134,7 +134,7 @@ def test_edges_are_pruned_at_the_ratio_that_validation_prefers(path):
     assert plain.key != pruning.key
     record = run_cell(Task(pruning)).record
     model, labelled, splits = by_hand(path, pruning)
-    found, chosen = probe_doubting(model, labelled.graph, labelled, splits, shares)
+    found, chosen = probe_pruned(model, labelled.graph, labelled, splits, shares)
     assert record.status == "done", record.error
     assert scores(record.scores) == scores(found.splits)
     assert [score.prune for score in record.scores] == list(chosen)

@@ -10,10 +10,10 @@ from scipy.optimize import minimize, minimize_scalar
 from torch.nn.functional import normalize
 from torch.testing import assert_close
 
-from aspect.evaluation.regret import Draw, mix_risks
+from aspect.examples.theorems import Draw, mix_risks
 from aspect.losses.info_nce import info_nce
 from aspect.losses.policy_target import policy_target
-from aspect.nn.fusion import fuse
+from aspect.nn.gate import fuse
 
 ROUNDING = 1e-12
 few = settings(max_examples=60, deadline=None)

@@ -14,7 +14,7 @@ from aspect.methods import aspect
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.methods.base import Step
 from aspect.methods.controls import HighBandOnly, LowBandOnly
-from aspect.nn.fusion import fuse
+from aspect.nn.gate import fuse
 from aspect.training.trainer import train
 from reference.graphs import random_graph
 from reference.plain_aspect import PlainAspect

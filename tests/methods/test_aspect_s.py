@@ -19,8 +19,8 @@ from aspect.attacks.projected_ascent import (
 )
 from aspect.data.datasets import load_named
 from aspect.data.graph import Graph
+from aspect.losses.edges import rayleigh_energy
 from aspect.losses.policy_target import channel_costs
-from aspect.losses.rayleigh import rayleigh_energy
 from aspect.methods import aspect, aspect_s
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.methods.aspect_s import AspectSConfig, AspectSMethod, SearchCost

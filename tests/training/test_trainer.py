@@ -15,7 +15,7 @@ from aspect.errors import CheckpointError, TrainingError
 from aspect.estimator import Embedder
 from aspect.methods.base import Group
 from aspect.methods.registry import find_method, method_names
-from aspect.nn.batch_norm import BatchNorm
+from aspect.nn.normalisation import BatchNorm
 from aspect.training import trainer
 from aspect.training.trainer import EarlyStopping, Snapshot, train
 from training.toys import Collapsing, MemoryRecorder, Scripted, Toy, tiny_graph

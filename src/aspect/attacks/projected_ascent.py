@@ -20,8 +20,8 @@ from aspect.data.features import mean_size, num_entries
 from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
 from aspect.data.operators import Propagation, RescaledLaplacian
 from aspect.data.sparse import SparseMatrix
-from aspect.losses.rayleigh import rayleigh_energy
-from aspect.nn.folded import FoldedEncoder
+from aspect.losses.edges import rayleigh_energy
+from aspect.nn.spectral_encoder import FoldedEncoder
 
 __all__ = [
     "Ascent",

@@ -21,8 +21,8 @@ from aspect.attacks.projected_ascent import EdgeCandidates, draw_edges, project_
 from aspect.data.features import dense, mean_size
 from aspect.data.graph import Features, Graph, count_pairs, edge_index_of, flip_pairs
 from aspect.data.operators import Operator
+from aspect.nn.augmentations import View
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation, dense_smoothing
-from aspect.nn.two_views import View
 
 __all__ = [
     "AdversarialView",

@@ -30,7 +30,7 @@ class EntryOptions(NamedTuple):
     note: Annotated[str, typer.Option(help="With add: what to beware of.", metavar="TEXT")] = ""
 
 
-@command(without=("seed", "device"))
+@command
 def datasets(
     session: Session,
     entry: EntryOptions,
@@ -47,7 +47,8 @@ def datasets(
     """List the data sets: sizes, where each is found, and what to beware of; or add one.
 
     `aspect datasets add GRAPH --name NAME` keeps a graph as NAME.npz and NAME.yaml in --data-dir,
-    else in $ASPECT_DATA, else in your data folder; `aspect train NAME` then works.
+    else in $ASPECT_DATA, else in your data folder; `aspect train NAME` then works where
+    $ASPECT_DATA names that folder or it is your data folder.
     """
     if action is None:
         if entry != EntryOptions():
@@ -63,14 +64,16 @@ def datasets(
             details.pop("name"), labelled, session.data_dir, overwrite=overwrite, **details
         )
     content = _facts(added, session.data_dir)
-    session.screen.answer(
-        content, lambda: session.screen.say(f"{added.name} is now a data set: {content['path']}")
-    )
+    hint = "" if session.data_dir is None else f" Set ASPECT_DATA={session.data_dir} to use it."
+    sentence = f"{added.name} is now a data set: {content['path']}.{hint}"
+    session.screen.answer(content, lambda: session.screen.say(sentence))
 
 
 def _list(session: Session) -> None:
     with session.screen.activity("Looking for files"):
-        entries = [_facts(entry, session.data_dir) for entry in catalogue().values()]
+        entries = [
+            _facts(entry, session.data_dir) for entry in catalogue(session.data_dir).values()
+        ]
         entries.insert(0, _embedded())
     session.screen.answer({"datasets": entries}, lambda: _show(session, entries))
 

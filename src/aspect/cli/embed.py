@@ -18,7 +18,7 @@ from aspect.errors import FileError, SettingsError
 if TYPE_CHECKING:
     from aspect.data.graph import Graph
     from aspect.estimator import Embedder
-    from aspect.nn.scaling import Normalisation
+    from aspect.nn.normalisation import Normalisation
 
 __all__ = ["embed"]
 

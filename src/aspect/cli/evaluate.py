@@ -127,9 +127,9 @@ class _Evaluation:
     def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> Answer:
         """Train what is not trained yet, and probe it."""
         if self.how.prune:
-            from aspect.evaluation.readings import check_doubt
+            from aspect.evaluation.pruning import check_pruning
 
-            check_doubt(plans[0].experiment.method, self.how.prune)
+            check_pruning(plans[0].experiment.method, self.how.prune)
         if not self.sweep.perturbation:
             return self._compare(run_all(self.session, plans, retrain=retrain))
         evades = self.sweep.mode == "evade"

@@ -62,11 +62,11 @@ def _callback(
 @command
 def demo(
     session: Session,
-    seeds: Annotated[int, typer.Option(help="Pre-trainings, one seed each.", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="Pre-trainings, one seed each.", min=1)] = 3,
     out: OutFolder = Path("runs/demo"),
     overwrite: Overwrite = False,
 ) -> None:
-    """Train on the embedded mixed graph, compare, and draw what every node trusts."""
+    """Train on the embedded mixed graph, compare, and draw the gate weight of every node."""
     from aspect.cli.demo import demo as show  # draws and trains: too heavy for --help
 
     show(session, out=out, overwrite=overwrite, seeds=seeds)

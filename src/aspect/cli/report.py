@@ -11,16 +11,16 @@ import typer
 from aspect.cli.options import Overwrite
 from aspect.cli.paths import check_target
 from aspect.cli.session import Session, command
-from aspect.data.files import is_folder, is_present, reason, replacing, target_of
+from aspect.data.files import is_file, is_folder, is_present, reason, replacing, target_of
 from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
-    from aspect.report.benchmark.chapters import Chapter
-    from aspect.report.benchmark.sources import Material, Source
+    from aspect.report.page import Section
+    from aspect.report.sources import Material, Source
 
 __all__ = ["report"]
 
-Format = Literal["svg", "pdf", "png"]  # as `aspect.report.canvas` has them; it is heavy
+Format = Literal["svg", "pdf", "png"]  # as `aspect.report.plots` has them; it is heavy
 FORMATS: tuple[Format, ...] = get_args(Format)
 DEFAULT_FORMATS: tuple[Format, ...] = ("svg", "pdf")
 
@@ -49,7 +49,17 @@ class ReportOptions(NamedTuple):
     published: Annotated[
         bool, typer.Option("--published", help="Put the paper's figures beside ours.")
     ] = False
-    title: Annotated[str | None, typer.Option(help="Headline of the page.", metavar="TEXT")] = None
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="The variant that significance compares with.  [default: aspect]",
+            metavar="VARIANT",
+        ),
+    ] = None
+    title: Annotated[
+        str | None,
+        typer.Option(help="Headline of the page.  [default: the plan's title]", metavar="TEXT"),
+    ] = None
     overwrite: Overwrite = False
 
     def check(self) -> None:
@@ -61,9 +71,12 @@ class ReportOptions(NamedTuple):
 
     @property
     def of_the_page(self) -> list[str]:
-        """Those that decide what the page shows, as they were typed."""
-        published = ["--published"] if self.published else []
-        return published if self.title is None else [*published, "--title", self.title]
+        """Options that decide the content of the page, as they were typed."""
+        given = {"--reference": self.reference, "--title": self.title}
+        named = [
+            word for name, value in given.items() if value is not None for word in (name, value)
+        ]
+        return [*(["--published"] if self.published else []), *named]
 
     def chosen_formats(self) -> tuple[Format, ...]:
         """Those of the figures."""
@@ -85,14 +98,18 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Folders of `aspect bench` or `aspect train`, or .jsonl files of records.",
+            help="Folders of `aspect bench` or `aspect train`, or .jsonl files of records; or one "
+            "folder of `aspect tune`.",
             metavar="RUNS...",
         ),
     ],
     wanted: ReportOptions,
 ) -> None:
-    """Write a page that needs nothing but a browser; tables and figures for a paper if wanted."""
-    from aspect.report.benchmark.sources import find_sources
+    """Write a page that needs nothing but a browser; tables and figures for a paper on request."""
+    if len(runs) == 1 and is_file(runs[0] / "search.yaml"):
+        report_search(session, runs[0], wanted)
+        return
+    from aspect.report.sources import find_sources
 
     wanted.check()
     sources = find_sources(runs)
@@ -100,34 +117,49 @@ def report(
     check_target(out, overwrite=wanted.overwrite)
     material = _read(session, sources, wanted.of_the_page)
     with session.screen.activity("Drawing"):
-        from aspect.report.benchmark.chapters import chapters
-        from aspect.report.benchmark.page import benchmark_page
+        from aspect.report.page import render_page, sections
 
-        parts = chapters(material, with_published=wanted.published)
-        page = benchmark_page(material, parts, title=wanted.title or "")
+        reference = wanted.reference
+        parts = sections(material, with_published=wanted.published, reference=reference)
+        page = render_page(material, parts, title=wanted.title or "", reference=reference)
         # The page comes last: it says that the rest is there.
         files = {
-            **_tables(parts, wanted.tables),
+            **_tables(parts, material, wanted.tables),
             **_figures(parts, material, wanted),
             out: page.encode(),
         }
     _write(files, overwrite=wanted.overwrite)
-    failed = sum(record.status == "failed" for record in material.records)
     content = {
         "report": str(out),
         "files": [str(path) for path in files],
-        "records": len(material.records),
-        "failed": failed,
+        "records": len(material.results.runs),
+        "failed": _failed(material),
         "models": len(material.details),
     }
     session.screen.answer(content, lambda: _show(session, material, list(files), out))
 
 
+def report_search(session: Session, folder: Path, wanted: ReportOptions) -> None:
+    """The page of a search of `aspect tune`; only its place can be chosen."""
+    if wanted._replace(out=None, overwrite=False) != ReportOptions():
+        raise SettingsError("A search has one page. Of the options only --out belongs to it.")
+    if wanted.out is not None:
+        check_target(wanted.out, overwrite=wanted.overwrite)
+    with session.screen.activity("Drawing"):
+        from aspect.report.study import write_study_page
+
+        out = write_study_page(folder, wanted.out)
+    session.screen.answer(
+        {"report": str(out), "files": [str(out)]},
+        lambda: session.screen.say(f"Wrote {out}. Next: open {out} in a browser."),
+    )
+
+
 def _read(session: Session, sources: Sequence[Source], options: Sequence[str]) -> Material:
     runs = sum(source.kind == "run" for source in sources)
     done = iter(range(runs))
-    with session.screen.progress("Looking into runs") as advance:
-        from aspect.report.benchmark.sources import read_sources
+    with session.screen.progress("Inspecting runs") as advance:
+        from aspect.report.sources import read_sources
 
         return read_sources(
             sources,
@@ -138,35 +170,44 @@ def _read(session: Session, sources: Sequence[Source], options: Sequence[str]) -
         )
 
 
-def _tables(parts: Sequence[Chapter], folder: Path | None) -> dict[Path, bytes]:
+def _failed(material: Material) -> int:
+    return int((material.results.runs["status"] == "failed").sum())
+
+
+def _tables(parts: Sequence[Section], material: Material, folder: Path | None) -> dict[Path, bytes]:
+    """Those of the page, and `scores.csv`: one row per score, which all others are made from."""
     if folder is None:
         return {}
+    scores = material.results.scores.to_csv(index=False, lineterminator="\n")
     return {
-        folder / f"{table.name}.{suffix}": text.encode()
-        for part in parts
-        for table in part.all_tables
-        for suffix, text in (
-            ("csv", table.to_csv()),
-            ("md", table.to_markdown_with_caption()),
-            ("tex", table.to_latex()),
-        )
+        folder / "scores.csv": scores.encode(),
+        **{
+            folder / f"{table.name}.{suffix}": text.encode()
+            for part in parts
+            for table in part.all_tables
+            for suffix, text in (
+                ("csv", table.to_csv()),
+                ("md", table.to_markdown_with_caption()),
+                ("tex", table.to_latex()),
+            )
+        },
     }
 
 
 def _figures(
-    parts: Sequence[Chapter], material: Material, wanted: ReportOptions
+    parts: Sequence[Section], material: Material, wanted: ReportOptions
 ) -> dict[Path, bytes]:
     """Those of the page, and the maps that the page's script draws there."""
     folder = wanted.figures
     if folder is None:
         return {}
-    from aspect.report.benchmark.details_figures import map_drawings
+    from aspect.report.model_plots import map_plots
 
-    drawings = [drawing for part in parts for drawing in part.all_drawings]
+    plots = [plot for part in parts for plot in part.all_plots]
     return {
-        folder / f"{drawing.name}.{each}": drawing.picture.render(each)
-        for drawing in (*drawings, *map_drawings(material.details))
-        for each in wanted.chosen_formats()
+        folder / f"{plot.name}.{kind}": plot.render(kind)
+        for plot in (*plots, *map_plots(material.details))
+        for kind in wanted.chosen_formats()
     }
 
 
@@ -192,10 +233,11 @@ def _lines(material: Material, files: Sequence[Path], out: Path) -> Iterator[str
     from aspect.report.tables import counted
 
     models = counted(len(material.details), "model")
-    yield f"Wrote {out}: {counted(len(material.records), 'record')}, {models} node by node."
+    records = counted(len(material.results.runs), "record")
+    yield f"Wrote {out}: {records}, {models} node by node."
     for folder in dict.fromkeys(path.parent for path in files if path != out):
         yield f"Wrote {counted(sum(path.parent == folder for path in files), 'file')} to {folder}."
-    failed = sum(record.status == "failed" for record in material.records)
+    failed = _failed(material)
     if failed:
-        yield f"{counted(failed, 'cell')} failed; the page lists why."
+        yield f"{counted(failed, 'run')} failed; the page lists why."
     yield f"Next: open {out} in a browser."

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.session import Session, command
-from aspect.data.source import MIXED
-from aspect.settings import find_experiment
-
-if TYPE_CHECKING:
-    from aspect.evaluation.theory_record import TheoryRecord
-    from aspect.report.tables import Table
 
 __all__ = ["theory"]
 
@@ -29,68 +24,41 @@ def theory(
     overwrite: Overwrite = False,
 ) -> None:
     """Measure what one mix for all nodes costs, beside the bounds of the paper's theorems."""
-    with session.screen.activity("Starting"):
+    screen = session.screen
+    with screen.activity("Starting"):
         from aspect.estimator import choose_device
+        from aspect.examples import theory as example
+        from aspect.provenance import versions
         from aspect.report.folder import PAGE, ReportFolder
     choose_device(session.device)  # a wrong one is refused while no folder is touched
     with ReportFolder.open(out, "theory", overwrite=overwrite) as folder:
-        record = _study(session, quick=quick)
-        with session.screen.activity("Drawing"):
-            from aspect.report.theory.findings import caveats, regret_findings, stability_findings
-            from aspect.report.theory.numbers import regret_table, summary, trade_off_table
-            from aspect.report.theory.page import theory_page
+        scope, first = example.QUICK if quick else example.TheoryScope(), session.seed or 0
+        scope = scope.model_copy(update={"seeds": tuple(first + seed for seed in scope.seeds)})
+        with screen.progress("Training and measuring") as advance:
+            result = example.run_theory(scope, device=session.device, advance=advance)
+        options = f"{'--quick ' if quick else ''}--seed {first} --device {result.device}"
+        content = {
+            **example.summary(result),
+            "findings": example.findings(result),
+            "caveats": example.caveats(result),
+            "versions": versions(),
+            "command": f"aspect theory {options}",
+        }
+        with screen.activity("Drawing"):
+            numbers = ", ".join(f"{name} {number}" for name, number in versions().items())
+            facts = {"Command": content["command"], "Versions": numbers}
+            files = example.theory_files(result, facts)
+            folder.write(json.dumps({"kind": "theory", **content}) + "\n", files)
 
-            tables = [regret_table(record), trade_off_table(record)]
-            text = record.model_dump_json() + "\n"
-            folder.write_report(text, theory_page(record), tables)
-    content = {
-        "out": str(out),
-        "report": str(out / PAGE),
-        **summary(record),
-        "findings": [*regret_findings(record), *stability_findings(record)],
-        "caveats": list(caveats(record)),
-    }
-    session.screen.answer(content, lambda: _show(session, record, content))
-
-
-def _study(session: Session, *, quick: bool) -> TheoryRecord:
-    from aspect.evaluation.theory import QUICK, study_theory
-    from aspect.evaluation.theory_record import Scope
-    from aspect.provenance import versions
-
-    experiment, _ = find_experiment("aspect", MIXED, None)
-    scope, first = QUICK if quick else Scope(), session.seed or 0
-    seeds = tuple(first + seed for seed in scope.seeds)
-    with session.screen.progress("Training and measuring") as advance:
-        record = study_theory(
-            scope.model_copy(update={"seeds": seeds}),
-            experiment,
-            device=session.device,
-            advance=advance,
+    def show() -> None:
+        for table in example.theory_tables(result):
+            screen.table(table.columns, table.rows, title=f"{table.caption}:")
+        for sentence in content["findings"]:
+            screen.say(f"- {sentence}")
+        screen.say(
+            f"Trained on {len(result.cases) // 2} mixed graphs of {scope.nodes} nodes without "
+            f"labels in {result.seconds:.0f} s. How it was measured stands on the page."
         )
-    words = ["aspect theory", *(["--quick"] if quick else []), f"--seed {first}"]
-    made = {"command": f"{' '.join(words)} --device {record.device}", "versions": versions()}
-    return record.model_copy(update=made)
+        screen.say(f"The page with the figures is {out / PAGE}: open it in a browser.")
 
-
-def _show(session: Session, record: TheoryRecord, content: dict[str, Any]) -> None:
-    from aspect.report.theory.numbers import regret_table, trade_off_table
-
-    _print(session, regret_table(record))
-    _print(session, trade_off_table(record))
-    for sentence in content["findings"]:
-        session.screen.say(f"- {sentence}")
-    graphs = len(record.cases) // 2  # each under two choices of the positive key
-    session.screen.say(
-        f"Trained on {graphs} mixed graphs of {record.scope.nodes} nodes without labels in "
-        f"{record.seconds:.0f} s. How it was measured stands on the page."
-    )
-    session.screen.say(f"The page with the pictures is {content['report']}: open it in a browser.")
-
-
-def _print(session: Session, table: Table) -> None:
-    rows = [
-        [f"{line.title}, {line.note}" if line.note else line.title, *(c.text for c in line.cells)]
-        for line in table.lines
-    ]
-    session.screen.table([table.head, *table.columns], rows, title=f"{table.caption}:")
+    screen.answer({"out": str(out), "report": str(out / PAGE), **content}, show)

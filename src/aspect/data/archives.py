@@ -80,8 +80,6 @@ HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 # Real arrays of some size are never compressed further than this; all-zero ones are about 1000.
 LARGEST_RATIO = 200
 RATIO_FROM_BYTES = 16 * 2**20
-ENCRYPTED = 0x1  # bit of a member's flags
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read_npz(
@@ -240,27 +238,16 @@ def _check_directory(
     if missing:
         raise FileError(f"{str(path)!r} lacks {shown(sorted(missing))} of the keys of a graph.")
     for member in members:
-        _check_member(member, path)
+        where = f"{member.filename!r} in {str(path)!r}"
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise FileError(f"{where} is a symbolic link. An array must be stored itself.")
+        ratio = member.file_size / max(1, member.compress_size)
+        if member.file_size > RATIO_FROM_BYTES and ratio > LARGEST_RATIO:
+            raise FileError(
+                f"{where} would grow {ratio:.0f}-fold to {member.file_size} bytes; at most "
+                f"{LARGEST_RATIO}-fold is allowed. Store it uncompressed if it is real."
+            )
     check_memory(sum(member.file_size for member in members), path)
-
-
-def _check_member(member: zipfile.ZipInfo, path: Path) -> None:
-    where = f"{member.filename!r} in {str(path)!r}"
-    if member.flag_bits & ENCRYPTED:
-        raise FileError(f"{where} is encrypted. Write the archive without a password.")
-    if stat.S_ISLNK(member.external_attr >> 16):
-        raise FileError(f"{where} is a symbolic link. An array must be stored itself.")
-    if member.compress_type not in METHODS:
-        raise FileError(
-            f"{where} is compressed by method {member.compress_type}. "
-            "Use numpy.savez or numpy.savez_compressed."
-        )
-    ratio = member.file_size / max(1, member.compress_size)
-    if member.file_size > RATIO_FROM_BYTES and ratio > LARGEST_RATIO:
-        raise FileError(
-            f"{where} would grow {ratio:.0f}-fold to {member.file_size} bytes; at most "
-            f"{LARGEST_RATIO}-fold is allowed. Store it uncompressed if it is real."
-        )
 
 
 def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, kinds: str) -> None:

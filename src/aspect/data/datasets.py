@@ -93,11 +93,12 @@ def _shipped() -> Mapping[str, Dataset]:
 DATASETS = _shipped()
 
 
-def catalogue() -> dict[str, Dataset]:
+def catalogue(data_dir: str | Path | None = None) -> dict[str, Dataset]:
     """All entries by name: those of the package, then those that the user added."""
-    files = [file for folder in _user_folders() if is_folder(folder) for file in folder.iterdir()]
-    names = sorted({file.stem for file in files if file.suffix == ".yaml"} - set(DATASETS))
-    return {**DATASETS, **{name: dataset(name) for name in names if is_dataset(name)}}
+    folders = filter(is_folder, _user_folders(data_dir))
+    stems = {file.stem for folder in folders for file in folder.glob("*.yaml")} - set(DATASETS)
+    added = sorted(name for name in stems if _user_entry(name, data_dir) is not None)
+    return {**DATASETS, **{name: dataset(name, data_dir) for name in added}}
 
 
 def is_dataset(name: str) -> bool:
@@ -105,13 +106,13 @@ def is_dataset(name: str) -> bool:
     return name in DATASETS or _user_entry(name) is not None
 
 
-def dataset(name: str) -> Dataset:
+def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
     """The entry of that name; an unknown name is answered with the nearest one."""
     if name in DATASETS:
         return DATASETS[name]
-    file = _user_entry(name)
+    file = _user_entry(name, data_dir)
     if file is None:
-        raise UnknownNameError("data set", name, catalogue())
+        raise UnknownNameError("data set", name, catalogue(data_dir))
     return make_config(Dataset, {**load_yaml(file), "name": name}, owner=str(file))
 
 
@@ -144,7 +145,7 @@ def add_dataset(
             "The name of a data set must be new and made of at most 64 small letters, digits, _ "
             f"and -. Got {name!r}."
         )
-    folders = [Path(folder)] if folder is not None else _user_folders()
+    folders = _user_folders(folder)
     if not folders:
         raise FileError("There is no home folder to keep data sets in. Set ASPECT_DATA.")
     archive, file = folders[0] / f"{name}.npz", folders[0] / f"{name}.yaml"
@@ -185,7 +186,7 @@ def load_named(name: str, data_dir: str | Path | None = None) -> LabelledGraph:
     """A data set with its labels, from the first folder that has it; see `find`."""
     from aspect.data.archives import read_npz
 
-    entry = dataset(name)
+    entry = dataset(name, data_dir)
     path = find(name, data_dir)
     if path is None:
         return _download(entry, data_dir)
@@ -196,7 +197,7 @@ def load_named(name: str, data_dir: str | Path | None = None) -> LabelledGraph:
 
 def find(name: str, data_dir: str | Path | None = None) -> Path | None:
     """Where its file is: in `data_dir` or `$ASPECT_DATA`, the user's data folder or the cache."""
-    file_name = f"{dataset(name).name}.npz"
+    file_name = f"{dataset(name, data_dir).name}.npz"
     if data_dir is not None and not is_folder(Path(data_dir)):
         raise FileError(f"--data-dir must be a folder that can be read. Got {str(data_dir)!r}.")
     paths = [folder / file_name for folder in _folders(data_dir)]
@@ -218,25 +219,25 @@ def _in_home(folder: str) -> Path | None:
     return None if folder.startswith("~") else Path(folder)
 
 
-def _user_folders() -> list[Path]:
-    """Where the user's own entries are, the first for new ones."""
+def _user_folders(data_dir: str | Path | None = None) -> list[Path]:
+    """Where entries of the user are: in `data_dir`, else `$ASPECT_DATA`, and the data folder."""
     import platformdirs
 
-    given = os.environ.get("ASPECT_DATA")
+    given = os.environ.get("ASPECT_DATA") if data_dir is None else data_dir
     in_home = _in_home(platformdirs.user_data_dir("aspect", appauthor=False))
     return [Path(folder) for folder in (given, in_home) if folder]
 
 
-def _user_entry(name: str) -> Path | None:
+def _user_entry(name: str, data_dir: str | Path | None = None) -> Path | None:
     if not NAME.fullmatch(name):
         return None
-    return next((f for folder in _user_folders() if is_file(f := folder / f"{name}.yaml")), None)
+    files = (folder / f"{name}.yaml" for folder in _user_folders(data_dir))
+    return next(filter(is_file, files), None)
 
 
 def _folders(data_dir: str | Path | None) -> list[Path]:
-    given = _user_folders() if data_dir is None else [Path(data_dir), *_user_folders()[-1:]]
     cache = cache_dir()
-    return given if cache is None else [*given, cache]
+    return [*_user_folders(data_dir), *([] if cache is None else [cache])]
 
 
 def _counts(labelled: LabelledGraph) -> dict[str, int]:

@@ -66,7 +66,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         if self.feature_names is not None:
-            _check_names(self.feature_names, self.num_features)
+            _check_names(self.feature_names, self.num_features, "name", "feature")
 
     @classmethod
     def build(
@@ -84,7 +84,7 @@ class Graph:
         num_nodes = features.shape[0]
         _check_features(features)
         if ids is not None:
-            _check_ids(ids, num_nodes)
+            _check_names(ids, num_nodes, "id", "node")
         _check_finite(features, ids)
         edge_index = _as_int64(edge_index, "Ends of edges")
         _check_edges(edge_index, num_nodes)
@@ -335,22 +335,13 @@ def _check_features(features: Features) -> None:
         raise GraphError(f"Features must be floating-point numbers. Got {values.dtype}.")
 
 
-def _check_ids(ids: Sequence[str], num_nodes: int) -> None:
-    if len(ids) != num_nodes:
-        raise GraphError(f"There must be one id per node. Got {len(ids)} for {num_nodes} nodes.")
-    if len(set(ids)) < num_nodes:
-        repeated = (repr(node) for node, count in Counter(ids).items() if count > 1)
-        raise GraphError(f"Node ids must be unique. Repeated: {shown(repeated)}.")
-
-
-def _check_names(names: Sequence[str], num_features: int) -> None:
-    if len(names) != num_features:
-        raise GraphError(
-            f"There must be one name per feature. Got {len(names)} for {num_features} features."
-        )
-    if len(set(names)) < num_features:
-        repeated = (repr(name) for name, count in Counter(names).items() if count > 1)
-        raise GraphError(f"Names of features must be unique. Repeated: {shown(repeated)}.")
+def _check_names(names: Sequence[str], count: int, kind: str, of: str) -> None:
+    """Refuse names that are not one for each, or not unique."""
+    if len(names) != count:
+        raise GraphError(f"There must be one {kind} per {of}. Got {len(names)} for {count} {of}s.")
+    if len(set(names)) < count:
+        repeated = (repr(name) for name, times in Counter(names).items() if times > 1)
+        raise GraphError(f"The {kind}s of {of}s must be unique. Repeated: {shown(repeated)}.")
 
 
 def _check_finite(features: Features, ids: Sequence[str] | None) -> None:

@@ -129,21 +129,35 @@ def _read_parquet(path: Path) -> pa.Table:
     if not data.startswith(PARQUET_MAGIC):
         raise FileError(f"{str(path)!r} is not a Parquet file. Got {data[:8]!r} at its beginning.")
     try:
+        schema = pyarrow.parquet.read_schema(pa.BufferReader(data))
+        _check_names(schema.names, path)
         file = pyarrow.parquet.ParquetFile(
-            pa.BufferReader(data), pre_buffer=False, page_checksum_verification=True
+            pa.BufferReader(data),
+            pre_buffer=False,
+            page_checksum_verification=True,
+            read_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
         )
         metadata = file.metadata
-        _check_names(file.schema_arrow.names, path)
         groups = (metadata.row_group(k) for k in range(metadata.num_row_groups))
         stored = sum(group.total_byte_size for group in groups)
         # Run-length encoding makes a million equal cells out of a few bytes: count cells too.
         check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
-        return file.read(use_threads=False)  # see `_read_text`
+        table = file.read(use_threads=False)  # see `_read_text`
+        check_memory(sum(map(_text_bytes, table.columns)), path)
+        return table.cast(schema)
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(
             f"{str(path)!r} is not a whole Parquet file: it is cut off or damaged ({first})."
         ) from error
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """What a column of texts takes, each text as often as its dictionary is referred to."""
+    if not pa.types.is_dictionary(column.type) or not pa.types.is_string(column.type.value_type):
+        return 0
+    lengths = (pc.binary_length(part.dictionary).take(part.indices) for part in column.chunks)
+    return sum(pc.sum(part).as_py() or 0 for part in lengths)
 
 
 def _separator(path: Path, delimiter: str | None) -> str:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.splits import Split
-from aspect.evaluation.probe import NEUTRAL, Probe, linear_probe
+from aspect.evaluation.linear_probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.result import ProbeResult
 
 __all__ = ["evasion_probe"]

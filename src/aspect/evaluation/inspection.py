@@ -1,31 +1,269 @@
-"""Looking into a trained model: what it decided at every node, and why."""
+"""Inspection of a trained model: gate, losses, spectrum and map of every node, as plain numbers.
+
+Beside it what that needs: the values of every epoch, local homophily, the spectrum of a graph's
+Laplacian, and embeddings in the plane.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
+from typing_extensions import override
 
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.operators import Operator, Propagation
 from aspect.errors import GraphError
 from aspect.estimator import Embedder
-from aspect.evaluation.agreement import neighbour_agreement
 from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumShares
 from aspect.evaluation.node_sensitivity import search_model
-from aspect.evaluation.plane import planar_map
-from aspect.evaluation.spectrum import HIGHEST, chebyshev_moments, density_shares, eigenvalues
+from aspect.evaluation.result import unit_rows
 from aspect.losses.policy_target import channel_costs
+from aspect.nn.filters import chebyshev_basis
 from aspect.randomness import generator_for
+from aspect.training.trainer import EpochReport, NoRecorder, Snapshot
 
-__all__ = ["inspect_model"]
+__all__ = [
+    "HIGHEST",
+    "PlanarMap",
+    "ValueRecorder",
+    "chebyshev_moments",
+    "class_energy",
+    "density_shares",
+    "eigensystem",
+    "eigenvalues",
+    "inspect_model",
+    "jackson_damping",
+    "neighbour_agreement",
+    "planar_map",
+]
 
-MOST_NODES = 20_000  # kept of a larger graph
+
+class ValueRecorder(NoRecorder):
+    """Keeps every epoch's values: loss, its terms, and what the method monitors."""
+
+    def __init__(self) -> None:
+        # One entry an epoch under every name; None where an epoch had no such value.
+        self.values: dict[str, list[float | None]] = {}
+
+    @property
+    def whole(self) -> dict[str, list[float]]:
+        """The values that every epoch had."""
+        return {
+            name: known
+            for name, values in self.values.items()
+            if len(known := [value for value in values if value is not None]) == len(values)
+        }
+
+    @override
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        for name in report.values:
+            self.values.setdefault(name, [None] * (report.epoch - 1))
+        for name, values in self.values.items():
+            values.append(report.values.get(name))
+
+
+def neighbour_agreement(graph: Graph, labels: Int[Tensor, " nodes"]) -> list[float | None]:
+    """Share of each node's neighbours that are of its class.
+
+    Neighbours without a known class are not counted; None where none is left, or where the node's
+    own class is unknown.
+    """
+    classes = labels.cpu()
+    source, target = graph.edge_index.cpu()
+    both = (classes[source] != UNLABELLED) & (classes[target] != UNLABELLED)
+    source, target = source[both], target[both]
+    alike = torch.bincount(source[classes[source] == classes[target]], minlength=graph.num_nodes)
+    known = torch.bincount(source, minlength=graph.num_nodes)
+    pairs = zip(alike.tolist(), known.tolist(), strict=True)
+    return [count / all_known if all_known else None for count, all_known in pairs]
+
+
+HIGHEST = 2.0  # no eigenvalue of a normalised Laplacian lies above
+EIGENVALUE_DIGITS = 10  # of an eigenvalue that rounding leaves alone
+
+MOST_DENSE_NODES = (
+    5000  # a dense eigendecomposition takes memory by the square and time by the cube
+)
+
+Shares = Float[Tensor, " bins"]
+
+
+def eigensystem(
+    graph: Graph, *, self_loops: bool
+) -> tuple[Float[Tensor, " nodes"], Float[Tensor, "nodes nodes"]]:
+    """Eigenvalues of the normalised Laplacian in rising order, and its eigenvectors as columns."""
+    values, vectors = torch.linalg.eigh(_dense_laplacian(graph, self_loops))
+    return _cleaned(values), vectors
+
+
+def eigenvalues(graph: Graph, *, self_loops: bool) -> Float[Tensor, " nodes"]:
+    """The same without the vectors, in a fraction of the time."""
+    return _cleaned(torch.linalg.eigvalsh(_dense_laplacian(graph, self_loops)))
+
+
+def _cleaned(values: Float[Tensor, " nodes"]) -> Float[Tensor, " nodes"]:
+    """Without rounding errors, which would scatter the many that are 1 over two bins."""
+    return values.round(decimals=EIGENVALUE_DIGITS).clamp(0, HIGHEST)
+
+
+def _shifted(graph: Graph, self_loops: bool) -> Operator:
+    """L - I in float64 on the CPU; its spectrum lies in [-1, 1]."""
+    exact = graph.to("cpu").to(torch.float64)
+    return Propagation(exact, self_loops=self_loops).operator()
+
+
+def _dense_laplacian(graph: Graph, self_loops: bool) -> Float[Tensor, "nodes nodes"]:
+    if graph.num_nodes > MOST_DENSE_NODES:
+        raise GraphError(
+            f"A dense spectrum is computed for at most {MOST_DENSE_NODES} nodes. "
+            f"Got {graph.num_nodes}."
+        )
+    ones = torch.eye(graph.num_nodes, dtype=torch.float64)
+    return ones + _shifted(graph, self_loops)(ones)
+
+
+def class_energy(
+    vectors: Float[Tensor, "nodes nodes"],
+    labels: Int[Tensor, " nodes"],
+    where: Bool[Tensor, " nodes"],
+) -> Float[Tensor, " nodes"]:
+    """Shares of the frequencies in the classes of some nodes; they sum to one.
+
+    The signal is the class, one column each, less its mean over these nodes, and zero elsewhere.
+    """
+    classes = one_hot(labels).to(vectors.dtype)
+    signal = torch.where(where[:, None], classes - classes[where].mean(dim=0), 0)
+    energy = (vectors.t() @ signal).square().sum(dim=1)
+    return energy / energy.sum()
+
+
+def chebyshev_moments(
+    graph: Graph, order: int, *, self_loops: bool, probes: Float[Tensor, "nodes probes"]
+) -> Float[Tensor, " order_plus_one"]:
+    """Means of T_0(x), ..., T_order(x) over the eigenvalues x of L - I, estimated by probes.
+
+    Probes of independent signs are unbiased; the columns of the unit matrix are exact. Products of
+    T_k give the moments up to 2k, so that half as many propagations do.
+    """
+    before, squares, neighbours = probes, [], []
+    for current in chebyshev_basis(_shifted(graph, self_loops), probes, max(1, (order + 1) // 2)):
+        squares.append((current * current).sum())
+        neighbours.append((before * current).sum())
+        before = current
+    size = probes.square().sum()
+    # 2 T_k^2 = T_2k + T_0, and 2 T_(k-1) T_k = T_(2k-1) + T_1.
+    even = (2 * torch.stack(squares) - squares[0]) / size
+    odd = (2 * torch.stack(neighbours) - neighbours[1]) / size
+    later = torch.stack([odd[1:], even[1:]], dim=1).flatten()
+    return torch.cat([even[:1], later])[: order + 1]
+
+
+def jackson_damping(order: int) -> Float[Tensor, " order_plus_one"]:
+    """Factors that keep a density cut off at this order from going below zero."""
+    k = torch.arange(order + 1, dtype=torch.float64)
+    size = order + 2
+    angle = math.pi / size
+    return ((size - k) * torch.cos(angle * k) + torch.sin(angle * k) / math.tan(angle)) / size
+
+
+def density_shares(moments: Float[Tensor, " terms"], edges: Sequence[float]) -> Shares:
+    """Share of the eigenvalues between neighbouring edges, by the kernel polynomial method.
+
+    The damped density is integrated in closed form, so the shares are at least zero and, from 0 to
+    2, sum to one. An eigenvalue is smeared over about pi / terms.
+    """
+    damped = moments * jackson_damping(len(moments) - 1)
+    angles = torch.arccos((torch.tensor(edges, dtype=torch.float64) - 1).clamp(-1, 1))
+    k = torch.arange(1, len(moments), dtype=torch.float64)
+    waves = (torch.sin(k * angles[:, None]) / k) @ damped[1:]
+    below = (damped[0] * (math.pi - angles) - 2 * waves) / math.pi
+    return below.diff().clamp(min=0)  # rounding alone goes below
+
+
+MOST_TSNE_NODES = 3000  # beyond, t-SNE takes minutes
+FEWEST_TSNE_NODES = 12  # below, nodes have no neighbourhoods to keep
+PERPLEXITY = 30.0
+TSNE_STEPS = 500
+TSNE_DIMENSIONS = 50  # leading components that t-SNE starts from, as is usual
+
+Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PlanarMap:
+    """Coordinates in the unit square for every node; directions and units mean nothing."""
+
+    x: Points
+    y: Points
+    name: str  # t-SNE or PCA
+
+
+def planar_map(embeddings: Float[Tensor, "nodes dim"]) -> PlanarMap:
+    """Lay out the rows as the probe sees them, each of length one; the same rows, the same map.
+
+    t-SNE keeps neighbourhoods and is slow: graphs of some thousand nodes and tiny ones get their
+    two leading principal components.
+    """
+    rows = unit_rows(embeddings.double().cpu()).numpy()
+    centred = rows - rows.mean(axis=0)
+    components = _principal(centred, min(TSNE_DIMENSIONS, *centred.shape))
+    if FEWEST_TSNE_NODES <= len(rows) <= MOST_TSNE_NODES and components.any():
+        return PlanarMap(*_in_unit_square(_tsne(components)), name="t-SNE")
+    return PlanarMap(*_in_unit_square(components), name="PCA")
+
+
+def _principal(centred: Points, count: int) -> Points:
+    """Leading principal components; zeros where the rows are all the same."""
+    from sklearn.decomposition import PCA
+
+    if np.abs(centred).max() < np.finfo(np.float32).eps:  # rounding, not directions
+        return np.zeros((len(centred), count))
+    components: Points = PCA(count, random_state=0).fit_transform(centred)
+    return components
+
+
+def _tsne(components: Points) -> Points:
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types
+
+    # The second axis may be missing or flat: t-SNE takes any start.
+    start = _padded(components) / components[:, 0].std() * 1e-4
+    tsne = TSNE(
+        perplexity=min(PERPLEXITY, (len(components) - 1) / 3),
+        init=start.astype(np.float32),
+        max_iter=TSNE_STEPS,
+        random_state=0,
+        n_jobs=1,
+    )
+    with threadpool_limits(1):  # sums over threads would come in any order
+        points: Points = tsne.fit_transform(components.astype(np.float32)).astype(np.float64)
+    return points
+
+
+def _padded(components: Points) -> Points:
+    """The first two columns; a missing second is zero."""
+    return np.hstack([components, np.zeros((len(components), 1))])[:, :2]
+
+
+def _in_unit_square(components: Points) -> tuple[Points, Points]:
+    """Both axes by one scale, each centred, so that no direction looks longer than it is."""
+    points = _padded(components)
+    low, high = points.min(axis=0), points.max(axis=0)
+    span = float((high - low).max()) or 1.0
+    placed = 0.5 + (points - (low + high) / 2) / span
+    return placed[:, 0], placed[:, 1]
+
+
+MOST_SHOWN_NODES = 20_000  # kept of a larger graph
 MOST_NEIGHBOURS = 30  # listed of a node
 STEPS = 8  # of training that a band's loss is averaged over
 DIGITS = 4  # that count; a reader sees two or three
@@ -48,9 +286,9 @@ def inspect_model(
     curves: Mapping[str, Sequence[float | None]] | None = None,
     perturbed: Sequence[tuple[str, Graph]] = (),
 ) -> Details:
-    """Ask a fitted model of any method about every node of a graph.
+    """Measure a fitted model of any method at every node of a graph.
 
-    Labels serve the picture alone: nothing here is chosen by them, and the graph may have none.
+    Labels serve the figures alone: nothing here is chosen by them, and the graph may have none.
 
     Args:
         model: A fitted model.
@@ -60,8 +298,8 @@ def inspect_model(
         curves: Values of every epoch of its training; None in an epoch without such a value.
         perturbed: Graphs with the same nodes, each with a word on what was done to it.
     """
-    own, kept = labelled.graph, _Kept.of(labelled.graph)
-    seen = model.as_seen(own)
+    whole, kept = labelled.graph, _Kept.of(labelled.graph)
+    seen = model.as_seen(whole)
     gate, losses = model.policy(seen), _mean_losses(model, seen)
     placed = planar_map(model.embed(seen)[kept.nodes])
     has_labels = bool((labelled.labels != UNLABELLED).any())
@@ -70,14 +308,14 @@ def inspect_model(
         title=title,
         graph=graph,
         seed=model.seed,
-        num_nodes=own.num_nodes,
+        num_nodes=whole.num_nodes,
         nodes=tuple(kept.nodes.tolist()),
-        ids=None if own.ids is None else tuple(own.ids[node] for node in kept.nodes.tolist()),
+        ids=None if whole.ids is None else tuple(whole.ids[node] for node in kept.nodes.tolist()),
         class_names=labelled.class_names,
         labels=tuple(kept.of_all(labelled.labels).tolist()) if has_labels else (),
-        degrees=tuple(kept.of_all(own.degrees()).tolist()),
-        neighbours=kept.neighbours(own),
-        homophily=_homophily(own, labelled.labels, kept) if has_labels else (),
+        degrees=tuple(kept.of_all(whole.degrees()).tolist()),
+        neighbours=kept.neighbours(whole),
+        homophily=_homophily(whole, labelled.labels, kept) if has_labels else (),
         gate=None if gate is None else _short(kept.of_all(gate)),
         losses={band: _short(kept.of_all(values)) for band, values in losses.items()},
         cost_gap=_cost_gap(losses, kept),
@@ -93,7 +331,7 @@ def inspect_model(
 
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """The nodes that are shown: all, or a sample that is the same at every look."""
+    """The nodes that are shown: all, or a sample that is always the same."""
 
     nodes: Int[Tensor, " kept"]  # in rising order
     places: Int[Tensor, " nodes"]  # where a node stands among them; -1: nowhere
@@ -101,7 +339,7 @@ class _Kept:
     @classmethod
     def of(cls, graph: Graph) -> _Kept:
         generator = generator_for(0, "nodes that are shown", graph.num_nodes)
-        drawn = torch.randperm(graph.num_nodes, generator=generator)[:MOST_NODES]
+        drawn = torch.randperm(graph.num_nodes, generator=generator)[:MOST_SHOWN_NODES]
         nodes = drawn.sort().values
         places = torch.full((graph.num_nodes,), -1)
         places[nodes] = torch.arange(len(nodes))
@@ -126,7 +364,7 @@ class _Kept:
 
 @torch.no_grad()
 def _mean_losses(model: Embedder, seen: Graph) -> Losses:
-    """Each band's loss at every node, over a few steps that are the same at every look.
+    """Each band's loss at every node, over a few steps that are always the same.
 
     A gate follows what training showed it: augmented views, dropout and the batch's statistics.
     """
@@ -147,7 +385,7 @@ def _cost_gap(losses: Losses, kept: _Kept) -> tuple[float, ...] | None:
 
 
 def _sensitivity(model: Embedder, seen: Graph, kept: _Kept) -> Sensitivity | None:
-    """What one search, the same at every look, does to the bands."""
+    """What one search, always the same, does to the bands."""
     moved = search_model(model, seen)
     if moved is None:
         return None

@@ -23,11 +23,17 @@ from torch.nn.functional import cross_entropy
 
 from aspect.data.splits import Split
 from aspect.errors import SettingsError
-from aspect.evaluation.inputs import unit_rows, with_constant
 from aspect.evaluation.metrics import PERCENT
-from aspect.evaluation.result import Answers
+from aspect.evaluation.result import Answers, unit_rows, with_constant
 
-__all__ = ["PaperProbe", "Tasks", "Trace", "pick", "scores_of", "train"]
+__all__ = [
+    "PaperProbe",
+    "ProbeTrace",
+    "SplitTables",
+    "pick_decay_and_step",
+    "scores_of",
+    "train_probe",
+]
 
 # Memory for the tables of the tasks trained together; further tasks are trained afterwards.
 # Ten splits by five weight decays of Pubmed (19,717 x 512) or Squirrel (5,201 x 1,024) fit at once.
@@ -107,16 +113,16 @@ class PaperProbe:
         group = max(1, at_once // len(decays))
         for start in range(0, len(splits), group):
             some, labels = splits[start : start + group], known[start : start + group]
-            tasks = Tasks.build(labels, some, num_classes, inputs)
+            tasks = SplitTables.build(labels, some, num_classes, inputs)
             traces = [
-                train(inputs, tasks, self, decays[first : first + at_once])
+                train_probe(inputs, tasks, self, decays[first : first + at_once])
                 for first in range(0, len(decays), at_once)
             ]
-            yield from _choose(Trace.join(traces), inputs, labels, some, decays)
+            yield from _choose(ProbeTrace.join(traces), inputs, labels, some, decays)
 
 
 @dataclass(frozen=True, eq=False)
-class Tasks:
+class SplitTables:
     """All that training may know: labels of training and validation rows, and no test label."""
 
     targets: Float[Tensor, "classes splits 1 rows"]  # 1 / n_train at a training row's class, or 0
@@ -131,7 +137,7 @@ class Tasks:
         splits: Sequence[Split],
         num_classes: int,
         like: Float[Tensor, "rows dim"],
-    ) -> Tasks:
+    ) -> SplitTables:
         """The tables for splits of the rows of `like`, in its type and on its device.
 
         Labels are the same for all splits, or one line of them per split.
@@ -154,7 +160,7 @@ class Tasks:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class ProbeTrace:
     """What training leaves behind for the choice: validation after every step, and test answers.
 
     The answers are predictions for test rows, kept for every step so that the choice can be made
@@ -167,7 +173,7 @@ class Trace:
     last: Float[Tensor, "classes splits decays inputs"]  # weights after all steps
 
     @classmethod
-    def join(cls, parts: Sequence[Trace]) -> Trace:
+    def join(cls, parts: Sequence[ProbeTrace]) -> ProbeTrace:
         """One trace of the same splits from traces over different weight decays."""
         if len(parts) == 1:
             return parts[0]
@@ -187,12 +193,12 @@ def scores_of(
 
 
 @torch.no_grad()
-def train(
+def train_probe(
     inputs: Float[Tensor, "rows inputs"],
-    tasks: Tasks,
+    tasks: SplitTables,
     settings: PaperProbe,
     weight_decays: Sequence[float],
-) -> Trace:
+) -> ProbeTrace:
     """Train all tasks from zero for the same number of full-batch steps, watching each one.
 
     Minimises mean cross-entropy + weight_decay / 2 * |weights|^2, the bias (the last of `inputs`)
@@ -212,10 +218,10 @@ def train(
         optimiser.step(gradient)
         torch.mm(weights.flatten(0, 2), inputs.t(), out=table.flatten(0, 2))
         watch.look(step, table)
-    return Trace(watch.correct, watch.answers, watch.best_weights, weights)
+    return ProbeTrace(watch.correct, watch.answers, watch.best_weights, weights)
 
 
-def _residual_(logits: Float[Tensor, "classes splits decays rows"], tasks: Tasks) -> None:
+def _residual_(logits: Float[Tensor, "classes splits decays rows"], tasks: SplitTables) -> None:
     """Turn logits into the loss gradient in place: (softmax - target) / n_train where training."""
     logits.sub_(logits.amax(dim=0)).exp_()
     logits.mul_(tasks.share / logits.sum(dim=0)).sub_(tasks.targets)
@@ -245,16 +251,16 @@ class _Adam:
 class _Watch:
     """Looks at every task after every step; nothing waits for the device before the end."""
 
-    def __init__(self, tasks: Tasks, weights: Tensor, steps: int) -> None:
+    def __init__(self, tasks: SplitTables, weights: Tensor, steps: int) -> None:
         _, splits, decays, _ = weights.shape
-        place = weights.device
+        device = weights.device
         self.tasks, self.weights = tasks, weights
         self.best_weights = torch.zeros_like(weights)
-        self.best = torch.full((splits, decays), -1, device=place)
-        self.correct = torch.empty(steps, splits, decays, dtype=torch.long, device=place)
+        self.best = torch.full((splits, decays), -1, device=device)
+        self.correct = torch.empty(steps, splits, decays, dtype=torch.long, device=device)
         self.test = tasks.test.unsqueeze(1).expand(-1, decays, -1)
         self.answers = torch.empty(
-            steps, *self.test.shape, dtype=tasks.validation.dtype, device=place
+            steps, *self.test.shape, dtype=tasks.validation.dtype, device=device
         )
 
     def look(self, step: int, logits: Float[Tensor, "classes splits decays rows"]) -> None:
@@ -285,7 +291,7 @@ def _task_bytes(inputs: Float[Tensor, "nodes inputs"], num_classes: int, answers
 
 
 def _choose(
-    trace: Trace,
+    trace: ProbeTrace,
     inputs: Float[Tensor, "nodes inputs"],
     known: Int[Tensor, "splits nodes"],
     splits: Sequence[Split],
@@ -295,10 +301,10 @@ def _choose(
     logits = scores_of(trace.weights, inputs).cpu()
     correct, predictions = trace.correct.cpu(), trace.answers.cpu()
     for number, split in enumerate(splits):
-        own = logits[:, number].transpose(0, 1)  # [decays, classes, nodes]
-        truth = known[number, split.validation].expand(len(own), -1)
-        losses = cross_entropy(own[..., split.validation], truth, reduction="none").mean(dim=1)
-        decay, step = pick(correct[:, number], losses)
+        by_decay = logits[:, number].transpose(0, 1)  # [decays, classes, nodes]
+        truth = known[number, split.validation].expand(len(by_decay), -1)
+        losses = cross_entropy(by_decay[..., split.validation], truth, reduction="none").mean(dim=1)
+        decay, step = pick_decay_and_step(correct[:, number], losses)
         hits = correct[:, number, decay]
         answers = predictions[:, number, decay, : len(split.test)]
         yield Answers(
@@ -306,13 +312,15 @@ def _choose(
             step=step + 1,
             validation=PERCENT * int(hits[step]) / len(split.validation),
             predictions=answers[step],
-            scores=own[decay][:, split.test],
+            scores=by_decay[decay][:, split.test],
             records=answers[hits == hits.cummax(dim=0).values],
             weights=trace.weights[:, number, decay],
         )
 
 
-def pick(correct: Int[Tensor, "steps decays"], losses: Float[Tensor, " decays"]) -> tuple[int, int]:
+def pick_decay_and_step(
+    correct: Int[Tensor, "steps decays"], losses: Float[Tensor, " decays"]
+) -> tuple[int, int]:
     """The weight decay with most hits, then with the lower loss; and its first best step."""
     best, step = correct.max(dim=0)
     decay = max(range(len(losses)), key=lambda index: (int(best[index]), -float(losses[index])))

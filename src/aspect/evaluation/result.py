@@ -1,16 +1,20 @@
-"""What a probe found: one score per split, and their summaries."""
+"""What a probe is given, checked, and what it finds: scores by split, and their summaries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int, Integer
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from aspect.data.splits import Split
+from aspect.data.graph import UNLABELLED
+from aspect.data.splits import Split, SplitKind, check_splits, make_splits
+from aspect.errors import GraphError, SettingsError, shown
 from aspect.evaluation.metrics import (
     PERCENT,
     ClassScore,
@@ -21,7 +25,20 @@ from aspect.evaluation.metrics import (
     roc_auc,
 )
 
-__all__ = ["Answers", "ProbeResult", "SplitScore", "score"]
+__all__ = [
+    "Answers",
+    "ProbeInput",
+    "ProbeResult",
+    "SplitScore",
+    "check_same_nodes",
+    "read_embeddings",
+    "read_labels",
+    "renumbered",
+    "score",
+    "unit_rows",
+    "with_constant",
+    "without_test_labels",
+]
 
 OPTIMISTIC_NOTE = "looks at the test set; only for comparison with published tables"
 CONSTANT_NOTICE = (
@@ -73,26 +90,6 @@ class ProbeResult:
     # too long for records.
     predictions: tuple[Integer[Tensor, " _"], ...] = field(default=(), repr=False, compare=False)
     is_constant: bool = False  # all embeddings were the same
-
-    @classmethod
-    def of(
-        cls,
-        probe: str,
-        choice_name: str,
-        answers: Iterable[Answers],
-        labels: Int[Tensor, " nodes"],
-        splits: Sequence[Split],
-        num_classes: int,
-        *,
-        is_constant: bool = False,
-    ) -> ProbeResult:
-        """Score the answers of one split after the other."""
-        scores, predictions = [], []
-        for answer, split in zip(answers, splits, strict=True):
-            scores.append(score(answer, labels, split, num_classes))
-            predictions.append(answer.predictions.clone())  # a view would keep all steps in memory
-        scored = tuple(scores), tuple(predictions)
-        return cls(probe, choice_name, num_classes, *scored, is_constant=is_constant)
 
     @cached_property
     def strict(self) -> Summary:
@@ -200,3 +197,141 @@ def _optimistic(
 def _missing(labels: Int[Tensor, " part"], num_classes: int) -> tuple[int, ...]:
     counts = torch.bincount(labels, minlength=num_classes)
     return tuple((counts == 0).nonzero().flatten().tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeInput:
+    """Embeddings, labels and splits that fit each other."""
+
+    embeddings: Float[Tensor, "nodes dim"]  # float32, on the device they came on
+    labels: Int[Tensor, " nodes"]  # int64, on the CPU
+    splits: tuple[Split, ...]
+    num_classes: int
+
+    @classmethod
+    def read(
+        cls,
+        embeddings: Tensor | ArrayLike,
+        labels: Tensor | ArrayLike,
+        splits: SplitKind | str | Sequence[Split],
+        num_classes: int | None = None,
+        masks: Mapping[str, Tensor] | None = None,
+    ) -> ProbeInput:
+        """Check tensors or arrays from outside; draw the splits if only their kind is given."""
+        rows, classes = read_embeddings(embeddings), read_labels(labels)
+        check_same_nodes(rows, classes)
+        most = int(classes.max()) + 1 if num_classes is None else num_classes
+        if isinstance(splits, str):
+            splits = make_splits(splits, classes, most, masks=masks)
+        elif most <= int(classes.max()):
+            raise SettingsError(
+                f"Number of classes must be above the largest label, {int(classes.max())}. "
+                f"Got {most}."
+            )
+        check_splits(splits, classes)
+        return cls(rows, classes, tuple(splits), most)
+
+    def used(self) -> ProbeInput:
+        """The same without the nodes that are in no split, renumbered."""
+        nodes, splits = renumbered(self.splits)
+        if len(nodes) == len(self.labels):
+            return self
+        rows = self.embeddings[nodes.to(self.embeddings.device)]
+        return ProbeInput(rows, self.labels[nodes], splits, self.num_classes)
+
+    def scored(
+        self, probe: str, choice_name: str, answers: Iterable[Answers], *, is_constant: bool = False
+    ) -> ProbeResult:
+        """Score the answers of one split after the other."""
+        scores, predictions = [], []
+        for answer, split in zip(answers, self.splits, strict=True):
+            scores.append(score(answer, self.labels, split, self.num_classes))
+            predictions.append(answer.predictions.clone())  # a view would keep all steps in memory
+        return ProbeResult(
+            probe,
+            choice_name,
+            self.num_classes,
+            tuple(scores),
+            tuple(predictions),
+            is_constant=is_constant,
+        )
+
+
+def check_same_nodes(rows: Float[Tensor, "rows dim"], labels: Int[Tensor, " labels"]) -> None:
+    """Refuse labels of another number of nodes."""
+    if len(rows) != len(labels):
+        raise GraphError(
+            "Embeddings and labels must have one row per node. "
+            f"Got {len(rows)} embeddings and {len(labels)} labels."
+        )
+
+
+def renumbered(splits: Sequence[Split]) -> tuple[Int[Tensor, " used"], tuple[Split, ...]]:
+    """The nodes that are in a split, ascending, and the splits with their places among these."""
+    nodes = torch.unique(torch.cat([torch.cat(split.parts) for split in splits]))
+    among = [Split(*(torch.searchsorted(nodes, part) for part in split.parts)) for split in splits]
+    return nodes, tuple(among)
+
+
+def without_test_labels(
+    labels: Int[Tensor, " nodes"], splits: Sequence[Split]
+) -> Int[Tensor, "splits nodes"]:
+    """What training and choice may know: a line of labels per split, none at its test nodes."""
+    known = labels.expand(len(splits), -1).clone()
+    for line, split in zip(known, splits, strict=True):
+        line[split.test] = UNLABELLED
+    return known
+
+
+def read_labels(labels: Tensor | ArrayLike) -> Int[Tensor, " nodes"]:
+    """Class numbers on the CPU, -1 where unknown; NaN in a table of numbers is unknown too."""
+    values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise GraphError(
+            "Labels must be one whole number per node; number named classes with "
+            "numpy.unique(names, return_inverse=True). "
+            f"Got {values.dtype} of shape {list(values.shape)}."
+        )
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), UNLABELLED, values)
+        partial = values[values != np.round(values)]
+        if len(partial):
+            raise GraphError(f"Labels must be whole numbers. Got {shown(partial.tolist())}.")
+    below = values[values < UNLABELLED]
+    if len(values) == 0 or len(below):
+        raise GraphError(
+            f"Labels must be classes from 0 on, or {UNLABELLED} for none. "
+            f"Got {shown(np.unique(below).tolist()) if len(below) else 'no labels'}."
+        )
+    return torch.from_numpy(values.astype(np.int64))
+
+
+def unit_rows(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
+    """Rows of length one; a row of zeros stays one.
+
+    Divided by its largest entry first, a row far below or above one does not under- or overflow
+    when squared: contrastive training leaves the length of embeddings free, and weight decay
+    shrinks it.
+    """
+    largest = rows.abs().amax(dim=1, keepdim=True)
+    rows = rows / torch.where(largest > 0, largest, 1)
+    lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / torch.where(lengths > 0, lengths, 1)
+
+
+def with_constant(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows inputs"]:
+    """The rows with a last column of ones, whose weight is the intercept."""
+    return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+
+
+def read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"]:
+    """One row of float32 per node; anything that is not a finite number is refused."""
+    rows = embeddings if isinstance(embeddings, Tensor) else torch.as_tensor(np.asarray(embeddings))
+    if rows.ndim != 2 or rows.shape[1] < 1:  # noqa: PLR2004 - nodes by dimensions
+        raise GraphError(f"Embeddings must have shape [nodes, dim]. Got {list(rows.shape)}.")
+    rows = rows.detach().float()
+    wrong = ~torch.isfinite(rows).all(dim=1)
+    if bool(wrong.any()):
+        listed = shown(wrong.nonzero().flatten().tolist())
+        raise GraphError(f"Embeddings must be finite. Got NaN or infinity in rows {listed}.")
+    return rows

@@ -23,7 +23,7 @@ from torch.nn.functional import pdist
 from aspect.data.graph import Graph
 from aspect.errors import TrainingError
 from aspect.estimator import Embedder
-from aspect.evaluation.inputs import unit_rows
+from aspect.evaluation.result import unit_rows
 from aspect.methods.aspect import AspectMethod
 from aspect.randomness import generator_for
 from aspect.training.health import check_finite

@@ -25,6 +25,7 @@ from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split, SplitKind, check_splits, make_splits
 from aspect.errors import GraphError, SettingsError
 from aspect.estimator import Embedder
+from aspect.evaluation.linear_probe import TrainedProbe
 from aspect.evaluation.metrics import PERCENT, Summary
 from aspect.evaluation.result import SplitScore
 from aspect.evaluation.shifts import Look, Movement, Shift, look_at, movement
@@ -36,7 +37,6 @@ from aspect.evaluation.stability_request import (
     TRANSFERRED,
     StabilityRequest,
 )
-from aspect.evaluation.trained_probe import TrainedProbe
 
 __all__ = [
     "GivenSplits",

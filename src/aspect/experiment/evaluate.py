@@ -20,13 +20,16 @@ from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
+from aspect.evaluation.baselines import MOST_TWIN_NODES, knn_probe, majority_probe, twin_probe
+from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.metrics import PERCENT, ClassScore
-from aspect.evaluation.neighbours import knn_probe, majority_probe
-from aspect.evaluation.probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.protocol import Evaluation, Spread
-from aspect.evaluation.readings import check_doubt, told_choice, with_all_edges
+from aspect.evaluation.pruning import (
+    check_pruning,
+    describe_pruning,
+    with_all_edges,
+)
 from aspect.evaluation.result import ProbeResult, SplitScore
-from aspect.evaluation.twins import MOST_NODES, twin_probe
 from aspect.experiment.run import Outcome, Task, draw_splits, run
 from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.experiment.trained import Poison, StoredRun, open_run, source_of
@@ -408,7 +411,7 @@ class _Judge:
 
     def twins(self, graph: Graph, splits: SplitKind, numbers: Sequence[int]) -> ProbeResult | None:
         """Neighbour sets, which need no embedding; None for a graph that is too large."""
-        if graph.num_nodes > MOST_NODES:
+        if graph.num_nodes > MOST_TWIN_NODES:
             return None
         labels, classes = self.labelled.labels, self.labelled.num_classes
         drawn = draw_splits(self.labelled, splits, tuple(numbers))
@@ -418,11 +421,6 @@ class _Judge:
 def _result(outcome: Outcome) -> ProbeResult:
     assert outcome.probed is not None  # a run with splits
     return outcome.probed
-
-
-def _pruned(name: str) -> str:
-    """What a method's row is called where edges were pruned before the embedding."""
-    return f"{name}, pruned"
 
 
 # The clean graph
@@ -460,7 +458,7 @@ def evaluate_runs(
                 "not be judged on others. Evaluate it with evaluate_poisoned."
             )
     check_seeds(runs)
-    check_doubt(runs[0].record["method"], prune)
+    check_pruning(runs[0].record["method"], prune)
     judge = _Judge(runs, probe, device, data_dir)
     labelled = judge.labelled
     drawn = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
@@ -468,7 +466,7 @@ def evaluate_runs(
     groups: dict[str, list[_Entrant]] = {}
     for entrant in judge.entrants(runs, runs):
         groups.setdefault(entrant.name, []).append(entrant)
-    names = [judge.method, *([_pruned(judge.method)] if prune else []), *list(groups)[1:]]
+    names = [judge.method, *([pruned_name(judge.method)] if prune else []), *list(groups)[1:]]
     names += [TWINS, MAJORITY]
     rows, health = [], []
     for done, name in enumerate(names):
@@ -477,7 +475,7 @@ def evaluate_runs(
             row, measured = _row(judge, groups[name], splits, drawn)
             rows.append(row)
             health += measured if name == judge.method else []
-        elif name == _pruned(judge.method):
+        elif name == pruned_name(judge.method):
             rows.append(_pruned_row(judge, groups[judge.method], splits, numbers, prune))
         else:
             rule = (
@@ -526,7 +524,7 @@ def _pruned_row(
     ratios = with_all_edges(prune)
     outcomes = [judge.outcome(entrant, splits, numbers, prune=ratios) for entrant in entrants]
     linear = Evaluation(tuple(map(_result, outcomes)))
-    return Row(_pruned(judge.method), linear, prune=_chosen(outcomes))
+    return Row(pruned_name(judge.method), linear, prune=_chosen(outcomes))
 
 
 def _chosen(outcomes: Sequence[Outcome]) -> tuple[float, ...]:
@@ -540,7 +538,7 @@ def _notices(rows: Sequence[Row], splits: SplitKind, class_names: Sequence[str])
     yield from rows[0].linear.results[0].notices_naming(class_names)
     if splits == "class-balanced":
         yield CLASS_BALANCED_NOTICE
-    yield from (told_choice(f"for {row.name}", row.prune) for row in rows if row.prune)
+    yield from (describe_pruning(f"for {row.name}", row.prune) for row in rows if row.prune)
 
 
 def _warnings(runs: Sequence[StoredRun], health: Sequence[Health]) -> Iterator[str]:
@@ -586,7 +584,7 @@ class _Scores:
         self.enter(entrant.name, budget, entrant.seed, numbers, _result(outcome))
         if prune and entrant.name == self.judge.method:
             pruned = self.judge.outcome(entrant, self.splits, numbers, poisons, prune)
-            name = _pruned(entrant.name)
+            name = pruned_name(entrant.name)
             self.enter(name, budget, entrant.seed, numbers, _result(pruned))
             self.prune.setdefault(budget, []).extend(_chosen([pruned]))
         return outcome
@@ -638,8 +636,8 @@ class _Scores:
         most = max(rows, key=lambda row: len(row.splits))
         first = next(iter(most.perturbed.values()))
         choices = [
-            told_choice(
-                f"for {_pruned(method)} {f'at a budget of {budget:g}' if budget else 'clean'}",
+            describe_pruning(
+                f"for {pruned_name(method)} {f'at a budget of {budget:g}' if budget else 'clean'}",
                 ratios,
             )
             for budget, ratios in self.prune.items()
@@ -700,7 +698,7 @@ def evaluate_poisoned(
     """
     runs = [open_run(path) for path in paths]
     check_same_method(runs)
-    check_doubt(runs[0].record["method"], prune)
+    check_pruning(runs[0].record["method"], prune)
     clean = [stored for stored in runs if not stored.is_poisoned]
     check_seeds(clean)
     groups = group_poisoned([stored for stored in runs if stored.is_poisoned])

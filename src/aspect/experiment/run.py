@@ -27,15 +27,13 @@ from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, sentence_of
 from aspect.estimator import Embedder
-from aspect.evaluation.curves import ValueRecorder
+from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
 from aspect.evaluation.details import Details
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.inspection import inspect_model
-from aspect.evaluation.neighbours import majority_probe
-from aspect.evaluation.probe import Probe, linear_probe, probe_named
-from aspect.evaluation.readings import probe_doubting
+from aspect.evaluation.inspection import ValueRecorder, inspect_model
+from aspect.evaluation.linear_probe import Probe, linear_probe, probe_named
+from aspect.evaluation.pruning import probe_pruned
 from aspect.evaluation.result import ProbeResult
-from aspect.evaluation.twins import MOST_NODES, twin_probe
 from aspect.experiment.record import AttackNote, GraphSummary, Record, SplitScores
 from aspect.experiment.spec import Cell, Spec
 from aspect.provenance import device_name, forget_peak, peak_bytes, versions
@@ -295,7 +293,7 @@ class _Run:
         labels, classes = labelled.labels, labelled.num_classes
         probe = self.probe or probe_named(spec.probe or "paper")
         if spec.prune is not None:
-            return probe_doubting(model, graph, labelled, splits, spec.prune, probe=probe)
+            return probe_pruned(model, graph, labelled, splits, spec.prune, probe=probe)
         if spec.perturbation is None or spec.perturbation.mode == "poison":
             result = linear_probe(embeddings, labels, splits, num_classes=classes, probe=probe)
         else:
@@ -443,7 +441,7 @@ def _twin_accuracies(
     None for every split of a graph that is too large. The rule knows no method, so a worker
     computes it once for each graph.
     """
-    if labelled.graph.num_nodes > MOST_NODES:
+    if labelled.graph.num_nodes > MOST_TWIN_NODES:
         return (None,) * len(splits)
     key = (spec.graph_sha256, spec.splits, spec.split_numbers)
     if key not in _twins:

@@ -31,18 +31,22 @@ from aspect.data.graph import Features, Graph
 from aspect.data.operators import Operator, Propagation, largest_eigenvalue
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, NodeLosses, info_nce, sampled_info_nce
 from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
-from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Output, Step
+from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Output, PerGraph, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register
 from aspect.nn.augmentations import column_mask, edge_weights
-from aspect.nn.batch_norm import Centre
-from aspect.nn.chebyshev import chebyshev_basis
-from aspect.nn.filters import Band
-from aspect.nn.folded import fold
-from aspect.nn.fusion import Readout, fuse, read_out
-from aspect.nn.gate import Fusion, GateInput, make_policy, neighbourhood_mean
-from aspect.nn.per_graph import PerGraph
-from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder
+from aspect.nn.filters import Band, chebyshev_basis
+from aspect.nn.gate import (
+    Fusion,
+    GateInput,
+    Readout,
+    fuse,
+    make_policy,
+    neighbourhood_mean,
+    read_out,
+)
+from aspect.nn.normalisation import Centre
+from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
 from aspect.randomness import generator_for
 
 __all__ = ["PAPER", "AspectConfig", "AspectMethod", "SpectralEmbedding", "weighted"]

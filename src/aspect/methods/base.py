@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from functools import partial
+from typing import Annotated, ClassVar, Generic, TypeVar
 
 import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
+from typing_extensions import override
 
 from aspect.attacks.projected_ascent import InnerProblem, SearchScope
-from aspect.config import Config, Count
+from aspect.config import Choice, Config, Count
 from aspect.data.graph import Graph
 from aspect.methods.registry import Cost
-from aspect.nn.batch_norm import Calibrated, NormStatistics, recording
+from aspect.nn.augmentations import View, ViewSource
+from aspect.nn.normalisation import Calibrated, NormStatistics, recording
 from aspect.randomness import generator_for
 
 __all__ = [
@@ -25,7 +28,10 @@ __all__ = [
     "Group",
     "Method",
     "MethodConfig",
+    "OneEncoder",
+    "OneEncoderConfig",
     "Output",
+    "PerGraph",
     "Step",
 ]
 
@@ -233,3 +239,71 @@ class Method(nn.Module, ABC):
     def warnings(self, output: Output) -> Iterable[str]:  # noqa: ARG002
         """What is wrong with a trained model's output, one sentence each."""
         return ()
+
+
+Prepared = TypeVar("Prepared")
+
+
+class PerGraph(Generic[Prepared]):
+    """Calls `make` for a graph and keeps the result until another graph is given.
+
+    A method's `prepare` calls it, and so do its loss and its embedding. It is no part of a method's
+    state, since a graph gives the same again; a result that depends on weights needs `forget`.
+    """
+
+    def __init__(self, make: Callable[[Graph], Prepared]) -> None:
+        self._make = make
+        self._kept: tuple[Graph, Prepared] | None = None
+
+    def __call__(self, graph: Graph) -> Prepared:
+        """The result for this very graph, computed now if need be."""
+        if self._kept is None or self._kept[0] is not graph:
+            self._kept = (graph, self._make(graph))
+        return self._kept[1]
+
+    def forget(self, *_: object) -> None:
+        """Compute it anew at the next call; a hook for torch, whose arguments are ignored."""
+        self._kept = None
+
+
+class OneEncoderConfig(MethodConfig):
+    """Settings of every method with one encoder."""
+
+    row_normalise: Annotated[bool, Choice((True, False))] = True
+    """Divide each node's features by the sum of their sizes, as most official codes do."""
+
+
+class OneEncoder(Method):
+    """A method whose embedding is one encoder's output on the clean graph.
+
+    Subclasses build `encoder` after `super().__init__(config)` and define the loss. `source` gives
+    the clean view of a graph, and augmented ones.
+    """
+
+    config: OneEncoderConfig
+    encoder: nn.Module  # of a view's features and operator, and of a generator or None
+
+    def __init__(self, config: OneEncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
+        self.monitored: dict[str, Tensor] = {}  # of the last step, where there is more than a loss
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self.source(graph)
+
+    def encode(
+        self, view: View, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "nodes dim"]:
+        """The encoder's output for a view; without a generator nothing in it is drawn."""
+        embeddings: Tensor = self.encoder(view.features, view.operator, generator)
+        return embeddings
+
+    @override
+    def monitors(self) -> dict[str, Tensor]:
+        return self.monitored
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        return self.encode(self.source(graph).clean)

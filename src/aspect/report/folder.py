@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import filelock
 
 from aspect.data.files import LEFT_BEHIND, reason, replacing
 from aspect.errors import FileError, RunError
-from aspect.report.tables import Table
 
 __all__ = ["PAGE", "ReportFolder"]
 
@@ -92,13 +91,6 @@ class ReportFolder:
                 file.flush()
             (self.path / RECORD).unlink(missing_ok=True)
         (self.path / UNFINISHED).unlink(missing_ok=True)
-
-    def write_report(self, record: str, page: str, tables: Sequence[Table]) -> None:
-        """Write a page and its tables as CSV and Markdown, and last the record."""
-        files = {PAGE: page}
-        for table in tables:
-            files |= {f"{table.name}.csv": table.to_csv(), f"{table.name}.md": table.to_markdown()}
-        self.write(record, files)
 
     def _write(self, name: str, text: str) -> None:
         with replacing(self.path / name, overwrite=True) as file:

@@ -1,21 +1,213 @@
-"""Files that are made of something else: which of them differ from it, and making them anew."""
+"""Files of the repository that are made from records or code: results/tables, README, docs.
+
+`results/records/KIND.jsonl` gives `results/tables/KIND.csv` (one number per row), `.md` and `.tex`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal, get_args
+
+import pandas as pd
 
 from aspect.data.files import replacing
-from aspect.errors import FileError, reason
+from aspect.errors import FileError, SettingsError, UnknownNameError, reason, shown
+from aspect.experiment.store import read_records
+from aspect.report.benchmark_tables import (
+    FEWEST_BUDGETS,
+    ablation_tables,
+    clean_tables,
+    perturbed_tables,
+    shortfall_tables,
+    significance_tables,
+    sweep_tables,
+)
+from aspect.report.results import CLEAN, METRICS, PLACE, Results, Setup, collect
+from aspect.report.statistics import summarise
+from aspect.report.tables import Table, csv_safe
 
-__all__ = ["differing", "read_text", "write_differing"]
+__all__ = [
+    "block_names",
+    "differing",
+    "expected_docs",
+    "expected_results",
+    "fill_blocks",
+    "record_files",
+    "tidy_csv",
+    "write_differing",
+]
 
+Kind = Literal["clean", "perturbed", "ablation", "sweep", "stability"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Expected = Mapping[Path, str | None]  # what a file should hold; None: it should not be there
+
+RECORDS, TABLES, README, METHODS = (
+    "results/records",
+    "results/tables",
+    "README.md",
+    "docs/methods.md",
+)
+BEGIN = re.compile(r"^<!-- table:(.*?) -->$")
+END = "<!-- /table -->"
+# Rows of the CSV do not depend on the order of the records: known graphs come first.
+GRAPH_ORDER = (
+    *("cora", "citeseer", "pubmed", "cornell", "cornell_old", "texas", "wisconsin"),
+    *("actor", "chameleon", "squirrel"),
+)
+
+
+def tidy_csv(results: Results, kind: str) -> str:
+    """One number per row, for programs: means and stds in percent.
+
+    Args:
+        results: of one or several plans.
+        kind: `clean`: methods on clean graphs; `perturbed`: under all perturbations, with their
+            clean figures; `sweep`: the same for perturbations with several budgets; `ablation`:
+            variants that belong to a group; `stability`: everything.
+    """
+    if kind not in KINDS:
+        raise UnknownNameError("kind of table", kind, KINDS)
+    frame = pd.concat(
+        [summarise(results, metric).assign(metric=metric) for metric in METRICS]
+    ).reset_index()
+    frame = frame[frame["mean"].notna()]
+    clean = Setup("none", "", "", 0.0, True)
+    setups = [results.perturbations.get(name, clean) for name in frame["perturbation"]]
+    frame = frame.assign(
+        kind=[setup.kind if setup.features else f"{setup.kind}-edges" for setup in setups],
+        solver=[csv_safe(setup.solver) for setup in setups],
+        mode=[setup.mode for setup in setups],
+        budget=[setup.budget for setup in setups],
+        family=["" if setup == clean else setup.family for setup in setups],
+    )
+    frame = frame[_belongs(frame, results, kind)]
+    frame["name"] = frame["graph"].map(results.graphs)
+    frame["rank"] = [
+        GRAPH_ORDER.index(name) if name in GRAPH_ORDER else len(GRAPH_ORDER)
+        for name in frame["name"]
+    ]
+    frame = frame.sort_values(
+        ["variant", "rank", "name", "split_kind", "family", "budget"], kind="stable"
+    )
+    return pd.DataFrame(
+        {
+            "method": frame["variant"].map(csv_safe),
+            "graph": frame["name"].map(csv_safe),
+            "split": frame["split_kind"],
+            "selection": frame["metric"].where(frame["metric"] == "optimistic", "strict"),
+            # Edges alone are another perturbation, though no column of its own says so.
+            "perturbation": frame["kind"],
+            "solver": frame["solver"],
+            "mode": frame["mode"],
+            "budget": frame["budget"].map("{:g}".format),
+            "metric": frame["metric"].where(~frame["metric"].isin(METRICS[:2]), "accuracy"),
+            "mean": frame["mean"].map("{:.4f}".format),
+            "std": frame["std"].map(lambda std: "" if pd.isna(std) else f"{std:.4f}"),
+            "splits": frame["splits"],
+            "seeds": frame["seeds"],
+        }
+    ).to_csv(index=False, lineterminator="\n")
+
+
+def _belongs(frame: pd.DataFrame, results: Results, kind: str) -> pd.Series:
+    """Which rows of the summary a table of this kind holds."""
+    if kind == "stability":
+        return frame["mean"].notna()
+    if kind == "ablation":
+        return frame["variant"].map(lambda name: bool(results.variants[name].group))
+    is_method, is_clean = frame["variant"].isin(results.methods), frame["perturbation"] == CLEAN
+    if kind == "clean":
+        return is_method & is_clean
+    fewest = FEWEST_BUDGETS if kind == "sweep" else 1
+    row = ["variant", "graph", "split_kind"]
+    places = results.runs[results.runs["perturbation"] != CLEAN][PLACE].drop_duplicates()
+    places = places.assign(family=[results.perturbations[n].family for n in places["perturbation"]])
+    budgets = places.groupby([*row, "family"])["perturbation"].nunique()
+    kept = budgets[budgets >= fewest].index
+    has_family = pd.MultiIndex.from_frame(frame[[*row, "family"]]).isin(kept)
+    has_any = pd.MultiIndex.from_frame(frame[row]).isin(
+        pd.MultiIndex.from_frame(kept.to_frame()[row])
+    )
+    return is_method & (has_family | (is_clean & has_any))
+
+
+def _clean(results: Results) -> list[Table]:
+    tests, _ = significance_tables(results)
+    return [
+        *clean_tables(results, with_published=True),
+        *(replace(table, name=f"clean-{table.name}") for table in tests),
+        *shortfall_tables(results),
+    ]
+
+
+def _stability(results: Results) -> list[Table]:
+    """Under names of their own: other kinds have such tables too."""
+    tables = [
+        *perturbed_tables(results, with_published=True),
+        *ablation_tables(results, with_published=True),
+        *significance_tables(results)[0],
+    ]
+    return [replace(table, name=f"stability-{table.name}") for table in tables]
+
+
+MAKERS: dict[Kind, Callable[[Results], list[Table]]] = {
+    "clean": _clean,
+    "perturbed": lambda results: perturbed_tables(results, with_published=True),
+    "ablation": lambda results: ablation_tables(results, with_published=True),
+    "sweep": sweep_tables,
+    "stability": _stability,
+}
+
+
+def record_files(root: Path) -> dict[Kind, Path]:
+    """The files of records that are there."""
+    paths = {kind: root / RECORDS / f"{kind}.jsonl" for kind in KINDS}
+    return {kind: path for kind, path in paths.items() if path.is_file()}
+
+
+def expected_results(root: Path) -> dict[Path, str | None]:
+    """What every file made from the records should hold."""
+    endings = ("csv", "md", "tex")
+    expected: dict[Path, str | None] = {
+        root / TABLES / f"{kind}.{ending}": None for kind in KINDS for ending in endings
+    }
+    blocks: dict[str, str] = {}
+    for kind, path in record_files(root).items():
+        results = collect(read_records(path))
+        tables = MAKERS[kind](results)
+        markdown = [table.to_markdown_with_caption() for table in tables]
+        expected[root / TABLES / f"{kind}.csv"] = tidy_csv(results, kind)
+        expected[root / TABLES / f"{kind}.md"] = "\n".join(markdown)
+        expected[root / TABLES / f"{kind}.tex"] = "\n".join(each.to_latex() for each in tables)
+        # Any table by its own name; a kind is all its tables, `clean` the headline alone.
+        blocks |= {table.name: text for table, text in zip(tables, markdown, strict=True)}
+        if tables:
+            blocks[kind] = "\n".join(markdown[:1] if kind == "clean" else markdown)
+    readme = root / README
+    if readme.is_file():
+        expected[readme] = fill_blocks(_read(readme), blocks)
+    return expected
+
+
+def expected_docs(root: Path) -> dict[Path, str | None]:
+    """What the pages of docs/ with tables made from the registry should hold."""
+    from aspect.report.methods import describe_methods, methods_table
+
+    path = root / METHODS
+    if not path.is_file():
+        return {}
+    tables = {"methods": methods_table(describe_methods())}
+    return {path: fill_blocks(_read(path), tables, file=METHODS)}
 
 
 def differing(expected: Expected) -> list[Path]:
     """The files that do not hold what they should."""
-    return [path for path, text in expected.items() if _read_if_there(path) != text]
+    return [
+        path for path, text in expected.items() if (_read(path) if path.is_file() else None) != text
+    ]
 
 
 def write_differing(expected: Expected) -> list[Path]:
@@ -35,13 +227,50 @@ def write_differing(expected: Expected) -> list[Path]:
     return changed
 
 
-def read_text(path: Path) -> str:
-    """All of a file."""
+def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"Cannot read {path}: {reason(error)}.") from error
 
 
-def _read_if_there(path: Path) -> str | None:
-    return read_text(path) if path.is_file() else None
+def block_names(text: str) -> list[str]:
+    """The tables that a Markdown text names in `<!-- table:NAME -->`."""
+    return [match[1] for line in text.splitlines() if (match := BEGIN.match(line.strip()))]
+
+
+def fill_blocks(text: str, tables: Mapping[str, str], *, file: str = README) -> str:
+    """The text with every block replaced by the table that it names; all else is kept.
+
+    Args:
+        text: Markdown with `<!-- table:NAME -->` and `<!-- /table -->` on lines of their own.
+        tables: Markdown by name.
+        file: what errors call the text.
+    """
+    kept: list[str] = []
+    inside: str | None = None
+    for line in text.splitlines(keepends=True):
+        begins = BEGIN.match(line.strip())
+        ends = line.strip() == END
+        if begins and inside is None:
+            inside = begins[1]
+            if inside not in tables:
+                known = shown(sorted(tables)) if tables else "none, since there are no records yet"
+                raise SettingsError(
+                    f"{file} names the table {inside!r}. The records give: {known}."
+                )
+            kept += [line, "\n", tables[inside], "\n"]
+        elif begins or (ends and inside is None):
+            raise SettingsError(_unbalanced(file, inside))
+        elif inside is None or ends:
+            kept.append(line)
+            inside = None
+    if inside is not None:
+        raise SettingsError(_unbalanced(file, inside))
+    return "".join(kept)
+
+
+def _unbalanced(file: str, name: str | None) -> str:
+    if name is None:
+        return f"{file} has a line '{END}' without a '<!-- table:NAME -->' before it."
+    return f"The block of the table {name!r} in {file} must end with a line '{END}'."

@@ -1,5 +1,5 @@
 "use strict";
-// A click on a column's name sorts the rows by it; lines set apart stay where they are.
+// A click on a column's name sorts the rows by it.
 for (const button of document.querySelectorAll("th button")) {
   button.addEventListener("click", () => {
     const head = button.closest("th");

@@ -1,0 +1,147 @@
+"""The linear probe: how well a logistic regression predicts the classes from frozen embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from aspect.data.splits import Split, SplitKind
+from aspect.errors import UnknownNameError
+from aspect.evaluation.metrics import accuracy
+from aspect.evaluation.neutral_probe import NeutralProbe
+from aspect.evaluation.paper_probe import PaperProbe
+from aspect.evaluation.result import (
+    Answers,
+    ProbeInput,
+    ProbeResult,
+    check_same_nodes,
+    read_embeddings,
+    renumbered,
+    without_test_labels,
+)
+
+__all__ = [
+    "NeutralProbe",
+    "PaperProbe",
+    "Probe",
+    "ProbeName",
+    "TrainedProbe",
+    "linear_probe",
+    "probe_named",
+    "validation_accuracy",
+]
+
+Probe = NeutralProbe | PaperProbe
+ProbeName = Literal["neutral", "paper"]
+
+NEUTRAL = NeutralProbe()
+
+
+def probe_named(name: ProbeName | str) -> Probe:
+    """A probe with its usual settings: the headline's, or the one of published tables."""
+    probes: dict[str, Probe] = {"neutral": NEUTRAL, "paper": PaperProbe()}
+    if name not in probes:
+        raise UnknownNameError("probe", str(name), probes)
+    return probes[name]
+
+
+def linear_probe(
+    embeddings: Tensor | ArrayLike,
+    labels: Tensor | ArrayLike,
+    splits: SplitKind | str | Sequence[Split] = "random",
+    *,
+    num_classes: int | None = None,
+    masks: Mapping[str, Tensor] | None = None,
+    probe: Probe = NEUTRAL,
+) -> ProbeResult:
+    """Fit logistic regressions on every split; score the one that validation chose.
+
+    Test labels are read after every choice, in `score`, and nowhere else.
+
+    Args:
+        embeddings: One row per node; fitted on the device they lie on, in float32.
+        labels: Classes from 0 on, -1 for none.
+        splits: A kind of split to draw, or the splits themselves.
+        num_classes: Classes of the data set, if the last ones have no node here.
+        masks: The published splits, for `splits="published"`.
+        probe: The neutral probe, or the one of published tables.
+    """
+    given = ProbeInput.read(embeddings, labels, splits, num_classes, masks).used()
+    is_constant = bool((given.embeddings == given.embeddings[0]).all())
+    answers = _answers(given, probe)
+    return given.scored(probe.name, probe.choice_name, answers, is_constant=is_constant)
+
+
+def _answers(given: ProbeInput, probe: Probe) -> Iterator[Answers]:
+    known = without_test_labels(given.labels, given.splits)
+    return probe.answer(given.embeddings, known, given.splits, given.num_classes)
+
+
+def validation_accuracy(
+    embeddings: Tensor | ArrayLike,
+    labels: Int[Tensor, " nodes"],
+    splits: Sequence[Split],
+    *,
+    num_classes: int,
+    probe: Probe = NEUTRAL,
+) -> tuple[float, ...]:
+    """The probe's accuracy on the validation nodes of every split, in percent: for choosing.
+
+    The labels of a split's test nodes are masked before anything else is done with them, so they
+    may be anything; nothing that is chosen by these numbers can have seen one.
+    """
+    known = without_test_labels(labels, splits)
+    rows = read_embeddings(embeddings)
+    check_same_nodes(rows, known[0])
+    nodes, among = renumbered(splits)
+    if len(nodes) < len(rows):
+        rows, known, splits = rows[nodes.to(rows.device)], known[:, nodes], among
+    answers = probe.answer(rows, known, splits, num_classes)
+    return tuple(answer.validation for answer in answers)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedProbe:
+    """One probe per split, trained on one embedding, for scoring others as they are.
+
+    It gives what `evasion_probe` gives, without a training for each embedding.
+    """
+
+    splits: Mapping[int, Split]  # by their numbers
+    labels: Int[Tensor, " nodes"]
+    probe: Probe
+    weights: Mapping[int, Float[Tensor, "classes inputs"]]  # as validation chose them
+    clean: ProbeResult  # on the embedding that they were trained on, in the order of the splits
+
+    @classmethod
+    def fit(
+        cls,
+        embeddings: Float[Tensor, "nodes dim"],
+        labels: Int[Tensor, " nodes"],
+        splits: Mapping[int, Split],
+        *,
+        num_classes: int,
+        probe: Probe = NEUTRAL,
+    ) -> TrainedProbe:
+        """Train and choose as `linear_probe` does, on the device of the embeddings."""
+        given = ProbeInput.read(embeddings, labels, list(splits.values()), num_classes).used()
+        answers = list(_answers(given, probe))
+        clean = given.scored(probe.name, probe.choice_name, answers)
+        weights = {}
+        for number, answer in zip(splits, answers, strict=True):
+            assert answer.weights is not None  # linear probes have some
+            weights[number] = answer.weights.cpu()
+        return cls(splits, labels.cpu(), probe, weights, clean)
+
+    def strict(self, number: int, embeddings: Float[Tensor, "nodes dim"]) -> float:
+        """Accuracy on a split's test nodes in percent; nothing is trained or chosen any more."""
+        nodes, weights = self.splits[number].test, self.weights[number]
+        inputs = self.probe.inputs(read_embeddings(embeddings)[nodes].cpu()).to(weights.dtype)
+        predictions = torch.argmax(weights @ inputs.t(), dim=0)
+        return accuracy(self.labels[nodes], predictions)

@@ -1,1 +1,0 @@
-"""The page of the demo: the gate of every node of a mixed graph."""

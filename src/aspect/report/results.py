@@ -1,0 +1,437 @@
+"""Records of one or several plans as one long table of scores and one table of runs.
+
+This is the only module of the report that reads the attributes of records. All tables and figures
+are pivots of `Results.scores` and `Results.runs`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, get_args
+
+import pandas as pd
+
+from aspect.data.source import GraphSource
+from aspect.errors import SettingsError, UnknownNameError
+from aspect.experiment.record import Record
+from aspect.experiment.spec import Spec, SplitName
+from aspect.report.tables import counted, slug
+
+__all__ = ["CLEAN", "METRICS", "PLACE", "Results", "Setup", "Variant", "collect", "distinct"]
+
+CLEAN = "clean"  # the perturbation of a graph as it is
+PERCENT = 100
+MEBIBYTE = 2**20
+
+# What one number of a table stands for: an average over the seeds and splits of one place.
+PLACE = ["split_kind", "perturbation", "variant", "graph"]
+METRICS = ("strict", "optimistic", "macro_f1", "roc_auc")
+# Beside the metrics: baselines of a split, and the size of its parts.
+BESIDE = ("majority", "twins", "test_to_train")
+MISSING = ("missing_in_train", "missing_in_test")
+
+# The attack as published first, then the stronger solver, then attacks that draw at random.
+ATTACK_ORDER = (("metattack", "unrolled"), ("metattack", "implicit"), ("dice", ""), ("random", ""))
+
+# What records of one variant and graph must share, and those behind one mean.
+ALWAYS_EQUAL = ("method", "settings", "graph_sha256", "prune")
+EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256", "probe")
+
+# `missing` holds this; records repeat it for their own splits.
+LACKS_A_CLASS = re.compile(r"\d+ of \d+ (test|train) sets lack a class ")
+
+
+class Variant(NamedTuple):
+    """A row of the tables: a method, or a method with other settings."""
+
+    title: str
+    note: str
+    group: str  # the variant that an ablation compares it with; empty outside of ablations
+    method: str
+
+
+class Setup(NamedTuple):
+    """A perturbation at one budget."""
+
+    kind: str
+    solver: str
+    mode: str
+    budget: float
+    features: bool  # feature entries are masked as well
+
+    @property
+    def family(self) -> str:
+        """All of it but the budget, for names of files: `random-poison`."""
+        words = (self.kind, self.solver, self.mode, "" if self.features else "edges")
+        return slug("-".join(word for word in words if word))
+
+    @property
+    def name(self) -> str:
+        """Family and budget in percent: `random-poison-10`."""
+        return slug(f"{self.family}-{PERCENT * self.budget:.12g}")
+
+    @property
+    def label(self) -> str:
+        """For headings: `metattack (unrolled) 10%`."""
+        solver = f" ({self.solver})" if self.solver else ""
+        return f"{self.kind}{solver} {PERCENT * self.budget:g}%"
+
+    @property
+    def order(self) -> tuple[int, str, str, bool, bool, float]:
+        """Published attacks first, poisoning before evasion, budgets rising."""
+        attack = (self.kind, self.solver)
+        rank = ATTACK_ORDER.index(attack) if attack in ATTACK_ORDER else len(ATTACK_ORDER)
+        return (rank, *attack, self.mode != "poison", not self.features, self.budget)
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """All that the report shows of records."""
+
+    scores: pd.DataFrame
+    """Long: variant, graph, perturbation, mode, budget, split_kind, split, seed, probe,
+    metric, value. Accuracies in percent; classes missing in a split are rows of their own."""
+    runs: pd.DataFrame
+    """One row per record: place, seed, status, error, runtime, memory, parameters, gate, health."""
+    variants: dict[str, Variant]  # in the order of the plans, as the graphs
+    graphs: dict[str, str]  # name or path -> short name
+    perturbations: dict[str, Setup]  # by `Setup.name`
+    graph_facts: pd.DataFrame  # sizes, indexed by short name
+    settings: dict[str, pd.DataFrame]  # by variant: settings x graphs, values as JSON
+    notices: tuple[str, ...] = ()  # what records say of graphs and trainings
+    devices: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """Variants to compare: all but those of ablations, unless there are no others."""
+        compared = [
+            name
+            for name, variant in self.variants.items()
+            if variant.group not in self.variants or name == variant.method
+        ]
+        return compared or list(self.variants)
+
+    @cached_property
+    def places(self) -> set[tuple[str, str, str, str]]:
+        """Those of any record, in the order of `PLACE`."""
+        return set(self.runs[PLACE].itertuples(index=False, name=None))
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of splits, the most usual first."""
+        return [kind for kind in get_args(SplitName) if kind in set(self.runs["split_kind"])]
+
+    def perturbations_of(self, splits: str) -> list[str]:
+        """Names of the perturbations with records on this kind of splits, in order."""
+        present = set(self.runs.loc[self.runs["split_kind"] == splits, "perturbation"])
+        return [name for name in self.perturbations if name in present]
+
+    def families(self, splits: str) -> list[list[str]]:
+        """The same, those together that differ in their budget alone."""
+        families: dict[str, list[str]] = {}
+        for name in self.perturbations_of(splits):
+            families.setdefault(self.perturbations[name].family, []).append(name)
+        return list(families.values())
+
+    def columns(self, splits: str, perturbation: str, variants: Iterable[str] = ()) -> list[str]:
+        """Graphs on which any of the variants (or of the methods) has a record."""
+        rows = list(variants) or self.methods
+        return [
+            graph
+            for graph in self.graphs
+            if any((splits, perturbation, variant, graph) in self.places for variant in rows)
+        ]
+
+    def rows(self, splits: str, perturbation: str, graphs: Iterable[str]) -> list[str]:
+        """Methods that have a record on any of the graphs."""
+        columns = list(graphs)
+        return [
+            variant
+            for variant in self.methods
+            if any((splits, perturbation, variant, graph) in self.places for graph in columns)
+        ]
+
+    def reference(self, name: str | None = None) -> str:
+        """The variant to compare with: `name`, else `aspect`, the head of a group, or the first."""
+        if name is not None:
+            if name not in self.variants:
+                raise UnknownNameError("variant", name, self.variants)
+            return name
+        groups = [variant.group for variant in self.variants.values() if variant.group]
+        candidates = ["aspect", *groups, *self.methods]
+        return next(name for name in candidates if name in self.methods)
+
+    def title(self, variant: str) -> str:
+        """The variant's name for readers."""
+        return self.variants[variant].title
+
+    def select(self, **equal: str) -> pd.DataFrame:
+        """Scores whose columns have these values."""
+        chosen = self.scores
+        for column, value in equal.items():
+            chosen = chosen[chosen[column] == value]
+        return chosen
+
+
+def collect(records: Sequence[Record]) -> Results:
+    """Gather records of one or several plans; the same work counts once.
+
+    Records that differ in settings, device or version but claim the same place are refused: one
+    number cannot stand for both. So are those of one attack with different flips.
+    """
+    unique = distinct(records)
+    done = [record for record in unique if record.status == "done"]
+    _refuse_mixtures(done)
+    _refuse_other_flips(done)
+    setups = {setup for record in unique if (setup := _setup(record)) is not None}
+    graphs = _short_names(record.cell.graph for record in unique)
+    scores = _scores(done)
+    return Results(
+        scores=scores,
+        runs=_runs(unique, scores),
+        variants=_variants(records),
+        graphs=graphs,
+        perturbations={setup.name: setup for setup in sorted(setups, key=lambda each: each.order)},
+        graph_facts=_graph_facts(unique),
+        settings=_settings(unique),
+        notices=(*_repetitions(records), *_notices(done, graphs)),
+        devices=tuple(dict.fromkeys(record.device for record in unique if record.device)),
+        versions=tuple(
+            dict.fromkeys(
+                f"{name} {number}" for record in unique for name, number in record.versions.items()
+            )
+        ),
+    )
+
+
+def distinct(records: Sequence[Record]) -> list[Record]:
+    """One record per variant, graph and work; one that is done replaces one that failed."""
+    kept: dict[tuple[str, str, str], Record] = {}
+    for record in records:
+        key = (record.cell.entry, record.cell.graph, record.key)
+        if key not in kept or (kept[key].status == "failed" and record.status == "done"):
+            kept[key] = record
+    return list(kept.values())
+
+
+def _spec(record: Record) -> Spec:
+    """What decided the record's numbers."""
+    return record.spec
+
+
+def _setup(record: Record) -> Setup | None:
+    perturbation = _spec(record).perturbation
+    if perturbation is None:
+        return None
+    return Setup(
+        perturbation.kind,
+        perturbation.solver,
+        perturbation.mode,
+        perturbation.budget,
+        perturbation.features,
+    )
+
+
+def _place(record: Record) -> dict[str, Any]:
+    """The columns that both tables share."""
+    setup = _setup(record)
+    return {
+        "variant": record.cell.entry,
+        "graph": record.cell.graph,
+        "perturbation": setup.name if setup else CLEAN,
+        "mode": setup.mode if setup else "",
+        "budget": setup.budget if setup else 0.0,
+        "split_kind": _spec(record).splits,
+        "seed": _spec(record).seed,
+    }
+
+
+def _scores(done: Iterable[Record]) -> pd.DataFrame:
+    """The long table. A plan with fewer splits repeats scores of another: the first are kept."""
+    shared = ["variant", "graph", "perturbation", "mode", "budget", "split_kind", "split", "seed"]
+    wide = pd.DataFrame(
+        [
+            {
+                **_place(record),
+                "probe": _spec(record).probe or "",
+                **{name: getattr(scores, name) for name in ("split", *METRICS, *BESIDE, *MISSING)},
+            }
+            for record in done
+            for scores in record.scores
+        ],
+        columns=[*shared, "probe", *METRICS, *BESIDE, *MISSING],
+    ).drop_duplicates(subset=shared)
+    shared.append("probe")
+    numbers = wide.melt(shared, [*METRICS, *BESIDE], var_name="metric", value_name="value")
+    classes = wide.melt(shared, list(MISSING), var_name="metric", value_name="value")
+    # A metric that a record lacks stays as a gap: no mean is made over the other records alone.
+    numbers = numbers[numbers["metric"].isin(METRICS) | numbers["value"].notna()]
+    long = pd.concat([numbers, classes.explode("value").dropna(subset="value")], ignore_index=True)
+    return long.astype({"value": float})
+
+
+def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
+    filled = set(scores[[*PLACE, "seed", "split"]].itertuples(index=False, name=None))
+    rows = []
+    for record in records:
+        place = _place(record)
+        slots = {
+            (*(place[name] for name in PLACE), place["seed"], split)
+            for split in _spec(record).split_numbers
+        }
+        health = record.health or {}
+        rows.append(
+            {
+                **place,
+                "status": record.status,
+                "error": record.error or "",
+                "is_gap": record.status == "failed" and not slots <= filled,
+                "split_numbers": _spec(record).split_numbers,
+                "seconds": record.seconds.get("train"),
+                "memory": _over(record.peak_memory_bytes, MEBIBYTE),
+                "epochs": record.epochs,
+                "parameters": record.parameters,
+                "device": record.device or _spec(record).device,
+                "gate_mean": (record.gate or {}).get("mean"),
+                "gate_std": (record.gate or {}).get("std"),
+                "mean_cosine": health.get("mean_cosine"),
+                "variance": health.get("variance_share"),
+                "effective_rank": health.get("effective_rank"),
+                "width": health.get("dim"),
+                "warnings": len(record.warnings),
+            }
+        )
+    names = ["mode", "budget", "seed", "status", "error", "is_gap", "split_numbers", "seconds"]
+    columns = list(rows[0]) if rows else [*PLACE, *names, "warnings"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _over(value: float | None, unit: float) -> float | None:
+    return None if value is None else value / unit
+
+
+def _variants(records: Iterable[Record]) -> dict[str, Variant]:
+    variants: dict[str, Variant] = {}
+    for record in records:
+        cell = record.cell
+        variant = Variant(cell.title, cell.note, cell.group, _spec(record).method)
+        # An ablation's plan knows the variant's group, others may not.
+        if not variants.setdefault(cell.entry, variant).group and cell.group:
+            variants[cell.entry] = variant
+    return variants
+
+
+def _short_names(graphs: Iterable[str]) -> dict[str, str]:
+    """Data sets by name, files by theirs without folders unless two share one; in plan order."""
+    short = {graph: GraphSource(graph=graph).name for graph in dict.fromkeys(graphs)}
+    names = list(short.values())
+    return {graph: name if names.count(name) == 1 else graph for graph, name in short.items()}
+
+
+def _graph_facts(records: Iterable[Record]) -> pd.DataFrame:
+    facts = {record.graph.name: record.graph.model_dump() for record in records if record.graph}
+    names = ["nodes", "edges", "features", "classes", "homophily"]
+    return pd.DataFrame(facts.values(), index=list(facts), columns=names)
+
+
+def _settings(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
+    by_variant: dict[str, dict[str, dict[str, str]]] = {}
+    for record in records:
+        work = _spec(record)
+        values = {
+            name: json.dumps(each, ensure_ascii=False) for name, each in work.settings.items()
+        }
+        by_variant.setdefault(record.cell.entry, {}).setdefault(record.cell.graph, values)
+    return {variant: pd.DataFrame(values).fillna("-") for variant, values in by_variant.items()}
+
+
+def _notices(done: Iterable[Record], graphs: dict[str, str]) -> Iterator[str]:
+    """What records say of graphs and trainings, each sentence once, with how often it was said."""
+    said: dict[str, int] = {}
+    for record in done:
+        graph = graphs[record.cell.graph]
+        sentences = [
+            f"{graph}: {notice}" for notice in record.notices if not LACKS_A_CLASS.match(notice)
+        ]
+        sentences += [f"{record.cell.title} on {graph}: {warning}" for warning in record.warnings]
+        for sentence in sentences:
+            said[sentence] = said.get(sentence, 0) + 1
+    for sentence, count in sorted(said.items()):
+        yield sentence if count == 1 else f"{sentence} ({count} times)"
+
+
+def _repetitions(records: Iterable[Record]) -> Iterator[str]:
+    """A sentence, if the same work was done more than once with different results."""
+    first: dict[tuple[str, int], float] = {}
+    differing: dict[str, float] = {}
+    for record in records:
+        for scores in record.scores:
+            gap = abs(first.setdefault((record.key, scores.split), scores.strict) - scores.strict)
+            if gap:
+                differing[record.key] = max(gap, differing.get(record.key, 0.0))
+    if differing:
+        yield (
+            f"{counted(len(differing), 'run')} came more than once with different scores, by up to "
+            f"{max(differing.values()):.2f} points of accuracy on a split; the first one counts."
+        )
+
+
+def _refuse_mixtures(done: Iterable[Record]) -> None:
+    """Refuse one variant's numbers of one graph if different works left them.
+
+    A clean and a perturbed number may come from two devices or versions, as their difference is
+    not paired seed by seed; one mean may not.
+    """
+    first: dict[object, Record] = {}
+    for record in done:
+        cell = record.cell
+        row = (cell.entry, cell.graph)
+        place = (*row, _spec(record).splits, _setup(record))
+        for key, fields in ((row, ALWAYS_EQUAL), (place, EQUAL_IN_A_PLACE)):
+            other = first.setdefault(key, record)
+            for field in fields:
+                values = [getattr(_spec(each), field) for each in (other, record)]
+                if values[0] != values[1]:
+                    raise SettingsError(_refusal(field, values, other, record))
+
+
+def _refusal(field: str, values: list[Any], first: Record, second: Record) -> str:
+    name = {"graph_sha256": "the graph's content"}.get(field, field)
+    if isinstance(values[0], dict) and isinstance(values[1], dict):
+        names = values[0].keys() | values[1].keys()
+        name = min(name for name in names if values[0].get(name) != values[1].get(name))
+        values = [each.get(name) for each in values]
+    plans = [record.cell.plan for record in (first, second)]
+    return (
+        f"Records of {first.cell.entry!r} on {first.cell.graph} differ in {name}: {values[0]!r} "
+        f"(plan {plans[0]}, {first.key}) and {values[1]!r} (plan {plans[1]}, {second.key}). Report "
+        "them apart, or give the variants different names."
+    )
+
+
+def _refuse_other_flips(done: Iterable[Record]) -> None:
+    """Refuse to compare runs under different attacks: a split and budget has one perturbed graph.
+
+    Mode and masked features are left aside, as they change nothing about the flips.
+    """
+    first: dict[object, tuple[str, Record]] = {}
+    for record in done:
+        work, setup = _spec(record), _setup(record)
+        if setup is None:
+            continue
+        attack = (work.graph_sha256, work.splits, setup.kind, setup.solver, setup.budget)
+        digests = zip(work.split_numbers, work.perturbation_sha256 or (), strict=False)
+        for split, sha256 in digests:
+            other, seen = first.setdefault((*attack, split), (sha256, record))
+            if other != sha256:
+                raise SettingsError(
+                    f"Records under {setup.label} on {record.cell.graph} have different flips for "
+                    f"split {split}: {other[:16]}... (plan {seen.cell.plan}, {seen.key}) and "
+                    f"{sha256[:16]}... (plan {record.cell.plan}, {record.key}). Report them apart, "
+                    "or run both plans with the same --perturbations."
+                )

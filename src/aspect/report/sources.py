@@ -1,0 +1,155 @@
+"""Sources of a report: folders of `aspect bench` and `aspect train`, and files of records.
+
+Nothing heavy is imported before all of them are found: wrong paths are refused at once.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from aspect.data.files import is_file, is_folder, is_present
+from aspect.errors import RunError
+from aspect.evaluation.details import Details
+from aspect.experiment.record import Record
+from aspect.experiment.store import read_details, read_plan, read_records
+
+if TYPE_CHECKING:
+    from aspect.report.results import Results
+
+__all__ = ["Material", "Source", "find_sources", "read_sources"]
+
+Kind = Literal["bench", "records", "run"]
+
+PAGE = "report.html"
+# Files that tell the folders apart; the modules that write them are too heavy to import here.
+BENCH_SIGNS = ("plan.yaml", "index.jsonl")
+RUN_SIGN, RUN_END = "config.yaml", "record.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One thing to report."""
+
+    path: Path
+    kind: Kind
+
+    @property
+    def page(self) -> Path:
+        """Where its page goes by default: never into a run's folder."""
+        return (self.path if self.kind == "bench" else self.path.parent) / PAGE
+
+
+@dataclass(frozen=True)
+class Material:
+    """All that a report shows."""
+
+    results: Results
+    details: tuple[Details, ...]
+    commands: tuple[str, ...]  # that make it again
+    title: str = ""  # of the plan, where all benches have the same
+
+
+def find_sources(paths: Sequence[Path]) -> list[Source]:
+    """The kind of every path; what cannot be reported is refused."""
+    sources = [Source(path, _kind(path)) for path in dict.fromkeys(paths)]
+    if not sources:
+        raise RunError("A report needs one or more benches, record files or runs. Got none.")
+    return sources
+
+
+def _kind(path: Path) -> Kind:
+    if is_file(path) and path.suffix == ".jsonl":
+        return "records"
+    if is_folder(path):
+        if all(is_file(path / sign) for sign in BENCH_SIGNS):
+            return "bench"
+        if is_file(path / RUN_SIGN) and is_file(path / RUN_END):
+            return "run"
+        if is_file(path / RUN_SIGN):
+            raise RunError(
+                f"The run in {path} is not complete. Go on with: aspect train --out {path} "
+                "--resume."
+            )
+    what = "It is none of them" if is_present(path) else "There is no such file or folder"
+    raise RunError(
+        "A report is made from folders of aspect bench or aspect train, or from .jsonl files of "
+        f"records. {what}: {str(path)!r}."
+    )
+
+
+def read_sources(
+    sources: Sequence[Source],
+    *,
+    options: Sequence[str] = (),
+    device: str | None = None,
+    data_dir: str | None = None,
+    on_run: Callable[[Path], object] = str,
+) -> Material:
+    """Read them all, what comes twice once; run folders are probed and inspected here.
+
+    Args:
+        sources: From `find_sources`.
+        options: Other options of `aspect report`, for the command that repeats it.
+        device: Where trained models are inspected.
+        data_dir: Where files of named data sets lie, if not where they lay in training.
+        on_run: Called with the folder of each training before it is inspected.
+    """
+    records: list[Record] = []
+    details: list[Details] = []
+    titles: list[str] = []
+    for source in sources:
+        if source.kind != "run":
+            own = read_records(source.path)
+            if not own:
+                raise RunError(f"{source.path} holds no records yet. Let its bench run first.")
+            records += own
+        if source.kind == "bench":
+            details += read_details(source.path)
+            titles.append(read_plan(source.path).title)
+    runs = [source.path for source in sources if source.kind == "run"]
+    if runs:
+        from aspect.experiment.trained import read_runs
+
+        trained = read_runs(runs, device=device, data_dir=data_dir, on_run=on_run)
+        records += trained.records
+        details += trained.details
+    from aspect.report.results import collect
+
+    return Material(
+        collect(records),
+        tuple(_one_per_model(details)),
+        tuple(_commands(sources, records, options)),
+        titles[0] if len(titles) == len(sources) and len(set(titles)) == 1 else "",
+    )
+
+
+def _one_per_model(details: Sequence[Details]) -> list[Details]:
+    """A model that several folders show is shown once: with the most perturbed graphs."""
+    kept: dict[tuple[str, str, str, int], Details] = {}
+    for each in details:
+        key = (each.method, each.title, each.graph, each.seed)
+        if len(each.attacked) > len(kept.setdefault(key, each).attacked):
+            kept[key] = each
+    return list(kept.values())
+
+
+def _commands(
+    sources: Sequence[Source], records: Sequence[Record], options: Sequence[str]
+) -> list[str]:
+    """Commands that make the same page."""
+    commands = []
+    for source in sources:
+        path = shlex.quote(str(source.path))
+        if source.kind == "bench":
+            commands.append(f"aspect bench {path}/plan.yaml --out {path}")
+        elif source.kind == "run":
+            commands.append(f"aspect train --config {path}/config.yaml --out {path}")
+        else:
+            plans = dict.fromkeys(record.cell.plan for record in records)
+            commands += [f"aspect bench {shlex.quote(plan)}" for plan in plans]
+    report = shlex.join(["aspect", "report", *(str(source.path) for source in sources), *options])
+    return [*dict.fromkeys(commands), report]

@@ -1,1 +1,0 @@
-"""The page of the theory: regret and sensitivity, measured against their bounds."""

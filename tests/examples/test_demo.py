@@ -1,0 +1,208 @@
+"""The demo in small, and its numbers and sentences where all scores are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from aspect import Embedder
+from aspect.data.splits import Split
+from aspect.data.synthetic import mixed_regions
+from aspect.errors import GraphError, SettingsError
+from aspect.evaluation.baselines import majority_probe
+from aspect.evaluation.headroom import centred_bands
+from aspect.examples.demo import (
+    REGIONS,
+    ROWS,
+    WHOLE,
+    Demo,
+    GateRecorder,
+    demo_files,
+    demo_tables,
+    findings,
+    gate_facts,
+    oracle_weights,
+    run_demo,
+    significance,
+    summary,
+)
+from aspect.nn.gate import fuse
+from aspect.settings import find_experiment
+from examples.pages import FACTS, SETTINGS, small_demo, small_graph
+
+MEANS = {
+    "aspect": 96.0,
+    "paper-gate": 93.0,
+    "global": 90.0,
+    "half": 89.0,
+    "low": 88.0,
+    "high": 87.0,
+    "concatenated": 86.0,
+    "random": 80.0,
+    "propagated": 84.0,
+    "spectral": 88.0,
+    "raw": 75.0,
+    "twins": 70.0,
+    "majority": 50.0,
+    "oracle": 98.0,
+}
+SINGLE = ("propagated", "spectral", "raw", "twins", "majority")
+
+
+class KnownDemo(Demo):
+    """Scores of two seeds, one point below and above a known mean, the same on all ten splits."""
+
+    means = MEANS
+
+    def scores(self, name, place=WHOLE):
+        mean = self.means[name] + {WHOLE: 0, "homophilic": 1, "heterophilic": -1}[place]
+        seeds = [mean] if name in SINGLE else [mean - 1, mean + 1]
+        noise = np.resize([0.1, -0.1], 10) if name == "aspect" else 0.0
+        return np.asarray(seeds)[:, None] + np.zeros(10) + noise
+
+
+def known(**means):
+    labelled = small_graph()
+    demo = KnownDemo(labelled, mixed_regions(80), [None] * 10, (0, 1), {}, "cpu")
+    demo.means = {**MEANS, **means}
+    low = torch.tensor([0.9] * 40 + [0.1] * 40)
+    demo.gates = {"aspect": [low - 0.01, low + 0.01], "paper-gate": [1 - low]}
+    return demo
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return small_demo()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Embedder("aspect", seed=0, device="cpu", **SETTINGS).fit(small_graph().graph)
+
+
+def test_every_row_has_every_seed_and_split(demo):
+    seeds = {name: len(results) for name, results in demo.results.items()}
+    assert set(seeds) == set(ROWS)
+    assert {name for name, count in seeds.items() if count == 1} == set(SINGLE)
+    assert {name: len(gates) for name, gates in demo.gates.items()} == {
+        "aspect": 2,
+        "paper-gate": 2,
+    }
+    assert len(demo.curves) == len(demo.responses["low"]) == 2
+    for name in ROWS:
+        assert demo.scores(name, "homophilic").shape == (seeds[name], 2)
+
+
+def test_regions_are_parts_of_one_probe(demo):
+    whole = demo.scores("raw")[0]
+    for number, split in enumerate(demo.splits):
+        parts = [
+            float(demo.inside(place)[split.test].float().mean()) * demo.scores("raw", place)[0]
+            for place in REGIONS
+        ]
+        assert sum(parts)[number] == pytest.approx(whole[number])
+
+
+def test_a_region_counts_its_own_test_nodes_only():
+    labels = torch.tensor([0, 1, 0, 0, 1, 0, 1])
+    split = Split(torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3, 4, 5, 6]))
+    result = replace(majority_probe(labels, [split]), predictions=(torch.tensor([0, 1, 1, 1]),))
+    labelled = replace(small_graph(), labels=labels)
+    by_hand = Demo(labelled, (torch.arange(7) == 5).long(), [split], (0,), {}, "cpu")
+    by_hand.results["raw"] = [result]
+    assert by_hand.scores("raw", "heterophilic").tolist() == [[0.0]]
+    assert by_hand.scores("raw", "homophilic").tolist() == [[100.0]]
+    by_hand.region = torch.zeros(7)
+    with pytest.raises(GraphError, match="no test node in the heterophilic region"):
+        by_hand.scores("raw", "heterophilic")
+
+
+def test_a_seed_gives_the_same_numbers_whatever_stands_beside_it(demo):
+    calls = []
+    again = small_demo((1,), advance=lambda *call: calls.append(call))
+    for name in ROWS:
+        assert again.scores(name)[0].tolist() == demo.scores(name)[-1].tolist()
+    assert torch.equal(again.gates["aspect"][0], demo.gates["aspect"][1])
+    assert again.curves[0].values == demo.curves[1].values
+    assert [done for done, _, _ in calls] == list(range(calls[0][1] + 1))
+    facts = {name: text for name, text in demo_files(demo, FACTS).items() if name != "report.html"}
+    assert facts == {name: demo_files(demo, FACTS)[name] for name in facts}
+
+
+def test_bands_blended_by_the_gate_are_the_embedding(model):
+    bands, weights = centred_bands(model, small_graph().graph)
+    embedding = model.embed(small_graph().graph, normalise="none")
+    torch.testing.assert_close(fuse(bands, weights), embedding)
+    blend = fuse(bands, oracle_weights(mixed_regions(80)))
+    torch.testing.assert_close(blend, torch.cat([bands[0, :40], bands[1, 40:]]))
+
+
+def test_recording_the_gate_does_not_change_a_training(demo, model):
+    graph = demo.labelled.graph
+    recorder = GateRecorder(Embedder("random", device="cpu", **SETTINGS).fit(graph), demo)
+    watched = Embedder("aspect", seed=0, device="cpu", **SETTINGS).fit(graph, recorder=recorder)
+    assert torch.equal(watched.embed(graph), model.embed(graph))
+    assert recorder.gate_epochs == [1, 3]
+    gate = watched.policy(graph)
+    for place, values in recorder.gate.items():
+        assert values[-1] == pytest.approx(float(gate[demo.inside(place)].mean()), abs=1e-6)
+
+
+@pytest.mark.parametrize("seeds", [(), (1, 1)])
+def test_seeds_must_be_there_and_differ(seeds):
+    with pytest.raises(SettingsError, match="one or more, each once"):
+        run_demo(seeds)
+
+
+def test_the_shipped_settings_fit_the_method():
+    experiment, origin = find_experiment("aspect", "mixed", None)
+    assert origin == "settings shipped for aspect on mixed"
+    assert Embedder(experiment.method, device="cpu", **experiment.settings).config.epochs > 0
+
+
+def test_tables_have_means_deviations_marks_and_leads():
+    accuracies, gates = demo_tables(known())
+    cells = {row[0]: row[1:] for row in accuracies.rows}
+    assert cells["ASPECT"] == ("96.00 ± 1.41*", "97.00 ± 1.41*", "95.00 ± 1.41*", "-")
+    assert cells["Paper's gate"][0] == "93.00 ± 1.41'"
+    assert cells["Raw features"] == ("75.00", "76.00", "74.00", "21.0")
+    assert cells["Per-node oracle"] == ("98.00 ± 1.41", "99.00 ± 1.41", "97.00 ± 1.41", "-")
+    assert gates.rows[0] == ("ASPECT, homophilic", "0.90 ± 0.01", "0.00", "100.0")
+    assert gates.rows[-1][1:] == ("0.90", "0.00", "0.0")  # the wrong way round
+
+
+def test_tests_are_paired_and_corrected_for_their_number():
+    tests = significance(known())
+    assert set(tests) == set(ROWS) - {"aspect", "oracle"}
+    test, p_value = tests["global"]
+    assert (test.difference, test.wins) == (pytest.approx(6), 10)
+    assert p_value == pytest.approx(12 * 2 / 2**10)  # twelve tests, 2^10 signs
+
+
+def test_the_summary_is_plain():
+    content = summary(known())
+    assert content["rows"][0]["strict"][WHOLE]["mean"] == pytest.approx(96)
+    assert content["gap"] == pytest.approx({"oracle": 8, "won": 6, "share": 75})
+    assert summary(known(oracle=89.0))["gap"]["share"] is None
+    assert {fact["region"] for fact in gate_facts(known())} == set(REGIONS)
+
+
+def test_sentences_say_what_the_numbers_say():
+    headline, controls, gap, gate, *_, caveat = findings(known())
+    assert "of 96.0% of the test nodes" in headline
+    assert "90.0%: ASPECT has 6.0 points more (95% interval" in headline
+    assert "Spectral embedding" in controls
+    assert "reaches 88.0%: ASPECT has 8.0 points more" in controls
+    assert "gains 8.0 points" in gap
+    assert "gains 6.0, or 75%" in gap
+    assert "0.90 in the homophilic half and 0.10 in the heterophilic half" in gate
+    assert "where chance gives 50%" in caveat
+
+
+def test_sentences_admit_defeat_and_what_is_not_significant():
+    lost = findings(known(aspect=85.0, oracle=89.0))
+    assert "90.0%: ASPECT has 5.0 points fewer" in lost[0]
+    assert "reaches 88.0%: ASPECT has 3.0 points fewer" in lost[1]
+    assert "nothing here for a gate to win" in lost[2]
+    assert "points, not significant" in findings(known(**{"global": 96.0}))[0]

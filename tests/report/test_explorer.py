@@ -1,0 +1,72 @@
+"""What the page's script is given: safe inside a script element, small, and true to the details."""
+
+import json
+
+import pytest
+
+from aspect.report.node_details import explorer_json, thinned
+from report.node_details import NASTY, make_details, plain_details
+
+
+def test_every_node_is_there_with_all_that_is_known_of_it():
+    details = make_details(6)
+    (model,) = json.loads(explorer_json([details]))
+    assert model["ids"] == list(details.ids)
+    assert model["nodes"] is None  # 0 to 5, in this order
+    assert model["gate"] == list(details.gate)
+    assert model["neighbours"] == [list(places) for places in details.neighbours]
+    assert dict(model["losses"]) == {band: list(each) for band, each in details.losses.items()}
+    assert [band for band, _ in model["losses"]] == ["low", "high"]
+    assert model["moved"] == [
+        [band, list(values)] for band, values in details.sensitivity.distances.items()
+    ]
+    assert model["homophily"][0] is None
+
+
+def test_a_graph_without_labels_and_a_model_without_bands_say_so():
+    (model,) = json.loads(explorer_json([plain_details(5)]))
+    assert (model["ids"], model["labels"], model["gate"]) == (None, [], None)
+    assert (model["homophily"], model["losses"], model["moved"]) == (None, [], [])
+
+
+@pytest.mark.parametrize("name", [NASTY, "<!-- <script>", "]]>", "\u2028\u2029", 'a"\\b'])
+def test_no_name_leaves_the_element_and_all_are_kept(name):
+    text = explorer_json([make_details(3, ids=(name, "b", "c"), class_names=(name, "x", "y"))])
+    assert not any(letter in text for letter in "<>&\u2028\u2029")
+    (model,) = json.loads(text)
+    assert model["ids"][0] == model["classes"][0] == name
+
+
+def test_a_name_that_cannot_be_written_is_replaced():
+    text = explorer_json([make_details(3, ids=("\ud800", "b", "c"))])
+    assert json.loads(text.encode().decode())[0]["ids"] == ["?", "b", "c"]
+
+
+def test_a_long_name_is_cut():
+    (model,) = json.loads(explorer_json([make_details(3, ids=("a" * 10_000, "b", "c"))]))
+    assert len(model["ids"][0]) == 200
+
+
+def test_thinning_keeps_what_belongs_to_a_node_together():
+    details = make_details(24)
+    fewer = thinned(details, 7)
+    assert len(fewer.nodes) == 7
+    assert list(fewer.nodes) == sorted(set(fewer.nodes))
+    for place, node in enumerate(fewer.nodes):
+        assert fewer.ids[place] == details.ids[node]
+        assert fewer.gate[place] == details.gate[node]
+        assert fewer.losses["low"][place] == details.losses["low"][node]
+        moved = fewer.sensitivity.distances["high"][place]
+        assert moved == details.sensitivity.distances["high"][node]
+        assert fewer.map_x[place] == details.map_x[node]
+        kept = {fewer.nodes[other] for other in fewer.neighbours[place]}
+        assert kept == set(details.neighbours[node]) & set(fewer.nodes)
+    assert fewer.num_nodes == 24
+    assert thinned(details, 24) is details
+
+
+def test_the_largest_graphs_are_thinned_and_small_ones_stay_whole():
+    models = json.loads(explorer_json([make_details(100), make_details(6)], most_nodes=40))
+    assert [len(model["x"]) for model in models] == [34, 6]
+    assert [model["count"] for model in models] == [100, 6]
+    assert models[0]["nodes"] is not None
