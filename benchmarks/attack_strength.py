@@ -28,10 +28,10 @@ from torch import Tensor
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
-from aspect.attacks.flips import apply_flips  # noqa: E402 - the path comes first
-from aspect.attacks.pr_bcd import PRBCDConfig, pr_bcd  # noqa: E402
+from aspect.attacks.base import Target, apply_flips  # noqa: E402 - the path comes first
+from aspect.attacks.file import PerturbationFile  # noqa: E402
+from aspect.attacks.pr_bcd import PRBCD  # noqa: E402
 from aspect.attacks.random_flips import random_flips  # noqa: E402
-from aspect.attacks.trace import Trace  # noqa: E402
 from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import Graph, LabelledGraph  # noqa: E402
@@ -59,7 +59,7 @@ NOTE = (
     "mean over its starts"
 )
 
-Traces = Mapping[tuple[str, str, int], Trace]  # by graph, solver and split
+Traces = Mapping[tuple[str, str, int], PerturbationFile]  # by graph, solver and split
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Score:
     accuracy: float  # on test nodes in percent, their mean
 
 
-def read_traces(folder: Path) -> dict[tuple[str, str, int], Trace]:
+def read_traces(folder: Path) -> dict[tuple[str, str, int], PerturbationFile]:
     """Metattack's files of a folder, complete or not, by graph, solver and split."""
-    found: dict[tuple[str, str, int], Trace] = {}
+    found: dict[tuple[str, str, int], PerturbationFile] = {}
     for path in sorted(folder.glob("*.safetensors")):
-        trace = Trace.read(path)
+        trace = PerturbationFile.read(path)
         facts = trace.facts
         if facts.kind == "metattack" and facts.splits == SPLITS:
             key = (facts.graph.name, facts.solver, facts.split)
@@ -110,11 +110,15 @@ def perturbed(
         yield "random", budget, apply_flips(graph, flips[: round(budget * graph.num_edges)])
     if name in PRBCD_GRAPHS:
         count = round(PRBCD_BUDGET * graph.num_edges)
-        seen = (graph, labelled.labels, split.train, labelled.num_classes)
-        yield "pr-bcd", PRBCD_BUDGET, apply_flips(graph, pr_bcd(*seen, count, PRBCDConfig(), 0))
+        yield "pr-bcd", PRBCD_BUDGET, apply_flips(graph, pr_bcd(labelled, split, count))
 
 
-def _reaches(trace: Trace, budget: float) -> bool:
+def pr_bcd(labelled: LabelledGraph, split: Split, count: int) -> Tensor:
+    """The flips of PR-BCD with its default settings."""
+    return PRBCD.begin(Target.of(labelled, split)).find(count)
+
+
+def _reaches(trace: PerturbationFile, budget: float) -> bool:
     return len(trace.keys) >= round(budget * trace.facts.graph.edges)
 
 

@@ -1,6 +1,6 @@
 """Which edges have little support, and what an embedding gains and loses without them.
 
-First table: how well support (`aspect.data.support`) tells the edges that the attacks of record
+First table: how well support (`aspect.attacks.pruning`) tells the edges that the attacks of record
 added, at 10% of the edges, from all others of the poisoned graph; no label is read. Second table:
 ASPECT with its shipped settings, trained on the clean graph and on the one poisoned for each split
 (unrolled Metattack and masked features, 10%), and read with growing shares of the least supported
@@ -30,13 +30,12 @@ from sklearn.metrics import roc_auc_score
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
-from aspect.attacks.trace import Trace  # noqa: E402 - the path comes first
+from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
+from aspect.attacks.pruning import edge_support, prune_edges  # noqa: E402
 from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
-from aspect.data.graph import LabelledGraph  # noqa: E402
-from aspect.data.pairs import edge_keys  # noqa: E402
+from aspect.data.graph import LabelledGraph, edge_keys  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
-from aspect.data.support import edge_support, without_doubtful  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
@@ -56,12 +55,12 @@ def path_of(graph: str, solver: str, split: int) -> Path:
     return PERTURBATIONS / f"{graph}-metattack-{solver}-{SPLITS}-{split}.safetensors"
 
 
-def flips_of(graph: str, solver: str, split: int) -> Trace:
+def flips_of(graph: str, solver: str, split: int) -> PerturbationFile:
     """The attack of record."""
-    return Trace.read(path_of(graph, solver, split))
+    return PerturbationFile.read(path_of(graph, solver, split))
 
 
-def detection(labelled: LabelledGraph, trace: Trace) -> tuple[float, float]:
+def detection(labelled: LabelledGraph, trace: PerturbationFile) -> tuple[float, float]:
     """Area under the ROC curve, and the share of added edges among as many with least support."""
     poisoned = trace.apply(labelled, BUDGET)
     added = ~torch.isin(edge_keys(poisoned), edge_keys(labelled.graph))
@@ -102,7 +101,7 @@ class Training:
         model = Embedder("aspect", seed=0, device=self.device, **settings).fit(graph)
         found = []
         for share in SHARES:
-            embeddings = model.embed(without_doubtful(graph, share)).to(model.device)
+            embeddings = model.embed(prune_edges(graph, share)).to(model.device)
             probe = linear_probe(
                 embeddings,
                 labelled.labels,

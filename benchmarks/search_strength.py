@@ -36,14 +36,13 @@ def stability_loss(
     """The loss of a changed graph, nothing dropped; by batch statistics or by stored ones."""
     import torch
 
-    from aspect.adversarial.problem import stability
-    from aspect.methods.aspect_search import known_by
+    from aspect.attacks.projected_ascent import stability
     from aspect.randomness import generator_for
 
     method.train(by_batch)
     with torch.no_grad():
         clean = method(method.ready(graph).bounded)
-        keys = known_by(clean, method.config.stability_target)
+        keys = clean.keys(method.config.stability_target)
         pairs = zip(method.encoder(changed), keys, strict=True)
         draw = generator_for(0, "negatives", device=graph.device)
         losses = torch.stack([method.node_losses(*pair, draw).rows for pair in pairs])
@@ -61,7 +60,7 @@ def random_flips(count: int, pairs: int, generator: torch.Generator) -> torch.Te
 
 def measure(name: str, seed: int, device: str | None) -> list[str]:
     """One graph's lines."""
-    from aspect.adversarial.ascent import ascend
+    from aspect.attacks.projected_ascent import ascend
     from aspect.config import load_yaml
     from aspect.data.source import GraphSource
     from aspect.estimator import Embedder
@@ -75,8 +74,8 @@ def measure(name: str, seed: int, device: str | None) -> list[str]:
     method: AspectSMethod = model.method  # type: ignore[assignment]  # it is aspect-s
     generator = generator_for(seed, "search", device=graph.device)
     method.eval()
-    problem = method.inner_problem(graph, generator)
-    found = ascend(problem, method._ascent(graph), generator)
+    problem = method.search_problem(graph, method.scope, generator)
+    found = ascend(problem, method.ascent(graph), generator)
     features, clean = method.ready(graph).features, method.ready(graph).bounded
     count = int(found.change.flips.sum())
     signals = {

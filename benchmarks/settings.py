@@ -29,7 +29,7 @@ from aspect.methods.registry import find_method  # noqa: E402
 from aspect.report.methods import shipped_settings  # noqa: E402
 from aspect.settings import FOLDER as SHIPPED  # noqa: E402
 from aspect.settings import load_experiment  # noqa: E402
-from aspect.training.folder import write_text  # noqa: E402
+from aspect.workspace import write_text  # noqa: E402
 from commands import (  # noqa: E402
     CommandFailedError,
     positive,
@@ -67,7 +67,7 @@ WITH_ONE_SEED = ("ariel", "rdgi")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlannedSearch:
     """A method on a graph."""
 
     method: str
@@ -114,14 +114,14 @@ def baselines() -> list[str]:
     ]
 
 
-def wanted(
+def planned_searches(
     methods: Sequence[str] = (), graphs: Sequence[str] = (), trials: int = TRIALS
-) -> Iterator[Wanted]:
+) -> Iterator[PlannedSearch]:
     """Methods on graphs without official settings; none given: all baselines, all graphs."""
     for method in methods or baselines():
         for graph in graphs or PLAN.graphs:
             if method in OURS or graph not in official_graphs(method):
-                yield Wanted(method, graph, trials)
+                yield PlannedSearch(method, graph, trials)
 
 
 def official_graphs(method: str) -> set[str | None]:
@@ -138,35 +138,37 @@ def trials_done(folder: Path) -> int:
         return sum(1 for _ in csv.DictReader(file))
 
 
-def ship(each: Wanted, searches: Path, shipped: Path = SHIPPED) -> Path | None:
+def ship(planned: PlannedSearch, searches: Path, shipped: Path = SHIPPED) -> Path | None:
     """Write a search's best settings among those of the package; None after too few trials."""
-    folder = searches / each.name
+    folder = searches / planned.name
     if trials_done(folder) < LEAST_TRIALS or not (folder / "settings.yaml").is_file():
         return None
-    found = load_experiment(folder / "settings.yaml")
-    path = shipped / each.method / f"{each.graph}.yaml"
+    best = load_experiment(folder / "settings.yaml")
+    path = shipped / planned.method / f"{planned.graph}.yaml"
     path.parent.mkdir(exist_ok=True)
-    content = {"settings": found.settings, "origin": found.origin}
-    write_text(path, to_yaml({"method": each.method, "graph": each.graph, **content}))
+    content = {"settings": best.settings, "origin": best.origin}
+    write_text(path, to_yaml({"method": planned.method, "graph": planned.graph, **content}))
     return path
 
 
-def search(each: Wanted, searches: Path, device: str | None, until: float) -> dict[str, Any]:
+def search(
+    planned: PlannedSearch, searches: Path, device: str | None, until: float
+) -> dict[str, Any]:
     """Carry out one search until a moment of the monotonic clock; what it says of itself.
 
-    A search that fails leaves the others their time: its error is told at the end.
+    A search that fails leaves the others their time: its error is reported at the end.
     """
-    options = ["--out", str(searches / each.name), *(["--device", device] if device else [])]
+    options = ["--out", str(searches / planned.name), *(["--device", device] if device else [])]
     if math.isfinite(until):
         options += ["--seconds", f"{max(0.0, until - time.monotonic()):.0f}"]
     try:
-        (result,) = run_command(each.command, options)["searches"]
+        (result,) = run_command(planned.command, options)["searches"]
     except CommandFailedError as error:
         return {"error": str(error)}
     return dict(result)
 
 
-def told(result: dict[str, Any]) -> str:
+def summary(result: dict[str, Any]) -> str:
     """How a search went, in a line."""
     if "error" in result:
         return str(result["error"])
@@ -197,30 +199,29 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search and ship what is asked for, with one line for each."""
     given = parse(arguments)
-    asked = list(wanted(given.method, given.graph, given.trials))
-    if not asked:
+    searches = list(planned_searches(given.method, given.graph, given.trials))
+    if not searches:
         print("Nothing to search: the authors give settings for all that was asked for.")
         return 0
-    has_failed = not given.ship and not search_all(asked, given)
-    paths = {each: ship(each, given.searches) for each in asked}
-    missing = [each.name for each, path in paths.items() if path is None]
+    has_failed = not given.ship and not search_all(searches, given)
+    paths = {planned: ship(planned, given.searches) for planned in searches}
+    missing = [planned.name for planned, path in paths.items() if path is None]
     print(f"Shipped {len(paths) - len(missing)} of {len(paths)} searched settings.")
     if missing:
         print(f"Fewer than {LEAST_TRIALS} trials, or none healthy: {', '.join(missing)}.")
     return 2 if has_failed else 0
 
 
-def search_all(asked: Sequence[Wanted], given: argparse.Namespace) -> bool:
+def search_all(searches: Sequence[PlannedSearch], given: argparse.Namespace) -> bool:
     """Carry out all searches, several at a time; whether none of them failed."""
     until = math.inf if given.seconds is None else time.monotonic() + given.seconds
     errors = 0
-    for each, result in run_several(
-        asked, lambda each: search(each, given.searches, given.device, until), given.workers
+    for planned, result in run_several(
+        searches, lambda each: search(each, given.searches, given.device, until), given.workers
     ):
         is_error = "error" in result
-        print(
-            f"{each.name}: {told(result)}", file=sys.stderr if is_error else sys.stdout, flush=True
-        )
+        stream = sys.stderr if is_error else sys.stdout
+        print(f"{planned.name}: {summary(result)}", file=stream, flush=True)
         errors += is_error
     return errors == 0
 

@@ -35,7 +35,7 @@ from aspect.errors import AspectError  # noqa: E402 - the path comes first
 from aspect.losses.info_nce import info_nce  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod  # noqa: E402
 from aspect.methods.base import Step  # noqa: E402
-from aspect.nn.chebyshev import chebyshev_basis  # noqa: E402
+from aspect.nn.filters import chebyshev_basis  # noqa: E402
 from aspect.nn.spectral_encoder import LayerOrder  # noqa: E402
 from reference.plain_aspect import PlainAspect  # type: ignore[import-not-found]  # noqa: E402  # of the tests
 

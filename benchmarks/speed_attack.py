@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from aspect import mixed_graph  # noqa: E402 - the path comes first
-from aspect.attacks.budget import flips_within  # noqa: E402
+from aspect.attacks.base import Target, flips_within  # noqa: E402
 from aspect.attacks.metattack import Metattack, MetattackConfig, Solver  # noqa: E402
 from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.graph import LabelledGraph  # noqa: E402
@@ -119,7 +119,8 @@ class Growth:
 
 def begin(data: LabelledGraph, split: Split, config: MetattackConfig) -> Metattack:
     """A new attack with the labels of the split's training nodes."""
-    return Metattack(data.graph, data.labels, split.train, data.num_classes, config, seed=0)
+    target = Target(data.graph, data.labels, split.train, data.num_classes)
+    return Metattack(target, config, seed=0)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -132,7 +132,7 @@ def compare(name: str, graph: Graph, config: AspectSConfig, repetitions: int) ->
     rounds = [[seconds(work) for work in works] for _ in range(repetitions)]
     plain, searching = (statistics.median(times) for times in zip(*rounds, strict=True))
     told = config.model_copy(update={"interval": INTERVAL, "epochs": INTERVAL})
-    counted = AspectSMethod(told, graph.num_features).outlay(graph).epoch_factor(INTERVAL)
+    counted = AspectSMethod(told, graph.num_features).search_cost(graph).epoch_factor
     steps = config.perturbation_steps
     return Ratio(name, config.layer_order, steps, plain, searching, counted)
 
@@ -142,7 +142,7 @@ def measure_search(graph: Graph, config: AspectSConfig) -> Searched:
     method = AspectSMethod(config, graph.num_features)
     method.search(graph, torch.Generator().manual_seed(0))
     peak = peak_bytes(torch.device("cpu"))
-    return Searched(config.candidates, method.outlay(graph).pairs, peak)
+    return Searched(config.candidates, method.search_cost(graph).pairs, peak)
 
 
 def measure_epochs(name: str, graph: Graph, config: AspectSConfig) -> Peak:

@@ -14,12 +14,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 CHECKED = [
     f"aspect.{stage}"
     for stage in (
-        "graph",
-        "spectral",
-        "policy",
-        "objectives",
-        "blocks",
-        "adversarial",
+        "data",
+        "losses",
+        "nn",
         "attacks",
         "methods",
         "evaluation",

@@ -5,15 +5,15 @@ Data flows through the package from top to bottom:
     data/         a graph, checked and cleaned, its operators, splits and data sets
     nn/           filters, spectral encoder, gate, and parts that several methods share
     losses/       contrastive and other losses, tensors in, numbers out
-    adversarial/  the search for small perturbations that harm most
+    attacks/      a registry of attacks, perturbation files, projected gradient ascent
     methods/      ASPECT, ASPECT-S and the baselines: one file each
     settings/     hyperparameters shipped per method and graph
     training/     the one loop, and what it leaves on disk
     estimator     fit, embed, policy, save, load
-    attacks/      attacks on a graph, and perturbation files
     evaluation/   probes, metrics, significance, stability
     experiment/   runs, benchmarks and hyperparameter searches
     report/       tables, figures and pages
+    examples/     complete studies on these parts: demo and theory
     cli/          one file per command
 
 Names below are imported at first use, so that `import aspect` and the command line answer at once.
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aspect.data.datasets import load_dataset
     from aspect.data.graph import Graph, LabelledGraph
-    from aspect.data.reading import read_graph
+    from aspect.data.source import read_graph
     from aspect.data.splits import make_splits
     from aspect.data.synthetic import mixed_graph
     from aspect.errors import AspectError
@@ -62,7 +62,7 @@ _HOMES = {
     "load_dataset": "data.datasets",
     "make_splits": "data.splits",
     "mixed_graph": "data.synthetic",
-    "read_graph": "data.reading",
+    "read_graph": "data.source",
 }
 
 

@@ -7,6 +7,7 @@ import operator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, get_args
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -15,10 +16,11 @@ from typing_extensions import override
 
 from aspect import __version__
 from aspect.config import make_config
+from aspect.data.archives import graph_sha256
 from aspect.data.convert import as_graph
 from aspect.data.features import permute_columns
 from aspect.data.graph import Graph
-from aspect.data.npz import graph_sha256
+from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
     AspectError,
     CheckpointError,
@@ -27,12 +29,11 @@ from aspect.errors import (
     UnknownNameError,
     shown,
 )
-from aspect.methods.base import Method
+from aspect.methods.base import Method, Output
 from aspect.methods.registry import find_method
-from aspect.nn.scaling import Normalisation, Scaling
+from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
 from aspect.settings import FOLDER, find_experiment
-from aspect.training.checkpoint import read_tensors, write_tensors
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, TrainingResult, train
 
@@ -50,25 +51,22 @@ OLD_STATISTICS = (
 logger = logging.getLogger(__name__)
 
 
-def choose_device(wanted: str | None) -> torch.device:
-    """The device asked for, the GPU if none is named and there is one, else the CPU."""
-    known = ", ".join(_devices())
+def choose_device(name: str | None) -> torch.device:
+    """The named device; without a name the GPU if there is one, else the CPU."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    devices = ["cpu", *["cuda"] * bool(count), *(f"cuda:{index}" for index in range(count))]
+    known = ", ".join(devices)
     try:
-        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = torch.device(name or ("cuda" if count else "cpu"))
     except RuntimeError as error:
-        raise SettingsError(f"Unknown device {wanted!r}. Known here: {known}.") from error
+        raise SettingsError(f"Unknown device {name!r}. Known here: {known}.") from error
     if device.type not in ("cpu", "cuda"):
         raise SettingsError(
-            f"Device must be cpu or cuda; {device.type!r} lacks sparse products. Got {wanted!r}."
+            f"Device must be cpu or cuda; {device.type!r} lacks sparse products. Got {name!r}."
         )
-    if str(device) not in _devices():
-        raise SettingsError(f"Device {wanted!r} is not there. Known here: {known}. Try cpu.")
+    if str(device) not in devices:
+        raise SettingsError(f"Device {name!r} is not there. Known here: {known}. Try cpu.")
     return device
-
-
-def _devices() -> list[str]:
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return ["cpu", *(["cuda"] if count else []), *(f"cuda:{index}" for index in range(count))]
 
 
 class Embedder:
@@ -96,6 +94,10 @@ class Embedder:
         self._feature_names: tuple[str, ...] | None = None
         self._trained_on: str | None = None  # checksum of its graph, where no other can be embedded
         self._scaling: Scaling | None = None  # None: not fitted, or saved by version 0.1
+        # Of the last graph, while it lives: its copy as the method reads it (None: it is read
+        # itself), and the result of a forward pass with the versions of the weights.
+        self._copies: WeakKeyDictionary[Graph, Graph | None] = WeakKeyDictionary()
+        self._outputs: WeakKeyDictionary[Graph, tuple[list[int], Output]] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -115,13 +117,15 @@ class Embedder:
 
         A training that fails or is interrupted leaves this object as it was.
         """
-        own = self._placed(as_graph(graph))
-        method = self._build(own.num_features)
-        self.result = train(method, own, seed=self.seed, recorder=recorder)
-        self._method, self._num_features = method, own.num_features
-        self._feature_names = own.feature_names
-        self._trained_on = None if method.inductive else graph_sha256(own)
-        self._scaling = self._measure(own)
+        given = as_graph(graph)
+        placed = self._placed(given)
+        method = self._build(placed.num_features)
+        self.result = train(method, placed, seed=self.seed, recorder=recorder)
+        self._method, self._num_features = method, placed.num_features
+        self._feature_names = placed.feature_names
+        self._trained_on = None if method.inductive else graph_sha256(placed)
+        self._keep_copy(given, placed)
+        self._scaling = Scaling.of(self._output(given).embedding)
         return self
 
     def calibrate(self, graph: Any) -> Self:  # noqa: ANN401
@@ -129,9 +133,9 @@ class Embedder:
 
         `fit` does so itself; a model that was saved by version 0.1 needs it.
         """
-        seen = self.as_seen(graph)
-        self.method.calibrate(seen)
-        self._scaling = self._measure(seen)
+        self.method.calibrate(self.as_seen(graph))
+        self._outputs.clear()
+        self._scaling = Scaling.of(self._output(graph).embedding)
         return self
 
     @property
@@ -139,14 +143,10 @@ class Embedder:
         """Whether its statistics are those of version 0.1: see `calibrate`."""
         return self.method.is_stale or self._scaling is None
 
-    @torch.no_grad()
-    def _measure(self, seen: Graph) -> Scaling:
-        return Scaling.of(self.method.eval().embed(seen))
-
     def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
         """What to know of a training on a graph before it starts, one sentence each."""
-        own = self._placed(as_graph(graph))
-        return tuple(self._build(own.num_features).outlook(own))
+        placed = self._placed(as_graph(graph))
+        return tuple(self._build(placed.num_features).outlook(placed))
 
     def _build(self, num_features: int) -> Method:
         with isolated_seed(seed_for(self.seed, "weights")):
@@ -157,9 +157,10 @@ class Embedder:
         """The graph as the method needs it; the same object where nothing has to change."""
         if graph.dtype != DTYPE:
             graph = graph.to(DTYPE)
-        return graph if graph.device == self.device else graph.to(self.device)
+        # Compared after the move: `cuda` is the same device as `cuda:0` but has another name.
+        moved = graph.to(self.device)
+        return graph if moved.device == graph.device else moved
 
-    @torch.no_grad()
     def embed(
         self,
         graph: Any,  # noqa: ANN401
@@ -176,46 +177,67 @@ class Embedder:
         """
         if normalise not in get_args(Normalisation):
             raise UnknownNameError("way to normalise", str(normalise), get_args(Normalisation))
-        seen = self.as_seen(graph)
-        embeddings = self.method.eval().embed(seen)
-        scaling = self._scaling or Scaling.of(embeddings)
-        return scaling.apply(embeddings, normalise).cpu()
+        embedding = self._output(graph).embedding
+        scaled = (self._scaling or Scaling.of(embedding)).apply(embedding, normalise).cpu()
+        return scaled.clone() if scaled is embedding else scaled  # the caller may change it
 
-    @torch.no_grad()
     def health(self, graph: Any) -> Health:  # noqa: ANN401
         """Signs of representation collapse, measured before any centring."""
-        seen = self.as_seen(graph)
-        return Health.of(self.method.eval().embed_uncentred(seen))
+        return Health.of(self._output(graph).uncentred)
 
-    @torch.no_grad()
     def policy(self, graph: Any) -> Float[Tensor, " nodes"] | None:  # noqa: ANN401
         """The gate weight of every node's low band, from 0 to 1; None without a gate."""
-        own = self.as_seen(graph)
-        weights = self.method.eval().policy(own)
-        return None if weights is None else weights[:, 0].cpu()
+        gate = self._output(graph).gate
+        return None if gate is None else gate[:, 0].clone().cpu()
+
+    def warnings(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
+        """What is wrong with the model's output on a graph, one sentence each."""
+        return tuple(self.method.warnings(self._output(graph)))
+
+    @torch.no_grad()
+    def _output(self, graph: Any) -> Output:  # noqa: ANN401
+        """The result of one forward pass; that of the last graph is kept."""
+        given = as_graph(graph)
+        seen = self.as_seen(given)
+        versions = [tensor._version for tensor in self.method.state_dict().values()]
+        kept = self._outputs.get(given)
+        if kept is None or kept[0] != versions:
+            self._outputs.clear()
+            kept = self._outputs[given] = (versions, self.method.eval().output(seen))
+        return kept[1]
 
     def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401
-        """The graph as the fitted method sees it: columns as in training, on the same device."""
+        """The graph as the fitted method reads it: columns as in training, on its device."""
+        given = as_graph(graph)
+        if given in self._copies:
+            copy = self._copies[given]
+            return given if copy is None else copy
         fitted = self.method
-        own = self._with_known_columns(self._placed(as_graph(graph)))
-        if own.num_features != self._num_features:
+        seen = self._with_known_columns(self._placed(given))
+        if seen.num_features != self._num_features:
             raise GraphError(
                 f"The model was trained on {self._num_features} features. "
-                f"Got a graph with {own.num_features}."
+                f"Got a graph with {seen.num_features}."
             )
-        if not fitted.inductive and self._trained_on != graph_sha256(own):
+        if not fitted.inductive and self._trained_on != graph_sha256(seen):
             raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
-        return own
+        self._keep_copy(given, seen)
+        return seen
+
+    def _keep_copy(self, given: Graph, seen: Graph) -> None:
+        self._copies.clear()
+        self._outputs.clear()
+        self._copies[given] = None if seen is given else seen
 
     def _with_known_columns(self, graph: Graph) -> Graph:
         """The columns as in training, by their names where both sides have them."""
         known, given = self._feature_names, graph.feature_names
         if known is None or given is None or known == given:
             return graph
-        place = {name: column for column, name in enumerate(given)}
-        if place.keys() != set(known):
+        columns = {name: column for column, name in enumerate(given)}
+        if columns.keys() != set(known):
             raise GraphError(_other_features(known, given))
-        order = torch.tensor([place[name] for name in known], device=graph.device)
+        order = torch.tensor([columns[name] for name in known], device=graph.device)
         features = permute_columns(graph.features, order)
         return replace(graph, features=features, feature_names=known)
 
@@ -242,11 +264,11 @@ class Embedder:
 
         One of version 0.1 is read with a warning: see `calibrate`.
         """
-        place = str(choose_device(device))
+        chosen = str(choose_device(device))
         tensors, manifest = read_tensors(Path(path))
         _check_manifest(manifest, path)
         try:
-            model = cls._described_by(manifest, path, place)
+            model = cls._described_by(manifest, path, chosen)
         except (SettingsError, UnknownNameError) as error:
             raise CheckpointError(f"{path} does not fit this version. {error}") from error
         model._num_features = manifest["num_features"]
@@ -332,10 +354,10 @@ def _other_features(known: tuple[str, ...], given: tuple[str, ...]) -> str:
     both = set(known) & set(given)
     missing, extra = ([repr(name) for name in side if name not in both] for side in (known, given))
     sides = (("lacks", missing), ("has besides", extra))
-    found = " and ".join(f"{verb} {shown(names)}" for verb, names in sides if names)
+    differences = " and ".join(f"{verb} {shown(names)}" for verb, names in sides if names)
     return (
         f"The model was trained on {len(known)} features. "
-        f"Got a graph with {len(given)}, which {found}."
+        f"Got a graph with {len(given)}, which {differences}."
     )
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aspect.attacks.names import Mode, attack_title
-from aspect.attacks.trace import AttackFacts, Trace
+from aspect.attacks.file import AttackFacts, PerturbationFile
+from aspect.attacks.perturbation import Mode
+from aspect.attacks.registry import attack_title
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split, make_splits, published_sha256
 from aspect.errors import CheckpointError, GraphError, RunError, SettingsError
@@ -26,16 +27,16 @@ class FilePerturbation:
     """A perturbation file up to a budget; `read` and `of` refuse a budget that it cannot serve."""
 
     path: Path  # absolute
-    trace: Trace
+    trace: PerturbationFile
     budget: float  # flips as a share of the edges, and the rate of the feature mask
     features: bool  # masked as well; else edges alone
-    sha256: str  # of all that the budget does, see `Trace.digest`
+    sha256: str  # of all that the budget does, see `PerturbationFile.digest`
 
     @classmethod
     def read(cls, wanted: PerturbedBy) -> FilePerturbation:
         """Read the file that an experiment names; one that changed since is refused."""
         path = Path(wanted.file)
-        own = cls.of(path, Trace.read(path), wanted.budget, features=wanted.features)
+        own = cls.of(path, PerturbationFile.read(path), wanted.budget, features=wanted.features)
         if wanted.sha256 not in (None, own.sha256):
             raise RunError(
                 f"{own.path} is not the file that these settings were made with: the sha256 of its "
@@ -47,7 +48,7 @@ class FilePerturbation:
 
     @classmethod
     def of(
-        cls, path: Path, trace: Trace, budget: float | None, *, features: bool = True
+        cls, path: Path, trace: PerturbationFile, budget: float | None, *, features: bool = True
     ) -> FilePerturbation:
         """A file that was read, up to a budget; None: all of its flips."""
         path = path.absolute()
@@ -129,7 +130,7 @@ class FilePerturbation:
         }
 
 
-def check_trace(path: Path, trace: Trace, labelled: LabelledGraph) -> None:
+def check_trace(path: Path, trace: PerturbationFile, labelled: LabelledGraph) -> None:
     """Refuse a file that was not made for this graph, or for its published splits."""
     facts = trace.facts
     with _naming(path):
@@ -141,7 +142,7 @@ def check_trace(path: Path, trace: Trace, labelled: LabelledGraph) -> None:
             )
 
 
-def _all_of(trace: Trace) -> float:
+def _all_of(trace: PerturbationFile) -> float:
     """The budget of all flips; what is still to come would change its meaning."""
     facts = trace.facts
     if not facts.complete:

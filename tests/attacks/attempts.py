@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from aspect import mixed_graph
-from aspect.attacks.kinds import Strategy
+from aspect.attacks.base import Attack
+from aspect.attacks.file import PerturbationFile
+from aspect.attacks.registry import attack_info
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
-from aspect.attacks.trace_file import TraceFile
 from aspect.data.splits import make_splits
 
 CPU = torch.device("cpu")
@@ -46,19 +47,19 @@ def plan(labelled, kind="metattack", *, flips=20, split=0, splits="random", seed
 
 def plan_toy(flips=20, **changes: Any):
     planned = plan(labelled_graph(), "random", flips=flips, **changes)
-    return replace(planned, strategy=ToyStrategy())
+    return replace(planned, attack=type("OwnToy", (Toy,), {"states": []}))
 
 
 def run(planned, path, *, resume=False, on_progress=None):
     """Run an attack that writes at every opportunity."""
-    file = TraceFile.open(path, planned.facts, resume=resume)
+    file = PerturbationFile.open(path, planned.facts, resume=resume)
     return run_attack(planned, file, on_progress, seconds_between_writes=0.0)
 
 
-def timeless(path, trace):
-    """The bytes of a trace's file, its time left aside."""
-    facts = trace.facts.model_copy(update={"seconds": 0.0})
-    replace(trace, facts=facts).write(path)
+def timeless(path, file):
+    """The bytes of a file, its time left aside."""
+    facts = file.facts.model_copy(update={"seconds": 0.0})
+    replace(file, facts=facts).write(path)
     return path.read_bytes()
 
 
@@ -79,11 +80,15 @@ def killing(after):
     return listen
 
 
-class Toy:
+class Toy(Attack):
     """Walks over all pairs by steps that depend on everything since the beginning."""
 
-    def __init__(self, num_nodes, seed, state=None):
-        self.pairs = torch.combinations(torch.arange(num_nodes))
+    info = attack_info("random")
+    states: list  # that it was begun with
+
+    def __init__(self, target, _config, *, seed, state=None):
+        self.states.append(state)
+        self.pairs = torch.combinations(torch.arange(target.graph.num_nodes))
         self.made = torch.empty(0, dtype=torch.long) if state is None else state["made"]
         self.memory = torch.tensor(seed) if state is None else state["memory"]
 
@@ -101,24 +106,6 @@ class Toy:
 
     def state(self):
         return {"made": self.made, "memory": self.memory}
-
-
-class ToyStrategy(Strategy):
-    kind = "random"
-
-    def __init__(self):
-        self.begun = []  # with which states
-
-    @property
-    def settings(self):
-        return {}
-
-    def begin(self, sight, seed, state):
-        self.begun.append(state)
-        return Toy(sight.graph.num_nodes, seed, state)
-
-    def working_bytes(self, _):
-        return 0
 
 
 if __name__ == "__main__":  # a process to be killed: slow, so that the kill falls into the middle

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aspect.attacks.adjacency import AttackedEdges
-from aspect.attacks.knowledge import Known
+from aspect.attacks.base import Target
+from aspect.attacks.flip_ranking import AttackedEdges
 from aspect.attacks.meta_gradient import AttackLoss
 from aspect.attacks.surrogate import ConstantFeatures, Surrogate
 from aspect.data.graph import Graph
@@ -23,9 +23,12 @@ class Task:
     num_classes: int
 
     @property
+    def target(self):
+        return Target(self.graph, self.labels, self.train, self.num_classes)
+
+    @property
     def known(self):
-        targets = torch.nn.functional.one_hot(self.labels[self.train], self.num_classes)
-        return Known(self.train, targets.to(self.graph.dtype))
+        return self.target.known
 
     @property
     def surrogate(self):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
-from aspect.attacks.trace_file import TraceFile
 from aspect.errors import SettingsError
 from attacks.attempts import CPU, labelled_graph
 from scripts import load_script
@@ -23,7 +23,7 @@ def write_traces(folder, solver="implicit", numbers=(0, 1), budget=0.25, name="c
     request = AttackRequest(kind=kind or "metattack", settings=settings, budget=budget)
     for planned in plan_attacks(LABELLED, name, request, numbers, CPU):
         path = folder / planned.facts.file_name
-        run_attack(planned, TraceFile.open(path, planned.facts))
+        run_attack(planned, PerturbationFile.open(path, planned.facts))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 def quickly(monkeypatch):
     """The numbers that a training gives are tested elsewhere: here they tell graphs apart."""
     monkeypatch.setattr(strength, "accuracy", count_edges)
-    monkeypatch.setattr(strength, "pr_bcd", lambda graph, *_: graph.edge_index.t()[:1])
+    monkeypatch.setattr(strength, "pr_bcd", lambda labelled, *_: labelled.graph.edge_index.t()[:1])
     monkeypatch.setattr(strength, "load_named", lambda _: LABELLED)
 
 
@@ -91,7 +91,7 @@ def test_random_flips_are_those_of_the_command(folder):
         LABELLED, "cora", 1, strength.make_splits("class-balanced", LABELLED.labels, 3)[1], {}
     )
     (found,) = [graph for attack, budget, graph in graphs if (attack, budget) == ("random", 0.1)]
-    expected = strength.Trace.read(path).apply(LABELLED, 0.1, features=False)
+    expected = PerturbationFile.read(path).apply(LABELLED, 0.1, features=False)
     assert torch.equal(found.edge_index, expected.edge_index)
 
 

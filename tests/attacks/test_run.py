@@ -11,18 +11,14 @@ import pytest
 import torch
 
 import aspect
-from aspect.attacks.kinds import STRATEGIES
-from aspect.attacks.run import AttackRequest, find_flips, plan_attacks
-from aspect.attacks.trace import Trace
-from aspect.data.graph import Graph
-from aspect.data.labelling import label_graph, unlabelled
-from aspect.data.splits import SPLIT_SEEDS
+from aspect.attacks.file import PerturbationFile
+from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
+from aspect.data.graph import Graph, label_graph, unlabelled
 from aspect.errors import GraphError, SettingsError
 from attacks import attempts
 from attacks.attempts import CPU, Killed, killing, labelled_graph, plan, plan_toy, run, timeless
 
 SOURCES = Path(aspect.__file__).parent.parent
-
 REAL = {
     "implicit": {"solver": "implicit", "flips_per_gradient": 3},
     "unrolled": {"solver": "unrolled", "flips_per_gradient": 3, "inner_steps": 10},
@@ -52,9 +48,9 @@ def test_a_killed_toy_ends_with_the_same_bytes(tmp_path, path, after):
     planned = plan_toy()
     trace, processes = killed_and_resumed(planned, path, after)
     assert processes == -(-7 // after)  # 20 flips are seven steps of three at most
-    assert [state is None for state in planned.strategy.begun] == [True] + [False] * (processes - 1)
+    assert [state is None for state in planned.attack.states] == [True] + [False] * (processes - 1)
     assert timeless(tmp_path / "b", trace) == timeless(tmp_path / "c", whole)
-    assert Trace.read(path).facts == trace.facts
+    assert PerturbationFile.read(path).facts == trace.facts
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.safetensors", "b", "c", "whole"]
 
 
@@ -65,14 +61,6 @@ def test_a_killed_metattack_ends_with_the_same_bytes(tmp_path, path, settings):
     trace, processes = killed_and_resumed(plan(labelled, **settings), path, after=2)
     assert processes > 2
     assert timeless(tmp_path / "b", trace) == timeless(tmp_path / "c", whole)
-
-
-def test_flips_without_a_file_are_those_in_the_file(tmp_path, path):
-    told = []
-    trace = find_flips(plan_toy(), told.append)
-    assert list(tmp_path.iterdir()) == []
-    assert [each.made for each in told] == [3, 6, 9, 12, 15, 18, 20]
-    assert timeless(tmp_path / "a", trace) == timeless(tmp_path / "b", run(plan_toy(), path))
 
 
 def test_a_process_killed_by_the_system_is_resumed(tmp_path, path):
@@ -91,7 +79,7 @@ def test_a_process_killed_by_the_system_is_resumed(tmp_path, path):
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    before = Trace.read(path)
+    before = PerturbationFile.read(path)
     assert not before.facts.complete
     assert before.state
     planned = plan(labelled_graph(), **settings)
@@ -105,7 +93,7 @@ def test_an_unfinished_file_serves_the_budgets_that_it_reaches(path):
     planned = plan_toy()
     with pytest.raises(Killed):
         run(planned, path, on_progress=killing(3))
-    unfinished = Trace.read(path)
+    unfinished = PerturbationFile.read(path)
     assert (len(unfinished.keys), unfinished.facts.complete) == (9, False)
     assert unfinished.first(9).shape == (9, 2)
     with pytest.raises(SettingsError, match="holds 9 flips"):
@@ -119,22 +107,14 @@ def test_one_that_was_interrupted_may_go_on_to_another_budget(tmp_path, path, fl
     trace = run(plan_toy(flips=flips), path, resume=True)
     whole = run(plan_toy(flips=flips), tmp_path / "whole")
     assert timeless(tmp_path / "b", trace) == timeless(tmp_path / "c", whole)
-    assert Trace.read(path).facts.complete
+    assert PerturbationFile.read(path).facts.complete
 
 
 def test_time_adds_up_over_processes(path):
     with pytest.raises(Killed):
         run(plan_toy(), path, on_progress=killing(3))
-    before = Trace.read(path).facts.seconds
+    before = PerturbationFile.read(path).facts.seconds
     assert 0 < before < run(plan_toy(), path, resume=True).facts.seconds
-
-
-def test_progress_tells_the_pace(path):
-    news = []
-    run(plan_toy(), path, on_progress=news.append)
-    assert [each.made for each in news] == [3, 6, 9, 12, 15, 18, 20]
-    assert {each.wanted for each in news} == {20}
-    assert news[0].seconds_left > 0 == news[-1].seconds_left
 
 
 def test_threads_are_as_before(path):
@@ -146,9 +126,6 @@ def test_threads_are_as_before(path):
         assert (set(seen), torch.get_num_threads()) == ({1}, 2)
     finally:
         torch.set_num_threads(before)
-
-
-# Plans
 
 
 def test_the_file_tells_all_that_was_decided():
@@ -178,23 +155,6 @@ def test_published_splits_are_named_by_their_checksum():
         plan(alike, splits="published", split=1)
 
 
-@pytest.mark.parametrize("kind", STRATEGIES)
-def test_every_split_is_drawn_for_itself(tmp_path, kind):
-    request = AttackRequest(kind=kind, budget=0.1)
-    planned = plan_attacks(labelled_graph(), "small", request, None, CPU)
-    assert [each.facts.split for each in planned] == list(range(len(SPLIT_SEEDS)))
-    assert len({each.facts.mask_seed for each in planned}) == len(planned)
-    first, second = (run(each, tmp_path / str(each.facts.split)) for each in planned[:2])
-    assert not torch.equal(first.keys, second.keys)
-
-
-@pytest.mark.parametrize("kind", STRATEGIES)
-def test_budgets_are_prefixes_of_each_other(tmp_path, kind):
-    labelled = labelled_graph()
-    whole, half = (run(plan(labelled, kind, flips=n), tmp_path / str(n)) for n in (24, 11))
-    assert torch.equal(whole.keys[:11], half.keys)
-
-
 def bare(num_edges=0):
     edges = torch.arange(10)
     pairs = torch.stack([edges, (edges + 1) % 10])[:, :num_edges]
@@ -206,7 +166,7 @@ def bare(num_edges=0):
     [
         (None, {}, SettingsError, "a budget or a number of flips. Got neither"),
         (None, {"budget": 0.1, "flips": 3}, SettingsError, "Got both"),
-        (None, {"budget": 1.5}, SettingsError, "share in (0, 1]"),
+        (None, {"budget": 1.5}, SettingsError, "ratio in (0, 1]"),
         (None, {"budget": 1e-5}, SettingsError, "allows no flip"),
         (None, {"flips": 0}, SettingsError, "from 1 to 1770, the pairs of nodes. Got 0"),
         (None, {"flips": 1771}, SettingsError, "from 1 to 1770, the pairs of nodes. Got 1771"),
@@ -221,3 +181,14 @@ def test_what_cannot_be_done_is_refused_beforehand(labelled, request_, error, wo
     with pytest.raises(error) as refusal:
         plan_attacks(labelled or labelled_graph(), "g", AttackRequest(**request_), [0], CPU)
     assert words in str(refusal.value)
+
+
+def test_flips_without_a_disk_are_those_in_the_file(tmp_path, path):
+    progress = []
+    planned = plan_toy()
+    file = run_attack(planned, PerturbationFile(planned.facts), progress.append)
+    assert list(tmp_path.iterdir()) == []
+    assert [step.made for step in progress] == [3, 6, 9, 12, 15, 18, 20]
+    assert {step.wanted for step in progress} == {20}
+    assert progress[0].seconds_left > 0 == progress[-1].seconds_left
+    assert timeless(tmp_path / "a", file) == timeless(tmp_path / "b", run(plan_toy(), path))

@@ -9,8 +9,7 @@ from torch_geometric.data import Data
 
 from aspect.data.convert import as_graph, as_labelled, to_data
 from aspect.data.features import dense
-from aspect.data.graph import Graph
-from aspect.data.labelling import label_graph
+from aspect.data.graph import Graph, label_graph
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError
 

@@ -52,6 +52,14 @@ def test_csv_makes_formulas_inert_in_ids_alone(tmp_path, z):
     np.testing.assert_array_equal(values.astype(np.float32), -z[:, 0].abs().numpy())
 
 
+def test_csv_keeps_ids_apart_that_differ_in_an_apostrophe(tmp_path, z):
+    ids = ["=1", "'=1", "''=1", "'x", "x"]
+    write_embeddings(tmp_path / "z.csv", z[:5], ids)
+    lines = (tmp_path / "z.csv").read_text(encoding="utf-8").splitlines()[1:]
+    written = [line.split(",")[0].strip('"') for line in lines]
+    assert written == ["'=1", "''=1", "'''=1", "''x", "x"]
+
+
 def test_without_ids_the_rows_are_numbered(tmp_path, z):
     write_embeddings(tmp_path / "z.parquet", z)
     table = pyarrow.parquet.read_table(tmp_path / "z.parquet")

@@ -1,9 +1,19 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from aspect.data.features import dense
-from aspect.data.graph import Graph
+from aspect.data.graph import (
+    Graph,
+    count_pairs,
+    edge_index_of,
+    edge_keys,
+    encode_labels,
+    flip_pairs,
+    label_graph,
+)
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError
 from reference.graphs import random_graph
@@ -31,46 +41,35 @@ def test_a_simple_undirected_graph_is_taken_as_it_is():
     assert pairs_of(build(pairs_of(graph))) == pairs_of(graph)
 
 
-def test_self_loops_are_removed_and_counted():
-    graph = build([(0, 0), (0, 1), (1, 0), (2, 2), (1, 2), (2, 1), (3, 2), (2, 3)])
-    assert graph.num_edges == 3
-    assert graph.notices == ("2 self-loops removed (the method adds its own where it wants them).",)
+CHAIN = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
 
 
-def test_duplicates_are_removed_and_counted():
-    graph = build([(0, 1), (0, 1), (0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)])
-    assert graph.num_edges == 3
-    assert graph.notices == ("2 duplicate edges removed.",)
-
-
-def test_directed_input_is_symmetrised_and_counted():
-    graph = build([(0, 1), (1, 2), (2, 1), (3, 2)])
-    assert graph.num_edges == 3
-    assert graph.notices == ("2 edges had no reverse and were made undirected.",)
+@pytest.mark.parametrize(
+    ("pairs", "num_edges", "notice"),
+    [
+        ([(0, 0), (2, 2), *CHAIN], 3, "2 self-loops removed; methods that need them add them."),
+        ([(0, 1), (0, 1), *CHAIN], 3, "2 duplicate edges removed."),
+        ([(0, 1), *CHAIN[2:5]], 3, "2 edges had no reverse and were made undirected."),
+        ([(0, 1), (1, 0)], 1, "2 of 4 nodes have no edge; they keep their own features."),
+        ([], 0, "The graph has no edges: the embedding rests on the features alone."),
+        (
+            [(0, 1), (1, 0), (2, 3), (3, 2)],
+            2,
+            "The graph falls into 2 parts without an edge between them; "
+            "the largest has 2 of 4 nodes.",
+        ),
+    ],
+)
+def test_what_is_cleaned_or_odd_is_noticed(pairs, num_edges, notice):
+    graph = build(pairs)
+    assert graph.num_edges == num_edges
+    assert graph.num_nodes == 4
+    assert graph.notices == (notice,)
 
 
 def test_directed_input_can_be_refused():
     with pytest.raises(GraphError, match="directed: 2 edges lack their reverse"):
         build([(0, 1), (1, 2), (2, 1), (3, 2)], directed_is_error=True)
-
-
-def test_isolated_nodes_are_served_and_counted():
-    graph = build([(0, 1), (1, 0)])
-    assert graph.num_nodes == 4
-    assert graph.degrees().tolist() == [1, 1, 0, 0]
-    assert graph.notices == ("2 of 4 nodes have no edge; they keep their own features.",)
-
-
-def test_no_edges_at_all_is_said_and_served():
-    graph = build([])
-    assert graph.num_edges == 0
-    assert graph.notices == ("The graph has no edges: the embedding rests on the features alone.",)
-
-
-def test_separate_parts_are_said():
-    graph = build([(0, 1), (1, 0), (2, 3), (3, 2)])
-    assert len(graph.notices) == 1
-    assert "2 parts" in graph.notices[0]
 
 
 @pytest.mark.parametrize(
@@ -190,3 +189,97 @@ def test_names_of_features_survive_every_copy(density):
 def test_names_that_do_not_fit_the_features_are_refused(names, sentence):
     with pytest.raises(GraphError, match=sentence):
         build([(0, 1)], feature_names=names)
+
+
+@pytest.mark.parametrize("density", [0.1, 1.0])
+def test_a_graph_that_need_not_move_is_the_same_graph(density):
+    graph = random_graph(density=density)
+    assert graph.to(graph.dtype) is graph
+    assert graph.to("cpu") is graph
+    assert graph.to(torch.device("cpu", 0)) is graph
+
+
+def test_cuda_is_the_current_device(monkeypatch):
+    """Without a GPU: devices are only compared."""
+    graph = random_graph()
+    monkeypatch.setattr(Graph, "device", torch.device("cuda", 1))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert graph.to("cuda") is graph
+    assert graph.to("cuda:1") is graph
+
+
+# Labels
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_labels_and_edges_are_served(kind):
+    edges = torch.tensor([[0, 1], [1, 2]]).to(kind)
+    labelled = label_graph(Graph.build(torch.ones(3, 2), edges), torch.tensor([0, 2, 1]).to(kind))
+    assert labelled.labels.tolist() == [0, 2, 1]
+    assert labelled.graph.num_edges == 2
+
+
+def test_numbers_beyond_63_bits_are_refused_as_they_are():
+    huge = torch.tensor([0, 2**64 - 1, 1], dtype=torch.uint64)  # -1 to a signed reader
+    with pytest.raises(
+        GraphError, match=r"Labels must be below 2\*\*63\. Got 18446744073709551615"
+    ):
+        label_graph(build([(0, 1)], num_nodes=3), huge)
+
+
+def test_labels_of_any_length_are_names():
+    long = "9" * 5000
+    labels, names = encode_labels([long, "2", "10", None])
+    assert names == ("10", "2", long)  # as texts: one of them is no number
+    assert labels.tolist() == [2, 1, 0, -1]
+
+
+# Pairs as numbers
+
+
+def test_every_edge_has_one_number_and_the_numbers_give_the_edges_back():
+    graph = random_graph(30, 60, isolated=2)
+    keys = edge_keys(graph)
+    assert len(keys) == graph.num_edges
+    assert torch.equal(keys, keys.unique())  # ascending, each once
+    assert bool((keys // 30 < keys % 30).all())
+    assert torch.equal(edge_index_of(keys, 30), graph.edge_index)
+
+
+def test_no_edges_are_no_numbers():
+    graph = Graph.build(torch.rand(4, 2), torch.empty(2, 0, dtype=torch.long))
+    assert torch.equal(edge_index_of(edge_keys(graph), 4), graph.edge_index)
+    assert edge_keys(graph).dtype == torch.long
+
+
+def some_pairs(graph):
+    """Two edges and two pairs that are none."""
+    edges = edge_keys(graph)
+    low, high = torch.triu_indices(graph.num_nodes, graph.num_nodes, 1)
+    every = low * graph.num_nodes + high
+    return torch.cat([edges[[0, 5]], every[~torch.isin(every, edges)][[1, 9]]])
+
+
+def test_pairs_are_counted_as_edges_and_as_keys():
+    graph = random_graph(30, 60)
+    keys = some_pairs(graph)
+    every, counts = count_pairs(graph, keys)
+    assert torch.equal(every, torch.cat([edge_keys(graph), keys]).unique())
+    assert every[counts == 2].tolist() == keys[:2].tolist()
+    assert int(counts.sum()) == graph.num_edges + len(keys)
+
+
+def test_flips_are_the_symmetric_difference_and_all_else_stays():
+    graph = replace(random_graph(30, 60), ids=tuple("n" + str(node) for node in range(30)))
+    keys = some_pairs(graph)
+    flipped = flip_pairs(graph, keys)
+    assert set(edge_keys(flipped).tolist()) == set(edge_keys(graph).tolist()) ^ set(keys.tolist())
+    assert flipped.ids == graph.ids
+    assert flipped.features is graph.features
+
+
+def test_flipping_twice_is_nothing():
+    graph = random_graph(30, 60)
+    keys = some_pairs(graph)
+    assert torch.equal(flip_pairs(flip_pairs(graph, keys), keys).edge_index, graph.edge_index)
+    assert torch.equal(flip_pairs(graph, keys[:0]).edge_index, graph.edge_index)

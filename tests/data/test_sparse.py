@@ -61,12 +61,6 @@ def test_product_with_a_transposed_view_and_its_gradient(dense):
     assert_close(weight.grad, 2 * (dense.t() @ product.detach()).t())
 
 
-def test_nothing_is_recorded_where_no_gradient_is_needed(dense):
-    assert not (
-        SparseMatrix.from_dense(dense) @ torch.randn(9, 2, dtype=torch.float64)
-    ).requires_grad
-
-
 def test_a_matrix_without_entries_multiplies_to_zeros():
     empty = SparseMatrix.from_dense(torch.zeros(3, 4))
     assert_close(empty @ torch.ones(4, 2), torch.zeros(3, 2))

@@ -174,24 +174,18 @@ def test_parts_are_kept_in_ascending_order():
     assert Split(nodes(4, 1), nodes(3), nodes(2, 0)).train.tolist() == [1, 4]
 
 
-def test_overlapping_parts_are_refused_with_the_nodes():
-    with pytest.raises(GraphError, match=r"must not overlap. Got twice: nodes 1, 3 \(2 in all\)"):
-        Split(nodes(0, 1), nodes(1, 3), nodes(3, 4))
-
-
-def test_a_node_twice_in_one_part_is_refused():
-    with pytest.raises(GraphError, match=r"Got twice: nodes 0 \(1 in all\)"):
-        Split(nodes(0, 0), nodes(1), nodes(2))
-
-
-def test_empty_part_is_refused():
-    with pytest.raises(GraphError, match="validation nodes of a split must not be empty"):
-        Split(nodes(0, 1), nodes(), nodes(2))
-
-
-def test_negative_node_is_refused():
-    with pytest.raises(GraphError, match=r"test nodes of a split must be 0 or more. Got -2"):
-        Split(nodes(0), nodes(1), nodes(-2))
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        (([0, 1], [1, 3], [3, 4]), r"must not overlap. Got twice: nodes 1, 3 \(2 in all\)"),
+        (([0, 0], [1], [2]), r"Got twice: nodes 0 \(1 in all\)"),
+        (([0, 1], [], [2]), "validation nodes of a split must not be empty"),
+        (([0], [1], [-2]), "test nodes of a split must be 0 or more. Got -2"),
+    ],
+)
+def test_parts_that_are_refused(parts, sentence):
+    with pytest.raises(GraphError, match=sentence):
+        Split(*(nodes(*part) for part in parts))
 
 
 def test_masks_in_place_of_node_numbers_are_refused():
@@ -199,25 +193,19 @@ def test_masks_in_place_of_node_numbers_are_refused():
         Split(torch.tensor([True, False]), nodes(1), nodes(2))
 
 
-def test_unknown_nodes_are_refused_with_the_split():
-    good, bad = Split(nodes(0, 1), nodes(2), nodes(3)), Split(nodes(0, 1), nodes(9), nodes(7))
-    with pytest.raises(GraphError, match=r"nodes 0 to 4. Split 1 names 9, 7 \(2 in all\)"):
-        check_splits([good, bad], torch.tensor([0, 1, 0, 1, 0]))
-
-
-def test_unlabelled_nodes_are_refused_with_the_split():
-    with pytest.raises(GraphError, match=r"Split 0 holds unlabelled nodes 3 \(1 in all\)"):
-        check_splits([Split(nodes(0, 1), nodes(2), nodes(3))], torch.tensor([0, 1, 0, -1]))
-
-
-def test_training_set_of_one_class_is_refused_with_the_split():
-    with pytest.raises(GraphError, match=r"at least 2 classes. Split 0 has class 1 alone"):
-        check_splits([Split(nodes(0, 1), nodes(2), nodes(3))], torch.tensor([1, 1, 0, 0]))
-
-
-def test_no_split_is_refused():
-    with pytest.raises(GraphError, match=r"at least one split"):
-        check_splits([], torch.tensor([0, 1]))
+@pytest.mark.parametrize(
+    ("splits", "labels", "sentence"),
+    [
+        ([(3, 2), (9, 7)], [0, 1, 0, 1, 0], r"nodes 0 to 4. Split 1 names 9, 7 \(2 in all\)"),
+        ([(2, 3)], [0, 1, 0, -1], r"Split 0 holds unlabelled nodes 3 \(1 in all\)"),
+        ([(2, 3)], [1, 1, 0, 0], "at least 2 classes. Split 0 has class 1 alone"),
+        ([], [0, 1], "at least one split"),
+    ],
+)
+def test_splits_that_do_not_fit_the_labels_are_refused(splits, labels, sentence):
+    built = [Split(nodes(0, 1), nodes(validation), nodes(test)) for validation, test in splits]
+    with pytest.raises(GraphError, match=sentence):
+        check_splits(built, torch.tensor(labels))
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ def homophily(labelled, region):
     return float(same[inside].double().mean())
 
 
-@pytest.mark.parametrize("num_classes", [2, 4])
-@pytest.mark.parametrize("purity", [0.8, 0.95])
+@pytest.mark.parametrize(("num_classes", "purity"), [(2, 0.8), (4, 0.95)])
 def test_one_half_joins_equals_the_other_unequals(num_classes, purity):
     labelled = mixed_graph(800, degree=12.0, purity=purity, num_classes=num_classes, seed=1)
     assert homophily(labelled, HOMOPHILIC) == pytest.approx(purity, abs=0.03)
@@ -53,14 +52,6 @@ def test_class_means_stand_at_the_signal_and_the_noise_is_standard():
     assert_close(means.norm(dim=1), torch.full((2,), 3.0), rtol=0.05, atol=0)
     noise = x - means[labelled.labels]
     assert float(noise.std()) == pytest.approx(1, rel=0.02)
-
-
-def test_sizes_labels_and_names():
-    labelled = mixed_graph(90, num_features=5, num_classes=3)
-    assert labelled.graph.num_nodes == 90
-    assert labelled.graph.num_features == 5
-    assert labelled.class_names == ("0", "1", "2")
-    assert torch.bincount(labelled.labels).tolist() == [30, 30, 30]
 
 
 def test_the_seed_decides_everything():

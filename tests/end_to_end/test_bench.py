@@ -11,7 +11,7 @@ import pytest
 
 from aspect import mixed_graph
 from aspect.cli.main import run
-from aspect.data.npz import write_npz
+from aspect.data.archives import write_npz
 from aspect.experiment.store import read_details, read_records
 from aspect.training.health import Health
 

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from aspect import mixed_graph
-from aspect.attacks.trace import Trace
-from aspect.data.npz import write_npz
+from aspect.attacks.file import PerturbationFile
+from aspect.data.archives import write_npz
 from aspect.experiment.store import read_details, read_records
 
 from .conftest import command, environment
@@ -91,7 +91,7 @@ def test_every_record_is_bound_to_its_flips(whole):
     cwd, said = whole
     records = read_records(cwd / "runs/tiny")
     assert [record.status for record in records] == ["done"] * CELLS, said.stdout
-    traces = [Trace.read(cwd / "runs/tiny/perturbations" / name) for name in FILES]
+    traces = [PerturbationFile.read(cwd / "runs/tiny/perturbations" / name) for name in FILES]
     for record in records:
         work = record.cell.work
         if work.perturbation is None:
@@ -178,7 +178,7 @@ def test_an_attack_that_fails_costs_its_own_cells_alone(here, cli, monkeypatch):
 
 
 def is_begun(path):
-    return path.exists() and not Trace.read(path).facts.complete
+    return path.exists() and not PerturbationFile.read(path).facts.complete
 
 
 def test_killed_while_it_attacks_and_gone_on_with(tmp_path, monkeypatch, cli):
@@ -194,14 +194,14 @@ def test_killed_while_it_attacks_and_gone_on_with(tmp_path, monkeypatch, cli):
     finally:
         running.stop()
     wait_until_gone(running.workers)
-    partial, before = Trace.read(found), stamps(folder)
+    partial, before = PerturbationFile.read(found), stamps(folder)
     assert not partial.facts.complete
     assert 0 < len(partial.keys) < partial.facts.wanted
     monkeypatch.chdir(tmp_path)
     content = cli("bench", "tiny.yaml", "--json", *ALONE).json
     assert content["perturbations"] == {"found": 1, "made": 1, "failed": 0}
     assert content["done"] == content["cells"] == 2
-    whole = Trace.read(found)
+    whole = PerturbationFile.read(found)
     assert whole.facts.complete
     assert whole.keys[: len(partial.keys)].tolist() == partial.keys.tolist()
     assert whole.facts.seconds > partial.facts.seconds

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from aspect import Aspect, read_graph
-from aspect.data.catalogue import DATASETS
-from aspect.data.support import without_doubtful
+from aspect.attacks.pruning import prune_edges
+from aspect.data.datasets import DATASETS
 from aspect.data.synthetic import embedded_graph
 from aspect.experiment.runs import load_run
 from aspect.methods.registry import method_names
@@ -234,7 +234,7 @@ def test_embed_leaves_doubtful_edges_out(cli, trained):
     whole = load_run(trained, device="cpu").read_trained_graph()
     found = cli("embed", trained, "--doubt", 0.2, "--out", "z.npy", "--json").json
     assert found["doubted_edges"] == int(0.2 * whole.num_edges)
-    expected = Aspect.load(trained / "model.safetensors").embed(without_doubtful(whole, 0.2))
+    expected = Aspect.load(trained / "model.safetensors").embed(prune_edges(whole, 0.2))
     np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), expected.numpy())
     told = cli("embed", trained, "--doubt", 0.2, "--out", "z.csv").out
     assert f"{found['doubted_edges']} edges with little support were left out." in told

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from aspect.data.npz import write_npz
+from aspect.data.archives import write_npz
 
 from .conftest import TINY
 

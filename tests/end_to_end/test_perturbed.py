@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aspect.attacks.trace import Trace
+from aspect.attacks.file import PerturbationFile
 from aspect.data.synthetic import embedded_graph
 from aspect.estimator import Embedder
 from aspect.methods.controls import RawFeatures
@@ -62,7 +62,7 @@ def test_attack_train_evaluate_embed(cli, file):
     assert [(row["name"], row["splits"]) for row in found["rows"]] == [(n, [2]) for n in NAMES]
     assert found["rows"][0]["clean"] is None
     assert found["rows"][0]["drop"] is None
-    assert found["perturbations"][0]["sha256"] == Trace.read(file).digest(0.02)
+    assert found["perturbations"][0]["sha256"] == PerturbationFile.read(file).digest(0.02)
 
     cli("evaluate", run, "--splits", "random").refused("made for class-balanced splits")
 
@@ -78,7 +78,7 @@ def test_attack_train_evaluate_embed(cli, file):
 def test_the_saved_settings_repeat_a_poisoned_run(cli, file):
     options = ["--perturbation", file, "--edges-only", *TINY, "--json"]
     run = cli("train", "mixed", *options).json["run"]
-    reached = f"{Trace.read(file).reached:g}"
+    reached = f"{PerturbationFile.read(file).reached:g}"
     assert run == f"runs/mixed-aspect-0-metattack-implicit-class-balanced-2-{reached}-edges"
     config = f"{run}/config.yaml"
     told = load_experiment(Path(config)).perturbation
@@ -300,7 +300,7 @@ def test_a_file_that_is_none(cli, content):
     for name in ("train", "evaluate"):
         cli(name, "mixed", *F).refused("f.safetensors", "damaged")
     model = {"kind": "model"}
-    from aspect.training.checkpoint import write_tensors
+    from aspect.data.tensors import write_tensors
 
     write_tensors(Path("f.safetensors"), {}, model)
     cli("train", "mixed", *F).refused("not a perturbation but a model")

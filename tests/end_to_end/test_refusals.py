@@ -254,7 +254,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_checkpoint(cli, inputs):
     command = ["train", *inputs, *TINY, "--set", "learning_rate=1e30", "--checkpoint-every", 1]
     line = cli(*command, "--out", "run").refused("not a finite number", "learning_rate")
     epoch = int(line.split("epoch ")[1].split()[0])
-    from aspect.training.checkpoint import read_tensors
+    from aspect.data.tensors import read_tensors
 
     _, manifest = read_tensors(cli.cwd / "run" / "checkpoint.safetensors")
     assert manifest["state"]["epoch"] == epoch - 1 >= 1

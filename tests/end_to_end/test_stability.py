@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from aspect.evaluation.stability_request import KINDS
+from aspect.evaluation.stability_request import DEFAULT_KINDS
 from aspect.methods.controls import RawFeatures
 
 from .conftest import TINY, write_tables
@@ -23,7 +23,7 @@ def test_the_table_and_the_file_tell_the_same(cli, trained):
     assert done.code == 0, done.err
     content = json.loads((cli.cwd / "s.json").read_text(encoding="utf-8"))
     lines = [line for line in done.out.splitlines() if "->" in line]
-    assert len(lines) == len(content["rows"]) == 2 * len(KINDS)
+    assert len(lines) == len(content["rows"]) == 2 * len(DEFAULT_KINDS)
     for line, row in zip(lines, content["rows"], strict=True):
         cells = [cell.strip() for cell in line.strip("│").split("│")]
         changed = row["flips"] or row["masked_entries"]
@@ -152,9 +152,9 @@ def test_a_run_on_a_poisoned_graph_is_compared_with_itself(cli, graph):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--budget", "0"], "Budget must be a share in (0, 1]. Got 0."),
-        (["--budget", "0.1,1.5"], "Budget must be a share in (0, 1]. Got 1.5."),
-        (["--budget", "much"], "Budget must be a share in (0, 1]. Got 'much'."),
+        (["--budget", "0"], "Budget must be a ratio in (0, 1]. Got 0."),
+        (["--budget", "0.1,1.5"], "Budget must be a ratio in (0, 1]. Got 1.5."),
+        (["--budget", "much"], "Budget must be a ratio in (0, 1]. Got 'much'."),
         (["--budget", "0.001"], "Budget of 0.001 allows no change of"),
         (["--kind", "randm"], "Unknown kind of perturbation 'randm'. Did you mean 'random'?"),
         (["--num-splits", "0"], "--num-splits"),

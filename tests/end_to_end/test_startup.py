@@ -87,7 +87,7 @@ def test_no_word_at_all_asks_for_help():
         (["embed", "run"], "--out"),
         (["stability", "run"], "run is not a run's folder."),
         (["stability", "run", "--kind", "gradiant"], "Did you mean 'gradient'?"),
-        (["stability", "run", "--budget", "2"], "Budget must be a share in (0, 1]. Got 2."),
+        (["stability", "run", "--budget", "2"], "Budget must be a ratio in (0, 1]. Got 2."),
         (["embed", "run", "--out", "x.xlsx"], ".npy, .parquet, .csv"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from aspect.experiment.tuning.journal import mend, open_study
+from aspect.experiment.tuning import open_study
 
 from .conftest import command, environment, write_tables
 
@@ -40,9 +40,8 @@ def ended(out):
 
 
 def unfinished(out, scratch):
-    """How many trials the journal leaves running; looked at in a copy, as reading mends it."""
+    """How many trials the journal leaves running; in a copy, so that the folder stays as it is."""
     copy = Path(shutil.copytree(out, scratch)) / "study.journal"
-    mend(copy)
     return len(open_study(copy).get_trials(states=(TrialState.RUNNING,)))
 
 
@@ -118,6 +117,7 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli)
         folder = Path("runs/tune") / f"edges-{name}"
         assert f"Next: aspect train --config {folder}/settings.yaml" in done.out
         assert f"edges, {name}:" in done.out
+        assert "<h1>Settings of " in (folder / "report.html").read_text()
     assert "best validation" in done.out
     assert "mean cosine" in done.out
     assert "2 trials" in done.err
@@ -141,21 +141,23 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
     poisoned = tmp_path / "poisoned.yaml"
     poisoned.write_text("method: low\nperturbation: {file: flips.safetensors}\n")
     few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", *SMALL, "--max-cosine", 1]
+    few += ["--seconds", 600, "--out", "search", "--json"]
     done = cli("tune", *graph, "--config", poisoned, *few)
-    assert done.code == 0, done.err
-    said = (
+    (search,) = done.json["searches"]
+    assert (search["method"], search["trials"]) == ("low", 1)
+    assert (
         f"The settings of {poisoned} were for a perturbed graph. The search is on edges as it is."
-    )
-    assert said in done.err
+    ) in done.err
 
-
-def test_a_settings_file_tells_the_method(graph, cli, tmp_path):
-    start = tmp_path / "start.yaml"
-    start.write_text("method: low\nsettings: {epochs: 1, width: 8}\n")
-    few = ["--trials", 1, "--workers", 1, "--max-cosine", 1, "--json"]
-    for options, name in (([], "low"), (["--method", "high"], "high")):
-        (found,) = cli("tune", *graph, "--config", start, *options, *few).json["searches"]
-        assert found["method"] == name
+    page = Path("search/report.html")
+    before = page.read_bytes()
+    page.unlink()
+    done = cli("report", "search")
+    assert "Wrote search/report.html" in done.out, done.err
+    assert page.read_bytes() == before
+    assert cli("report", "search", "--out", "page.html", "--json").json["report"] == "page.html"
+    cli("report", "search", "--out", "page.html").refused("'page.html' exists")
+    cli("report", "search", "--tables", "tables").refused("A search has one page.")
 
 
 def test_a_search_in_which_everything_fails_says_why(graph, cli):
@@ -177,12 +179,10 @@ def test_a_search_without_a_healthy_trial_says_why(graph, cli):
 def test_without_time_no_trial_is_begun(graph, cli):
     few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", "--max-cosine", 1, *SMALL]
     cli("tune", *graph, *few, "--seconds", 0).refused("No trial of aspect on edges was done within")
-    assert cli("tune", *graph, *few, "--seconds", 600, "--json").json["searches"][0]["trials"] == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_wrong_words_are_answered_at_once(cli):
+    for arguments, words in (
         (["koora"], "Did you mean 'cora'?"),
         (["cora", "--method", "aspekt"], "Did you mean 'aspect'?"),
         (["cora", "--method", "aspect", "--method", "aspekt"], "Did you mean 'aspect'?"),
@@ -196,11 +196,8 @@ def test_without_time_no_trial_is_begun(graph, cli):
         (["a.csv", "b.csv", "--nodes", "n.csv"], "Options of reading belong to one graph. Got 2"),
         (["a/g.npz", "b/g.npz"], "Two searches would share the folder 'g-aspect'"),
         ([], "Missing argument"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_words_are_answered_at_once(cli, arguments, words):
-    cli("tune", *arguments).refused(words)
+    ):
+        cli("tune", *arguments).refused(words)
     assert list(cli.cwd.iterdir()) == []
 
 

@@ -13,8 +13,8 @@ from aspect.data.synthetic import mixed_regions
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation import headroom as module
 from aspect.evaluation.headroom import (
+    FUSIONS,
     MIXES,
-    READINGS,
     Gain,
     headroom,
     probe_bands,
@@ -71,7 +71,7 @@ def means(results):
 
 def test_a_gate_that_knows_the_regions_wins_and_a_shuffled_one_does_not(results):
     accuracy = means(results)
-    assert list(accuracy) == list(READINGS)
+    assert list(accuracy) == list(FUSIONS)
     assert accuracy["gate"] > accuracy["one-mix"] + 5
     assert accuracy["shuffled-gate"] < accuracy["gate"] - 5
 
@@ -122,7 +122,7 @@ def test_labels_of_test_nodes_enter_the_scores_alone(case):
     other[split.test] = 1 - other[split.test]
     honest = read(bands, weights, labelled, [split])
     flipped = read(bands, weights, without_edges(other), [split])
-    for name in READINGS:
+    for name in FUSIONS:
         # With two classes, what was right is wrong now: the answers are the same.
         assert honest[name].strict.mean == pytest.approx(100 - flipped[name].strict.mean)
 
@@ -133,7 +133,7 @@ def test_nodes_without_a_label_do_not_matter(case, results):
     labels = torch.cat([labelled.labels, torch.full((5,), UNLABELLED)])
     both = torch.cat([bands, loud], dim=1), torch.cat([weights, weights[:5]])
     more = read(*both, without_edges(labels), splits)
-    for name in set(READINGS) - {"shuffled-gate"}:  # another number of nodes is shuffled otherwise
+    for name in set(FUSIONS) - {"shuffled-gate"}:  # another number of nodes is shuffled otherwise
         assert more[name].strict.mean == pytest.approx(results[name].strict.mean)
 
 
@@ -186,7 +186,7 @@ def test_models_are_seeds_and_all_of_it_is_plain_json(labelled):
     result = headroom(models, labelled, num_splits=2, on_step=lambda *step: told.append(step))
     content = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert content["splits"] == "random"
-    assert [row["name"] for row in content["rows"]] == list(READINGS)
+    assert [row["name"] for row in content["rows"]] == list(FUSIONS)
     for row in content["rows"]:
         assert {"mean", "std", "low", "high"} <= set(row["accuracy"])
         assert (row["accuracy"]["seeds"], row["accuracy"]["splits"]) == (2, 2)

@@ -10,8 +10,7 @@ import torch
 from numpy.polynomial import chebyshev
 
 from aspect import Embedder, Graph, mixed_graph
-from aspect.data.graph import LabelledGraph
-from aspect.data.labelling import label_graph, unlabelled
+from aspect.data.graph import LabelledGraph, label_graph, unlabelled
 from aspect.data.operators import largest_eigenvalue
 from aspect.errors import GraphError
 from aspect.evaluation import inspection
@@ -30,7 +29,7 @@ from aspect.evaluation.inspection import (
 )
 from aspect.losses.policy_target import channel_costs
 from aspect.methods.registry import find_method, method_names
-from aspect.nn.chebyshev import chebyshev_nodes
+from aspect.nn.filters import chebyshev_nodes
 from aspect.randomness import generator_for
 from reference.plain_aspect import PlainAspect
 

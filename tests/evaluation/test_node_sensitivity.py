@@ -5,11 +5,10 @@ import torch
 from torch.testing import assert_close
 
 from aspect import Embedder, mixed_graph
-from aspect.adversarial.ascent import Ascent, ascend
+from aspect.attacks.projected_ascent import Ascent, SearchScope, ascend
 from aspect.evaluation import node_sensitivity
 from aspect.evaluation.node_sensitivity import search_model
-from aspect.methods.aspect_s_config import AspectSConfig
-from aspect.methods.aspect_search import SearchScope, inner_problem
+from aspect.methods.aspect_s import AspectSConfig
 from aspect.randomness import generator_for
 
 TINY = {"epochs": 3, "width": 4, "order": 2, "gate_width": 4}
@@ -31,7 +30,7 @@ def found_by_hand(model, seen, config):
     scope = SearchScope(
         config.candidates, config.feature_budget, config.stability_target, config.rayleigh_weight
     )
-    problem = inner_problem(model.method.eval(), seen, scope, generator)
+    problem = model.method.eval().search_problem(seen, scope, generator)
     how = Ascent(
         steps=config.perturbation_steps,
         budget=round(config.perturbation_budget * seen.num_edges),

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from aspect.attacks.pruning import prune_edges
 from aspect.data.splits import make_splits
-from aspect.data.support import without_doubtful
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import linear_probe
 from aspect.evaluation.pruning import best_by_validation, probe_pruned
@@ -53,9 +53,7 @@ def test_one_training_is_read_once_for_each_share(small_graph):
     shares = (0.0, 0.2, 0.4)
     found, doubt = probe_pruned(model, small_graph.graph, small_graph, splits, shares)
     by_hand = [
-        linear_probe(
-            model.embed(without_doubtful(small_graph.graph, share)), small_graph.labels, splits
-        )
+        linear_probe(model.embed(prune_edges(small_graph.graph, share)), small_graph.labels, splits)
         for share in shares
     ]
     expected, places = best_by_validation(by_hand)

@@ -160,7 +160,7 @@ def test_a_look_asks_a_model_for_all_that_it_has():
     assert torch.equal(found.embeddings, model.embed(graph, normalise="none"))
     assert torch.equal(found.gate, model.policy(graph))
     with torch.no_grad():
-        views = model.method.see(graph).views
+        views = model.method.encode(graph).bands
     assert torch.equal(torch.stack(list(found.bands.values())), views)
     assert list(found.bands) == ["low", "high"]
 

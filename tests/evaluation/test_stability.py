@@ -8,13 +8,16 @@ import torch
 from torch.nn.functional import cosine_similarity, pdist
 
 from aspect import Embedder, mixed_graph
+from aspect.attacks.file import PerturbationFile
+from aspect.attacks.perturbation import Perturbation
+from aspect.attacks.pr_bcd import PRBCD, PRBCDConfig
+from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.graph import UNLABELLED, Graph
 from aspect.data.splits import make_splits
 from aspect.errors import GraphError, SettingsError, UnknownNameError
 from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.perturbing import draw_flips, draw_masks
-from aspect.evaluation.stability import study_stability
-from aspect.evaluation.stability_request import KINDS, StabilityRequest
+from aspect.evaluation.stability import GivenSplits, study_stability
+from aspect.evaluation.stability_request import DEFAULT_KINDS, StabilityRequest
 from aspect.methods.controls import RawFeatures
 
 QUICK = {"width": 16, "gate_width": 8, "device": "cpu"}
@@ -45,7 +48,7 @@ def row_of(found, title, budget):
 def test_every_kind_has_a_row_for_every_budget(found, labelled):
     expected = [(title, budget) for title in ALL for budget in (0.02, 0.2)]
     assert [(row.title, row.budget) for row in found.rows] == expected
-    assert [row.kind for row in found.rows[::2]] == list(KINDS)
+    assert [row.kind for row in found.rows[::2]] == list(DEFAULT_KINDS)
     assert list(found.clean) == [0, 1]
     assert (found.nodes, found.edges) == (80, labelled.graph.num_edges)
     assert found.notices == ()
@@ -58,36 +61,40 @@ def test_every_kind_has_a_row_for_every_budget(found, labelled):
 def test_a_larger_budget_moves_more(found, title):
     small, large = row_of(found, title, 0.02), row_of(found, title, 0.2)
     assert 0 < small.changed < large.changed
-    assert 0 < small.turn.mean < large.turn.mean
-    assert small.relative.mean < large.relative.mean
-    assert 0 < small.gate < large.gate
+    assert 0 < small.movement.turn.mean < large.movement.turn.mean
+    assert small.movement.relative.mean < large.movement.relative.mean
+    assert 0 < small.movement.gate < large.movement.gate
     for band in ("low", "high"):
-        assert small.bands[band].mean < large.bands[band].mean
+        assert small.movement.bands[band].mean < large.movement.bands[band].mean
 
 
 @pytest.mark.parametrize("budget", [0.02, 0.2])
 def test_what_is_searched_for_moves_more_than_what_is_drawn(found, budget):
     drawn, searched = row_of(found, "random", budget), row_of(found, "gradient", budget)
     assert searched.changed == drawn.changed
-    assert searched.turn.mean > max(each.movement.turn.mean for each in drawn.measurements)
-    assert searched.relative.mean > max(each.movement.relative.mean for each in drawn.measurements)
+    assert searched.movement.turn.mean > max(each.movement.turn.mean for each in drawn.measurements)
+    assert searched.movement.relative.mean > max(
+        each.movement.relative.mean for each in drawn.measurements
+    )
 
 
-@pytest.mark.parametrize(("title", "draw"), [("random", draw_flips), ("feature", draw_masks)])
-def test_numbers_are_those_of_a_plain_count(found, model, labelled, title, draw):
+@pytest.mark.parametrize("title", ["random", "feature"])
+def test_numbers_are_those_of_a_plain_count(found, model, labelled, title):
     row = row_of(found, title, 0.2)
     splits = make_splits("random", labelled.labels, 2, count=2)
     before = model.embed(labelled.graph).double()
-    changed, accuracies = list(draw(labelled.graph, [0.2], [0, 1], 3)), []
-    for each, measured, split in zip(changed, row.measurements, splits, strict=True):
-        after = model.embed(each.graph).double()
+    alone = Perturbation(kind=title, budget=0.2, features=title == "feature")
+    accuracies = []
+    for number, (measured, split) in enumerate(zip(row.measurements, splits, strict=True)):
+        perturbed = alone.apply(labelled, 3 + number)  # the seed of the study is 3
+        after = model.embed(perturbed).double()
         centre = before.mean(dim=0)
         turns = 1 - cosine_similarity(before - centre, after - centre)
         assert measured.movement.turn.mean == pytest.approx(turns.mean().item(), rel=1e-6)
         assert measured.movement.turn.median == pytest.approx(turns.median().item(), rel=0.1)
         relative = (after - before).norm(dim=1) / pdist(before).mean()
         assert measured.movement.relative.mean == pytest.approx(relative.mean().item())
-        gates = model.policy(each.graph) - model.policy(labelled.graph)
+        gates = model.policy(perturbed) - model.policy(labelled.graph)
         assert measured.movement.gate == pytest.approx(gates.abs().mean().item(), rel=1e-5)
         score = evasion_probe(
             before.float(), [after.float()], labelled.labels, [split], num_classes=2
@@ -97,7 +104,7 @@ def test_numbers_are_those_of_a_plain_count(found, model, labelled, title, draw)
     assert row.strict.mean == pytest.approx(sum(accuracies) / 2)
     clean = sum(score.strict for score in found.clean.values()) / 2
     assert row.drop == pytest.approx(100 * (clean - row.strict.mean) / clean)
-    assert row.turn.mean == pytest.approx(
+    assert row.movement.turn.mean == pytest.approx(
         sum(each.movement.turn.mean for each in row.measurements) / 2
     )
 
@@ -164,21 +171,23 @@ def test_labels_of_test_nodes_enter_the_last_score_alone(model, labelled):
 
 @pytest.mark.parametrize("name", ["raw", "random", "low"])
 def test_methods_of_every_kind_can_be_studied(name, labelled, monkeypatch):
-    monkeypatch.setattr("aspect.evaluation.perturbing.STAND_IN", {"width": 8, "epochs": 2})
+    monkeypatch.setattr("aspect.evaluation.stability.STAND_IN", {"width": 8, "epochs": 2})
     settings = {"device": "cpu"} if name == "raw" else {"epochs": 2, **QUICK}
     model = Embedder(name, **settings).fit(labelled)
     request = StabilityRequest.of(budgets=[0.1], num_splits=1)
     rows = {row.kind: row for row in study_stability(model, labelled, request).rows}
-    assert list(rows) == list(KINDS)
-    assert rows["feature"].turn.mean > 0
+    assert list(rows) == list(DEFAULT_KINDS)
+    assert rows["feature"].movement.turn.mean > 0
     if name == "raw":  # no edge is looked at
         assert rows["gradient"].title == "gradient (transferred)"
-        assert [rows[kind].turn.mean for kind in ("random", "gradient", "metattack")] == [0] * 3
+        assert [rows[kind].movement.turn.mean for kind in ("random", "gradient", "metattack")] == [
+            0
+        ] * 3
         assert rows["gradient"].drop == 0
     else:
         assert rows["gradient"].title == "gradient"
-        assert rows["gradient"].turn.mean > 0
-    assert (rows["random"].gate is None) is (name != "random")
+        assert rows["gradient"].movement.turn.mean > 0
+    assert (rows["random"].movement.gate is None) is (name != "random")
 
 
 def test_without_labels_shifts_are_left(model, labelled):
@@ -250,7 +259,7 @@ def test_steps_are_told_to_the_end(model, labelled):
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.2, float("nan"), float("inf")])
 def test_budgets_are_shares(share):
-    with pytest.raises(SettingsError, match=r"Budget must be a share in \(0, 1\]"):
+    with pytest.raises(SettingsError, match=r"Budget must be a ratio in \(0, 1\]"):
         StabilityRequest.of(budgets=[0.1, share])
 
 
@@ -262,3 +271,29 @@ def test_wishes_are_put_in_order():
         StabilityRequest.of(["gradiant"])
     with pytest.raises(SettingsError, match="Number of splits must be 1 or more"):
         StabilityRequest.of(num_splits=0)
+
+
+@pytest.mark.parametrize("kind", ["dice", "pr-bcd"])
+def test_every_registered_attack_can_be_tried(model, labelled, kind, monkeypatch):
+    short = PRBCDConfig(block_size=500, epochs=8, resampled_epochs=6)
+    monkeypatch.setattr(PRBCD, "settle", lambda *_: short)
+    request = StabilityRequest.of([kind], [0.05, 0.1], num_splits=1)
+    result = study_stability(model, labelled, request)
+    assert [row.kind for row in result.rows] == [kind, kind]
+    assert all(row.changed > 0 for row in result.rows)
+
+
+def test_files_stand_in_for_the_attack_that_would_be_made(model, labelled):
+    request = AttackRequest("dice", budget=0.2, splits="random", seed=5)
+    planned = plan_attacks(labelled, "mixed", request, [0, 2], torch.device("cpu"))
+    files = [run_attack(attack, PerturbationFile(attack.facts)) for attack in planned]
+    result = study_stability(
+        model,
+        labelled,
+        StabilityRequest.of(["metattack"], [0.05, 0.2]),
+        files={"dice": files},
+        given=GivenSplits("random", (0, 2)),
+    )
+    assert [(row.title, row.budget) for row in result.rows] == [("dice", 0.05), ("dice", 0.2)]
+    assert [measured.split for measured in result.rows[1].measurements] == [0, 2]
+    assert result.rows[1].changed == round(0.2 * labelled.graph.num_edges)

@@ -27,7 +27,7 @@ from aspect.examples.demo import (
     significance,
     summary,
 )
-from aspect.nn.fusion import fuse
+from aspect.nn.gate import fuse
 from aspect.settings import find_experiment
 from examples.pages import FACTS, SETTINGS, small_demo, small_graph
 

@@ -68,9 +68,9 @@ def test_a_case_is_what_its_graph_gives(theory):
     graph = labelled.graph.to(torch.float32)
     method = Embedder("aspect", seed=1, device="cpu", **theory.settings).fit(graph).method.eval()
     with torch.no_grad():
-        bands = unit(method.see(graph).views)
+        bands = unit(method.encode(graph).bands)
         signals = [method.augmented(graph, generator_for(1, "keys", number)) for number in (0, 1)]
-        views = [unit(method(signal).views) for signal in signals]
+        views = [unit(method(signal).bands) for signal in signals]
     for choice in ("class", "own"):
         draws = [draw_keys(view, labelled.labels, choice) for view in views]
         risks = mix_risks(bands, draws, 0.7, mixes)

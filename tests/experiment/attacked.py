@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aspect import mixed_graph
-from aspect.data.npz import write_npz
+from aspect.data.archives import write_npz
 from aspect.experiment.attacking import Attacking, make_file
 from aspect.experiment.executor import Finished, Lost, Started
 from aspect.experiment.facts import read_facts

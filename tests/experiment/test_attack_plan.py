@@ -1,14 +1,11 @@
 """Attacks that a plan needs: to the largest budget, once for all modes, with default settings."""
 
-from typing import get_args
-
 import pytest
 import torch
 
-from aspect.attacks.kinds import STRATEGIES
-from aspect.attacks.names import AttackKind, Solver
+from aspect.attacks.registry import attack_info, find_attack
+from aspect.data.archives import read_npz, write_npz
 from aspect.data.graph import Graph
-from aspect.data.npz import read_npz, write_npz
 from aspect.errors import GraphError
 from aspect.experiment.attack_plan import budgets_by_attack, plan_attack_again
 from aspect.experiment.facts import read_facts
@@ -27,8 +24,7 @@ def attacks_of(plan):
 
 
 def test_kinds_and_solvers_are_those_of_the_attacks():
-    assert set(get_args(AttackKind)) == set(STRATEGIES)
-    for solver in get_args(Solver):
+    for solver in attack_info("metattack").solvers:
         assert attacked_plan("g", {"kind": "metattack", "solver": solver}).perturbations
 
 
@@ -53,9 +49,10 @@ def test_an_attack_is_wanted_for_every_split_that_the_plan_takes(path):
     attacks = attacks_of(attacked_plan(path, {**IMPLICIT, "budgets": [0.1, 0.3]}, num_splits=3))
     assert [each.split for each in attacks] == [0, 1, 2]
     assert {each.wanted for each in attacks} == {round(0.3 * labelled.graph.num_edges)}
-    strategy = STRATEGIES["metattack"]({"solver": "implicit"}, labelled.graph)
+    config = find_attack("metattack").settle({"solver": "implicit"}, labelled.graph)
+    settings = config.model_dump(mode="json", exclude={"solver"})
     assert {each.solver for each in attacks} == {"implicit"}
-    assert all(each.settings == strategy.settings for each in attacks)
+    assert all(each.settings == settings for each in attacks)
 
 
 def test_no_attack_no_files(path):

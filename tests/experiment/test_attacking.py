@@ -5,11 +5,10 @@ from functools import partial
 import pytest
 import torch
 
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.metattack import Metattack
 from aspect.attacks.run import run_attack
-from aspect.attacks.trace import Trace
-from aspect.attacks.trace_file import TraceFile
-from aspect.data.npz import read_npz
+from aspect.data.archives import read_npz
 from aspect.data.source import NO_READING
 from aspect.errors import GraphError
 from aspect.experiment.attack_plan import plan_attack_again
@@ -56,8 +55,8 @@ def test_files_hold_the_flips_of_an_attack_by_hand(path, out):
     prepared.attack()
     (wanted,), (file,) = prepared.wanted, prepared.flips.files.values()
     planned = plan_attack_again(wanted.facts, read_npz(path), torch.device("cpu"))
-    expected = run_attack(planned, TraceFile.open(out / "other", planned.facts))
-    found = Trace.read(file.path)
+    expected = run_attack(planned, PerturbationFile.open(out / "other", planned.facts))
+    found = PerturbationFile.read(file.path)
     assert torch.equal(found.keys, expected.keys)
     assert file.sha256 == {0.05: expected.digest(0.05)}
     assert found.facts.complete
@@ -75,10 +74,10 @@ def begin(wanted, path, flips):
             raise Killed
 
     planned = plan_attack_again(wanted.facts, read_npz(wanted.graph), torch.device("cpu"))
-    file = TraceFile.open(path, planned.facts)
+    file = PerturbationFile.open(path, planned.facts)
     with pytest.raises(Killed):
         run_attack(planned, file, stop, seconds_between_writes=0.0)
-    return Trace.read(path)
+    return PerturbationFile.read(path)
 
 
 def test_an_attack_that_was_killed_goes_on(path, out, monkeypatch):
@@ -101,7 +100,7 @@ def test_an_attack_that_was_killed_goes_on(path, out, monkeypatch):
     assert first.flips == 2, "what is there counts from the beginning"
     assert sum(map(len, found)) == wanted.facts.wanted - 2
     (file,) = prepared.flips.files.values()
-    assert torch.equal(Trace.read(file.path).keys[:2], partial.keys)
+    assert torch.equal(PerturbationFile.read(file.path).keys[:2], partial.keys)
 
 
 def test_an_unfinished_attack_of_another_version_begins_anew(path, out):
@@ -110,10 +109,10 @@ def test_an_unfinished_attack_of_another_version_begins_anew(path, out):
     file = out / "perturbations" / wanted.facts.file_name
     partial = begin(wanted, file, flips=1)
     older = partial.facts.model_copy(update={"versions": {"aspect": "0"}})
-    Trace(older, partial.keys.flip(0), partial.state).write(file)
+    PerturbationFile(older, partial.keys.flip(0), partial.state).write(file)
     made = make_file(AttackTask(wanted, NO_READING, file))
-    assert Trace.read(file).facts.versions != {"aspect": "0"}
-    assert made.sha256 == {0.05: Trace.read(file).digest(0.05)}
+    assert PerturbationFile.read(file).facts.versions != {"aspect": "0"}
+    assert made.sha256 == {0.05: PerturbationFile.read(file).digest(0.05)}
 
 
 def test_a_file_that_is_too_short_by_now_is_made_anew(path, out):
@@ -185,5 +184,5 @@ def test_attacks_run_where_the_cells_do(path, out):
     prepared = Prepared(attacked_plan(path, {**IMPLICIT, "budgets": [0.05]}, num_splits=1), out)
     prepared.attack(partial(make_file, device="cuda"))
     (file,) = prepared.flips.files.values()
-    assert Trace.read(file.path).facts.device == "cuda"
+    assert PerturbationFile.read(file.path).facts.device == "cuda"
     assert Prepared(prepared.plan, out).missing == [], "the device changes nothing about a file"

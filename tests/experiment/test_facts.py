@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aspect.data.npz import content_sha256, write_npz
+from aspect.data.archives import content_sha256, write_npz
 from aspect.data.source import GraphSource
 from aspect.errors import GraphError
 from aspect.experiment.facts import graph_facts, read_facts

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
-from aspect.attacks.trace import Trace
-from aspect.attacks.trace_file import TraceFile
-from aspect.data.npz import read_npz
+from aspect.data.archives import read_npz
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.flips import Flips, FlipsFile, Slot
 from aspect.experiment.perturbation import Perturbation
@@ -38,7 +37,7 @@ def attack(path, folder, split=0, name=None, budget=0.2, **request):
     wanted = AttackRequest(budget=budget, **values)
     (planned,) = plan_attacks(read_npz(path), "small", wanted, [split], torch.device("cpu"))
     file = folder / (name or planned.facts.file_name)
-    return run_attack(planned, TraceFile.open(file, planned.facts, overwrite=True))
+    return run_attack(planned, PerturbationFile.open(file, planned.facts, overwrite=True))
 
 
 def names(files):
@@ -145,7 +144,7 @@ def test_a_key_changes_with_a_flip_and_not_with_the_files_place(path, given, tmp
     replace(trace, keys=turned).write(file)
     assert key(path, file.parent, tmp_path) != first
     other = trace.facts.model_copy(update={"versions": {"aspect": "9"}, "seconds": 1.0})
-    Trace(other, trace.keys).write(file)
+    PerturbationFile(other, trace.keys).write(file)
     assert key(path, file.parent, tmp_path) == first
 
 

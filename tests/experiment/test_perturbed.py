@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
-from aspect.attacks.trace_file import TraceFile
 from aspect.data.features import dense
 from aspect.errors import GraphError, RunError
 from aspect.experiment.perturbation import Perturbation
@@ -66,7 +66,7 @@ def attacked(small_graph, path):
     """A file of flips, and what it holds."""
     request = AttackRequest(kind="dice", budget=0.3, splits="random")
     (planned,) = plan_attacks(small_graph, "small", request, [2], torch.device("cpu"))
-    return run_attack(planned, TraceFile.open(path, planned.facts))
+    return run_attack(planned, PerturbationFile.open(path, planned.facts))
 
 
 @pytest.mark.parametrize("features", [True, False])

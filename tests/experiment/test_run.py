@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from aspect import Embedder, linear_probe
-from aspect.attacks.trace import Trace
-from aspect.data.npz import read_npz, write_npz
+from aspect.attacks.file import PerturbationFile
+from aspect.data.archives import read_npz, write_npz
 from aspect.data.splits import make_splits
 from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
@@ -22,7 +22,7 @@ from aspect.experiment.layout import lay_out
 from aspect.experiment.perturbation import Perturbation
 from aspect.experiment.perturbed import Change, perturb
 from aspect.experiment.run import Task, run_cell
-from aspect.methods.base import Method
+from aspect.methods.base import Method, Output
 from experiment.attacked import Prepared, attacked_plan
 from experiment.grids import make_plan
 
@@ -75,7 +75,7 @@ def test_a_clean_cell_is_training_and_probing(path):
     assert record.epochs == 3
     assert record.loss == model.result.values
     assert record.dim == model.embed(labelled.graph).shape[1]
-    assert record.parameters == sum(each.numel() for each in model.method.parameters())
+    assert record.parameters == model.method.num_parameters > 0
 
 
 def test_the_plan_names_the_probe(path):
@@ -105,8 +105,11 @@ def test_a_work_without_a_probe_is_of_the_papers(path):
 
 
 def test_a_collapsed_embedding_is_in_the_record_and_warned_of(path, monkeypatch):
-    plain = Method.embed_uncentred
-    monkeypatch.setattr(Method, "embed_uncentred", lambda *given: 1 + 1e-6 * plain(*given))
+    def collapsed(method, graph):
+        embedding = method.embed(graph)
+        return Output(embedding, uncentred=1 + 1e-6 * embedding)
+
+    monkeypatch.setattr(Method, "output", collapsed)
     record = run_cell(Task(cells_on(path, entries=["raw"])[0])).record
     assert record.health["mean_cosine"] > 0.99
     assert any("Representation collapse" in warning for warning in record.warnings)
@@ -190,7 +193,7 @@ def attacked(path, tmp_path):
     prepared = Prepared(plan, tmp_path / "out")
     prepared.attack()
     tasks = [Task(cell, prepared.flips.paths(cell)) for cell in prepared.cells]
-    return tasks, [Trace.read(file.path) for file in prepared.flips.files.values()]
+    return tasks, [PerturbationFile.read(file.path) for file in prepared.flips.files.values()]
 
 
 def test_a_cell_poisoned_by_a_file_trains_and_probes_on_its_splits_graph(path, attacked):
@@ -221,7 +224,7 @@ def test_a_cell_evaded_by_files_tests_each_split_on_its_own_graph(path, attacked
 def test_a_file_that_changed_fails_the_cell_before_it_is_trained(attacked, monkeypatch):
     (task, _, evaded), (trace, _) = attacked
     facts = trace.facts.model_copy(update={"mask_seed": 1})
-    Trace(facts, trace.keys).write(task.files[0])
+    PerturbationFile(facts, trace.keys).write(task.files[0])
     monkeypatch.setattr(Embedder, "fit", None)  # it does not come to that
     for each in (task, evaded):
         record = run_cell(each).record

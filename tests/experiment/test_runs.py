@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from aspect.attacks.trace import Trace
+from aspect.attacks.file import PerturbationFile
 from aspect.config import to_yaml
-from aspect.data.npz import content_sha256
+from aspect.data.archives import content_sha256
 from aspect.data.splits import make_splits
 from aspect.errors import FileError, GraphError, RunError
 from aspect.estimator import Embedder
@@ -39,7 +39,7 @@ def assert_same(first, second, names=RESULTS):
 
 
 def test_it_learns_from_the_perturbed_graph(place, poisoned):
-    perturbed = Trace.read(place.flips(1)).apply(place.labelled, 0.1)
+    perturbed = PerturbationFile.read(place.flips(1)).apply(place.labelled, 0.1)
     model = Embedder("aspect", seed=0, device="cpu", **TINY).fit(perturbed)
     np.testing.assert_array_equal(np.load(poisoned / "embeddings.npy"), model.embed(perturbed))
     run = load_run(poisoned, device="cpu")
@@ -48,10 +48,10 @@ def test_it_learns_from_the_perturbed_graph(place, poisoned):
 
 def test_the_record_tells_what_was_done(place, poisoned):
     record = json.loads((poisoned / "record.json").read_text())
-    perturbed = Trace.read(place.flips(1)).apply(place.labelled, 0.1)
+    perturbed = PerturbationFile.read(place.flips(1)).apply(place.labelled, 0.1)
     assert record["perturbation"] == {
         "file": str(place.flips(1)),
-        "sha256": Trace.read(place.flips(1)).digest(0.1),
+        "sha256": PerturbationFile.read(place.flips(1)).digest(0.1),
         "mode": "poison",
         "kind": "random",
         "solver": "",
@@ -175,7 +175,7 @@ def test_a_file_that_is_not_what_it_was_is_refused(tmp_path, what):
     elif what == "gone":
         file.unlink()
     else:
-        graph = Trace.read(file).facts.graph.model_copy(update={"sha256": "0" * 64})
+        graph = PerturbationFile.read(file).facts.graph.model_copy(update={"sha256": "0" * 64})
         changed(file, graph=graph)
     experiment = load_experiment(out / "config.yaml")
     for options in (RunOptions(resume=True), RunOptions(overwrite=True)):

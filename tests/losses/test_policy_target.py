@@ -65,13 +65,6 @@ def test_target_minimises_cost_plus_negative_entropy(evidence, gate_temperature)
     assert_close(best, expected)
 
 
-def test_lower_cost_gets_more_trust_and_a_cold_target_all_of_it():
-    costs = torch.tensor([[-1.0, 0.5, 0.0], [1.0, -0.5, 0.0]])
-    warm, cold = policy_target(costs, 1.0), policy_target(costs, 1e-3)
-    assert warm[0, 0] > 0.5 > warm[1, 0]
-    assert_close(cold, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]))
-
-
 def test_loss_of_two_bands_is_binary_cross_entropy():
     generator = torch.Generator().manual_seed(4)
     gate = torch.rand(13, dtype=torch.float64, generator=generator)

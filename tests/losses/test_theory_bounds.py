@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from aspect.examples.theorems import Draw, mix_risks
 from aspect.losses.info_nce import info_nce
 from aspect.losses.policy_target import policy_target
-from aspect.nn.fusion import fuse
+from aspect.nn.gate import fuse
 
 ROUNDING = 1e-12
 few = settings(max_examples=60, deadline=None)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.adversarial.flippable import AllPairs
 from aspect.config import make_config
 from aspect.data.features import dense, row_normalise
 from aspect.data.graph import Graph
@@ -12,9 +11,8 @@ from aspect.errors import SettingsError
 from aspect.methods.ariel import ARIEL, ARIELConfig
 from aspect.methods.base import Step
 from aspect.methods.grace import GRACE, GRACEConfig
+from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.propagation import SymmetricPropagation
-from aspect.nn.subgraphs import sample_subgraph
-from aspect.nn.two_views import View
 from aspect.randomness import generator_for
 from reference import contrast
 from reference.graphs import random_graph
@@ -137,64 +135,6 @@ class TestSearch:
         assert_close(found.shares, shares, rtol=1e-6, atol=1e-9)
         assert_close(found.view.features, features, rtol=1e-9, atol=1e-9)
 
-    def test_the_third_view_is_a_simple_graph(self, graph):
-        method = make(graph, edge_step=BINDING)
-        found = search(method, graph)
-        low, high = found.flips // graph.num_nodes, found.flips % graph.num_nodes
-        assert len(low) > 0
-        changed = dense_adjacency(graph)
-        for one, other in ((low, high), (high, low)):
-            changed[one, other] = 1 - changed[one, other]
-        assert torch.equal(changed, changed.t())
-        assert bool((changed.diagonal() == 0).all())
-        assert_close(found.view.operator.matrix.dense(), normalised(changed))
-
-    def test_flips_come_as_often_as_their_shares_say(self, graph):
-        method = make(graph, edge_step=BINDING)
-        shares = search(method, graph).shares
-        expected, budget = float(shares.sum()), 0.2 * graph.num_edges
-        assert expected <= budget * (1 + 1e-9)
-        draws = [
-            len(AllPairs.of(graph).keys(torch.bernoulli(shares, generator=generator(seed))))
-            for seed in range(400)
-        ]
-        error = math.sqrt(float((shares * (1 - shares)).sum()) / 400)
-        assert sum(draws) / 400 == pytest.approx(expected, abs=3 * error)
-        assert len(search(method, graph, seed=0).flips) == draws[0]
-
-    @pytest.mark.parametrize(("box", "size"), [(0.04, 0.001), (0.04, 0.03)])
-    def test_features_move_within_the_box_and_are_not_clipped(self, graph, box, size):
-        found = search(make(graph, feature_box=box, feature_step=size), graph)
-        moves = found.view.features - dense(row_normalise(graph.features))
-        assert_close(moves.abs().max(), min(box, 5 * size) * unit_of(graph))
-        assert bool((found.view.features < 0).any())
-
-    def test_on_zeros_and_ones_moves_are_as_large_as_they_are_given(self, graph):
-        words = Graph.build((dense(graph.features).abs() > 0.5).double(), graph.edge_index)
-        method = make(words, row_normalise=False)
-        moves = search(method, words).view.features - dense(words.features)
-        assert_close(moves.abs().max(), torch.tensor(0.04, dtype=torch.float64))
-
-    def test_it_raises_the_relaxed_loss(self, graph):
-        for sizes in ({"feature_step": 0.0}, {"edge_step": 0.0}, {}):
-            method = make(graph, **(NEAR | sizes))
-            pairs, x = AllPairs.of(graph), dense(row_normalise(graph.features))
-            known = method.known_by(first_view(method, graph))
-            found = search(method, graph)
-            losses = []
-            for features, shares in ((x, pairs.nothing()), (found.view.features, found.shares)):
-                seen = method.projector(method.encoder(features, pairs.smoothing(shares)))
-                losses.append(float(method.contrast(known, seen).detach()))
-            assert losses[1] > losses[0], sizes
-
-    def test_steps_of_zero_leave_the_graph_as_it_is(self, graph):
-        method = make(graph, edge_step=0.0, feature_step=0.0)
-        found, clean = search(method, graph), method.source(graph).clean
-        assert found.flips.tolist() == []
-        assert_close(found.view.features, dense(clean.features), rtol=0, atol=0)
-        assert_close(found.view.operator.matrix.dense(), clean.operator.matrix.dense())
-        assert_close(clean.operator.matrix.dense(), normalised(dense_adjacency(graph)))
-
     def test_parameters_are_left_alone(self, graph):
         method = make(graph).train()
         search(method, graph)
@@ -210,9 +150,9 @@ class TestSearch:
     def test_random_slopes_are_for_training_alone(self, graph):
         method = make(graph, activation="rrelu", **NEAR)
         clean = method.source(graph).clean
-        one, other = (method.known_by(clean, generator(seed)) for seed in (0, 1))
+        one, other = (method.projections(clean, generator(seed)) for seed in (0, 1))
         assert not torch.equal(one, other)
-        assert_close(method.known_by(clean), method.projector(method.embed(graph)))
+        assert_close(method.projections(clean), method.projector(method.embed(graph)))
         shares = [
             method.search(graph, first_view(method, graph), generator(seed)).shares
             for seed in (0, 1)
@@ -288,14 +228,7 @@ def test_the_embedding_is_the_whole_clean_graph_s(graph):
     method.loss_terms(graph, step())
     assert_close(method.embed(graph), before, rtol=0, atol=0)
     clean = View(row_normalise(graph.features), SymmetricPropagation(graph).smoothing())
-    assert_close(method.projector(before), method.known_by(clean))
-
-
-def test_features_are_raw_by_default(graph):
-    assert not ARIELConfig().row_normalise
-    method = make(graph, row_normalise=False)
-    raw = View(graph.features, SymmetricPropagation(graph).smoothing())
-    assert_close(method.embed(graph), method.see(raw), rtol=0, atol=0)
+    assert_close(method.projector(before), method.projections(clean))
 
 
 def test_first_weights_are_uniform_within_the_output_s_root():
@@ -306,22 +239,6 @@ def test_first_weights_are_uniform_within_the_output_s_root():
         for parameter in (weight, bias):
             bound = 1 / math.sqrt(width)
             assert 0.8 * bound < float(parameter.detach().abs().max()) <= bound
-
-
-def test_a_step_is_bounded_by_the_sample(monkeypatch):
-    seen = []
-    for num_nodes in (30, 300):
-        graph = random_graph(num_nodes, 4 * num_nodes)
-        method = make(graph, sample=10, perturbation_steps=1)
-        inner = method.search
-
-        def listen(part, against, generator, inner=inner):
-            seen.append((part.num_nodes, against.features.shape[0]))
-            return inner(part, against, generator)
-
-        monkeypatch.setattr(method, "search", listen)
-        method.loss_terms(graph, step())
-    assert seen == [(10, 10), (10, 10)]
 
 
 @pytest.mark.parametrize("temperature", [0.01, 0.0249])

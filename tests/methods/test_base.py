@@ -7,8 +7,11 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from aspect.attacks.projected_ascent import SearchScope
 from aspect.methods.base import Method, MethodConfig, Step
+from aspect.methods.registry import find_method
 from aspect.randomness import generator_for
+from training.toys import tiny_graph
 
 
 class RatesConfig(MethodConfig):
@@ -34,6 +37,10 @@ class Decoupled(Layers):
     decoupled_decay = True
 
 
+class Untrained(Layers):
+    trainable = False
+
+
 class TestGroups:
     def test_all_that_have_gradients_are_trained_in_their_order(self):
         method = Layers(RatesConfig())
@@ -52,6 +59,28 @@ class TestGroups:
     def test_without_settings_of_it_nothing_decays(self):
         (group,) = Layers(MethodConfig()).parameter_groups()
         assert (group.learning_rate, group.weight_decay) == (1e-3, 0.0)
+
+
+class TestParameters:
+    def test_those_that_are_trained_by_gradient_are_counted(self):
+        assert Layers(MethodConfig()).num_parameters == 2 * 2 * 2  # two of three layers
+
+    def test_what_is_not_trained_has_none(self):
+        assert Untrained(MethodConfig()).num_parameters == 0
+
+    def test_a_momentum_encoder_is_not_counted(self):
+        entry = find_method("bgrl")
+        method = entry.method(entry.config(width=8), num_features=5)
+        target = sum(parameter.numel() for parameter in method.target.parameters())
+        total = sum(parameter.numel() for parameter in method.parameters())
+        assert method.num_parameters == total - target > 0
+
+
+def test_a_method_without_a_search_problem_says_so():
+    method = Layers(MethodConfig())
+    assert not method.searchable
+    with pytest.raises(NotImplementedError, match="not searchable"):
+        method.search_problem(tiny_graph(), SearchScope(1.0, 0.0, "band", 0.0), torch.Generator())
 
 
 class TestStep:

@@ -86,12 +86,6 @@ def test_the_embedding_is_the_encoders_and_not_standardised(graph):
     assert_close(method.eval().embed(graph), convolutions(method, *clean))
 
 
-def test_raw_features_are_taken_as_they_are(graph):
-    method = make(graph, row_normalise=False, layers=1)
-    expected = convolutions(method, graph.features, two_views.smoothing(graph))
-    assert_close(method.eval().embed(graph), expected)
-
-
 def test_a_single_convolution_is_linear_in_the_features(graph):
     method = make(graph, row_normalise=False, layers=1).eval()
     bias = method.encoder.biases[0]
@@ -124,32 +118,3 @@ class TestPerceptron:
         assert_close(method.embed(graph), expected)
         few = Graph.build(graph.features[:2], torch.zeros(2, 0, dtype=torch.long))
         assert_close(method.embed(few), expected[:2])
-
-    def test_running_statistics_can_be_asked_for(self, graph):
-        method = make(graph, backbone="mlp", norm_statistics="running", column_mask=0.0)
-        own = method.embed(graph)
-        for _ in range(100):
-            method.loss_terms(graph, step())
-        running = method.eval().embed(graph)
-        assert_close(running, own, rtol=0.1, atol=0.1)  # but for divisors of n and n - 1
-        assert not torch.equal(running, own)
-        # A node's embedding no longer depends on who is embedded with it.
-        few = Graph.build(graph.features[:2], torch.zeros(2, 0, dtype=torch.long))
-        assert_close(method.embed(few), running[:2])
-
-    def test_all_ways_start_from_the_same_weights(self, graph):
-        first, *others = (
-            dict(make(graph, backbone="mlp", norm_statistics=way).named_parameters())
-            for way in ("recomputed", "running", "graph")
-        )
-        for other in others:
-            assert_close(other, first, rtol=0, atol=0)
-
-
-def test_views_that_agree_are_at_rest_without_decorrelation(graph):
-    method = make(graph, decorrelation=0.0, edge_drop=0.0, column_mask=0.0)
-    loss = method.loss_terms(graph, step())["correlation"]
-    assert_close(loss, torch.tensor(-5 * 29 / 30, dtype=graph.dtype))  # as low as it gets
-    loss.backward()
-    for parameter in method.parameters():
-        assert_close(parameter.grad, torch.zeros_like(parameter), rtol=0, atol=1e-10)

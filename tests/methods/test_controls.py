@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from aspect.config import make_config
-from aspect.data.eigenvectors import normalised_adjacency
 from aspect.data.features import dense
 from aspect.data.graph import Graph
+from aspect.data.operators import normalised_adjacency
 from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder
 from aspect.experiment.plan import load_plan, plan_names

@@ -1,15 +1,16 @@
-import math
-
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.data.features import dense
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
-from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss
+from aspect.methods.registry import find_method
+from aspect.randomness import generator_for
+from aspect.training.trainer import train
 from reference.graphs import random_graph
+from reference.two_views import features_of, smoothing
+from training.toys import MemoryRecorder
 
 
 @pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
@@ -30,20 +31,6 @@ def order_of(graph, seed=0):
     return torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
 
 
-def smoothing(graph):
-    looped = torch.eye(graph.num_nodes, dtype=torch.float64)
-    looped[tuple(graph.edge_index)] = 1
-    scale = looped.sum(1).rsqrt()
-    return scale[:, None] * looped * scale
-
-
-def rows(graph):
-    """Features whose rows sum to one in size; a row of zeros stays."""
-    x = dense(graph.features)
-    sums = x.abs().sum(1, keepdim=True)
-    return x / torch.where(sums > 0, sums, 1)
-
-
 def encode(method, x, graph):
     (weight,), (bias,) = method.encoder.weights, method.encoder.biases
     (activation,) = method.encoder.activations
@@ -52,7 +39,7 @@ def encode(method, x, graph):
 
 def plain_loss(method, graph, order):
     """Softplus by softplus, the summary repeated for every node as in the first implementations."""
-    x, scorer = rows(graph), method.scorer
+    x, scorer = features_of(graph), method.scorer
     real, corrupted = encode(method, x, graph), encode(method, x[order], graph)
     summary = real.mean(0).sigmoid().expand_as(real).contiguous()
     total = 0.0
@@ -73,22 +60,6 @@ def test_loss_and_gradients_are_those_of_the_formula(graph):
     assert_close(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters))
 
 
-def test_a_scorer_of_zeros_cannot_tell(graph):
-    method = make(graph)
-    method.scorer.matrix.data.zero_()
-    loss = float(method.loss_terms(graph, step())["discrimination"].detach())
-    assert loss == pytest.approx(math.log(2), abs=1e-15)
-
-
-def test_a_fresh_model_hardly_tells():
-    graph = random_graph(60, 150, 40)
-    torch.manual_seed(0)
-    method = DGI(DGIConfig(), graph.num_features).double()
-    loss = float(method.loss_terms(graph, step())["discrimination"].detach())
-    assert loss == pytest.approx(math.log(2), abs=1e-3)
-    assert loss != math.log(2)
-
-
 def test_the_summary_is_the_clean_graphs_whatever_the_order(graph, monkeypatch):
     method, seen = make(graph), []
     inner = method.scorer.forward
@@ -102,7 +73,7 @@ def test_the_summary_is_the_clean_graphs_whatever_the_order(graph, monkeypatch):
         float(method.loss_terms(graph, step(seed))["discrimination"].detach()) for seed in (0, 1)
     ]
     assert losses[0] != losses[1]
-    expected = encode(method, rows(graph), graph).mean(0).sigmoid()
+    expected = encode(method, features_of(graph), graph).mean(0).sigmoid()
     assert len(seen) == 4
     for summary in seen:
         assert_close(summary, expected)
@@ -111,18 +82,26 @@ def test_the_summary_is_the_clean_graphs_whatever_the_order(graph, monkeypatch):
 
 def test_the_embedding_is_the_activated_layer_as_it_is(graph):
     method = make(graph)
-    assert_close(method.embed(graph), encode(method, rows(graph), graph))
+    assert_close(method.embed(graph), encode(method, features_of(graph), graph))
     assert [tuple(p.shape) for p in method.encoder.activations.parameters()] == [(1,)]
-
-
-def test_features_may_stay_raw(graph):
-    method = make(graph, row_normalise=False)
-    assert_close(method.embed(graph), encode(method, dense(graph.features), graph))
 
 
 def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
     method = make(graph, epochs=300, patience=4, learning_rate=0.02)
-    assert_ends_with_the_weights_of_the_lowest_loss(method, graph)
+    recorder = MemoryRecorder()
+    result = train(method, graph, seed=3, recorder=recorder)
+    losses = [report.values["loss"] for report in recorder.reports]
+    best = losses.index(min(losses)) + 1
+    assert result.stopped_early
+    assert best == result.epochs - 4
+    assert best > 1
+    again = method.loss_terms(graph, Step(best, generator_for(3, "epoch", best)))
+    assert float(again["discrimination"].detach()) == pytest.approx(min(losses), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["dgi", "ggd", "gmi", "graphcl", "rdgi"])
+def test_the_family_keeps_the_weights_whose_loss_was_the_lowest(name):
+    assert find_method(name).method.keeps_before_step
 
 
 def test_all_weights_share_rate_and_decay(graph):

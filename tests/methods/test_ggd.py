@@ -1,16 +1,13 @@
-import math
-
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
 from aspect.data.features import dense, row_normalise
-from aspect.data.graph import Graph
 from aspect.methods.base import Step
 from aspect.methods.ggd import GGD, GGDConfig
-from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss
 from reference.graphs import random_graph
+from reference.two_views import smoothing
 
 
 @pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
@@ -29,13 +26,6 @@ def generator(seed=0):
 
 def loss_of(method, graph, seed=0):
     return method.loss_terms(graph, Step(1, generator(seed)))["discrimination"]
-
-
-def smoothing(graph):
-    looped = torch.eye(graph.num_nodes, dtype=torch.float64)
-    looped[tuple(graph.edge_index)] = 1
-    scale = looped.sum(1).rsqrt()
-    return scale[:, None] * looped * scale
 
 
 def encode(method, x, graph):
@@ -93,18 +83,6 @@ def test_so_many_columns_are_masked_and_nothing_is_rescaled(graph, monkeypatch, 
     assert len(masked_columns) > count or count in (0, 11)
 
 
-def test_a_projector_of_zeros_cannot_tell(graph):
-    method = make(graph)
-    for parameter in method.scorer.parameters():
-        parameter.data.zero_()
-    assert float(loss_of(method, graph).detach()) == pytest.approx(math.log(2), abs=1e-15)
-
-
-def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
-    method = make(graph, epochs=300, patience=4, learning_rate=0.02)
-    assert_ends_with_the_weights_of_the_lowest_loss(method, graph)
-
-
 @pytest.mark.parametrize("hops", [1, 5])
 def test_what_is_added_is_the_smoothed_embedding_of_unmasked_features(graph, hops):
     method = make(graph, hops=hops)
@@ -116,17 +94,3 @@ def test_what_is_added_is_the_smoothed_embedding_of_unmasked_features(graph, hop
 def test_without_hops_the_embedding_is_not_doubled(graph):
     method = make(graph, hops=0)
     assert_close(method.embed(graph), encode(method, dense(row_normalise(graph.features)), graph))
-
-
-def test_smoothing_keeps_what_is_constant_on_a_regular_graph():
-    nodes = torch.arange(9)
-    ring = Graph.build(torch.ones(9, 12).double(), torch.stack([nodes, (nodes + 1) % 9]))
-    assert_close(make(ring, hops=5).embed(ring), 2 * make(ring, hops=0).embed(ring))
-
-
-def test_the_projector_has_no_part_in_the_embedding(graph):
-    method = make(graph)
-    before = method.embed(graph)
-    for parameter in method.scorer.parameters():
-        parameter.data.add_(1)
-    assert torch.equal(method.embed(graph), before)

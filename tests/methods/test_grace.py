@@ -1,22 +1,13 @@
-import math
-
 import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.data.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.grace import GRACE, GRACEConfig
-from reference import contrast
+from reference import contrast, two_views
 from reference.graphs import random_graph
 
 SMALL = {"width": 6, "projection_width": 5, "activation": "prelu", "temperature": 0.5}
-CLEAN = {
-    "first_edge_drop": 0.0,
-    "second_edge_drop": 0.0,
-    "first_column_mask": 0.0,
-    "second_column_mask": 0.0,
-}
 
 
 @pytest.fixture(params=[0.15, 1.0], ids=["sparse", "dense"])
@@ -33,13 +24,6 @@ def make(graph, **settings):
 
 def step(seed=5):
     return Step(1, torch.Generator().manual_seed(seed))
-
-
-def plain_convolution(adjacency):
-    """D^(-1/2) (A + I) D^(-1/2) for kept entries alone, D the sums of rows."""
-    looped = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
-    root = looped.sum(1) ** -0.5
-    return root[:, None] * looped * root[None, :]
 
 
 def plain_embedding(method, features, matrix):
@@ -60,21 +44,11 @@ def plain_projection(method, x):
 def drawn_views(method, graph, seed=5):
     """The same draws as a step's, as dense features and matrices."""
     config, generator = method.config, torch.Generator().manual_seed(seed)
-    features = dense(row_normalise(graph.features))
-    nodes, entries = graph.num_nodes, graph.edge_index.shape[1]
-    for drop, mask in (
+    for rates in (
         (config.first_edge_drop, config.first_column_mask),
         (config.second_edge_drop, config.second_column_mask),
     ):
-        kept = torch.ones(entries, dtype=graph.dtype)
-        columns = torch.ones(graph.num_features, dtype=graph.dtype)
-        if drop:
-            kept.bernoulli_(1 - drop, generator=generator)
-        if mask:
-            columns.bernoulli_(1 - mask, generator=generator)
-        adjacency = torch.zeros(nodes, nodes, dtype=graph.dtype)
-        adjacency[tuple(graph.edge_index)] = kept
-        yield features * columns, plain_convolution(adjacency)
+        yield two_views.corrupted(graph, *rates, generator)
 
 
 @pytest.mark.parametrize("temperature", [0.3, 0.9])
@@ -94,53 +68,8 @@ def test_the_loss_equals_the_formula(graph, temperature):
 
 def test_the_embedding_is_the_encoders_on_the_clean_graph(graph):
     method = make(graph)
-    features, matrix = next(drawn_views(make(graph, **CLEAN), graph))
-    assert_close(method.embed(graph), plain_embedding(method, features, matrix))
-
-
-def test_raw_features_are_an_option(graph):
-    method = make(graph, row_normalise=False)
-    _, matrix = next(drawn_views(make(graph, **CLEAN), graph))
-    assert_close(method.embed(graph), plain_embedding(method, dense(graph.features), matrix))
-
-
-def test_warm_similarities_tell_nothing(graph):
-    loss = make(graph, temperature=1e9).loss_terms(graph, step())["contrast"]
-    assert loss.item() == pytest.approx(math.log(2 * graph.num_nodes - 1))
-
-
-def test_rates_of_zero_change_and_draw_nothing(graph):
-    method, one = make(graph, **CLEAN), step()
-    before = one.generator.get_state()
-    first, second = method.corrupted(graph, one.generator)
-    assert torch.equal(one.generator.get_state(), before)
-    clean = method.see(method.source(graph).clean)
-    assert_close((method.see(first), method.see(second)), (clean, clean), rtol=0, atol=0)
-
-
-def test_exchanging_the_views_changes_nothing(graph):
-    """The loss is symmetric, so that clean against masked is masked against clean."""
-    method = make(graph, **(CLEAN | {"first_column_mask": 0.5}))
-    other = make(graph, **(CLEAN | {"second_column_mask": 0.5}))
-    assert_close(method.loss_terms(graph, step()), other.loss_terms(graph, step()))
-
-
-def test_views_lose_edge_directions_and_columns_at_their_rates():
-    graph = random_graph(num_nodes=100, num_edges=2500, num_features=3000)
-    rates = {"first_edge_drop": 0.2, "second_edge_drop": 0.6, "first_column_mask": 0.5}
-    method = make(graph, **(CLEAN | rates))
-    views = method.corrupted(graph, torch.Generator().manual_seed(0))
-    normalised = dense(row_normalise(graph.features))
-    for view, drop, mask in zip(views, (0.2, 0.6), (0.5, 0.0), strict=True):
-        matrix = view.operator.matrix
-        entries = matrix.values[matrix.pattern.rows != matrix.pattern.columns]
-        assert float((entries == 0).double().mean()) == pytest.approx(drop, abs=0.03)
-        features = dense(view.features)
-        kept = (features != 0).any(0)
-        assert float((~kept).double().mean()) == pytest.approx(mask, abs=0.03)
-        assert_close(features[:, kept], normalised[:, kept], rtol=0, atol=0)
-    values = views[0].operator.matrix.dense()
-    assert bool(((values == 0) != (values.t() == 0)).any()), "directions are decided apart"
+    clean = two_views.features_of(graph), two_views.smoothing(graph)
+    assert_close(method.embed(graph), plain_embedding(method, *clean))
 
 
 def test_the_hidden_layer_is_twice_as_wide_and_has_the_same_slope(graph):

@@ -1,6 +1,3 @@
-import math
-
-import networkx
 import pytest
 import torch
 from torch import nn
@@ -55,29 +52,11 @@ class TestViews:
         assert_close(view.operator.matrix.dense(), smoothing(left))
         assert bool((view.present == 1).all())
 
-    def test_a_grown_part_is_connected(self):
-        graph = path_graph(30)
-        view = draw_view(graph, "subgraph", 0.2, generator())
-        assert len(view.nodes) == 24
-        matrix = view.operator.matrix.dense()
-        assert networkx.is_connected(networkx.from_numpy_array((matrix != 0).numpy()))
-        assert_close(matrix, smoothing(adjacency(graph)[view.nodes][:, view.nodes]))
-
     def test_blanked_rows_are_counted_exactly(self, graph):
         view = draw_view(graph, "mask", 0.23, generator())
         assert view.nodes.tolist() == list(range(40))
         assert sorted(view.present.tolist()) == [0.0] * 9 + [1.0] * 31
         assert_close(view.operator.matrix.dense(), smoothing(adjacency(graph)))
-
-    def test_rewired_edges_are_few_and_symmetric(self, graph):
-        view = draw_view(graph, "edge", 0.8, generator())
-        joined = (view.operator.matrix.dense() != 0).double().fill_diagonal_(0)
-        moved = int(graph.num_edges * 0.8 / 4)
-        assert_close(joined, joined.t())
-        assert graph.num_edges - moved <= int(joined.sum()) // 2 <= graph.num_edges
-        assert not torch.equal(joined, adjacency(graph))
-        assert_close(view.operator.matrix.dense(), smoothing(joined))
-        assert bool((view.present == 1).all())
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_they_stay_through_a_training_and_change_with_the_seed(self, graph, kind):
@@ -88,7 +67,7 @@ class TestViews:
         method.embed(graph)
         assert method._views(graph) is first
         for view, again in zip(first, other._views(graph), strict=True):
-            assert_same(view, again)
+            assert is_same(view, again)
         assert not is_same(*first)
         torch.manual_seed(1)
         stranger = GraphCL(method.config, graph.num_features).double()
@@ -101,10 +80,6 @@ class TestViews:
         loaded.prepare(graph)  # with views by a seed that is about to be replaced
         loaded.load_state_dict(method.state_dict())
         assert_close(loss_of(loaded, graph), loss_of(method, graph), rtol=0, atol=0)
-
-
-def assert_same(one, other):
-    assert is_same(one, other)
 
 
 def is_same(one, other):
@@ -167,12 +142,6 @@ def test_views_of_the_whole_graph_make_it_dgi_with_a_scorer_of_twice_the_size(gr
     twin.load_state_dict(weights | doubled)
     assert_close(loss_of(method, graph), loss_of(twin, graph))
     assert torch.equal(method.embed(graph), twin.embed(graph))
-
-
-def test_a_scorer_of_zeros_cannot_tell(graph):
-    method = make(graph)
-    method.scorer.matrix.data.zero_()
-    assert float(loss_of(method, graph).detach()) == pytest.approx(math.log(2), abs=1e-15)
 
 
 def test_the_seed_decides_the_views_of_a_user_too(small_graph):

@@ -1,12 +1,14 @@
-"""The base of methods with one encoder, by the smallest of them."""
+"""The cache of one graph, and the base of methods with one encoder by the smallest of them."""
+
+import copy
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from aspect.data.features import dense, row_normalise
-from aspect.methods.base import Method, Step
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
+from aspect.methods.base import Method, OneEncoder, OneEncoderConfig, PerGraph, Step
 from aspect.methods.registry import method_names
 from aspect.nn.gcn import GCNStack
 from reference import two_views
@@ -19,7 +21,7 @@ class Plain(OneEncoder):
         self.encoder = GCNStack([num_features, 4], activation="rrelu")
 
     def loss_terms(self, graph, step):
-        embeddings = self.see(self.source(graph).clean, step.generator)
+        embeddings = self.encode(self.source(graph).clean, step.generator)
         self.monitored = {"largest": embeddings.detach().max()}
         return {"size": embeddings.square().mean()}
 
@@ -43,9 +45,9 @@ def test_the_embedding_is_the_encoder_s_of_the_clean_graph(graph, normalised):
 
 def test_a_generator_is_for_training_alone(graph):
     method, clean = make(graph), make(graph).source(graph).clean
-    one, other = (method.see(clean, torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    one, other = (method.encode(clean, torch.Generator().manual_seed(seed)) for seed in (0, 1))
     assert not torch.equal(one, other)
-    assert torch.equal(method.see(clean), method.embed(graph))
+    assert torch.equal(method.encode(clean), method.embed(graph))
 
 
 def test_the_source_is_found_once_for_a_graph(graph):
@@ -56,13 +58,6 @@ def test_the_source_is_found_once_for_a_graph(graph):
     assert method.source(graph) is kept
     other = random_graph(9, 12, 6)
     assert method.source(other).graph is other
-
-
-def test_nothing_of_a_graph_is_part_of_the_state(graph):
-    method = make(graph)
-    names = set(method.state_dict())
-    method.prepare(graph)
-    assert set(method.state_dict()) == names == {"encoder.weights.0", "encoder.biases.0"}
 
 
 def test_a_step_tells_what_it_monitors(graph):
@@ -78,3 +73,43 @@ def test_it_is_no_method_by_itself():
     assert "one_encoder" not in method_names()
     with pytest.raises(TypeError, match="loss_terms"):
         OneEncoder(OneEncoderConfig())
+
+
+def test_it_is_made_once_for_a_graph_and_anew_for_another():
+    made = []
+    prepared = PerGraph(lambda graph: made.append(graph) or len(made))
+    one, other = random_graph(seed=0), random_graph(seed=1)
+    assert [prepared(one), prepared(one), prepared(other), prepared(one)] == [1, 1, 2, 3]
+    assert [graph is one for graph in made] == [True, False, True]
+
+
+class Doubling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = 2
+        self.prepared = PerGraph(self.make)
+
+    def make(self, graph):
+        return self.factor * graph.num_nodes
+
+
+def test_a_copied_module_makes_its_own():
+    original = Doubling()
+    copied = copy.deepcopy(original)
+    copied.factor = 3
+    graph = random_graph(num_nodes=20)
+    assert (original.prepared(graph), copied.prepared(graph)) == (40, 60)
+    assert original.state_dict() == {}
+
+
+def test_loading_a_state_makes_it_forget_in_a_copy_too():
+    original = Doubling()
+    original.register_load_state_dict_post_hook(original.prepared.forget)
+    copied = copy.deepcopy(original)
+    graph = random_graph(num_nodes=20)
+    for module in (original, copied):
+        assert module.prepared(graph) == 40
+        module.factor = 3
+        assert module.prepared(graph) == 40
+    copied.load_state_dict({})
+    assert (original.prepared(graph), copied.prepared(graph)) == (40, 60)

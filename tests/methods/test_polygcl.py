@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.data.features import dense
 from aspect.methods.base import Step
 from aspect.methods.polygcl import PolyGCL, PolyGCLConfig
 from aspect.training.trainer import train
 from reference.graphs import random_graph
+from reference.two_views import features_of
 
 STILL = {"input_dropout": 0.0, "dropout": 0.0}
 NORMED = {"batch_norm": True, "activation": "prelu"}
@@ -63,12 +63,6 @@ def normalised_adjacency(graph):
     adjacency[tuple(graph.edge_index)] = 1
     scale = adjacency.sum(1).clamp(min=1).rsqrt()
     return scale[:, None] * adjacency * scale
-
-
-def features_of(graph):
-    x = dense(graph.features)
-    sums = x.abs().sum(1, keepdim=True)
-    return x / torch.where(sums > 0, sums, 1)
 
 
 def filtered(method, graph, x, band):
@@ -126,27 +120,6 @@ def test_each_band_embeds_by_its_own_statistics_on_the_clean_graph(graph):
     x, (beta, alpha) = features_of(graph), method.mixture.detach()
     expected = beta * encode(method, graph, x, 0) + alpha * encode(method, graph, x, 1)
     assert_close(method.embed(graph), expected, rtol=1e-6, atol=1e-7)
-
-
-def test_running_statistics_are_one_average_over_bands_and_shuffled_features(graph):
-    """As officially: high and low of the features, then high and low of the shuffled ones."""
-    method = make(graph, norm_statistics="running", **STILL, **NORMED)
-    torchs = nn.BatchNorm1d(graph.num_features, momentum=0.01).double()
-    method.loss_terms(graph, step())
-    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
-    x = features_of(graph)
-    for rows in (x, x[order]):
-        for band in (1, 0):
-            torchs(filtered(method, graph, rows, band))
-    assert_close(method.encoder.norm.running_mean[0], torchs.running_mean)
-    assert_close(method.encoder.norm.running_var[0], torchs.running_var)
-
-
-def test_a_scorer_of_zeros_cannot_tell(graph):
-    method = make(graph)
-    method.scorer.matrix.data.zero_()
-    method.scorer.bias.data.zero_()
-    assert_close(method.loss_terms(graph, step())["discrimination"].item(), math.log(2))
 
 
 def test_rows_are_left_as_they_are_where_the_settings_say_so():

@@ -4,24 +4,18 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.adversarial.climb import slopes_of
-from aspect.adversarial.flippable import AllPairs, SomePairs
-from aspect.adversarial.harm import flippable_pairs
-from aspect.data.features import dense, row_normalise
+from aspect.attacks.view_search import flippable_pairs, slopes_of
+from aspect.data.features import dense
 from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.rdgi import RDGI, RDGIConfig
-from aspect.nn.propagation import SymmetricPropagation
 from aspect.randomness import generator_for
 from aspect.training.trainer import train
-from methods.patience import assert_ends_with_the_weights_of_the_lowest_loss
 from reference.graphs import random_graph
-from reference.metattack import dense_adjacency, normalised
 
 NEVER, ALWAYS = 1e9, -1e9  # margins: out of reach, and reached by anything
 NO_SEARCH = {"perturbation_budget": 0.0, "feature_box": 0.0}
@@ -88,7 +82,7 @@ class TestSwitch:
         assert_close(gradients(found, method), gradients(changed, method), rtol=0, atol=0)
         assert float(changed.detach()) != float(loss_of(make(graph, margin=NEVER), graph).detach())
 
-    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.parametrize("seed", range(2))
     def test_the_margin_decides_and_is_reached_by_its_own_value(self, graph, seed):
         method = make(graph, **FAR)
         loss_of(method, graph, seed)
@@ -110,42 +104,6 @@ class TestSwitch:
 
 
 class TestSearch:
-    def test_flips_make_a_simple_graph(self, graph):
-        found = make(graph, **FAR).search(graph, generator())
-        assert len(found.flips) > 0
-        expected = dense_adjacency(graph)
-        low, high = found.flips // graph.num_nodes, found.flips % graph.num_nodes
-        assert bool((low < high).all())
-        for one, other in ((low, high), (high, low)):
-            expected[one, other] = 1 - expected[one, other]
-        joined = expected.nonzero().t()
-        changed = Graph.build(graph.features, joined)
-        assert_close(
-            found.view.operator.matrix.dense(),
-            SymmetricPropagation(changed).smoothing().matrix.dense(),
-        )
-
-    def test_the_official_graph_keeps_and_doubles(self, graph):
-        ours = make(graph, **FAR).search(graph, generator())
-        theirs = make(graph, official_additions=True, **FAR).search(graph, generator())
-        assert torch.equal(ours.flips, theirs.flips)
-        assert bool(torch.isin(ours.flips, edge_keys(graph)).any())
-        low, high = ours.flips // graph.num_nodes, ours.flips % graph.num_nodes
-        summed = dense_adjacency(graph)
-        summed[low, high] += 1
-        summed[high, low] += 1
-        assert_close(theirs.view.operator.matrix.dense(), normalised(summed))
-
-    @pytest.mark.parametrize(("box", "size"), [(0.1, 1e-5), (0.001, 0.01)])
-    def test_features_stay_within_the_box_and_in_range(self, graph, box, size):
-        method = make(graph, feature_box=box, feature_step=size)
-        clean = dense(row_normalise(graph.features))
-        found = method.search(graph, generator()).view.features
-        moved = (found - clean).abs().max()
-        assert 0 < float(moved) <= min(box, 10 * size) + 1e-12
-        assert float(found.min()) >= 0
-        assert float(found.max()) <= 1
-
     def test_it_does_harm_where_the_corruption_stays_the_same(self, graph, monkeypatch):
         order = torch.randperm(graph.num_nodes, generator=generator(4))
         monkeypatch.setattr("aspect.methods.dgi.draw_order", lambda *_: order)
@@ -171,14 +129,6 @@ class TestSearch:
         loss_of(make(graph, perturbation_steps=3), graph)
         assert len(drawn) == 2 * (3 + 1) + 2
         assert len({tuple(order.tolist()) for order in drawn}) == len(drawn)
-
-    def test_the_budget_is_a_share_of_the_edges(self, graph):
-        counts = [
-            len(make(graph, perturbation_budget=0.1, **FAR).search(graph, generator(seed)).flips)
-            for seed in range(10)
-        ]
-        budget = int(0.1 * graph.num_edges)
-        assert 0 < sum(counts) / 10 <= budget + 3 * (budget / 10) ** 0.5
 
     def test_parameters_are_left_alone(self, graph):
         method = make(graph, **FAR).train()
@@ -208,26 +158,6 @@ class TestSearch:
 
 
 class TestLargeGraphs:
-    def test_up_to_the_bound_every_pair_may_be_flipped(self, graph):
-        every, fewer = RDGIConfig(exact_up_to=24), RDGIConfig(exact_up_to=23, candidates=2)
-        assert isinstance(flippable_pairs(graph, every, generator()), AllPairs)
-        some = flippable_pairs(graph, fewer, generator())
-        assert isinstance(some, SomePairs)
-        edges, keys = edge_keys(graph), some.candidates.keys
-        assert bool(torch.isin(edges, keys).all())
-        assert graph.num_edges < len(keys) <= 3 * graph.num_edges
-
-    def test_candidates_are_drawn_anew_and_flipped_alone(self, graph):
-        method = make(graph, exact_up_to=0, candidates=1, **FAR)
-        one, other = (
-            flippable_pairs(graph, method.config, generator(seed)).candidates.keys
-            for seed in (0, 1)
-        )
-        assert one.tolist() != other.tolist()
-        flips = method.search(graph, generator()).flips
-        assert len(flips) > 0
-        assert bool(torch.isin(flips, one).all()), "the first draws are the candidates"
-
     def test_the_user_is_told(self, graph):
         assert list(make(graph).outlook(graph)) == []
         (told,) = make(graph, exact_up_to=9, candidates=3).outlook(graph)
@@ -265,11 +195,6 @@ def test_the_embedding_is_dgi_s_on_the_clean_graph(graph):
     plain = make(graph, DGI, DGIConfig)
     loss_of(method, graph).backward()
     assert_close(method.embed(graph), plain.embed(graph), rtol=0, atol=0)
-
-
-def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
-    method = make(graph, epochs=300, patience=4, learning_rate=0.02)
-    assert_ends_with_the_weights_of_the_lowest_loss(method, graph)
 
 
 @pytest.mark.gpu

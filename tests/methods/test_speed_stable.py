@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aspect import mixed_graph
-from aspect.methods.aspect_s_config import AspectSConfig
+from aspect.methods.aspect_s import AspectSConfig
 from scripts import FOLDER, load_script
 
 script = load_script("speed_stable")

@@ -1,16 +1,34 @@
+"""Masks, views, draws, subgraphs, and the adaptive drop probabilities of GCA."""
+
+import networkx
 import pytest
 import torch
 from torch.testing import assert_close
 
+from aspect.data.features import dense, row_normalise
+from aspect.data.graph import Graph, edge_keys
+from aspect.data.sparse import SparseMatrix
 from aspect.nn.augmentations import (
+    ViewSource,
+    column_importance,
     column_mask,
+    draw_batches,
+    draw_near,
+    draw_others,
+    draw_pairs,
+    drop_nodes,
+    drop_probabilities,
     edge_weights,
-    entry_weights,
+    eigenvector_centrality,
     exact_mask,
-    isolate_nodes,
-    weighted_mask,
+    grow_subgraph,
+    induced_subgraph,
+    pagerank_centrality,
+    rewire_edges,
+    sample_subgraph,
 )
-from reference.graphs import random_graph
+from aspect.nn.propagation import SymmetricPropagation
+from reference.graphs import path_graph, random_graph
 
 GRAPH = random_graph(num_nodes=400, num_edges=20_000, num_features=2)
 
@@ -27,8 +45,8 @@ either = pytest.mark.parametrize("draw", [draw_edges, draw_columns], ids=["edges
 
 
 @either
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_a_share_is_dropped_and_the_rest_weighs_one(draw, rate):
+@pytest.mark.parametrize("rate", [0.1, 0.9])
+def test_a_rate_is_dropped_and_the_rest_weighs_one(draw, rate):
     weights = draw(rate, torch.Generator().manual_seed(0))
     assert weights.shape == (GRAPH.num_edges if draw is draw_edges else 20_000,)
     assert set(weights.unique().tolist()) == {0.0, 1.0}
@@ -42,27 +60,6 @@ def test_rate_zero_draws_nothing(draw):
     before = generator.get_state()
     assert draw(0.0, generator) is None
     assert torch.equal(generator.get_state(), before)
-
-
-@either
-def test_type_and_repetition(draw):
-    one, again = (draw(0.3, torch.Generator().manual_seed(4)) for _ in range(2))
-    assert one.dtype == GRAPH.dtype == torch.float64
-    assert_close(one, again, rtol=0, atol=0)
-
-
-def test_directions_are_decided_apart():
-    graph = random_graph(num_nodes=200, num_edges=3000)
-    weights = entry_weights(graph, 0.3, torch.Generator().manual_seed(0))
-    entries = graph.edge_index.shape[1]
-    assert abs(float((weights == 0).double().mean()) - 0.3) < 5 * (0.21 / entries) ** 0.5
-    dense = torch.zeros(200, 200)
-    dense[tuple(graph.edge_index[:, weights.bool()])] = 1
-    one_way = (dense != dense.t()).sum() / 2
-    # Of independent directions a share of 2 * 0.3 * 0.7 is cut on one side.
-    expected, spread = 0.42 * graph.num_edges, (0.42 * 0.58 * graph.num_edges) ** 0.5
-    assert abs(float(one_way) - expected) < 5 * spread
-    assert entry_weights(graph, 0.0, torch.Generator()) is None
 
 
 @pytest.mark.parametrize(
@@ -82,26 +79,321 @@ def test_exact_masks_are_uniform():
     assert float(((masks == 0).double().mean(0) - 0.25).abs().max()) < 5 * spread
 
 
-def test_each_is_dropped_with_its_own_probability():
-    drop = torch.tensor([0.0, 0.1, 0.5, 0.7, 1.0], dtype=torch.float64)
+@pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
+def graph(request):
+    return random_graph(40, 150, 12, isolated=1, density=request.param)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("normalise_rows", [False, True])
+def test_the_clean_view_is_the_graph(graph, normalise_rows):
+    view = ViewSource(graph, normalise_rows=normalise_rows).clean
+    expected = row_normalise(graph.features) if normalise_rows else graph.features
+    assert_close(dense(view.features), dense(expected))
+    assert_close(view.operator.matrix.values, SymmetricPropagation(graph).smoothing().matrix.values)
+
+
+def test_probabilities_of_zero_change_and_draw_nothing(graph):
+    source, draws = ViewSource(graph), generator()
+    before = draws.get_state()
+    view = source.corrupted(0.0, 0.0, draws)
+    assert view.features is source.features
+    assert view.operator is source.clean.operator
+    assert torch.equal(draws.get_state(), before)
+
+
+def test_columns_are_masked_for_all_nodes_and_never_rescaled(graph):
+    source = ViewSource(graph)
+    view, whole = source.corrupted(0.0, 0.5, generator()), dense(source.features)
+    seen = dense(view.features)
+    kept = (seen != 0).any(0)
+    assert 0 < int(kept.sum()) < int((whole != 0).any(0).sum())
+    assert_close(seen, whole * kept)
+
+
+def test_degrees_follow_the_dropped_entries(graph):
+    view = ViewSource(graph).corrupted(0.4, 0.0, generator())
+    matrix = view.operator.matrix.dense()
+    kept = (matrix != 0).double()
+    scale = kept.sum(1).rsqrt()
+    assert_close(matrix, scale[:, None] * kept * scale[None, :])
+    assert bool(kept.diagonal().all())  # self-loops are never dropped
+    assert not torch.equal(kept, kept.t())
+
+
+def test_each_may_have_its_own_probability(graph):
+    entries = graph.edge_index.shape[1]
+    edge_drop = (torch.arange(entries) % 2).double()
+    column_drop = (torch.arange(12) < 5).double()
+    source = ViewSource(graph)
+    view = source.corrupted(edge_drop, column_drop, generator())
+    expected = source.propagation.smoothing(1 - edge_drop)
+    assert_close(view.operator.matrix.values, expected.matrix.values)
+    assert_close(dense(view.features), dense(source.features) * (1 - column_drop))
+
+
+def test_the_generator_decides(graph):
+    source = ViewSource(graph)
+    one, again, other = (source.corrupted(0.3, 0.3, generator(seed)) for seed in (1, 1, 2))
+    assert torch.equal(one.operator.matrix.values, again.operator.matrix.values)
+    assert torch.equal(dense(one.features), dense(again.features))
+    assert not torch.equal(one.operator.matrix.values, other.operator.matrix.values)
+
+
+@pytest.mark.parametrize("shape", [(6,), (5, 6)])
+def test_others_are_uniform_over_the_rest(shape):
+    nodes = torch.arange(6).expand(shape)
     generator = torch.Generator().manual_seed(0)
-    kept = torch.stack([weighted_mask(drop, generator) for _ in range(4000)])
-    assert set(kept.unique().tolist()) == {0.0, 1.0}
-    assert bool(kept[:, 0].all())
-    assert not bool(kept[:, 4].any())
-    assert_close(1 - kept.mean(0), drop, rtol=0, atol=5 * 0.5 / 4000**0.5)
+    draws = torch.stack([draw_others(nodes, 6, generator) for _ in range(3000)])
+    assert draws.shape[1:] == shape
+    assert not bool((draws == nodes).any())
+    counts = torch.nn.functional.one_hot(draws.reshape(-1, 6), 6).double().mean(0)
+    expected = (1 - torch.eye(6)) / 5
+    assert float((counts - expected).abs().max()) < 5 * (0.2 * 0.8 / 3000) ** 0.5
 
 
-def test_isolated_nodes_lose_all_edges_and_others_none_but_theirs():
-    graph = random_graph(num_nodes=60, num_edges=200)
-    weights = isolate_nodes(graph, 0.3, torch.Generator().manual_seed(0))
-    dense = torch.zeros(60, 60, dtype=torch.float64)
-    dense[tuple(graph.edge_index)] = weights
-    assert_close(dense, dense.t())
-    full = torch.zeros(60, 60, dtype=torch.float64)
-    full[tuple(graph.edge_index)] = 1
-    gone = (dense.sum(1) == 0) & (full.sum(1) > 0)
-    assert 5 < int(gone.sum()) < 40
-    expected = full * ~gone[:, None] * ~gone[None, :]
-    assert_close(dense, expected)
-    assert isolate_nodes(graph, 0.0, torch.Generator()) is None
+def test_a_node_alone_has_no_other():
+    with pytest.raises(ValueError, match=r"at least 2 nodes to draw another one\. Got 1"):
+        draw_others(torch.zeros(1, dtype=torch.long), 1, torch.Generator())
+
+
+def test_pairs_are_uniform_over_two_nodes_that_differ():
+    one, other = draw_pairs(20_000, 4, torch.Generator().manual_seed(0))
+    counts = torch.zeros(4, 4).index_put((one, other), torch.ones(20_000), accumulate=True)
+    expected = (1 - torch.eye(4)) / 12
+    assert float((counts / 20_000 - expected).abs().max()) < 5 * (11 / 144 / 20_000) ** 0.5
+
+
+def test_batches_hold_every_node_once():
+    batches = draw_batches(23, 10, torch.Generator().manual_seed(0))
+    assert [len(batch) for batch in batches] == [10, 10, 3]
+    assert sorted(torch.cat(batches).tolist()) == list(range(23))
+    assert torch.cat(batches).tolist() != list(range(23))
+
+
+@pytest.mark.parametrize("size", [None, 23, 99])
+def test_one_batch_of_all_is_not_drawn(size):
+    generator = torch.Generator().manual_seed(0)
+    before = generator.get_state()
+    assert draw_batches(23, size, generator) is None
+    assert torch.equal(generator.get_state(), before)
+
+
+class TestNear:
+    @pytest.mark.parametrize("hops", [0, 1, 3])
+    def test_the_whole_list_holds_every_seeds_neighbourhood(self, hops):
+        graph = path_graph(9)
+        drawn = draw_near(graph, 1, hops, 99, torch.Generator().manual_seed(2))
+        (seed,) = draw_near(graph, 1, 0, 99, torch.Generator().manual_seed(2)).tolist()
+        assert sorted(drawn.tolist()) == [node for node in range(9) if abs(node - seed) <= hops]
+
+    def test_nodes_near_to_several_seeds_come_several_times(self):
+        graph = path_graph(5)
+        drawn = draw_near(graph, 5, 1, 99, torch.Generator().manual_seed(0))
+        counts = torch.bincount(drawn, minlength=5)
+        assert counts.tolist() == [2, 3, 3, 3, 2]
+
+    def test_the_size_is_bounded_and_seeds_are_no_more_than_nodes(self):
+        graph = random_graph(isolated=2)
+        assert len(draw_near(graph, 10, 2, 7, torch.Generator().manual_seed(0))) == 7
+        everyone = draw_near(graph, 999, 0, 999, torch.Generator().manual_seed(0))
+        assert sorted(everyone.tolist()) == list(range(20))
+
+
+def adjacency(subgraphs_graph):
+    matrix = torch.zeros(subgraphs_graph.num_nodes, subgraphs_graph.num_nodes)
+    matrix[tuple(subgraphs_graph.edge_index)] = 1
+    return matrix
+
+
+@pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
+def subgraphs_graph(request):
+    return random_graph(num_nodes=40, num_edges=90, num_features=12, density=request.param)
+
+
+def check_induced(found, subgraphs_graph):
+    assert_close(adjacency(found.graph), adjacency(subgraphs_graph)[found.nodes][:, found.nodes])
+    assert_close(dense(found.graph.features), dense(subgraphs_graph.features)[found.nodes])
+    keys = found.graph.edge_index[0] * found.graph.num_nodes + found.graph.edge_index[1]
+    assert bool((keys.diff() > 0).all())  # sorted, as operators expect
+    assert isinstance(found.graph.features, SparseMatrix) == isinstance(
+        subgraphs_graph.features, SparseMatrix
+    )
+
+
+def test_induced(subgraphs_graph):
+    found = induced_subgraph(subgraphs_graph, torch.tensor([30, 2, 17, 5, 39, 0, 11]))
+    assert found.nodes.tolist() == [0, 2, 5, 11, 17, 30, 39]
+    check_induced(found, subgraphs_graph)
+
+
+@pytest.mark.parametrize("size", [1, 10, 99])
+def test_samples_have_the_size_asked_for(subgraphs_graph, size):
+    found = sample_subgraph(subgraphs_graph, size, generator())
+    assert found.graph.num_nodes == min(size, 40)
+    check_induced(found, subgraphs_graph)
+
+
+@pytest.mark.parametrize(("ratio", "left"), [(0.2, 32), (0.1, 36), (0.0, 40), (0.99, 1)])
+def test_nodes_are_dropped_by_count(subgraphs_graph, ratio, left):
+    found = drop_nodes(subgraphs_graph, ratio, generator())
+    assert found.graph.num_nodes == left
+    check_induced(found, subgraphs_graph)
+
+
+def as_networkx(subgraphs_graph):
+    made = networkx.Graph()
+    made.add_nodes_from(range(subgraphs_graph.num_nodes))
+    made.add_edges_from(subgraphs_graph.edge_index.t().tolist())
+    return made
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("ratio", [0.2, 0.7])
+def test_grown_subgraphs_are_connected(ratio, seed):
+    subgraphs_graph = path_graph(30)
+    found = grow_subgraph(subgraphs_graph, ratio, generator(seed))
+    assert found.graph.num_nodes == int((1 - ratio) * 30)
+    assert networkx.is_connected(as_networkx(found.graph))
+    check_induced(found, subgraphs_graph)
+
+
+def test_growth_ends_with_its_component():
+    edges = torch.tensor([[0, 1, 3], [1, 2, 4]])
+    subgraphs_graph = Graph.build(torch.ones(6, 1), edges)
+    sizes = {
+        tuple(grow_subgraph(subgraphs_graph, 0.0, generator(seed)).nodes.tolist())
+        for seed in range(40)
+    }
+    assert sizes == {(0, 1, 2), (3, 4), (5,)}
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0])
+def test_rewiring_moves_a_quarter_of_the_share(ratio):
+    subgraphs_graph = random_graph(num_nodes=60, num_edges=400)
+    moved = int(subgraphs_graph.num_edges * ratio / 2 / 2)
+    found = rewire_edges(subgraphs_graph, ratio, generator())
+    before, after = set(edge_keys(subgraphs_graph).tolist()), set(edge_keys(found).tolist())
+    assert subgraphs_graph.num_edges - moved <= found.num_edges <= subgraphs_graph.num_edges
+    assert len(before - after) <= moved
+    assert len(before - after) > 0.8 * moved
+    assert 0 < len(after - before) <= moved
+    dense_after = adjacency(found)
+    assert_close(dense_after, dense_after.t())
+    assert not bool(dense_after.diagonal().any())
+    assert found.features is subgraphs_graph.features
+
+
+def test_subgraphs_the_generator_decides(subgraphs_graph):
+    for draw in (
+        lambda seed: drop_nodes(subgraphs_graph, 0.3, generator(seed)).nodes,
+        lambda seed: grow_subgraph(subgraphs_graph, 0.3, generator(seed)).nodes,
+        lambda seed: rewire_edges(subgraphs_graph, 0.5, generator(seed)).edge_index,
+    ):
+        assert torch.equal(draw(1), draw(1))
+        assert draw(1).shape != draw(2).shape or not torch.equal(draw(1), draw(2))
+
+
+@pytest.fixture
+def centrality_graph():
+    return random_graph(isolated=1)
+
+
+def ring(nodes=8):
+    number = torch.arange(nodes)
+    features = torch.ones(nodes, 2, dtype=torch.float64)
+    return Graph.build(features, torch.stack([number, (number + 1) % nodes]))
+
+
+@pytest.mark.parametrize("steps", [1, 10])
+def test_pagerank_equals_the_loop(centrality_graph, steps):
+    x = [1.0] * centrality_graph.num_nodes
+    degrees = centrality_graph.degrees().tolist()
+    for _ in range(steps):
+        y = [0.15 * value for value in x]
+        for source, target in centrality_graph.edge_index.t().tolist():
+            y[target] += 0.85 * x[source] / degrees[source]
+        x = y
+    assert_close(pagerank_centrality(centrality_graph, steps), torch.tensor(x, dtype=torch.float64))
+
+
+def test_pagerank_ends_in_proportion_to_degrees():
+    centrality_graph = random_graph(num_nodes=15, num_edges=60)
+    centrality, degrees = (
+        pagerank_centrality(centrality_graph, 500),
+        centrality_graph.degrees().double(),
+    )
+    assert_close(centrality / centrality.sum(), degrees / degrees.sum(), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [lambda: random_graph(isolated=1), lambda: path_graph(7)])
+def test_the_eigenvector_is_that_of_the_dense_matrix(make):
+    centrality_graph = make()
+    adjacency = torch.zeros(
+        centrality_graph.num_nodes, centrality_graph.num_nodes, dtype=torch.float64
+    )
+    adjacency[tuple(centrality_graph.edge_index)] = 1
+    leading = torch.linalg.eigh(adjacency)[1][:, -1].abs()
+    assert_close(eigenvector_centrality(centrality_graph), leading, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("by_size", [False, True])
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_column_matters_as_its_carriers(compress, by_size):
+    features = torch.tensor([[0.5, 0.0, 0.0], [-2.0, 1.0, 0.0]], dtype=torch.float64)
+    centrality = torch.tensor([3.0, 5.0], dtype=torch.float64)
+    given = SparseMatrix.from_dense(features) if compress else features
+    found = column_importance(given, centrality, by_size=by_size)
+    sums = [11.5, 5.0, 0.0] if by_size else [8.0, 5.0, 0.0]
+    assert_close(found, torch.tensor(sums, dtype=torch.float64).log())
+
+
+def edge_importance(centrality_graph, centrality=None):
+    centrality = (
+        centrality_graph.degrees().to(centrality_graph.dtype) if centrality is None else centrality
+    )
+    return centrality[centrality_graph.edge_index[0]].log()
+
+
+class TestProbabilities:
+    def test_they_equal_the_definition_and_their_mean_is_the_rate(self, centrality_graph):
+        importance = edge_importance(centrality_graph)
+        found = drop_probabilities(importance, 0.1)
+        weights = (importance.max() - importance) / (importance.max() - importance.mean())
+        assert_close(found, (0.1 * weights / weights.mean()).clamp(max=0.7))
+        assert float(found.max()) < 0.7
+        assert_close(found.mean().item(), 0.1)
+
+    def test_they_fall_with_importance_to_zero(self, centrality_graph):
+        importance = edge_importance(centrality_graph)
+        found = drop_probabilities(importance, 0.3)
+        assert bool((found[importance.argsort()].diff() <= 1e-12).all())
+        assert not bool(found[importance == importance.max()].any())
+
+    @pytest.mark.parametrize("centrality", [pagerank_centrality, eigenvector_centrality])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_a_regular_graph_is_dropped_uniformly(self, centrality, dtype):
+        centrality_graph = ring().to(dtype)
+        found = drop_probabilities(
+            edge_importance(centrality_graph, centrality(centrality_graph)), 0.3
+        )
+        assert_close(found, torch.full_like(found, 0.3))
+
+    def test_an_empty_column_spoils_nothing(self):
+        importance = torch.tensor([0.0, 1.0, -torch.inf, 2.0], dtype=torch.float64)
+        found = drop_probabilities(importance, 0.1)
+        assert torch.isfinite(found).all()
+        assert_close(found[[0, 1, 3]], drop_probabilities(importance[[0, 1, 3]], 0.1))
+        assert_close(found[[0, 1, 3]].mean().item(), 0.1)
+
+    def test_the_official_code_masks_every_column_then(self):
+        importance = torch.tensor([0.0, 1.0, -torch.inf, 2.0])
+        found = drop_probabilities(importance, 0.1, official_nan=True)
+        assert_close(found, torch.full((4,), 0.7))
+        full = importance[[0, 1, 3]]
+        assert_close(
+            drop_probabilities(full, 0.1, official_nan=True), drop_probabilities(full, 0.1)
+        )

@@ -1,12 +1,22 @@
+"""Personalised PageRank, return probabilities, and MVGRL's two views."""
+
 import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.data.graph import Graph
+from aspect.data.features import dense, row_normalise, take_rows
+from aspect.data.sparse import SparseMatrix
 from aspect.nn import diffusion as module
-from aspect.nn.diffusion import PersonalisedPageRank, return_probabilities
+from aspect.nn.diffusion import (
+    CroppedOperator,
+    DiffusedGraph,
+    PersonalisedPageRank,
+    return_probabilities,
+    scale_columns,
+)
 from aspect.nn.propagation import SymmetricPropagation
 from reference.graphs import path_graph, random_graph
+from reference.two_views import smoothing
 
 
 @pytest.fixture
@@ -26,8 +36,8 @@ def made(graph, **options):
 
 
 class TestPersonalisedPageRank:
-    @pytest.mark.parametrize("restart", [0.05, 0.2, 0.9])
-    @pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-12])
+    @pytest.mark.parametrize("restart", [0.05, 0.9])
+    @pytest.mark.parametrize("tolerance", [1e-3, 1e-12])
     def test_it_is_the_inverse_within_the_tolerance(self, graph, restart, tolerance):
         eye = torch.eye(graph.num_nodes, dtype=torch.float64)
         found = made(graph, restart=restart, tolerance=tolerance)(eye)
@@ -43,19 +53,8 @@ class TestPersonalisedPageRank:
         found = PersonalisedPageRank(matrix, tolerance=1e-10)(eye)
         assert_close(found, expected, rtol=0, atol=1e-9)
 
-    def test_it_agrees_with_the_iteration_of_the_card(self, graph):
-        matrix = SymmetricPropagation(graph).smoothing().matrix
-        x = current = graph.features
-        for _ in range(200):
-            current = 0.8 * (matrix @ current) + 0.2 * x
-        assert_close(made(graph, tolerance=1e-10)(x), current, rtol=0, atol=1e-8)
-
     def test_it_takes_far_fewer_products_than_the_iteration(self, graph):
         assert made(graph, tolerance=1e-5).order <= 17  # 0.8^50 is 1.4e-5
-
-    def test_the_roots_of_the_degrees_stay(self, graph):
-        roots = (graph.degrees() + 1).double().sqrt().unsqueeze(1)
-        assert_close(made(graph)(roots), roots, rtol=1e-5, atol=1e-5)
 
     def test_gradients_are_exact_and_nothing_is_kept(self, graph):
         x = graph.features.clone().requires_grad_()
@@ -89,7 +88,7 @@ class TestPersonalisedPageRank:
 
 
 class TestReturnProbabilities:
-    @pytest.mark.parametrize("steps", [1, 2, 5, 16])
+    @pytest.mark.parametrize("steps", [1, 16])
     def test_they_are_the_diagonals_of_the_walks_powers(self, graph, steps):
         adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
         adjacency[tuple(graph.edge_index)] = 1
@@ -115,11 +114,89 @@ class TestReturnProbabilities:
         monkeypatch.setitem(module.BLOCK, "cpu", 7)
         assert_close(return_probabilities(graph), whole)
 
-    def test_a_path_of_two_comes_back_every_other_step(self):
-        pair = Graph.build(torch.ones(2, 1, dtype=torch.float64), torch.tensor([[0], [1]]))
-        expected = torch.tensor([[0.0, 1.0, 0.0, 1.0]] * 2, dtype=torch.float64)
-        assert_close(return_probabilities(pair, 4), expected)
-
     def test_no_steps_are_refused(self, graph):
         with pytest.raises(ValueError, match=r"Steps of a walk must be an integer >= 1\. Got 0"):
             return_probabilities(graph, 0)
+
+
+@pytest.fixture(params=[1.0, 0.1], ids=["dense", "compressed"])
+def diffused_graph(request):
+    return random_graph(num_features=12, isolated=1, density=request.param)
+
+
+def eye(diffused_graph):
+    return torch.eye(diffused_graph.num_nodes, dtype=torch.float64)
+
+
+def exact_diffusion(diffused_graph, restart=0.2):
+    """`r (I - (1 - r) A-hat)^(-1)` by its definition."""
+    return restart * torch.linalg.inv(
+        eye(diffused_graph) - (1 - restart) * smoothing(diffused_graph)
+    )
+
+
+class TestWhole:
+    @pytest.mark.parametrize("restart", [0.2, 0.5])
+    def test_both_operators_are_their_formulas(self, diffused_graph, restart):
+        seen = DiffusedGraph.of(diffused_graph, restart=restart)
+        assert_close(seen.edges(eye(diffused_graph)), smoothing(diffused_graph))
+        found = seen.diffusion(eye(diffused_graph))
+        assert_close(found, exact_diffusion(diffused_graph, restart), rtol=0, atol=2e-6)
+
+    @pytest.mark.parametrize("normalise_rows", [True, False])
+    def test_rows_of_features_may_be_normalised(self, diffused_graph, normalise_rows):
+        seen = DiffusedGraph.of(diffused_graph, normalise_rows=normalise_rows)
+        expected = (
+            row_normalise(diffused_graph.features) if normalise_rows else diffused_graph.features
+        )
+        assert_close(dense(seen.features), dense(expected))
+        assert seen.num_nodes == diffused_graph.num_nodes
+
+    def test_its_loops_count_once_even_where_the_adjacencys_count_twice(self, diffused_graph):
+        seen = DiffusedGraph.of(diffused_graph, loop_weight=2.0)
+        assert_close(
+            seen.diffusion(eye(diffused_graph)), exact_diffusion(diffused_graph), rtol=0, atol=2e-6
+        )
+        looped = eye(diffused_graph) * 2
+        looped[tuple(diffused_graph.edge_index)] = 1
+        roots = looped.sum(1).sqrt()
+        assert_close(seen.edges(eye(diffused_graph)), looped / roots[:, None] / roots)
+
+    def test_small_entries_go_and_columns_are_scaled(self, diffused_graph):
+        found = DiffusedGraph.of(diffused_graph, threshold=0.05).diffusion(eye(diffused_graph))
+        kept = exact_diffusion(diffused_graph)
+        kept[kept < 0.05] = 0
+        least, largest = kept.min(0).values, kept.max(0).values
+        assert_close(found, (kept - least) / (largest - least), rtol=1e-5, atol=1e-5)
+        assert bool((found.max(0).values == 1).all())
+
+
+def test_a_full_column_is_shifted_by_its_least_entry():
+    matrix = torch.tensor([[2.0, 0.0, 3.0, 0.0], [4.0, 5.0, 3.0, 0.0], [3.0, 1.0, 3.0, 0.0]])
+    found = scale_columns(SparseMatrix.from_dense(matrix)).dense()
+    expected = [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.2, 0.0, 0.0]]
+    assert_close(found, torch.tensor(expected))
+
+
+class TestWithin:
+    nodes = torch.tensor([7, 1, 12, 4])
+
+    @pytest.mark.parametrize("threshold", [None, 0.02])
+    def test_operators_are_cut_out_and_not_normalised_anew(self, diffused_graph, threshold):
+        whole = DiffusedGraph.of(diffused_graph, threshold=threshold)
+        part, x = whole.within(self.nodes), torch.randn(4, 3, dtype=torch.float64)
+        for one, other in ((part.edges, whole.edges), (part.diffusion, whole.diffusion)):
+            assert_close(one(x), other(eye(diffused_graph))[self.nodes][:, self.nodes] @ x)
+
+    def test_it_has_the_features_of_its_nodes(self, diffused_graph):
+        whole = DiffusedGraph.of(diffused_graph)
+        part = whole.within(self.nodes)
+        assert part.num_nodes == 4
+        assert_close(dense(part.features), dense(take_rows(whole.features, self.nodes)))
+
+
+def test_gradients_of_a_cropped_operator_are_exact(diffused_graph):
+    along = SymmetricPropagation(diffused_graph).smoothing()
+    cropped = CroppedOperator(along, torch.tensor([9, 0, 4]), diffused_graph.num_nodes)
+    x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(cropped, x)

@@ -1,10 +1,73 @@
+"""Chebyshev polynomials of an operator, and filters in float64 against slow references."""
+
 import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.nn.chebyshev import chebyshev_nodes
-from aspect.nn.filters import MonotoneFilter, RampFilter
-from reference.spectrum import band_values, coefficients_of, polynomial
+from aspect.data.operators import Propagation
+from aspect.nn.filters import (
+    MonotoneFilter,
+    RampFilter,
+    chebyshev_basis,
+    chebyshev_nodes,
+    chebyshev_transform,
+)
+from reference.graphs import random_graph
+from reference.spectrum import band_values, coefficients_of, polynomial, rescaled_laplacian
+
+ORDERS = [1, 2, 10]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_nodes_rise_and_are_zeros_of_the_next_polynomial(order):
+    nodes = chebyshev_nodes(order)
+    assert nodes.dtype == torch.float64
+    assert bool((nodes.diff() > 0).all())
+    following = polynomial([0.0] * (order + 1) + [1.0], nodes.tolist())
+    assert_close(torch.tensor(following), torch.zeros(order + 1), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_polynomial_takes_its_values_at_the_nodes(order):
+    values = torch.randn(
+        order + 1, dtype=torch.float64, generator=torch.Generator().manual_seed(order)
+    )
+    coefficients = chebyshev_transform(order) @ values
+    taken = polynomial(coefficients.tolist(), chebyshev_nodes(order).tolist())
+    assert_close(torch.tensor(taken, dtype=torch.float64), values, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 6])
+def test_basis_is_the_polynomials_of_the_matrix(order):
+    graph = random_graph(isolated=1)
+    operator = Propagation(graph, self_loops=False).operator()
+    matrix = rescaled_laplacian(graph, self_loops=False)
+    basis = list(chebyshev_basis(operator, graph.features, order))
+    assert len(basis) == order + 1
+    eigenvalues, vectors = torch.linalg.eigh(matrix)
+    for degree, term in enumerate(basis):
+        only = [0.0] * degree + [1.0]
+        response = torch.tensor(polynomial(only, eigenvalues.tolist()), dtype=torch.float64)
+        assert_close(term, vectors @ (response[:, None] * (vectors.t() @ graph.features)))
+
+
+def test_basis_takes_one_propagation_per_degree_and_none_for_what_is_not_asked():
+    calls = []
+
+    def operator(x):
+        calls.append(x.shape)
+        return -x
+
+    terms = chebyshev_basis(operator, torch.ones(3, 2), 5)
+    assert len(list(terms)) == 6
+    assert len(calls) == 5
+
+
+def test_basis_passes_exact_gradients():
+    graph = random_graph(num_nodes=8, num_edges=12, num_features=2)
+    operator = Propagation(graph, self_loops=True).operator()
+    x = graph.features.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda y: torch.stack(list(chebyshev_basis(operator, y, 4))), x)
 
 
 def with_increments(band, increments, *, start=None, learned_start=True):
@@ -22,8 +85,8 @@ def random_increments(order, seed):
 
 
 @pytest.mark.parametrize("band", ["low", "high"])
-@pytest.mark.parametrize("order", [1, 2, 5, 10])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("order", [1, 5, 10])
+@pytest.mark.parametrize("seed", [0])
 def test_response_takes_the_learned_values_at_the_nodes(band, order, seed):
     made = with_increments(band, random_increments(order, seed), start=0.7)
     taken = polynomial(made().tolist(), chebyshev_nodes(order).tolist())
@@ -41,7 +104,7 @@ def test_values_are_prefix_sums_of_positive_parts(band, sign, seed):
     assert_close(made(), solved, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_values_are_monotone_for_any_increments(seed):
     increments = 3 * random_increments(8, seed)
     assert bool((with_increments("high", increments).values().diff() >= 0).all())
@@ -87,21 +150,6 @@ def test_learned_start_can_move_and_polygcl_start_cannot():
     assert float(MonotoneFilter("high", 3, learned_start=False).start) == 0
 
 
-def test_no_increments_give_a_constant_response():
-    made = with_increments("low", [0.0] * 5, start=1.5)
-    expected = torch.zeros(6, dtype=torch.float64)
-    expected[0] = 1.5
-    assert_close(made(), expected, rtol=0, atol=1e-12)
-
-
-def test_filters_stay_exact_after_conversion_to_float64():
-    """The transform is kept in float64, so that the conversion leaves no error behind."""
-    made = MonotoneFilter("low", 7).double()
-    assert made.transform.dtype == torch.float64
-    taken = polynomial(made().tolist(), chebyshev_nodes(7).tolist())
-    assert_close(torch.tensor(taken, dtype=torch.float64), made.values(), rtol=0, atol=1e-12)
-
-
 def test_order_zero_is_refused():
     with pytest.raises(
         ValueError, match=r"Order of MonotoneFilter must be an integer >= 1\. Got 0"
@@ -141,11 +189,6 @@ class TestRamp:
             assert bool((sign * values.diff() >= 0).all())
             assert values[-1].item() == pytest.approx(max(0.0, start + sign * height))
             assert values[0].item() == pytest.approx(max(0.0, start))
-
-    def test_the_polynomial_takes_the_values_at_the_nodes(self):
-        made = RampFilter("high", 6).double()
-        taken = polynomial(made().tolist(), chebyshev_nodes(6).tolist())
-        assert_close(torch.tensor(taken, dtype=torch.float64), made.values())
 
     def test_both_numbers_are_learned(self):
         made = RampFilter("low", 6)

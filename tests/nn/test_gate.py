@@ -1,3 +1,5 @@
+"""The gate, its global and equal baselines, and the fusion of bands."""
+
 import math
 
 import pytest
@@ -9,13 +11,55 @@ from aspect.nn.gate import (
     GlobalPolicy,
     HalfPolicy,
     NodePolicy,
+    fuse,
     make_policy,
     neighbourhood_mean,
+    read_out,
     with_zero_logit,
 )
 from reference.graphs import random_graph
 from reference.losses import sigmoid
 from reference.spectrum import rescaled_laplacian
+
+
+@pytest.fixture(params=[1, 2, 3])
+def bands(request):
+    return request.param
+
+
+@pytest.fixture
+def views(bands):
+    return torch.randn(bands, 5, 4, dtype=torch.float64)
+
+
+@pytest.fixture
+def weights(bands):
+    return torch.rand(5, bands, dtype=torch.float64).softmax(1)
+
+
+def test_fusion_is_the_weighted_sum_node_by_node(views, weights):
+    expected = torch.stack(
+        [sum(weights[v, b] * views[b, v] for b in range(len(views))) for v in range(5)]
+    )
+    assert_close(fuse(views, weights), expected)
+
+
+def test_weight_one_keeps_that_band_alone(views, bands):
+    chosen = torch.arange(5) % bands
+    weights = torch.nn.functional.one_hot(chosen, bands).double()
+    expected = torch.stack([views[chosen[v], v] for v in range(5)])
+    assert_close(fuse(views, weights), expected, rtol=0, atol=0)
+
+
+def test_readouts(views, weights, bands):
+    assert_close(read_out(views, weights, "fused"), fuse(views, weights), rtol=0, atol=0)
+    side_by_side = read_out(views, weights, "concatenated")
+    assert side_by_side.shape == (5, 4 * bands)
+    weighted = read_out(views, weights, "weighted")
+    for band in range(bands):
+        columns = slice(4 * band, 4 * band + 4)
+        assert_close(side_by_side[:, columns], views[band], rtol=0, atol=0)
+        assert_close(weighted[:, columns], weights[:, band : band + 1] * views[band])
 
 
 def unused(_):
@@ -24,7 +68,7 @@ def unused(_):
 
 
 @pytest.fixture
-def views():
+def gate_views():
     return torch.randn(2, 9, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
@@ -45,9 +89,9 @@ def test_softmax_over_a_logit_and_zero_is_the_sigmoid():
 
 
 @pytest.mark.parametrize("gate_input", ["layer-norm", "raw"])
-def test_two_bands_give_the_papers_gate(views, gate_input):
+def test_two_bands_give_the_papers_gate(gate_views, gate_input):
     policy = node_policy(gate_input=gate_input)
-    low, high = views
+    low, high = gate_views
     if gate_input == "layer-norm":
         low, high = (
             (z - z.mean(1, keepdim=True)) / (z.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
@@ -57,45 +101,43 @@ def test_two_bands_give_the_papers_gate(views, gate_input):
     expected = torch.tensor(
         [sigmoid(float(logit)) for logit in logits.detach()], dtype=torch.float64
     )
-    assert_close(policy(views, unused).exp()[:, 0], expected)
+    assert_close(policy(gate_views, unused).exp()[:, 0], expected)
 
 
 @pytest.mark.parametrize("bands", [2, 3, 5])
 def test_weights_of_any_number_of_bands_sum_to_one(bands):
-    views = torch.randn(bands, 7, 6, dtype=torch.float64)
+    gate_views = torch.randn(bands, 7, 6, dtype=torch.float64)
     for policy in (node_policy(bands), GlobalPolicy(bands).double(), HalfPolicy()):
-        weights = policy(views, unused).exp()
+        weights = policy(gate_views, unused).exp()
         assert weights.shape == (7, bands)
         assert_close(weights.sum(1), torch.ones(7, dtype=torch.float64))
 
 
-def test_the_gate_differs_from_node_to_node(views):
-    assert node_policy()(views, unused).exp()[:, 0].std().item() > 1e-3
-
-
-def test_a_normed_gate_does_not_see_the_scale(views):
+def test_a_normed_gate_does_not_see_the_scale(gate_views):
     policy = node_policy()
-    assert_close(policy(views, unused), policy(1000 * views, unused), rtol=1e-4, atol=1e-4)
+    assert_close(
+        policy(gate_views, unused), policy(1000 * gate_views, unused), rtol=1e-4, atol=1e-4
+    )
     raw = node_policy(gate_input="raw")
-    tiny = raw(1e-9 * views, unused).exp()[:, 0]
+    tiny = raw(1e-9 * gate_views, unused).exp()[:, 0]
     assert tiny.std().item() < 1e-6  # this is how raw gates collapse
-    assert raw(views, unused).exp()[:, 0].std().item() > 1e-3
+    assert raw(gate_views, unused).exp()[:, 0].std().item() > 1e-3
 
 
-def test_global_policy_is_one_learned_number_that_starts_in_the_middle(views):
+def test_global_policy_is_one_learned_number_that_starts_in_the_middle(gate_views):
     policy = GlobalPolicy(2).double()
     assert sum(p.numel() for p in policy.parameters()) == 1
-    assert_close(policy(views, unused).exp(), torch.full((9, 2), 0.5, dtype=torch.float64))
+    assert_close(policy(gate_views, unused).exp(), torch.full((9, 2), 0.5, dtype=torch.float64))
     with torch.no_grad():
         policy.logits.fill_(1.2)
     expected = torch.full((9,), sigmoid(1.2), dtype=torch.float64)
-    assert_close(policy(views, unused).exp()[:, 0], expected)
+    assert_close(policy(gate_views, unused).exp()[:, 0], expected)
 
 
-def test_half_policy_has_nothing_to_learn(views):
+def test_half_policy_has_nothing_to_learn(gate_views):
     policy = HalfPolicy()
     assert list(policy.parameters()) == []
-    assert_close(policy(views, unused), torch.full((9, 2), math.log(0.5), dtype=torch.float64))
+    assert_close(policy(gate_views, unused), torch.full((9, 2), math.log(0.5), dtype=torch.float64))
 
 
 @pytest.mark.parametrize(
@@ -112,8 +154,8 @@ def test_half_policy_has_nothing_to_learn(views):
 def test_the_setting_names_the_policy(fusion, bands, kind):
     policy = make_policy(fusion, 6, bands, 4, "layer-norm", 0).double()
     assert type(policy) is kind
-    views = torch.randn(bands, 5, 6, dtype=torch.float64)
-    assert policy(views, unused).shape == (5, bands)
+    gate_views = torch.randn(bands, 5, 6, dtype=torch.float64)
+    assert policy(gate_views, unused).shape == (5, bands)
 
 
 def test_log_weights_stay_finite_where_the_gate_is_certain():
@@ -145,8 +187,8 @@ def test_neighbourhood_mean_is_a_mean(self_loops, hops):
 def test_hops_average_the_logits_over_the_neighbourhood():
     graph = random_graph(num_nodes=9, num_edges=12)
     operator = Propagation(graph, self_loops=True).operator()
-    views = torch.randn(2, 9, 6, dtype=torch.float64)
-    weights = node_policy()(views, unused).exp()
+    gate_views = torch.randn(2, 9, 6, dtype=torch.float64)
+    weights = node_policy()(gate_views, unused).exp()
     logits = (weights[:, :1] / weights[:, 1:]).log()
     expected = neighbourhood_mean(logits, operator, 2).sigmoid()
-    assert_close(node_policy(hops=2)(views, operator).exp()[:, :1], expected)
+    assert_close(node_policy(hops=2)(gate_views, operator).exp()[:, :1], expected)

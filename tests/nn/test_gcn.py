@@ -7,12 +7,11 @@ from torch.testing import assert_close
 from torch_geometric.nn import GCNConv
 
 from aspect.data.features import dense, take_rows
-from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.activations import MEAN_SLOPE, Activation, RandomLeaky
-from aspect.nn.augmentations import entry_weights
-from aspect.nn.batch_norm import recording
+from aspect.nn.augmentations import keep_mask
 from aspect.nn.gcn import GCNStack
+from aspect.nn.mlp import MEAN_SLOPE, Activation, RandomLeaky
+from aspect.nn.normalisation import recording
 from aspect.nn.propagation import SymmetricPropagation, dense_smoothing
 from reference.graphs import random_graph
 
@@ -76,7 +75,7 @@ class TestAgainstPyg:
         assert_close(ours(graph.features, SymmetricPropagation(graph).smoothing()), x)
 
     def test_edges_dropped_per_direction(self, graph):
-        kept = entry_weights(graph, 0.4, generator())
+        kept = keep_mask(graph.edge_index.shape[1], 0.4, generator(), graph.dtype)
         ours = stack(12, 5, activation="none")
         layer = GCNConv(12, 5).double()
         layer.lin.weight.data = ours.weights[0].t()
@@ -97,9 +96,6 @@ class TestStart:
         ours = stack(100, 400, start="uniform")
         for parameter in (ours.weights[0], ours.biases[0]):
             assert 0.95 / 20 < float(parameter.detach().abs().max()) <= 1 / 20
-
-    def test_the_seed_decides(self):
-        assert_close(stack(6, 4).weights[0], stack(6, 4).weights[0], rtol=0, atol=0)
 
 
 class TestLayers:
@@ -157,14 +153,6 @@ class TestLayers:
         names = {name for name, _ in stack(4, 3, bias=False).named_parameters()}
         assert names == {"weights.0", "activations.0.function.weight"}
 
-    def test_high_pass_with_the_same_weights(self, graph):
-        propagation, ours = SymmetricPropagation(graph), stack(12, 5, activation="none")
-        low, high = (
-            ours(graph.features, operator)
-            for operator in (propagation.smoothing(), propagation.sharpening())
-        )
-        assert_close(low + high, dense(graph.features) @ ours.weights[0])
-
     def test_a_dense_operator_serves_too(self, graph):
         adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
         adjacency[tuple(graph.edge_index)] = 1
@@ -177,19 +165,6 @@ class TestLayers:
         order = torch.randperm(graph.num_nodes, generator=generator())
         expected = ours(take_rows(graph.features, order), operator)
         assert_close(ours.propagate(ours.project(graph.features)[order], operator), expected)
-
-    def test_relabelled_nodes_are_embedded_alike(self, graph):
-        order = torch.randperm(graph.num_nodes, generator=generator())
-        place = torch.argsort(order)
-        other = Graph.build(take_rows(graph.features, order), place[graph.edge_index])
-        ours = stack(12, 8, 5)
-        one = ours(graph.features, SymmetricPropagation(graph).smoothing())
-        assert_close(ours(other.features, SymmetricPropagation(other).smoothing()), one[order])
-
-    def test_gradients_reach_everything(self, graph):
-        ours = stack(12, 8, 5, batch_norm=True)
-        ours(graph.features, SymmetricPropagation(graph).smoothing()).square().sum().backward()
-        assert all(bool(parameter.grad.any()) for parameter in ours.parameters())
 
     @pytest.mark.parametrize("widths", [(5,), (), (5, 0)])
     def test_impossible_widths_are_refused(self, widths):

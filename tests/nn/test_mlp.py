@@ -4,8 +4,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.batch_norm import recording
 from aspect.nn.mlp import MLP
+from aspect.nn.normalisation import recording
 
 
 def features(nodes=9, width=6):
@@ -30,13 +30,6 @@ def test_norm_stands_between_layer_and_activation():
     assert_close(ours(features()), plain(features()))
 
 
-def test_the_graphs_own_statistics_serve_after_training_too():
-    ours = made(6, 5, 4, norm="graph").eval()
-    for x in (features(), features()[:4]):
-        hidden = nn.functional.batch_norm(ours.layers[0](x), None, None, training=True)
-        assert_close(ours(x), ours.layers[1](hidden.relu()))
-
-
 def test_recorded_statistics_embed_a_row_the_same_in_any_company():
     ours = made(6, 5, 4, norm="recomputed")
     trained = ours(features())
@@ -46,23 +39,12 @@ def test_recorded_statistics_embed_a_row_the_same_in_any_company():
     assert_close(ours(features()[:4]), trained[:4])
 
 
-def test_two_widths_are_one_linear_layer():
-    ours = made(6, 4)
-    assert_close(ours(features()), ours.layers[0](features()))
-    assert len(ours.activations) == len(ours.norms) == 0
-
-
 def test_compressed_features_give_the_same():
     ours = made(6, 5, 4, activation="prelu")
     compressed = SparseMatrix.from_dense(features())
     assert_close(ours(compressed), ours(features()))
     ours(compressed).sum().backward()
     assert all(bool(parameter.grad.any()) for parameter in ours.parameters())
-
-
-def test_predictors_have_one_slope():
-    slopes = [m.weight for m in made(6, 5, 4, activation="prelu").modules() if type(m) is nn.PReLU]
-    assert [slope.numel() for slope in slopes] == [1]
 
 
 def test_first_weights_are_torchs():

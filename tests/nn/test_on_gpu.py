@@ -5,30 +5,29 @@ import torch
 from torch.testing import assert_close
 
 from aspect.losses.correlation import barlow_loss, canonical_loss
-from aspect.losses.intra_view import intra_view_info_nce
-from aspect.losses.pairs import pair_cosines
-from aspect.losses.positives import Positives
-from aspect.losses.reconstruction import Reconstruction
-from aspect.losses.several_positives import several_positives_info_nce
-from aspect.losses.spectral_contrast import top_similarity_loss
-from aspect.nn.centrality import (
+from aspect.losses.edges import Reconstruction, pair_cosines
+from aspect.losses.info_nce import Positives, intra_view_info_nce, several_positives_info_nce
+from aspect.losses.similarity import top_similarity_loss
+from aspect.nn.augmentations import (
+    ViewSource,
     column_importance,
+    draw_batches,
+    draw_near,
+    draw_order,
+    draw_others,
+    draw_pairs,
+    drop_nodes,
     drop_probabilities,
-    edge_importance,
     eigenvector_centrality,
+    grow_subgraph,
     pagerank_centrality,
+    rewire_edges,
 )
-from aspect.nn.diffused import DiffusedGraph
-from aspect.nn.diffusion import PersonalisedPageRank, return_probabilities
-from aspect.nn.drawing import draw_batches, draw_near, draw_order, draw_others, draw_pairs
-from aspect.nn.edge_choice import choose_edges, edge_similarity
-from aspect.nn.edge_discriminator import WalkedGraph
-from aspect.nn.edge_split import EdgeSplit
+from aspect.nn.diffusion import DiffusedGraph, PersonalisedPageRank, return_probabilities
 from aspect.nn.gcn import GCNStack
-from aspect.nn.neighbours import nearest_by_cosine
+from aspect.nn.neighbours import EdgeSplit, choose_edges, edge_similarity, nearest_by_cosine
 from aspect.nn.propagation import SymmetricPropagation, neighbour_mean
-from aspect.nn.subgraphs import drop_nodes, grow_subgraph, rewire_edges
-from aspect.nn.two_views import ViewSource
+from aspect.nn.scorers import WalkedGraph
 from reference.graphs import random_graph
 
 pytestmark = pytest.mark.gpu
@@ -68,7 +67,7 @@ BLOCKS = {
     "edges": lambda g, x: choose_edges(g, edge_similarity(g, x.detach()), 0.4) + 0 * x.sum(),
     "centrality": lambda g, x: (
         drop_probabilities(
-            edge_importance(g, pagerank_centrality(g) + eigenvector_centrality(g)), 0.2
+            (pagerank_centrality(g) + eigenvector_centrality(g))[g.edge_index[0]].log(), 0.2
         )
         + 0 * x.sum()
     ),

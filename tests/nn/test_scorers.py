@@ -1,3 +1,5 @@
+"""Scorers of the DGI family, and GREET's edge discriminator."""
+
 import math
 
 import pytest
@@ -5,9 +7,17 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from aspect.data.features import dense
 from aspect.data.sparse import SparseMatrix
-from aspect.losses.two_groups import two_group_loss
-from aspect.nn.scorers import BilinearScorer, SummedLinearScorer, relu_mean, sigmoid_mean
+from aspect.nn.scorers import (
+    BilinearScorer,
+    EdgeDiscriminator,
+    SummedLinearScorer,
+    WalkedGraph,
+    sigmoid_mean,
+)
+from reference.edge_weights import plain_filters, plain_scores, plain_weights
+from reference.graphs import random_graph
 
 
 def rows(nodes, width, seed=0):
@@ -26,12 +36,6 @@ class TestSummaries:
     def test_values(self):
         x = torch.tensor([[1.0, -4.0], [3.0, 2.0]])
         assert_close(sigmoid_mean(x), torch.sigmoid(torch.tensor([2.0, -1.0])))
-        assert_close(relu_mean(x), torch.tensor([2.0, 0.0]))
-
-    def test_order_of_nodes_does_not_matter(self):
-        x = rows(7, 3)
-        assert_close(sigmoid_mean(x), sigmoid_mean(x.flip(0)))
-        assert bool(((sigmoid_mean(x) > 0) & (sigmoid_mean(x) < 1)).all())
 
 
 class TestBilinear:
@@ -47,13 +51,6 @@ class TestBilinear:
         expected = nn.functional.bilinear(left, right, ours.matrix[None], ours.bias[None])[:, 0]
         assert_close(ours.pairs(ours.project(left), right), expected)
         assert_close(ours.pairs(ours.project(SparseMatrix.from_dense(left)), right), expected)
-
-    def test_any_partner_can_be_taken_from_the_projected(self):
-        ours, left, right = scorer(), rows(6, 4), rows(6, 3, seed=1)
-        drawn = torch.randint(6, (5, 6), generator=torch.Generator().manual_seed(0))
-        found = ours.pairs(ours.project(left)[drawn], right.expand(5, 6, 3))
-        for one, order in zip(found, drawn, strict=True):
-            assert_close(one, ours.pairs(ours.project(left[order]), right))
 
     def test_small_first_weights(self):
         ours = BilinearScorer(512, 512)
@@ -72,12 +69,6 @@ class TestBilinear:
         assert 0.999 / 20 < float(ours.matrix.detach().abs().max()) <= 1 / 20
         assert 0 < abs(ours.bias.item()) <= 1 / 20
 
-    def test_without_weights_the_loss_is_the_logarithm_of_two(self):
-        ours = scorer()
-        ours.matrix.data.zero_(), ours.bias.data.zero_()
-        scores = ours(rows(6, 4), rows(1, 3)[0])
-        assert two_group_loss(scores, scores).item() == pytest.approx(math.log(2))
-
 
 class TestSummedLinear:
     @pytest.mark.parametrize("layers", [1, 3])
@@ -90,11 +81,88 @@ class TestSummedLinear:
             hidden = layer(hidden)
         assert_close(ours(nodes), hidden.sum(1))
 
-    def test_every_layer_gets_a_gradient(self):
-        ours = SummedLinearScorer(5, 2).double()
-        ours(rows(7, 5)).square().sum().backward()
-        assert all(bool(parameter.grad.any()) for parameter in ours.parameters())
-
     def test_no_layers_are_refused(self):
         with pytest.raises(ValueError, match=r"must be an integer >= 1\. Got 0"):
             SummedLinearScorer(5, 0)
+
+
+def a_graph(density=1.0):
+    return random_graph(num_nodes=24, num_edges=50, isolated=1, density=density)
+
+
+@pytest.fixture(params=[0.15, 1.0], ids=["sparse", "dense"])
+def graph(request):
+    return a_graph(request.param)
+
+
+def walked(graph, *, normalise_rows=False):
+    return WalkedGraph.of(graph, normalise_rows=normalise_rows, walk_steps=4)
+
+
+def make(graph):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return EdgeDiscriminator(graph.num_features, 4, 5).double()
+
+
+def draw(seed=5):
+    return torch.Generator().manual_seed(seed)
+
+
+class TestWeights:
+    def test_scores_equal_the_formula_and_are_symmetric(self, graph):
+        judge = make(graph)
+        weights = judge(walked(graph))
+        assert_close(weights, plain_scores(judge, graph).sigmoid())
+        matrix = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=graph.dtype)
+        matrix[tuple(graph.edge_index)] = weights.detach()
+        assert_close(matrix, matrix.t())
+
+    def test_gradients_equal_those_of_the_formula(self, graph):
+        judge, generator = make(graph), draw(2)
+        upstream = torch.randn(graph.edge_index.shape[1], dtype=graph.dtype, generator=generator)
+        parameters = list(judge.parameters())
+        found, expected = (
+            torch.autograd.grad((upstream * scores).sum(), parameters)
+            for scores in (judge.scores(walked(graph)), plain_scores(judge, graph))
+        )
+        assert_close(found, expected)
+
+    def test_draws_equal_the_formula_and_lie_between_zero_and_one(self, graph):
+        judge = make(graph)
+        weights = judge(walked(graph), draw())
+        assert_close(weights, plain_weights(judge, graph, draw()))
+        assert bool(((weights > 0) & (weights < 1)).all())
+
+    def test_the_median_of_draws_is_the_weight_without_noise(self):
+        judge, seen, generator = make(a_graph()), walked(a_graph()), draw()
+        with torch.no_grad():
+            draws = [judge(seen, generator) for _ in range(501)]
+            expected = judge(seen)
+        found = torch.stack(draws).median(0).values
+        assert_close(found, expected, rtol=0, atol=0.1)
+
+
+class TestFilters:
+    def test_like_edges_alone_are_a_graph_convolution(self):
+        graph = a_graph()
+        ones = torch.ones(graph.edge_index.shape[1], dtype=graph.dtype)
+        low, high = (each.matrix.dense() for each in walked(graph).filters(ones, 0.3))
+        assert_close(low, plain_filters(graph, ones, 0.3)[0])
+        assert_close(high, torch.eye(graph.num_nodes, dtype=graph.dtype))
+
+    def test_the_high_pass_has_a_unit_diagonal_and_subtracts(self):
+        graph = a_graph()
+        seen = walked(graph)
+        with torch.no_grad():
+            weights = make(graph)(seen, draw())
+        low, high = (each.matrix.dense() for each in seen.filters(weights, 0.3))
+        assert_close((low, high), plain_filters(graph, weights, 0.3))
+        assert bool((high.diagonal() == 1).all())
+        assert bool((high - torch.diag(high.diagonal()) <= 0).all())
+
+
+def test_rows_may_be_normalised(graph):
+    sums = dense(walked(graph, normalise_rows=True).features).abs().sum(1)
+    assert_close(sums, (dense(graph.features) != 0).any(1).to(sums))
+    assert walked(graph).features is graph.features

@@ -1,3 +1,7 @@
+"""The spectral encoder against eigendecompositions, and its folded form."""
+
+import itertools
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -6,10 +10,9 @@ from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.operators import Propagation
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.batch_norm import recording
-from aspect.nn.chebyshev import chebyshev_basis, chebyshev_nodes
-from aspect.nn.filters import MonotoneFilter
-from aspect.nn.spectral_encoder import Signal, SpectralEncoder
+from aspect.nn.filters import MonotoneFilter, chebyshev_basis
+from aspect.nn.normalisation import recording
+from aspect.nn.spectral_encoder import Signal, SpectralEncoder, fold
 from reference.graphs import random_graph
 from reference.spectrum import filtered, polynomial, rescaled_laplacian
 
@@ -76,22 +79,6 @@ def test_low_and_high_respond_to_what_they_are_named_for():
         assert response[stops] < 0.1
 
 
-def test_polygcl_bands_add_up_to_twice_the_signal(graph, signal):
-    made = encoder(order=10, learned_start=False)
-    low, high = made._filter(graph.features, signal.operator)
-    assert_close(low + high, 2 * graph.features)
-
-
-def test_constant_response_is_a_scaling(graph, signal):
-    made = encoder(order=4)
-    with torch.no_grad():
-        for band in made.filters:
-            band.increments.zero_()
-            band.start.fill_(1.7)
-    for view in made._filter(graph.features, signal.operator):
-        assert_close(view, 1.7 * graph.features)
-
-
 @pytest.mark.parametrize("density", [0.1, 1.0])
 def test_both_orders_are_the_same_function_with_the_same_gradients(density):
     graph = random_graph(density=density)
@@ -152,14 +139,6 @@ def test_all_bands_share_one_basis(signal, layer_order, bands):
     assert len(views) == len(bands)
 
 
-def test_a_kept_basis_needs_no_propagation(graph, signal):
-    basis = torch.stack(list(chebyshev_basis(signal.operator, graph.features, 6)))
-    operator = Counting(signal.operator)
-    made = encoder(order=6, dropout=0.4)
-    made(Signal(graph.features, operator, basis), torch.Generator())
-    assert operator.calls == 0
-
-
 def test_a_kept_basis_is_not_used_where_the_input_is_dropped_out(graph, signal):
     basis = torch.stack(list(chebyshev_basis(signal.operator, graph.features, 6)))
     operator = Counting(signal.operator)
@@ -178,17 +157,6 @@ def test_dropout_needs_a_generator_and_repeats_with_it(signal, layer_order):
     first, again = (made(signal, torch.Generator().manual_seed(5)) for _ in range(2))
     assert_close(first, again, rtol=0, atol=0)
     assert not torch.equal(first, made(signal, torch.Generator().manual_seed(6)))
-
-
-@pytest.mark.parametrize("layer_order", ORDERS)
-def test_batch_norm_sits_before_the_linear_layer_or_after_it(signal, layer_order):
-    made = encoder(layer_order, batch_norm=True)
-    width = 7 if layer_order == "filter-first" else 5
-    assert made.norm.weight.shape == (width,)
-    assert made.norm.running_mean.shape == (2, width)
-    made.train()
-    trained = made(signal)
-    assert not torch.equal(trained, made.eval()(signal))
 
 
 @pytest.mark.parametrize("layer_order", ORDERS)
@@ -230,12 +198,6 @@ def test_running_statistics_are_one_average_over_the_bands_in_turn(signal):
     assert_close(made.eval()(signal), expected)
 
 
-def test_without_batch_norm_there_is_nothing_to_record(signal):
-    made = encoder()
-    assert made.norm is None
-    assert_close(made.train()(signal), made.eval()(signal), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("layer_order", ORDERS)
 def test_isolated_nodes_never_become_nan(layer_order):
     graph = Graph.build(torch.zeros(4, 3) + torch.eye(4, 3), torch.tensor([[0], [1]]))
@@ -247,26 +209,6 @@ def test_isolated_nodes_never_become_nan(layer_order):
                 Signal(graph.features, operator)
             )
             assert torch.isfinite(views).all()
-
-
-@pytest.mark.parametrize("layer_order", ORDERS)
-def test_relabelling_the_nodes_relabels_the_views(graph, layer_order):
-    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
-    place = torch.argsort(order)
-    moved = Graph.build(graph.features[order], place[graph.edge_index])
-    made = encoder(layer_order)
-    views, moved_views = (
-        made(Signal(one.features, Propagation(one, self_loops=True).operator()))
-        for one in (graph, moved)
-    )
-    assert_close(moved_views, views[:, order])
-
-
-def test_inputs_are_not_changed(graph, signal):
-    before = graph.features.clone()
-    made = encoder(input_dropout=0.5, dropout=0.5)
-    made(signal, torch.Generator()).sum().backward()
-    assert torch.equal(graph.features, before)
 
 
 @pytest.mark.parametrize("layer_order", ORDERS)
@@ -297,14 +239,6 @@ def test_responses_are_the_polynomials_at_every_frequency(filter_kind, lambda_ma
     assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
-def test_responses_take_the_filters_values_at_the_nodes():
-    made = encoder(order=5)
-    found = made.float().responses(chebyshev_nodes(5) + 1)
-    assert found.dtype == torch.float64
-    for response, band in zip(found, made.filters, strict=True):
-        assert_close(response, band.values().double(), rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize("normalise_rows", [True, False])
 def test_a_graphs_signal_has_no_loops(graph, normalise_rows):
     made = Signal.of(graph, normalise_rows=normalise_rows)
@@ -314,6 +248,82 @@ def test_a_graphs_signal_has_no_loops(graph, normalise_rows):
     assert_close(made.features, graph.features / sums if normalise_rows else graph.features)
 
 
-def test_ramps_filter_by_their_values(graph, signal):
-    made = encoder(order=6, filter_kind="ramp")
-    assert_close(made(signal), expected_views(made, graph, self_loops=True))
+FORMS = list(itertools.product(["filter-first", "project-first"], [True, False], ["relu", "prelu"]))
+
+
+def trained(layer_order, batch_norm, activation, statistics="recomputed"):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        encoder = SpectralEncoder(
+            7,
+            5,
+            order=4,
+            dropout=0.4,
+            input_dropout=0.4,
+            batch_norm=batch_norm,
+            norm_statistics=statistics,
+            activation=activation,
+            layer_order=layer_order,
+        ).double()
+        if batch_norm:
+            encoder.norm.running_mean.normal_()
+            encoder.norm.running_var.uniform_(0.2, 3)
+            torch.nn.init.normal_(encoder.norm.weight)
+            torch.nn.init.normal_(encoder.norm.bias)
+    return encoder.eval()
+
+
+@pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
+def test_one_average_for_all_bands_serves_them_all(layer_order):
+    encoder = trained(layer_order, True, "prelu", "running")
+    graph = random_graph(density=0.3)
+    operator = Propagation(graph, self_loops=True).operator()
+    folded = fold(encoder)
+    assert_close(
+        folded.embed(folded.project(graph.features), operator),
+        encoder(Signal(graph.features, operator)),
+    )
+
+
+@pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
+@pytest.mark.parametrize("statistics", ["recomputed", "graph"])
+def test_on_the_recorded_graph_it_is_the_encoder_as_trained(layer_order, statistics):
+    encoder = trained(layer_order, True, "prelu", statistics)
+    graph = random_graph(density=0.3)
+    operator = Propagation(graph, self_loops=True).operator()
+    with torch.no_grad(), recording([encoder.norm]):
+        encoder(Signal(graph.features, operator))
+    folded = fold(encoder)
+    assert_close(
+        folded.embed(folded.project(graph.features), operator),
+        encoder.train()(Signal(graph.features, operator)),
+    )
+
+
+def test_bands_share_one_map_unless_batch_norm_tells_them_apart():
+    assert fold(trained("filter-first", False, "relu")).weight.shape == (1, 7, 5)
+    assert fold(trained("filter-first", True, "relu")).weight.shape == (2, 7, 5)
+
+
+@pytest.mark.parametrize(("layer_order", "batch_norm", "activation"), FORMS)
+@pytest.mark.parametrize("kind", ["dense", "compressed"])
+def test_it_embeds_as_the_encoder_does(layer_order, batch_norm, activation, kind):
+    encoder = trained(layer_order, batch_norm, activation)
+    graph = random_graph(density=0.3)
+    features = SparseMatrix.from_dense(graph.features) if kind == "compressed" else graph.features
+    operator = Propagation(graph, self_loops=True).operator()
+    folded = fold(encoder)
+    assert_close(
+        folded.embed(folded.project(features), operator), encoder(Signal(features, operator))
+    )
+
+
+def test_it_does_not_follow_the_encoder_and_has_no_gradient():
+    encoder = trained("filter-first", True, "prelu")
+    folded = fold(encoder)
+    before = [each.clone() for each in vars(folded).values()]
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(1)
+    assert_close(list(vars(folded).values()), before, rtol=0, atol=0)
+    assert not any(each.requires_grad for each in before)

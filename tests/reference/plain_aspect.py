@@ -16,7 +16,7 @@ from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Step
-from aspect.nn.batch_norm import BatchNorm
+from aspect.nn.normalisation import BatchNorm
 
 
 class PlainAspect:
@@ -111,7 +111,7 @@ class PlainAspect:
         return bands[0], bands[1]
 
     def gate(self, low: Tensor, high: Tensor, laplacian: Tensor) -> Tensor:
-        """The low band's weight at every node, [nodes, 1] (`eq:gate`)."""
+        """The low band's weight at every node, [nodes, 1] (Eq. (9), gate)."""
         if self.config.fusion == "half":
             return torch.full((self.num_nodes, 1), 0.5, dtype=low.dtype)
         if self.config.fusion == "global":
@@ -136,13 +136,13 @@ class PlainAspect:
         return (rows + self.direction(keys, queries)) / 2 if self.config.symmetric else rows
 
     def direction(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """One direction's losses (`eq:std_loss`)."""
+        """One direction's losses (Eq. (11), standard loss)."""
         similarity = functional.normalize(queries, dim=1) @ functional.normalize(keys, dim=1).t()
         scores = similarity / self.config.temperature
         return torch.logsumexp(scores, dim=1) - scores.diagonal()
 
     def target(self, low: Tensor, high: Tensor) -> Tensor:
-        """The low band's target weight (`eq:channel_cost`, `eq:policy_target`)."""
+        """The low band's target weight (Eqs. (14) and (15))."""
         both = torch.cat([low, high])
         deviation = both.std(correction=0)
         low, high = (low - both.mean()) / deviation, (high - both.mean()) / deviation

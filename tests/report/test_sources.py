@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from aspect import linear_probe
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
-from aspect.attacks.trace_file import TraceFile
 from aspect.data.source import Reading
 from aspect.data.splits import make_splits
 from aspect.errors import AspectError, RunError
@@ -131,7 +131,7 @@ def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, tmp_path):
     labelled = load_run(clean, device="cpu").read_graph()
     request = AttackRequest(kind="dice", budget=0.2)
     (planned,) = plan_attacks(labelled, "edges", request, [3], torch.device("cpu"))
-    trace = run_attack(planned, TraceFile.open(tmp_path / "flips", planned.facts))
+    trace = run_attack(planned, PerturbationFile.open(tmp_path / "flips", planned.facts))
     perturbed_by = PerturbedBy(file=str(tmp_path / "flips"), budget=0.1)
     poisoned = train(run, tmp_path / "poisoned", perturbation=perturbed_by)
     found = read(clean, poisoned)

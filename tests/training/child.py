@@ -23,13 +23,12 @@ import numpy as np
 import torch
 
 import aspect.data.files
-import aspect.training.checkpoint
+import aspect.data.tensors
 from aspect.config import to_yaml
 from aspect.data.files import replacing
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import AspectError
 from aspect.estimator import Embedder
-from aspect.training.checkpoint import write_tensors
 from aspect.training.folder import RunFolder
 
 INTERRUPTED, REFUSED, BROKEN = 130, 2, 70
@@ -71,7 +70,7 @@ def train(
 def die_while_writing(moment: str, at: int) -> None:
     """Kill this process at its `at`-th checkpoint: `half-written`, `written` or `renamed`."""
     count = 0
-    original = aspect.training.checkpoint.replacing
+    original = aspect.data.tensors.replacing
 
     @contextmanager
     def deadly(path: Path, *, overwrite: bool) -> Iterator[Any]:
@@ -85,7 +84,7 @@ def die_while_writing(moment: str, at: int) -> None:
         if count == at and moment == "renamed":
             kill_self()
 
-    aspect.training.checkpoint.replacing = deadly
+    aspect.data.tensors.replacing = deadly
 
 
 class _HalfWriter:
@@ -107,12 +106,6 @@ def hold(out: str) -> None:
     with RunFolder.open(Path(out), "held: true\n", resume=True):
         (Path(out) / "metrics.jsonl").write_text("")
         time.sleep(60)
-
-
-def write_limited(out: str, limit: int, numbers: int) -> None:
-    """Write a checkpoint where no file may grow beyond `limit` bytes: a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    write_tensors(Path(out), {"weights": torch.ones(numbers)}, {"number": 2})
 
 
 def log_limited(out: str, limit: int) -> None:
@@ -147,7 +140,6 @@ TASKS = {
     for task in (
         train,
         hold,
-        write_limited,
         log_limited,
         open_without_rights,
         watch_generators,

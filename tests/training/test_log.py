@@ -135,13 +135,16 @@ def test_tensorboard_reads_what_was_written(tmp_path):
 
 
 def test_tensorboard_forgets_what_lies_beyond_the_checkpoint(tmp_path):
+    """Values that only some epochs have are resumed like all others."""
     for keep, epochs in ((0, range(1, 6)), (2, range(3, 7))):
         board = TensorBoardLog(tmp_path, keep_epochs=keep)
         for epoch in epochs:
-            board.write(epoch, {"loss": float(10 * keep + epoch)})
+            odd = {"search": float(keep)} if epoch % 2 else {}
+            board.write(epoch, {"loss": float(10 * keep + epoch), **odd})
         board.sync()
         board.close()
     assert points(tmp_path, "loss") == [(1, 1), (2, 2), (3, 23), (4, 24), (5, 25), (6, 26)]
+    assert points(tmp_path, "search") == [(1, 0), (3, 2), (5, 2)]
 
 
 def test_without_tensorboard_the_extra_is_named(tmp_path, monkeypatch):

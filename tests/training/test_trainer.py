@@ -15,9 +15,9 @@ from aspect.errors import CheckpointError, TrainingError
 from aspect.estimator import Embedder
 from aspect.methods.base import Group
 from aspect.methods.registry import find_method, method_names
-from aspect.nn.batch_norm import BatchNorm
+from aspect.nn.normalisation import BatchNorm
 from aspect.training import trainer
-from aspect.training.trainer import Snapshot, train
+from aspect.training.trainer import EarlyStopping, Snapshot, train
 from training.toys import Collapsing, MemoryRecorder, Scripted, Toy, tiny_graph
 
 
@@ -89,18 +89,24 @@ def test_early_stopping_restores_the_state_of_the_best_epoch():
     torch.testing.assert_close(method.weights.detach(), kept, rtol=0, atol=0)
 
 
-def test_without_patience_the_last_epoch_is_kept():
-    method = Scripted([1.0, 5.0, 9.0])
+@pytest.mark.parametrize(("patience", "kept"), [(None, 4), (3, 2), (2, 2)])
+def test_a_training_that_ends_by_itself_keeps_the_best_epoch_or_the_last(patience, kept):
+    """Patience that runs out at the last epoch is no early stop."""
+    method = Scripted([5.0, 1.0, 2.0, 3.0], patience=patience)
     result = train(method, tiny_graph(), seed=0)
-    assert (result.stopped_early, result.kept) == (False, 3)
-    assert int(method.last_epoch) == 3
+    assert (result.epochs, result.stopped_early, result.kept) == (4, False, kept)
+    assert int(method.last_epoch) == kept
 
 
-def test_with_patience_left_the_best_epoch_is_kept_at_the_end():
-    method = Scripted([5.0, 1.0, 2.0, 3.0], patience=3)
-    result = train(method, tiny_graph(), seed=0)
-    assert (result.epochs, result.stopped_early, result.kept) == (4, False, 2)
-    assert int(method.last_epoch) == 2
+@pytest.mark.parametrize("patience", [1, 5])
+def test_stopping_is_due_after_exactly_so_many_epochs_without_a_lower_loss(patience):
+    stopping = EarlyStopping(patience)
+    assert stopping.observe(3, 2.0)
+    assert stopping.observe(4, 1.0)
+    assert not stopping.observe(5, 1.0)
+    assert not stopping.observe(6, math.nan)
+    assert (stopping.best, stopping.best_epoch) == (1.0, 4)
+    assert [stopping.is_over(4 + patience + more) for more in (-1, 0, 1)] == [False, True, True]
 
 
 @pytest.mark.parametrize("before_step", [False, True])
@@ -111,10 +117,6 @@ def test_it_is_told_when_the_weights_are_those_from_before_the_training(before_s
     method = Keeps([1.0, 2.0, 3.0, 4.0], patience=2)
     assert train(method, tiny_graph(), seed=0).kept == (0 if before_step else 1)
     assert int(method.last_epoch) == (0 if before_step else 1)
-
-
-def test_patience_that_runs_out_at_the_last_epoch_is_no_early_stop():
-    assert not train(Scripted([1.0, 2.0, 3.0], patience=2), tiny_graph(), seed=0).stopped_early
 
 
 def test_what_is_watched_is_the_methods_choice():
@@ -160,7 +162,7 @@ def test_statistics_are_those_of_the_weights_that_are_kept(script, patience, kep
     assert not method.is_stale
 
 
-def test_a_look_at_a_model_in_training_leaves_it_in_training():
+def test_calibrating_a_model_in_training_leaves_it_in_training():
     method = Normed([1.0]).train()
     method.calibrate(tiny_graph())
     assert method.training
@@ -171,7 +173,7 @@ def test_a_look_at_a_model_in_training_leaves_it_in_training():
 # Collapse
 
 
-def test_a_collapse_ends_training_with_the_weights_of_the_last_healthy_look(caplog):
+def test_a_collapse_ends_training_with_the_weights_of_the_last_healthy_check(caplog):
     method, recorder = Collapsing(range(26), epochs=60, stop_on_collapse=True), MemoryRecorder()
     result = train(method, tiny_graph(), seed=0, recorder=recorder)
     assert (result.epochs, result.stopped_early, result.kept) == (30, True, 20)
@@ -183,7 +185,7 @@ def test_a_collapse_ends_training_with_the_weights_of_the_last_healthy_look(capl
     )
 
 
-def test_nobody_looks_for_a_collapse_unless_asked():
+def test_a_collapse_is_not_checked_for_by_default():
     result = train(Collapsing(range(26), epochs=60), tiny_graph(), seed=0)
     assert (result.epochs, result.stopped_early, result.kept) == (60, False, 60)
 
@@ -200,14 +202,14 @@ def test_a_collapse_counts_for_more_than_the_lowest_loss():
     assert int(method.last_epoch) == 20
 
 
-def test_looking_for_a_collapse_leaves_no_trace():
+def test_checking_for_a_collapse_leaves_no_trace():
     plain, watched = Toy(epochs=25), Toy(epochs=25, stop_on_collapse=True)
     for method in (plain, watched):
         train(method, tiny_graph(), seed=0)
     torch.testing.assert_close(watched.state_dict(), plain.state_dict(), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("epoch", [5, 20, 25, 30])
+@pytest.mark.parametrize("epoch", [5, 25])
 def test_a_training_resumed_before_its_collapse_ends_as_the_whole(epoch):
     def collapsing():
         return Collapsing(range(26), epochs=60, stop_on_collapse=True)
@@ -240,16 +242,6 @@ def test_groups_reach_the_optimiser_with_their_own_rates():
     # Adam's first step is the learning rate, whatever the gradient's size.
     torch.testing.assert_close(method.weights.detach(), torch.tensor([2.0 - 0.25, -1.0 - 0.25]))
     torch.testing.assert_close(method.other.detach(), torch.tensor([3.0 - 0.5]))
-
-
-def test_weight_decay_reaches_the_optimiser():
-    class Flat(Toy):
-        def loss_terms(self, graph, step):
-            return {"flat": 0 * self.weights.sum()}
-
-    method = Flat(epochs=1, learning_rate=0.5, weight_decay=0.1)
-    train(method, tiny_graph(), seed=0)
-    torch.testing.assert_close(method.weights.detach(), torch.tensor([1.5, -0.5]))
 
 
 def test_parameters_outside_of_all_groups_stay():
@@ -361,7 +353,7 @@ class Breaking(Toy):
         return terms
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_names_epoch_and_term(bad):
     method, recorder = Breaking(bad, 4, epochs=9), MemoryRecorder()
     with pytest.raises(TrainingError, match=r"at epoch 4 \(term: size\).* learning_rate "):
@@ -473,7 +465,7 @@ def test_no_global_generator_is_touched(server):
 
 
 @pytest.mark.parametrize("patience", [None, 4])
-@pytest.mark.parametrize("epoch", [1, 5, 9, 12])
+@pytest.mark.parametrize("epoch", [1, 9])
 def test_any_snapshot_leads_to_the_same_end(patience, epoch):
     settings = {"epochs": 12, "patience": patience, "learning_rate": 1.5}
     whole, recorder = Toy(**settings), MemoryRecorder()

@@ -5,66 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
+from typing_extensions import override
 
-from aspect.attacks.budget import check_flips
-from aspect.attacks.drawing import Choices, draw_flips
-from aspect.attacks.knowledge import read_known
-from aspect.data.graph import UNLABELLED, Graph
-from aspect.data.pairs import edge_keys
+from aspect.attacks.random_flips import Choices, DrawnAttack, DrawnConfig
+from aspect.attacks.registry import register_attack
+from aspect.data.graph import UNLABELLED, edge_keys
 
-__all__ = ["dice"]
+__all__ = ["Dice"]
 
 
-def dice(
-    graph: Graph,
-    labels: Int[Tensor, " nodes"],
-    train: Int[Tensor, " train"],
-    count: int,
-    generator: torch.Generator,
-    *,
-    keep_last_edges: bool = True,
-) -> Int[Tensor, "flips 2"]:
-    """Different pairs of training nodes, smaller one first, in the order of their drawing.
+@register_attack(
+    "dice",
+    config=DrawnConfig,
+    title="edges within a class removed, nodes of two classes joined, at random",
+)
+class Dice(DrawnAttack):
+    """The attacker that knows the classes of training nodes and trains nothing.
 
-    Each is with equal chance an edge within a class, which goes, or a pair of two classes, which
-    becomes an edge; where one kind is used up, the other is taken. Only training labels are read,
-    unlike in the original, which knows them all. The first flips of a longer draw are those of a
-    shorter one.
-
-    Args:
-        graph: The graph before.
-        labels: Classes; only those of `train` are read.
-        train: The nodes whose classes the attacker knows.
-        count: Flips wanted; refused if there are not so many.
-        generator: On the CPU.
-        keep_last_edges: Off: nodes may become isolated.
+    Each flip is with equal chance an edge within a class, which goes, or a pair of two classes,
+    which becomes an edge; where one kind is used up, the other is taken. Both ends are training
+    nodes: only their labels are read, unlike in the original, which knows them all. The first flips
+    of a longer draw are those of a shorter one.
     """
-    check_flips(count, graph)
-    known = read_known(labels, train, graph)
-    choices = _choices(graph, known.nodes.cpu(), known.classes.cpu())
-    return draw_flips(graph, count, choices, generator, keep_last_edges=keep_last_edges)
 
+    @override
+    def choices(self) -> Choices:
+        graph, known = self.target.graph, self.target.known
+        nodes, classes = known.nodes.cpu(), known.classes.cpu()
+        of_node = torch.full((graph.num_nodes,), UNLABELLED)
+        of_node[nodes] = classes
+        edges = edge_keys(graph).cpu()
+        one, other = of_node[edges // graph.num_nodes], of_node[edges % graph.num_nodes]
+        between = edges[(one != other) & (one >= 0) & (other >= 0)]
+        pairs = (len(nodes) ** 2 - int(torch.bincount(classes).square().sum())) // 2
+        known_nodes: list[int] = nodes.tolist()
+        class_of: list[int] = of_node.tolist()
 
-def _choices(graph: Graph, nodes: Int[Tensor, " train"], classes: Int[Tensor, " train"]) -> Choices:
-    """Edges within a class may go, pairs of two classes may come."""
-    of_node = torch.full((graph.num_nodes,), UNLABELLED)
-    of_node[nodes] = classes
-    edges = edge_keys(graph).cpu()
-    one, other = of_node[edges // graph.num_nodes], of_node[edges % graph.num_nodes]
-    between = edges[(one != other) & (one >= 0) & (other >= 0)]
-    pairs = (len(nodes) ** 2 - int(torch.bincount(classes).square().sum())) // 2
-    known: list[int] = nodes.tolist()
-    class_of: list[int] = of_node.tolist()
+        def propose(uniform: Iterator[float]) -> tuple[int, int]:
+            first, second = next(uniform), next(uniform)
+            return known_nodes[int(first * len(nodes))], known_nodes[int(second * len(nodes))]
 
-    def propose(uniform: Iterator[float]) -> tuple[int, int]:
-        return known[int(next(uniform) * len(known))], known[int(next(uniform) * len(known))]
-
-    return Choices(
-        removable=edges[(one == other) & (one >= 0)],
-        edges=between,
-        addable=pairs - len(between),
-        propose=propose,
-        suits=lambda low, high: class_of[low] != class_of[high],
-    )
+        return Choices(
+            removable=edges[(one == other) & (one >= 0)],
+            edges=between,
+            addable=pairs - len(between),
+            propose=propose,
+            suits=lambda low, high: class_of[low] != class_of[high],
+        )

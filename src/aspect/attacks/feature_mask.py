@@ -1,23 +1,71 @@
-"""Features that go missing: entries of the matrix set to zero."""
+"""The feature mask: entries of the feature matrix set to zero, which goes with every attack."""
 
 from __future__ import annotations
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from collections.abc import Mapping
 
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.attacks.base import Attack, Target
+from aspect.attacks.registry import register_attack
+from aspect.config import Config
 from aspect.data.graph import Features
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
+from aspect.randomness import seed_for
 
-__all__ = ["mask_features"]
+__all__ = ["FeatureMask", "mask_features", "mask_generator", "mask_seed"]
+
+
+class FeatureMaskConfig(Config):
+    """The feature mask has no settings but the rate, which is the budget."""
+
+
+@register_attack(
+    "feature",
+    config=FeatureMaskConfig,
+    title="no flips: feature entries masked at random",
+    changes="features",
+    stored=False,
+    needs_labels=False,
+)
+class FeatureMask(Attack):
+    """The mask alone: it flips nothing."""
+
+    @override
+    def __init__(
+        self,
+        target: Target,
+        config: FeatureMaskConfig,
+        *,
+        seed: int,
+        state: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """There is nothing to begin."""
+
+    @override
+    def advance(self, most: int) -> Int[Tensor, "flips 2"]:
+        return torch.empty(0, 2, dtype=torch.long)
+
+
+def mask_seed(kind: str, seed: int) -> int:
+    """Seed of the feature mask that goes with an attack; that of a bare mask is its own."""
+    return seed_for(seed, "perturbation", kind, *(() if kind == "feature" else ("features",)))
+
+
+def mask_generator(kind: str, seed: int) -> torch.Generator:
+    """What the mask of an attack is drawn from."""
+    return torch.Generator().manual_seed(mask_seed(kind, seed))
 
 
 def mask_features(features: Features, rate: float, generator: torch.Generator) -> Features:
-    """The matrix without about a share `rate` of its non-zero entries, each drawn by itself.
+    """The matrix with about a rate of its non-zero entries masked, each drawn by itself.
 
-    An entry goes if its number in [0, 1) is below the rate: with the same generator, what is masked
-    at a rate is masked at every higher one, and dense and compressed matrices lose the same.
+    An entry is masked if its number in [0, 1) is below the rate: with the same generator, what is
+    masked at a rate is masked at every higher one, and dense and compressed matrices lose the same.
 
     Args:
         features: Stays as it is; what is left of it is stored in the same way.

@@ -9,36 +9,51 @@ training is kept as `unrolled`. The features are never changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
+from typing_extensions import override
 
-from aspect.attacks.adjacency import AttackedEdges
-from aspect.attacks.budget import check_flips
-from aspect.attacks.choice import choose
-from aspect.attacks.knowledge import read_known
+from aspect.attacks.base import Attack, Target, check_flips
+from aspect.attacks.flip_ranking import (
+    ROWS_AT_ONCE,
+    AttackedEdges,
+    DegreeTest,
+    best_flips,
+    choose,
+)
 from aspect.attacks.meta_gradient import (
     AttackLoss,
+    Descent,
     LowRank,
     adjoint_weights,
+    compressed,
     implicit_gradient,
     pair_scores,
+    unrolled_gradient,
 )
-from aspect.attacks.names import Solver
-from aspect.attacks.scoring import best_flips
-from aspect.attacks.surrogate import ConstantFeatures, Effort, Surrogate, fit_ridge, row_softmax
-from aspect.attacks.unnoticeable import DegreeTest
-from aspect.attacks.unrolled import Descent, compressed, unrolled_gradient
-from aspect.config import Config, Count
+from aspect.attacks.registry import register_attack
+from aspect.attacks.surrogate import (
+    ConstantFeatures,
+    Effort,
+    Surrogate,
+    fit_ridge,
+    forms_rows,
+    row_softmax,
+)
+from aspect.config import Config, Count, make_config
 from aspect.data.graph import Graph
+from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, SettingsError, TrainingError
 from aspect.randomness import generator_for
 
-__all__ = ["Metattack", "MetattackConfig", "Solver", "metattack"]
+__all__ = ["Metattack", "MetattackConfig", "Solver"]
+
+Solver = Literal["implicit", "unrolled"]
 
 FIRST_FIT = Effort(steps=30, products=100, tolerance=1e-2, gradient=1e-4)
 REFIT = Effort(steps=2, products=10, tolerance=1e-2, gradient=0.0)
@@ -49,6 +64,11 @@ LARGER = 8  # times as many, where all were refused
 
 SMALL, LARGE = 10_000, 100_000  # edges
 MANY_NODES = 5_000
+
+# Bytes per item that an attack holds at its peak, counted in the code and rounded up.
+FLOAT_BYTES = 4
+EDGE_ENTRY_BYTES = 70  # sorted keys, and three compressed forms of the adjacency
+FEATURE_ENTRY_BYTES = 24  # compressed rows and columns
 
 
 class MetattackConfig(Config):
@@ -96,61 +116,31 @@ class MetattackConfig(Config):
         return max(1, min(most, graph.num_edges // 100))
 
 
-def metattack(
-    graph: Graph,
-    labels: Int[Tensor, " nodes"],
-    train: Int[Tensor, " train"],
-    num_classes: int,
-    count: int,
-    config: MetattackConfig,
-    seed: int,
-    on_flips: Callable[[Int[Tensor, "flips 2"]], object] | None = None,
-) -> Int[Tensor, "flips 2"]:
-    """The first `count` flips in their order, smaller node first; the graph stays as it is.
+@register_attack(
+    "metattack",
+    config=MetattackConfig,
+    title="meta-gradient of a surrogate's training (Zügner & Günnemann, ICLR 2019)",
+    solvers={"unrolled": "the original's", "implicit": "stronger"},
+)
+class Metattack(Attack):
+    """Metattack under way; its state is of the size of the flips and the surrogate's weights."""
 
-    Args:
-        graph: The graph before; its features' type and device are those of the computation.
-        labels: Classes; only those of `train` are read.
-        train: The nodes whose classes the attacker knows.
-        num_classes: Classes are 0 to num_classes - 1.
-        count: How many; the flips of a smaller number are the first of a larger one's.
-        config: Solver and settings.
-        seed: Of the unrolled training's first weights; the implicit solver draws nothing.
-        on_flips: Told of each few flips, as soon as they are found.
-    """
-    check_flips(count, graph)
-    attack = Metattack(graph, labels, train, num_classes, config, seed=seed)
-    while attack.made < count:
-        flips = attack.advance(count - attack.made)
-        if on_flips is not None:
-            on_flips(flips)
-    return attack.flips
-
-
-class Metattack:
-    """An attack under way: ask it for the next flips, store its state, go on with it later.
-
-    With a `state`, stored earlier, it goes on to the very flips that it would have found without
-    the interruption; graph, labels, settings and seed must be as they were then.
-    """
-
+    surrogate = "linear graph convolution of two layers"
     made: int
     """Flips handed out so far."""
 
     def __init__(
         self,
-        graph: Graph,
-        labels: Int[Tensor, " nodes"],
-        train: Int[Tensor, " train"],
-        num_classes: int,
+        target: Target,
         config: MetattackConfig,
         *,
         seed: int,
         state: Mapping[str, Tensor] | None = None,
     ) -> None:
+        graph = target.graph
         check_flips(1, graph)
         self.config, self.seed = config, seed
-        self._known = read_known(labels, train, graph, num_classes)
+        self._known = target.known
         if len(self._known.nodes) == graph.num_nodes and config.train_weight < 1:
             raise GraphError(
                 "Metattack with a train_weight below 1 needs nodes outside of the training set, "
@@ -166,13 +156,40 @@ class Metattack:
         else:
             self._take_up({name: tensor.to(graph.device) for name, tensor in state.items()})
 
+    @classmethod
+    @override
+    def settle(cls, settings: Mapping[str, Any], graph: Graph) -> MetattackConfig:
+        config = make_config(MetattackConfig, settings, owner=cls.info.name)
+        return config.model_copy(update={"flips_per_gradient": config.flips_at_once(graph)})
+
+    @classmethod
+    @override
+    def working_bytes(cls, target: Target, config: MetattackConfig) -> int:
+        graph, classes = target.graph, target.num_classes or 0
+        nodes, features = graph.num_nodes, graph.num_features
+        rank, history = 2 * classes, 0
+        if config.solver == "unrolled":
+            whole = classes * (2 * config.inner_steps + 1)
+            rank = min(config.rank, nodes, features, whole)
+            train = 0 if target.train is None else len(target.train)
+            per_step = features * (config.hidden + classes) + 2 * train * classes
+            history = 2 * whole * (nodes + features) + config.inner_steps * per_step
+        factors = nodes * (6 * rank + 4 * (4 * rank + 2)) + 6 * features * classes
+        block = 3 * nodes * min(nodes, ROWS_AT_ONCE[graph.device.type])
+        formed = 3 * nodes * features if forms_rows((nodes, features), graph.device) else 0
+        edges = EDGE_ENTRY_BYTES * (2 * graph.num_edges + nodes)
+        kept = FLOAT_BYTES * nodes * features
+        if isinstance(graph.features, SparseMatrix):
+            kept = FEATURE_ENTRY_BYTES * len(graph.features.values)
+        return FLOAT_BYTES * (history + factors + block + formed) + edges + kept
+
     @property
     def flips(self) -> Int[Tensor, "flips 2"]:
         """All that were handed out, in order, smaller node first."""
         return self._as_pairs(self._keys[: self.made])
 
+    @override
     def state(self) -> dict[str, Tensor]:
-        """All that is needed to go on later: tensors of the size of the flips and the weights."""
         return {
             "flips": self.flips,
             "pending": self._as_pairs(self._keys[self.made :]),
@@ -182,8 +199,8 @@ class Metattack:
             "adjoint": self._adjoint,
         }
 
+    @override
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:
-        """The next flips: at least one, at most as many, and never more than one gradient gives."""
         if most < 1:
             raise SettingsError(f"Number of further flips must be 1 or more. Got {most}.")
         if self.made == len(self._keys):

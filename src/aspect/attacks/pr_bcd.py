@@ -1,4 +1,4 @@
-"""PR-BCD (Geisler et al., NeurIPS 2021) as PyTorch Geometric has it: a check from outside.
+"""PR-BCD (Geisler et al., NeurIPS 2021) by PyTorch Geometric: an independent check.
 
 It shares Metattack's surrogate, guesses and knowledge, and nothing of its search: flips are weights
 of random blocks of pairs, moved by projected gradient ascent.
@@ -7,6 +7,8 @@ of random blocks of pairs, moved by projected gradient ascent.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
@@ -15,14 +17,14 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.budget import check_flips
+from aspect.attacks.base import Attack, OnFlips, Target, check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
+from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
-from aspect.data.graph import Graph
 from aspect.errors import SettingsError
 from aspect.randomness import isolated_seed, seed_for
 
-__all__ = ["PRBCDConfig", "pr_bcd"]
+__all__ = ["PRBCD", "PRBCDConfig"]
 
 
 class PRBCDConfig(Config):
@@ -38,42 +40,68 @@ class PRBCDConfig(Config):
     """Learning rate, before the corrections for the sizes of graph and budget."""
 
 
-def pr_bcd(
-    graph: Graph,
-    labels: Int[Tensor, " nodes"],
-    train: Int[Tensor, " train"],
-    num_classes: int,
-    count: int,
-    config: PRBCDConfig,
-    seed: int,
-) -> Int[Tensor, "flips 2"]:
-    """At most `count` flips, those with the largest weight first, smaller node first.
+@register_attack(
+    "pr-bcd",
+    config=PRBCDConfig,
+    title="projected randomised block coordinate descent (Geisler et al., NeurIPS 2021)",
+    nested=False,
+)
+class PRBCD(Attack):
+    """At most so many flips, those with the largest weight first.
 
-    The surrogate is trained once, on the clean graph, and its mistakes on nodes outside of `train`
-    are driven up, measured by the classes guessed there. Unlike the other attacks, a smaller budget
-    is not a prefix of a larger one, flips may be fewer than asked for, and a node may lose its last
-    edge. Everything happens on the CPU.
+    The surrogate is trained once, on the clean graph, and its errors on nodes outside of the
+    training nodes are driven up, measured by the classes guessed there. Unlike in the other
+    attacks, a smaller budget is not a prefix of a larger one, flips may be fewer than requested,
+    and a node may lose its last edge. Everything is computed on the CPU.
     """
-    check_flips(count, graph)
-    graph = graph.to("cpu").to(torch.float32)
-    start = Metattack(graph, labels.cpu(), train.cpu(), num_classes, MetattackConfig(), seed=0)
-    state = start.state()
-    others = torch.ones(graph.num_nodes, dtype=torch.bool)
-    others[train.cpu()] = False
-    projected = graph.features @ state["weights"]
-    attack = _attack(config, count)
-    with isolated_seed(seed_for(seed, "pr-bcd")):
-        try:
-            attack.attack(projected, graph.edge_index, state["classes"], count, idx_attack=others)
-        except RuntimeError as error:
-            if "Sampling random block" not in str(error):
-                raise
-            raise SettingsError(
-                f"PR-BCD finds no block of pairs for so many flips: {count} of "
-                f"{graph.num_nodes} nodes."
-            ) from error
-    whole, weights = attack.block_edge_weight, attack.best_pert_edge_weight
-    return _ordered(attack.block_edge_index, whole, weights, graph.num_nodes)
+
+    surrogate = Metattack.surrogate
+
+    def __init__(
+        self,
+        target: Target,
+        config: PRBCDConfig,
+        *,
+        seed: int,
+        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - found in one go
+    ) -> None:
+        self.config, self.seed = config, seed
+        self.graph = graph = target.graph.to("cpu").to(torch.float32)
+        known = replace(target, graph=graph)
+        self._start = Metattack(known, MetattackConfig(), seed=0).state()
+        self._others = torch.ones(graph.num_nodes, dtype=torch.bool)
+        self._others[known.known.nodes] = False
+
+    @override
+    def advance(self, most: int) -> Int[Tensor, "flips 2"]:
+        check_flips(most, self.graph)
+        projected = self.graph.features @ self._start["weights"]
+        attack = _attack(self.config, most)
+        with isolated_seed(seed_for(self.seed, "pr-bcd")):
+            try:
+                attack.attack(
+                    projected,
+                    self.graph.edge_index,
+                    self._start["classes"],
+                    most,
+                    idx_attack=self._others,
+                )
+            except RuntimeError as error:
+                if "Sampling random block" not in str(error):
+                    raise
+                raise SettingsError(
+                    f"PR-BCD finds no block of pairs for so many flips: {most} of "
+                    f"{self.graph.num_nodes} nodes."
+                ) from error
+        whole, weights = attack.block_edge_weight, attack.best_pert_edge_weight
+        return _ordered(attack.block_edge_index, whole, weights, self.graph.num_nodes)
+
+    @override
+    def find_each(
+        self, counts: Sequence[int], on_flips: OnFlips | None = None
+    ) -> Iterator[Int[Tensor, "flips 2"]]:
+        for count in counts:
+            yield self.find(count, on_flips)
 
 
 def _attack(config: PRBCDConfig, count: int) -> Any:  # noqa: ANN401 - of another library

@@ -1,19 +1,74 @@
-"""The attacker that knows nothing: edges and non-edges at random."""
+"""Flips drawn at random: the attacker without knowledge, and what other drawn attacks share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from typing_extensions import override
 
-from aspect.attacks.budget import check_flips
-from aspect.attacks.drawing import Choices, draw_flips
-from aspect.data.graph import Graph
-from aspect.data.pairs import edge_keys
+from aspect.attacks.base import Attack, Target, check_flips
+from aspect.attacks.registry import register_attack
+from aspect.config import Config
+from aspect.data.graph import Graph, edge_keys
+from aspect.errors import SettingsError
+from aspect.randomness import generator_for
 
-__all__ = ["random_flips"]
+__all__ = ["Choices", "DrawnAttack", "DrawnConfig", "RandomFlips", "draw_flips", "random_flips"]
+
+# Numbers drawn at a time, whatever the number of flips, so that a longer draw begins as a shorter.
+DRAWN_AT_ONCE = 4096
+
+
+class DrawnConfig(Config):
+    """Settings of an attack that draws its flips."""
+
+    keep_last_edges: bool = True
+    """No node loses its last edge."""
+
+
+class DrawnAttack(Attack):
+    """Flips that are drawn in one go: there is no state, for drawing them again is cheap."""
+
+    def __init__(
+        self,
+        target: Target,
+        config: DrawnConfig,
+        *,
+        seed: int,
+        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - drawn anew
+    ) -> None:
+        self.target, self.config, self.seed = target, config, seed
+
+    @override
+    def advance(self, most: int) -> Int[Tensor, "flips 2"]:
+        check_flips(most, self.target.graph)
+        generator = generator_for(self.seed, "perturbation", self.info.name, "edges")
+        keep = self.config.keep_last_edges
+        return draw_flips(self.target.graph, most, self.choices(), generator, keep_last_edges=keep)
+
+    @abstractmethod
+    def choices(self) -> Choices:
+        """What may be flipped."""
+
+
+@register_attack(
+    "random",
+    config=DrawnConfig,
+    title="edges and non-edges at random",
+    stored=False,
+    needs_labels=False,
+)
+class RandomFlips(DrawnAttack):
+    """The attacker that knows nothing."""
+
+    @override
+    def choices(self) -> Choices:
+        return _all_pairs(self.target.graph)
 
 
 def random_flips(
@@ -27,21 +82,115 @@ def random_flips(
 
     Args:
         graph: The graph before.
-        count: Flips wanted; refused if there are not so many.
+        count: Number of flips; refused if there are not so many.
         generator: On the CPU.
         keep_last_edges: Off: nodes may become isolated.
     """
     check_flips(count, graph)
+    return draw_flips(graph, count, _all_pairs(graph), generator, keep_last_edges=keep_last_edges)
+
+
+def _all_pairs(graph: Graph) -> Choices:
+    """Every edge may go, every other pair may become one."""
     nodes, edges = graph.num_nodes, edge_keys(graph).cpu()
 
     def propose(uniform: Iterator[float]) -> tuple[int, int]:
         return int(next(uniform) * nodes), int(next(uniform) * nodes)
 
-    choices = Choices(
+    return Choices(
         removable=edges,
         edges=edges,
         addable=nodes * (nodes - 1) // 2 - len(edges),
         propose=propose,
         suits=lambda low, high: low < high,
     )
-    return draw_flips(graph, count, choices, generator, keep_last_edges=keep_last_edges)
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What an attack may flip."""
+
+    removable: Int[Tensor, " removable"]  # keys of edges that may go
+    edges: Int[Tensor, " edges"]  # keys of the pairs that may not be added
+    addable: int  # how many pairs may be
+    propose: Callable[[Iterator[float]], tuple[int, int]]  # two nodes, from numbers in [0, 1)
+    suits: Callable[[int, int], bool]  # whether the attack may join them, edge or not
+
+
+def draw_flips(
+    graph: Graph,
+    count: int,
+    choices: Choices,
+    generator: torch.Generator,
+    *,
+    keep_last_edges: bool,
+) -> Int[Tensor, "flips 2"]:
+    """Different pairs, smaller node first, in the order of their drawing.
+
+    Each is with equal chance an edge to be removed or a pair to become one; where one kind is used
+    up, the other is taken. The first flips of a longer draw are those of a shorter one.
+    """
+    draw = _Draw(graph, choices, generator, keep_last_edges)
+    keys = torch.tensor([draw.next_key(made=made, wanted=count) for made in range(count)])
+    return torch.stack([keys // graph.num_nodes, keys % graph.num_nodes], dim=1)
+
+
+class _Draw:
+    """One flip after the other, with what the flips so far have left of the graph."""
+
+    def __init__(
+        self, graph: Graph, choices: Choices, generator: torch.Generator, keep_last_edges: bool
+    ) -> None:
+        self.num_nodes, self.keep_last_edges = graph.num_nodes, keep_last_edges
+        self.choices = choices
+        order = torch.randperm(len(choices.removable), generator=generator)
+        self.removable = iter(choices.removable[order].tolist())
+        self.taken = set(choices.edges.tolist())  # edges, and pairs that became one
+        self.addable = choices.addable
+        self.degrees: list[int] = graph.degrees().tolist()
+        self.uniform = _uniform(generator)
+
+    def next_key(self, *, made: int, wanted: int) -> int:
+        """The next flip, if there is one."""
+        first, second = (self._removed, self._added)
+        if next(self.uniform) < 0.5:  # noqa: PLR2004 - equal chances
+            first, second = second, first
+        key = first()
+        key = second() if key is None else key
+        if key is None:
+            kept = ", or would take the last edge of a node" if self.keep_last_edges else ""
+            raise SettingsError(
+                f"Number of flips must be at most {made} here: every further one is not for this "
+                f"attack to make{kept}. Got {wanted}."
+            )
+        return key
+
+    def _removed(self) -> int | None:
+        """An edge that may go; one that must stay now is not asked again."""
+        for key in self.removable:
+            low, high = divmod(key, self.num_nodes)
+            if not self.keep_last_edges or min(self.degrees[low], self.degrees[high]) > 1:
+                self.degrees[low] -= 1
+                self.degrees[high] -= 1
+                return int(key)
+        return None
+
+    def _added(self) -> int | None:
+        """A pair that is no edge, drawn until one is found; graphs are sparse."""
+        if self.addable == 0:
+            return None
+        self.addable -= 1
+        while True:
+            low, high = sorted(self.choices.propose(self.uniform))
+            key = low * self.num_nodes + high
+            if self.choices.suits(low, high) and key not in self.taken:
+                self.taken.add(key)
+                self.degrees[low] += 1
+                self.degrees[high] += 1
+                return key
+
+
+def _uniform(generator: torch.Generator) -> Iterator[float]:
+    """Numbers in [0, 1) without end."""
+    while True:
+        yield from torch.rand(DRAWN_AT_ONCE, generator=generator, dtype=torch.float64).tolist()

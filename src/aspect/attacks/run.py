@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from aspect.attacks.budget import check_flips, flips_within
-from aspect.attacks.kinds import STRATEGIES, Attack, Sight, Strategy, mask_seed
-from aspect.attacks.trace import AttackedGraph, AttackFacts, AttackKind, Trace
-from aspect.attacks.trace_file import TraceFile
+from aspect.attacks.base import (
+    Attack,
+    SearchedModel,
+    Target,
+    check_flips,
+    flips_within,
+    one_thread,
+)
+from aspect.attacks.feature_mask import mask_seed
+from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
+from aspect.attacks.registry import find_attack
+from aspect.config import Config
+from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, SettingsError
 from aspect.provenance import versions
 
 __all__ = [
     "AttackRequest",
+    "FlipProgress",
     "PlannedAttack",
-    "Progress",
-    "find_flips",
+    "TrainModel",
     "plan_attacks",
     "run_attack",
 ]
@@ -32,20 +40,23 @@ __all__ = [
 DTYPE = torch.float32
 SECONDS_BETWEEN_WRITES = 2.0  # what a kill costs at most, but for one gradient
 
+# Trains the model that an attack searches on, by graph and seed.
+TrainModel = Callable[[Graph, int], SearchedModel]
+
 
 @dataclass(frozen=True)
 class AttackRequest:
-    """What is asked of an attack, whatever the split; either a budget or a number of flips."""
+    """An attack, whatever the split; either a budget or a number of flips is given."""
 
-    kind: AttackKind = "metattack"
+    kind: str = "metattack"
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the kind, the solver among them
-    budget: float | None = None  # a share of the edges
+    budget: float | None = None  # flips per edge
     flips: int | None = None
     splits: SplitKind = "class-balanced"
     seed: int = 0
 
     def count(self, graph: Graph) -> int:
-        """The flips that are wanted of this graph."""
+        """The flips of this graph."""
         if (self.budget is None) == (self.flips is None):
             raise SettingsError(
                 "An attack takes a budget or a number of flips. "
@@ -60,25 +71,36 @@ class AttackRequest:
 
 @dataclass(frozen=True, eq=False)
 class PlannedAttack:
-    """An attack that nothing speaks against, so far as one can tell beforehand."""
+    """An attack that was checked as far as possible, and not begun."""
 
     facts: AttackFacts  # as the file will have them, but for the time
-    sight: Sight
-    strategy: Strategy
+    target: Target
+    attack: type[Attack]
+    config: Config
+    train_model: TrainModel | None = None
 
     @property
     def device(self) -> torch.device:
         """Where it will run."""
-        return self.sight.graph.device
+        return self.target.graph.device
 
     @property
     def working_bytes(self) -> int:
         """Memory that it will take beside what is taken already, about."""
-        return self.strategy.working_bytes(self.sight)
+        return self.attack.working_bytes(self.target, self.config)
+
+    def begin(self, file: PerturbationFile | None = None) -> Attack:
+        """Begin the attack, or go on with what a file holds."""
+        target, seed = self.target, self.facts.seed + self.facts.split
+        if self.attack.info.needs_model and target.model is None:
+            assert self.train_model is not None  # see `plan_attacks`
+            target = replace(target, model=self.train_model(target.graph, seed))
+        state = file.state if file is not None and len(file.keys) else None
+        return self.attack(target, self.config, seed=seed, state=state)
 
 
 @dataclass(frozen=True)
-class Progress:
+class FlipProgress:
     """How far an attack has come."""
 
     made: int  # flips
@@ -92,18 +114,28 @@ def plan_attacks(
     request: AttackRequest,
     numbers: Sequence[int] | None,
     device: torch.device,
+    train_model: TrainModel | None = None,
 ) -> list[PlannedAttack]:
-    """One attack for each of the splits, or for all of them; what is wrong is said here.
+    """One attack for each of the splits, or for all of them; what is wrong is refused here.
 
     Args:
         labelled: The clean graph; of its labels an attack sees those of its training nodes.
         name: Of the graph, for the files.
-        request: What is asked.
+        request: The attack.
         numbers: Of the splits; None: all that there are.
         device: Where the attacks will run.
+        train_model: For an attack that searches on a model: trains a stand-in.
     """
+    attack = find_attack(request.kind)
+    if attack.info.changes == "features":
+        raise SettingsError(
+            f"{request.kind} flips no edges, so that there is no file of flips to make. Name it in "
+            "a plan, or try it with: aspect stability."
+        )
+    if attack.info.needs_model and train_model is None:
+        raise SettingsError(f"{request.kind} searches on a trained model, and none is given.")
     wanted = request.count(labelled.graph)
-    strategy = STRATEGIES[request.kind](request.settings, labelled.graph)
+    config = attack.settle(request.settings, labelled.graph)
     splits = _chosen_splits(labelled, request.splits, numbers)
     attacked = AttackedGraph(
         name=name,
@@ -116,28 +148,29 @@ def plan_attacks(
     for number, split in splits.items():
         facts = AttackFacts(
             graph=attacked,
-            kind=strategy.kind,
-            solver=strategy.solver,
-            surrogate=strategy.surrogate,
-            settings=strategy.settings,
+            kind=request.kind,
+            solver=getattr(config, "solver", ""),
+            surrogate=attack.surrogate,
+            settings=config.model_dump(mode="json", exclude={"solver"}),
             num_classes=labelled.num_classes,
             splits=request.splits,
             splits_sha256=published_sha256(request.splits, labelled.masks),
             split=number,
             seed=request.seed,
-            mask_seed=mask_seed(request.seed + number, strategy.kind),
+            mask_seed=mask_seed(request.kind, request.seed + number),
             wanted=wanted,
             device=device.type,
             versions=versions(),
         )
-        planned.append(PlannedAttack(facts, Sight.of(placed, split), strategy))
+        target = Target.of(placed, split)
+        planned.append(PlannedAttack(facts, target, attack, config, train_model))
     return planned
 
 
 def _chosen_splits(
     labelled: LabelledGraph, kind: SplitKind, numbers: Sequence[int] | None
 ) -> dict[int, Split]:
-    """The splits that are meant, by their numbers."""
+    """The chosen splits by their numbers."""
     splits = make_splits(kind, labelled.labels, labelled.num_classes, masks=labelled.masks)
     chosen = range(len(splits)) if numbers is None else numbers
     for number in chosen:
@@ -156,92 +189,51 @@ def _chosen_splits(
 
 def run_attack(
     planned: PlannedAttack,
-    file: TraceFile,
-    on_progress: Callable[[Progress], object] | None = None,
+    file: PerturbationFile,
+    on_progress: Callable[[FlipProgress], object] | None = None,
     *,
     seconds_between_writes: float = SECONDS_BETWEEN_WRITES,
-) -> Trace:
+) -> PerturbationFile:
     """Find the flips and keep them in the file, with the attack's state until they are complete.
 
-    What the file already holds is not done again. One thread is used, whatever the machine: many of
-    the products are too small for more, and the rounding of sums depends on their number.
+    What the file already holds is not done again. One thread is used, whatever the machine.
     """
-    if file.begun is not None and file.begun.facts.complete:
-        return file.begun
-    running = _Running(planned, file.begun)
-    last_write = time.perf_counter()
-    with _one_thread():
-        for progress in running.steps():
+    if file.facts.complete:
+        return file
+    wanted, earlier = planned.facts.wanted, file.facts.seconds
+    started = last_write = time.perf_counter()
+
+    def keep(state: Mapping[str, Tensor], *, complete: bool) -> None:
+        seconds = earlier + time.perf_counter() - started
+        file.facts = planned.facts.model_copy(update={"seconds": seconds, "complete": complete})
+        file.state = state
+        if file.path is not None:
+            file.write()
+
+    with one_thread():
+        for attack, seconds_per_flip in _steps(planned, file):
+            left = wanted - len(file.keys)
             if on_progress is not None:
-                on_progress(progress)
-            is_time = time.perf_counter() - last_write >= seconds_between_writes
-            if is_time and progress.made < progress.wanted:
-                file.write(running.trace())
+                on_progress(FlipProgress(len(file.keys), wanted, seconds_per_flip * left))
+            if left and time.perf_counter() - last_write >= seconds_between_writes:
+                keep(attack.state(), complete=False)
                 last_write = time.perf_counter()
-    trace = running.trace()
-    file.write(trace)
-    return trace
+    if len(file.keys) == 0:
+        raise GraphError(f"{planned.facts.attack} finds no flip of this graph that does harm.")
+    keep({}, complete=True)
+    return file
 
 
-def find_flips(
-    planned: PlannedAttack, on_progress: Callable[[Progress], object] | None = None
-) -> Trace:
-    """The same without a file, for flips that are used at once."""
-    running = _Running(planned, None)
-    with _one_thread():
-        for progress in running.steps():
-            if on_progress is not None:
-                on_progress(progress)
-    return running.trace()
-
-
-class _Running:
-    """The flips so far, those of earlier processes included."""
-
-    def __init__(self, planned: PlannedAttack, begun: Trace | None) -> None:
-        self._planned, self._begun = planned, begun
-        self._started = time.perf_counter()
-        self._attack: Attack | None = None
-        self._keys = torch.empty(0, dtype=torch.long)
-        if begun is not None:  # perhaps more than are wanted now
-            self._keys = begun.keys[: planned.facts.wanted]
-
-    def steps(self) -> Iterator[Progress]:
-        """Go on until there are as many flips as wanted; a step is what one gradient gives."""
-        facts, before = self._planned.facts, len(self._keys)
-        if before == facts.wanted:
-            return
-        state = None if self._begun is None else self._begun.state
-        self._attack = attack = self._planned.strategy.begin(
-            self._planned.sight, facts.seed + facts.split, state
-        )
-        started = time.perf_counter()
-        while len(self._keys) < facts.wanted:
-            flips = attack.advance(facts.wanted - len(self._keys)).cpu()
-            new = flips[:, 0] * facts.graph.nodes + flips[:, 1]
-            self._keys = torch.cat([self._keys, new])
-            made = len(self._keys)
-            pace = (time.perf_counter() - started) / (made - before)
-            yield Progress(made, facts.wanted, pace * (facts.wanted - made))
-
-    def trace(self) -> Trace:
-        """As it is to be written now; a complete one needs no state any more."""
-        seconds = time.perf_counter() - self._started
-        if self._begun is not None:
-            seconds += self._begun.facts.seconds
-        complete = len(self._keys) == self._planned.facts.wanted
-        facts = self._planned.facts.model_copy(update={"seconds": seconds, "complete": complete})
-        if complete:
-            return Trace(facts, self._keys)
-        assert self._attack is not None  # a step was made
-        return Trace(facts, self._keys, self._attack.state())
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _steps(planned: PlannedAttack, file: PerturbationFile) -> Iterator[tuple[Attack, float]]:
+    """Add the missing flips to the file; after each step the attack and its pace."""
+    wanted, before = planned.facts.wanted, len(file.keys)
+    if before == wanted:
+        return
+    attack, started = planned.begin(file), time.perf_counter()
+    while len(file.keys) < wanted:
+        flips = attack.advance(wanted - len(file.keys)).cpu()
+        keys = flips[:, 0] * planned.facts.graph.nodes + flips[:, 1]
+        file.keys = torch.cat([file.keys, keys])
+        if not attack.info.nested:
+            return  # there is no more to find, and what is found is complete
+        yield attack, (time.perf_counter() - started) / (len(file.keys) - before)

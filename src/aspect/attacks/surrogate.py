@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.attacks.knowledge import Known
+from aspect.attacks.base import Known
 from aspect.data.graph import Features
 from aspect.data.sparse import Pattern, SparseMatrix
 

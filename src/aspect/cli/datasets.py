@@ -1,28 +1,85 @@
-"""`aspect datasets`: the graphs that have a name, and where they are."""
+"""`aspect datasets`: the graphs that have a name, where they are, and how to add one."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
+import typer
+
+from aspect.cli.options import Overwrite, ReadingOptions
 from aspect.cli.session import Session, command
-from aspect.data.catalogue import DATASETS, Dataset
-from aspect.data.source import MIXED
+from aspect.data.datasets import MIXED, Dataset, add_dataset, catalogue, find
+from aspect.data.source import GraphSource
+from aspect.errors import SettingsError
 
 __all__ = ["datasets"]
 
 
-@command
-def datasets(session: Session) -> None:
-    """List the data sets: sizes, where each is found, and what to beware of."""
-    with session.screen.activity("Looking for files"):
-        from aspect.data.datasets import find
+class EntryOptions(NamedTuple):
+    """What the catalogue says of a data set that is added."""
 
-        entries = [_entry(entry, find(entry.name, session.data_dir)) for entry in DATASETS.values()]
+    name: Annotated[
+        str | None, typer.Option(help="With add: what the data set will be called.", metavar="NAME")
+    ] = None
+    source: Annotated[
+        str, typer.Option(help="With add: who publishes it; the citation.", metavar="TEXT")
+    ] = ""
+    licence: Annotated[str, typer.Option(help="With add: its licence.", metavar="TEXT")] = (
+        "none stated"
+    )
+    note: Annotated[str, typer.Option(help="With add: what to beware of.", metavar="TEXT")] = ""
+
+
+@command
+def datasets(
+    session: Session,
+    entry: EntryOptions,
+    reading: ReadingOptions,
+    action: Annotated[
+        Literal["add"] | None,
+        typer.Argument(help="add makes a data set of GRAPH; else all are listed.", metavar="[add]"),
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Argument(help="Files of a graph.", metavar="[GRAPH]")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """List the data sets: sizes, where each is found, and what to beware of; or add one.
+
+    `aspect datasets add GRAPH --name NAME` keeps a graph as NAME.npz and NAME.yaml in --data-dir,
+    else in $ASPECT_DATA, else in your data folder; `aspect train NAME` then works where
+    $ASPECT_DATA names that folder or it is your data folder.
+    """
+    if action is None:
+        if entry != EntryOptions():
+            raise SettingsError("--name, --source, --licence and --note belong to `datasets add`.")
+        _list(session)
+        return
+    if graph is None or entry.name is None:
+        raise SettingsError("Give a graph and its name: aspect datasets add GRAPH --name NAME.")
+    with session.screen.activity("Reading the graph"):
+        labelled = GraphSource.named(graph, reading.reading()).read(session.data_dir)
+        details = entry._asdict()
+        added = add_dataset(
+            details.pop("name"), labelled, session.data_dir, overwrite=overwrite, **details
+        )
+    content = _facts(added, session.data_dir)
+    hint = "" if session.data_dir is None else f" Set ASPECT_DATA={session.data_dir} to use it."
+    sentence = f"{added.name} is now a data set: {content['path']}.{hint}"
+    session.screen.answer(content, lambda: session.screen.say(sentence))
+
+
+def _list(session: Session) -> None:
+    with session.screen.activity("Looking for files"):
+        entries = [
+            _facts(entry, session.data_dir) for entry in catalogue(session.data_dir).values()
+        ]
         entries.insert(0, _embedded())
     session.screen.answer({"datasets": entries}, lambda: _show(session, entries))
 
 
-def _entry(entry: Dataset, path: object) -> dict[str, Any]:
+def _facts(entry: Dataset, data_dir: str | None) -> dict[str, Any]:
+    path = find(entry.name, data_dir)
     return {
         "name": entry.name,
         "nodes": entry.num_nodes,
@@ -31,7 +88,7 @@ def _entry(entry: Dataset, path: object) -> dict[str, Any]:
         "classes": entry.num_classes,
         "splits": entry.num_splits,
         "path": None if path is None else str(path),
-        "downloadable": entry.pyg is not None,
+        "downloadable": entry.download is not None,
         "source": entry.source,
         "licence": entry.licence,
         "note": entry.note,
@@ -60,18 +117,18 @@ def _embedded() -> dict[str, Any]:
 def _show(session: Session, entries: list[dict[str, Any]]) -> None:
     counts = ("nodes", "edges", "features", "classes")
     rows = [
-        [entry["name"], *(f"{entry[key]:,}" for key in counts), _place(entry)] for entry in entries
+        [entry["name"], *(f"{entry[key]:,}" for key in counts), _found(entry)] for entry in entries
     ]
     session.screen.table(["data set", *counts, "found"], rows)
     for entry in entries:
         session.screen.say(f"{entry['name']}: {entry['note']}")
     session.screen.say(
-        "Files are looked for in --data-dir, else $ASPECT_DATA, else the cache; "
-        "what is nowhere is downloaded by PyG."
+        "Files are looked for in --data-dir, else $ASPECT_DATA, then in your data folder and the "
+        "cache; what is nowhere is downloaded from its source."
     )
 
 
-def _place(entry: dict[str, Any]) -> str:
+def _found(entry: dict[str, Any]) -> str:
     if entry["name"] == MIXED:
         return "embedded"
     return entry["path"] or ("to download" if entry["downloadable"] else "not found")

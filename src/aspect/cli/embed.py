@@ -17,7 +17,7 @@ from aspect.errors import FileError, SettingsError
 if TYPE_CHECKING:
     from aspect.data.graph import Graph
     from aspect.estimator import Embedder
-    from aspect.nn.scaling import Normalisation
+    from aspect.nn.normalisation import Normalisation
 
 __all__ = ["embed"]
 
@@ -95,13 +95,13 @@ def _embed(
     *,
     overwrite: bool,
 ) -> dict[str, Any]:
+    from aspect.attacks.pruning import prune_edges
     from aspect.data.embeddings import write_embeddings
-    from aspect.data.support import without_doubtful
 
     embedder, whole = _load(session, model, source)
     for notice in whole.notices:
         session.screen.note(f"Note: {notice}")
-    graph = without_doubtful(whole, doubt)
+    graph = prune_edges(whole, doubt)
     embeddings, policy = embedder.embed(graph, normalise=normalise), embedder.policy(graph)
     health = embedder.health(graph)
     write_embeddings(

@@ -85,7 +85,7 @@ def evaluate(
     # Said before it is written: a disk that is full by now does not cost the scores.
     session.screen.answer(content, show)
     if scores.out is not None:
-        from aspect.training.folder import write_json
+        from aspect.workspace import write_json
 
         write_json(scores.out, content)
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["inspect"]
 
-# Of each reading of the bands, its title and what it is.
-READINGS = {
+# Of each fusion of the bands, its title and what it is.
+FUSIONS = {
     "low": ("low band alone", ""),
     "high": ("high band alone", ""),
     "one-mix": (
@@ -60,10 +60,10 @@ def inspect(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Tell whether node-wise fusion can pay on the graph of trained runs of aspect or aspect-s.
+    """Measure whether node-wise fusion can pay on the graph of trained runs of aspect or aspect-s.
 
-    The bands are read alone, in one mix for all nodes, by the learned gate, and by a gate that is
-    trained with labels; all by the same probe.
+    The bands are probed alone, in one mix for all nodes, weighed by the learned gate, and by a gate
+    that is trained with labels; all by the same probe.
     """
     for run in runs:
         check_run(run)
@@ -72,7 +72,7 @@ def inspect(
     # Said before it is written: a disk that is full by now does not cost the numbers.
     session.screen.answer(content, lambda: _show(session, content))
     if out is not None:
-        from aspect.training.folder import write_json
+        from aspect.workspace import write_json
 
         write_json(out, content)
 
@@ -114,7 +114,7 @@ def _check_comparable(runs: Sequence[LoadedRun]) -> None:
         if run.is_poisoned:
             raise RunError(
                 f"{run.path} was trained on a graph that was perturbed for one split, and must not "
-                "be judged on others. Inspect a run on the clean graph."
+                "be evaluated on others. Inspect a run on the clean graph."
             )
     check_same_method(runs)
     check_seeds(runs)
@@ -124,10 +124,10 @@ def _show(session: Session, content: Mapping[str, Any]) -> None:
     """The table, what its rows are, and what follows."""
     screen = session.screen
     bases = ("one-mix", "concatenated")
-    columns = [f"over {READINGS[base][0]}" for base in bases]
+    columns = [f"over {FUSIONS[base][0]}" for base in bases]
     cells = [
         [
-            READINGS[row["name"]][0],
+            FUSIONS[row["name"]][0],
             score_text(row["accuracy"]),
             interval_text(row["accuracy"]),
             *(_gain_cell(row, base) for base in bases),
@@ -152,7 +152,7 @@ def _title(content: Mapping[str, Any]) -> str:
 
 
 def _gain_cell(row: Mapping[str, Any], base: str) -> str:
-    """The difference with its paired interval; a dash for the reading itself."""
+    """The difference with its paired interval; a dash for the fusion itself."""
     gain = next((gain for gain in row["gains"] if gain["over"] == base), None)
     if gain is None:
         return "-"
@@ -161,7 +161,7 @@ def _gain_cell(row: Mapping[str, Any], base: str) -> str:
 
 
 def _legend(content: Mapping[str, Any]) -> Iterator[str]:
-    for title, meaning in READINGS.values():
+    for title, meaning in FUSIONS.values():
         if meaning:
             yield f"{title}: {meaning}"
     fewest = content["rows"][-1]["accuracy"]["splits"]

@@ -62,7 +62,7 @@ def _callback(
 @command
 def demo(
     session: Session,
-    seeds: Annotated[int, typer.Option(help="Pre-trainings, one seed each.", min=1)] = 2,
+    seeds: Annotated[int, typer.Option(help="Pre-trainings, one seed each.", min=1)] = 3,
     out: OutFolder = Path("runs/demo"),
     overwrite: Overwrite = False,
 ) -> None:

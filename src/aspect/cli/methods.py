@@ -24,18 +24,18 @@ def methods(
         str | None, typer.Argument(help="One method, to be shown whole.", metavar="[NAME]")
     ] = None,
 ) -> None:
-    """List the methods: what they are, where they come from, what they cost and can."""
+    """List the methods: papers, runtime per epoch, and what they can embed."""
     if name is not None:
         require_method_name(name)
     with session.screen.activity("Reading the registry"):
         from aspect.report.methods import describe_method, describe_methods  # imports torch
 
-        found = describe_methods() if name is None else [describe_method(name)]
+        listed = describe_methods() if name is None else [describe_method(name)]
     if name is None:
-        entries = [_entry(each) for each in found]
-        session.screen.answer({"methods": entries}, lambda: _list(session, found))
+        entries = [_entry(method) for method in listed]
+        session.screen.answer({"methods": entries}, lambda: _list(session, listed))
         return
-    session.screen.answer(_whole(found[0]), lambda: _show(session, found[0]))
+    session.screen.answer(_whole(listed[0]), lambda: _show(session, listed[0]))
 
 
 def _entry(method: MethodFacts) -> dict[str, Any]:
@@ -60,26 +60,26 @@ def _whole(method: MethodFacts) -> dict[str, Any]:
         "bibtex": None if paper is None else paper.bibtex,
         "remarks": list(method.remarks),
         "settings": [asdict(setting) for setting in method.settings],
-        "shipped": [asdict(each) for each in method.shipped],
+        "shipped": [asdict(shipped) for shipped in method.shipped],
     }
 
 
-def _list(session: Session, found: list[MethodFacts]) -> None:
+def _list(session: Session, listed: list[MethodFacts]) -> None:
     rows = [
         [
-            each.name,
-            each.family,
-            str(each.paper) or "-",
-            each.epoch,
-            _yes(each.inductive),
-            _yes(each.mini_batch),
+            method.name,
+            method.family,
+            str(method.paper) or "-",
+            method.epoch,
+            _yes(method.inductive),
+            _yes(method.mini_batch),
         ]
-        for each in found
+        for method in listed
     ]
     columns = ["method", "family", "citation", "cost per epoch", "inductive", "mini-batch"]
     session.screen.table(columns, rows)
-    for each in found:
-        session.screen.say(f"{each.name}: {each.sentence}")
+    for method in listed:
+        session.screen.say(f"{method.name}: {method.sentence}")
     session.screen.say(
         "Cost: how the time of an epoch grows with the nodes; quadratic needs n^2 time. Inductive: "
         "embeds graphs that it was not trained on. Mini-batch: trains on a part of the graph at a "
@@ -105,8 +105,14 @@ def _show(session: Session, method: MethodFacts) -> None:
         say(f"{what}: {answer}")
     _cite(session, method)
     rows = [
-        [each.name, each.default, each.allowed, each.searched or "-", each.explanation]
-        for each in method.settings
+        [
+            setting.name,
+            setting.default,
+            setting.allowed,
+            setting.searched or "-",
+            setting.explanation,
+        ]
+        for setting in method.settings
     ]
     session.screen.table(["setting", "default", "allowed", "search", "explanation"], rows)
     for line in _shipped_lines(method.shipped):
@@ -127,21 +133,23 @@ def _cite(session: Session, method: MethodFacts) -> None:
 def _shipped_lines(shipped: tuple[ShippedSettings, ...]) -> list[str]:
     """Graphs by where their settings come from."""
     kinds = {
-        "official": [each for each in shipped if each.official and each.choice is None],
-        "ours": [each for each in shipped if not each.official],
+        "official": [
+            settings for settings in shipped if settings.official and settings.choice is None
+        ],
+        "ours": [settings for settings in shipped if not settings.official],
         "as published, by --config published": [
-            each for each in shipped if each.choice == "published"
+            settings for settings in shipped if settings.choice == "published"
         ],
     }
     lines = [
-        f"Settings shipped, {kind}: {', '.join(str(each.graph) for each in of)}"
+        f"Settings shipped, {kind}: {', '.join(str(settings.graph) for settings in of)}"
         for kind, of in kinds.items()
         if of
     ]
     lines += [
-        f"Settings for any graph, by --config {each.choice}: {each.origin}"
-        for each in shipped
-        if each.graph is None
+        f"Settings for any graph, by --config {settings.choice}: {settings.origin}"
+        for settings in shipped
+        if settings.graph is None
     ]
     return lines or ["No settings are shipped: the defaults serve every graph."]
 

@@ -8,11 +8,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from aspect.attacks.names import SUFFIX, Mode
+from aspect.attacks.files import files_at
+from aspect.attacks.perturbation import SUFFIX, Mode
 from aspect.cli.paths import is_run
 from aspect.data.files import is_file, is_folder
 from aspect.errors import FileError, SettingsError
-from aspect.experiment.robustness.places import files_at
 from aspect.settings import PerturbedBy
 
 __all__ = ["PoisonOptions", "SweepOptions"]

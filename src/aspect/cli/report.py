@@ -11,7 +11,7 @@ import typer
 from aspect.cli.options import Overwrite
 from aspect.cli.paths import check_target
 from aspect.cli.session import Session, command
-from aspect.data.files import is_folder, is_present, reason, replacing, target_of
+from aspect.data.files import is_file, is_folder, is_present, reason, replacing, target_of
 from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
@@ -98,13 +98,17 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Folders of `aspect bench` or `aspect train`, or .jsonl files of records.",
+            help="Folders of `aspect bench` or `aspect train`, or .jsonl files of records; or one "
+            "folder of `aspect tune`.",
             metavar="RUNS...",
         ),
     ],
     wanted: ReportOptions,
 ) -> None:
     """Write a page that needs nothing but a browser; tables and figures for a paper on request."""
+    if len(runs) == 1 and is_file(runs[0] / "search.yaml"):
+        report_search(session, runs[0], wanted)
+        return
     from aspect.report.sources import find_sources
 
     wanted.check()
@@ -133,6 +137,22 @@ def report(
         "models": len(material.details),
     }
     session.screen.answer(content, lambda: _show(session, material, list(files), out))
+
+
+def report_search(session: Session, folder: Path, wanted: ReportOptions) -> None:
+    """The page of a search of `aspect tune`; only its place can be chosen."""
+    if wanted._replace(out=None, overwrite=False) != ReportOptions():
+        raise SettingsError("A search has one page. Of the options only --out belongs to it.")
+    if wanted.out is not None:
+        check_target(wanted.out, overwrite=wanted.overwrite)
+    with session.screen.activity("Drawing"):
+        from aspect.report.study import write_study_page
+
+        out = write_study_page(folder, wanted.out)
+    session.screen.answer(
+        {"report": str(out), "files": [str(out)]},
+        lambda: session.screen.say(f"Wrote {out}. Next: open {out} in a browser."),
+    )
 
 
 def _read(session: Session, sources: Sequence[Source], options: Sequence[str]) -> Material:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from aspect.attacks.files import files_at
+from aspect.attacks.registry import attack_info, attack_names
 from aspect.cli.options import Overwrite
 from aspect.cli.paths import CONFIG, check_target
 from aspect.cli.session import Session, command
@@ -15,16 +17,15 @@ from aspect.data.files import is_file
 from aspect.errors import RunError, SettingsError
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
+    DEFAULT_KINDS,
     DEFAULT_SPLIT_KIND,
     DEFAULT_SPLITS,
-    KINDS,
     TRANSFERRED,
     StabilityRequest,
 )
-from aspect.experiment.robustness.places import files_at
 
 if TYPE_CHECKING:
-    from aspect.experiment.robustness.stability import RunStability
+    from aspect.experiment.stability import RunStability
 
 __all__ = ["check_out", "check_run", "stability"]
 
@@ -32,23 +33,23 @@ MORE = "--out FILE and --json tell more: medians, 95th percentiles, bands, every
 RECORD = "record.json"  # of a run that is complete; `aspect.training.folder` is too heavy
 
 
-class ChangeOptions(NamedTuple):
-    """What is done to the graph."""
+class PerturbingOptions(NamedTuple):
+    """How the graph is perturbed."""
 
     kind: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}, several with commas; may be repeated.  "
-            "[default: all that can be done]",
+            help=f"Attacks of {', '.join(attack_names())}; several with commas; may be repeated.  "
+            f"[default: {','.join(DEFAULT_KINDS)}, as far as the graph allows]",
             metavar="KIND",
         ),
     ] = None
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            help="Flips as a share of the edges, for `feature` of the entries; several with "
+            help="Flips as a ratio of the edges, for `feature` of the entries; several with "
             f"commas; may be repeated.  [default: {','.join(f'{b:g}' for b in DEFAULT_BUDGETS)}]",
-            metavar="SHARE",
+            metavar="RATIO",
         ),
     ] = None
     perturbation: Annotated[
@@ -61,8 +62,8 @@ class ChangeOptions(NamedTuple):
     ] = None
 
 
-class JudgeOptions(NamedTuple):
-    """On which nodes the probe is trained and judged."""
+class StabilitySplits(NamedTuple):
+    """On which splits the probe is trained and evaluated."""
 
     splits: Annotated[
         Literal["random", "published", "class-balanced"] | None,
@@ -86,36 +87,35 @@ class JudgeOptions(NamedTuple):
 def stability(
     session: Session,
     run: Annotated[Path, typer.Argument(help="A run's folder.", metavar="RUN")],
-    change: ChangeOptions,
-    judge: JudgeOptions,
+    perturbing: PerturbingOptions,
+    probe: StabilitySplits,
     out: Annotated[
         Path | None, typer.Option(help="File for all numbers as JSON.", metavar="FILE")
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Perturb the graph of a run a little, and see how far embeddings and a probe move.
+    """Perturb the graph of a run a little, and measure how far embeddings and a probe move.
 
     The model is not trained again. random: edges flipped at random; feature: entries masked;
     gradient: flips that move the embedding far, searched for without labels; metattack: flips
     that mislead a classifier, found with the labels of training nodes.
     """
     request = StabilityRequest.of(
-        _words(change.kind),
-        _shares(change.budget),
-        splits=judge.splits,
-        num_splits=judge.num_splits,
+        _words(perturbing.kind),
+        _ratios(perturbing.budget),
+        splits=probe.splits,
+        num_splits=probe.num_splits,
         seed=session.seed or 0,
     )
     check_run(run)
     check_out(out, overwrite=overwrite)
-    for place in change.perturbation or ():
+    for place in perturbing.perturbation or ():
         files_at(place)
-    found = _study(session, run, request, change.perturbation or ())
-    content = found.to_dict()
+    content = _study(session, run, request, perturbing.perturbation or ()).to_dict()
     # Said before it is written: a disk that is full by now does not cost the numbers.
     session.screen.answer(content, lambda: _show(session, content))
     if out is not None:
-        from aspect.training.folder import write_json
+        from aspect.workspace import write_json
 
         write_json(out, content)
 
@@ -126,12 +126,12 @@ def _words(given: Sequence[str] | None) -> Iterator[str]:
         yield from (word.strip() for word in text.split(","))
 
 
-def _shares(given: Sequence[str] | None) -> Iterator[float]:
+def _ratios(given: Sequence[str] | None) -> Iterator[float]:
     for word in _words(given):
         try:
             yield float(word)
         except ValueError as error:
-            raise SettingsError(f"Budget must be a share in (0, 1]. Got {word!r}.") from error
+            raise SettingsError(f"Budget must be a ratio in (0, 1]. Got {word!r}.") from error
 
 
 def check_run(run: Path) -> None:
@@ -156,9 +156,9 @@ def _study(
     session: Session, run: Path, request: StabilityRequest, places: Sequence[Path]
 ) -> RunStability:
     with session.screen.activity("Starting"):
-        from aspect.experiment.robustness.stability import study_run
+        from aspect.experiment.stability import study_run
     with session.screen.progress("Perturbing the graph") as advance:
-        found = study_run(
+        result = study_run(
             run,
             request,
             perturbations=places,
@@ -166,9 +166,9 @@ def _study(
             data_dir=session.data_dir,
             on_step=advance,
         )
-    for warning in found.warnings:
+    for warning in result.warnings:
         session.screen.warn(warning)
-    return found
+    return result
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:
@@ -236,7 +236,7 @@ def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _legend(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    kinds = {row["kind"] for row in rows}
+    kinds = dict.fromkeys(row["kind"] for row in rows)
     yield (
         "relative shift: distance of a node's embedding before and after, divided by the mean "
         "distance of two nodes before; mean over nodes."
@@ -253,10 +253,11 @@ def _legend(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             "before."
         )
         yield "drop: (before - after) / before of the two, in percent."
-    if "feature" in kinds:
-        yield "changed: flipped edges; of feature, masked entries."
-    if any(row["title"] == TRANSFERRED for row in rows):
+    for kind in kinds:
+        if attack_info(kind).changes == "features":
+            yield f"changed: flipped edges; of {kind}, masked entries."
+    for title in dict.fromkeys(row["title"] for row in rows if TRANSFERRED in row["title"]):
         yield (
-            f"{TRANSFERRED}: found on an ASPECT trained on the same graph, since no gradient of "
-            "this method reaches the edges."
+            f"{title}: found on an ASPECT trained on the same graph, since no gradient of this "
+            "method reaches the edges."
         )

@@ -40,7 +40,7 @@ def theory(
         content = {
             **example.summary(result),
             "findings": example.findings(result),
-            "caveats": list(example.caveats(result)),
+            "caveats": example.caveats(result),
             "versions": versions(),
             "command": f"aspect theory {options}",
         }

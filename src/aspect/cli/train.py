@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.attacks.names import attack_title
+from aspect.attacks.registry import attack_title
 from aspect.cli.options import FolderOptions, ReadingOptions, SettingsOptions
 from aspect.cli.paths import CONFIG
 from aspect.cli.perturbation_options import PoisonOptions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -18,18 +18,18 @@ from aspect.config import parse_overrides
 from aspect.errors import SettingsError, TrainingError
 
 if TYPE_CHECKING:
-    from aspect.experiment.tuning.request import Search
-    from aspect.experiment.tuning.search import Progress, SearchResult
+    from aspect.experiment.search import Search
+    from aspect.experiment.tuning import SearchResult
 
 __all__ = ["tune"]
 
 FOLDER = Path("runs/tune")
 ENDS = ("pruned", "unhealthy", "failed")  # of trials that cannot be the best
-MOST_WORKERS = 8  # unless asked for: the more at a time, the less each trial knows of the others
+MOST_WORKERS = 8  # by default: the more at a time, the less each trial knows of the others
 
 
-class StartOptions(NamedTuple):
-    """What is tuned, and from where."""
+class TuneOptions(NamedTuple):
+    """What is tuned from where, and how, the same for every graph and method."""
 
     method: Annotated[
         list[str] | None,
@@ -51,16 +51,6 @@ class StartOptions(NamedTuple):
         list[str] | None,
         typer.Option("--set", help="Fix one setting; may be repeated.", metavar="KEY=VALUE"),
     ] = None
-
-    def each(self) -> list[SettingsOptions]:
-        """The same for one method after the other; none named: that of the settings."""
-        names: list[str | None] = [*dict.fromkeys(self.method)] if self.method else [None]
-        return [SettingsOptions(name, self.config, self.settings) for name in names]
-
-
-class SearchOptions(NamedTuple):
-    """How a search is carried out, the same for every graph and method."""
-
     trials: Annotated[
         int,
         typer.Option(
@@ -85,6 +75,10 @@ class SearchOptions(NamedTuple):
             "table reports."
         ),
     ] = "search"
+    probe: Annotated[
+        Literal["neutral", "paper"],
+        typer.Option(help="neutral; paper: the probe of published tables."),
+    ] = "neutral"
     max_cosine: Annotated[
         float,
         typer.Option(
@@ -110,21 +104,15 @@ class SearchOptions(NamedTuple):
             min=0,
         ),
     ] = None
-
-    def ending(self) -> Callable[[], float | None]:
-        """From now on: the seconds that are left; None without a limit."""
-        seconds, started = self.seconds, time.monotonic()
-        if seconds is None:
-            return lambda: None
-        return lambda: max(0.0, started + seconds - time.monotonic())
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """One search of the command, with its place."""
-
-    plan: Plan
-    out: Path
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The search's folder; for several searches, the folder of their folders.  "
+            "[default: runs/tune/GRAPH-METHOD]",
+            metavar="DIR",
+        ),
+    ] = None
+    overwrite: Overwrite = False
 
 
 @command
@@ -134,237 +122,204 @@ def tune(
         list[str],
         typer.Argument(help="Data sets, or files of graphs with labels.", metavar="GRAPH"),
     ],
-    start: StartOptions,
+    options: TuneOptions,
     reading: ReadingOptions,
-    how: SearchOptions,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The search's folder; for several searches, the folder of their folders.  "
-            "[default: runs/tune/GRAPH-METHOD]",
-            metavar="DIR",
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Search for settings by validation accuracy; test labels are masked.
 
     The same command goes on with a search that was interrupted. The first trial is the start.
     """
-    left = how.ending()
-    planned = _plan(graphs, start, reading, session.seed, out)
-    for each in planned:
-        if each.plan.experiment.perturbation is not None:
-            session.screen.warn(
-                f"The settings of {start.config or each.plan.settings_from} were for a perturbed "
-                f"graph. The search is on {each.plan.source.name} as it is."
+    started, screen = time.monotonic(), session.screen
+    plans = _plans(graphs, options, reading, session.seed)
+    for plan in plans.values():
+        if plan.experiment.perturbation is not None:
+            screen.warn(
+                f"The settings of {options.config or plan.settings_from} were for a perturbed "
+                f"graph. The search is on {plan.source.name} as it is."
             )
-    fixed = list(parse_overrides(start.settings or []))
-    with session.screen.activity("Starting"):
-        searches = [_prepare(session, each.plan, how, fixed) for each in planned]
-        _check_folders(searches, [each.out for each in planned], overwrite=overwrite)
-    results = [
-        _run(session, search, each.out, how, left(), overwrite=overwrite)
-        for search, each in zip(searches, planned, strict=True)
-    ]
+    with screen.activity("Starting"):
+        from aspect.experiment.tuning import check_folder
+
+        searches = {out: _search(session, plan, options) for out, plan in plans.items()}
+        for out, search in searches.items():  # before the first one begins
+            check_folder(out, search, overwrite=options.overwrite)
+    results = []
+    for out, search in searches.items():
+        left = None
+        if options.seconds is not None:
+            left = max(0.0, started + options.seconds - time.monotonic())
+        results.append(_run(session, search, out, options, left))
     if not any(result.best for result in results):
-        raise TrainingError(_none_taken(results[0]))
-    content = {"searches": [_content(result) for result in results]}
-    session.screen.answer(content, lambda: _show(session, results))
+        raise TrainingError(_reason_for_none(results[0]))
+    contents = [_content(result) for result in results]
+    screen.answer({"searches": contents}, lambda: _show(session, contents, results))
 
 
-def _plan(
-    graphs: Sequence[str],
-    start: StartOptions,
-    reading: ReadingOptions,
-    seed: int | None,
-    out: Path | None,
-) -> list[_Planned]:
-    """One search for every graph and method; wrong names are answered here."""
+def _plans(
+    graphs: Sequence[str], options: TuneOptions, reading: ReadingOptions, seed: int | None
+) -> dict[Path, Plan]:
+    """One search for every graph and method, by folder; wrong names are refused here."""
     if len(graphs) > 1 and reading != ReadingOptions():
         raise SettingsError(
             f"Options of reading belong to one graph. Got {len(graphs)}: tune them one by one."
         )
-    plans = [
-        plan_run(graph, wanted, reading.reading(), seed)
-        for graph in dict.fromkeys(graphs)
-        for wanted in start.each()
-    ]
-    names = [f"{plan.source.name}-{plan.experiment.method}" for plan in plans]
-    for name in names:
-        if names.count(name) > 1:
-            raise SettingsError(
-                f"Two searches would share the folder {name!r}. Tune them one by one, "
-                "each with its own --out."
-            )
-    if out is not None and len(plans) == 1:
-        return [_Planned(plans[0], out)]
-    return [_Planned(plan, (out or FOLDER) / name) for plan, name in zip(plans, names, strict=True)]
+    methods: list[str | None] = [*dict.fromkeys(options.method)] if options.method else [None]
+    starts = [SettingsOptions(method, options.config, options.settings) for method in methods]
+    plans: dict[Path, Plan] = {}
+    for graph in dict.fromkeys(graphs):
+        for start in starts:
+            plan = plan_run(graph, start, reading.reading(), seed)
+            name = f"{plan.source.name}-{plan.experiment.method}"
+            folder = (options.out or FOLDER) / name
+            if folder in plans:
+                raise SettingsError(
+                    f"Two searches would share the folder {name!r}. Tune them one by one, "
+                    "each with its own --out."
+                )
+            plans[folder] = plan
+    if options.out is not None and len(plans) == 1:
+        (plan,) = plans.values()
+        return {options.out: plan}
+    return plans
 
 
-def _prepare(session: Session, plan: Plan, how: SearchOptions, fixed: Sequence[str]) -> Search:
-    """Read the graph and refuse what cannot be searched, before anything is written."""
-    from aspect.experiment.tuning.request import plan_search
+def _search(session: Session, plan: Plan, options: TuneOptions) -> Search:
+    from aspect.experiment.search import plan_search
 
     return plan_search(
         plan.experiment,
         settings_from=plan.settings_from,
-        fixed=fixed,
-        splits=how.splits,
-        seeds=how.seeds,
-        max_cosine=how.max_cosine,
-        max_epochs=how.max_epochs,
+        fixed=list(parse_overrides(options.settings or [])),
+        splits=options.splits,
+        probe=options.probe,
+        seeds=options.seeds,
+        max_cosine=options.max_cosine,
+        max_epochs=options.max_epochs,
         device=session.device,
         data_dir=session.data_dir,
     )
 
 
-def _check_folders(searches: Sequence[Search], places: Sequence[Path], *, overwrite: bool) -> None:
-    """Refuse before the first search what the last one could not be written to."""
-    from aspect.experiment.tuning.folder import SearchFolder
-
-    for search, place in zip(searches, places, strict=True):
-        SearchFolder(place, search).check(overwrite=overwrite)
-
-
 def _run(
-    session: Session,
-    search: Search,
-    out: Path,
-    how: SearchOptions,
-    seconds: float | None,
-    *,
-    overwrite: bool,
+    session: Session, search: Search, out: Path, options: TuneOptions, seconds: float | None
 ) -> SearchResult:
     from aspect.experiment.placement import Placement
-    from aspect.experiment.tuning.search import tune as search_for
+    from aspect.experiment.tuning import tune as search_for
+    from aspect.report.study import write_study_page
 
-    screen, name = session.screen, search.source.name
-    placement = Placement.choose(session.device, how.workers)
-    workers = min(placement.workers, how.workers or MOST_WORKERS, how.trials)
+    screen, trials = session.screen, options.trials
+    placement = Placement.choose(session.device, options.workers)
+    workers = min(placement.workers, options.workers or MOST_WORKERS, trials)
     screen.note(
-        f"Tuning {search.method} on {name}: {how.trials} trials, {workers} at a time, of up to "
-        f"{search.max_epochs} epochs; start: {search.settings_from}."
+        f"Tuning {search.method} on {search.source.name}: {trials} trials, {workers} at a time, "
+        f"of up to {search.max_epochs} epochs; start: {search.settings_from}."
     )
     try:
         with screen.progress("Trial") as advance:
             result = search_for(
                 search,
                 out,
-                how.trials,
+                trials,
                 executor=replace(placement, workers=workers).processes(),
                 data_dir=session.data_dir,
-                overwrite=overwrite,
+                overwrite=options.overwrite,
                 seconds=seconds,
-                on_progress=_watch(advance, with_time=not screen.side.is_terminal),
+                on_progress=_progress(advance, trials, with_time=not screen.side.is_terminal),
             )
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt("Interrupted. The same command goes on.") from interrupt
-    _tell(session, result, how.trials)
+    if result.trials:
+        with screen.activity("Drawing"):
+            write_study_page(out)
+    _note(session, result, trials)
     return result
 
 
-def _watch(
-    advance: Callable[[int, int, str], None], *, with_time: bool
-) -> Callable[[Progress], None]:
+def _progress(
+    advance: Callable[[int, int, str], None], trials: int, *, with_time: bool
+) -> Callable[[SearchResult], None]:
     """Show progress in a line; a bar knows by itself how much time is left."""
     started = time.monotonic()
 
-    def show(progress: Progress) -> None:
-        words = list(_words(progress))
-        new = progress.done - progress.before
+    def show(result: SearchResult) -> None:
+        done, best = len(result.trials), result.best
+        words = [] if best is None else [f"best {best.validation:.2f}% (trial {best.number})"]
+        words += [f"{count} {state}" for state in ENDS if (count := result.count(state))]
+        words.append(f"{result.running} running")
+        new = done - result.before
         if with_time and new:
-            seconds = (time.monotonic() - started) / new * (progress.total - progress.done)
+            seconds = (time.monotonic() - started) / new * max(0, trials - done)
             words.append(f"about {duration(seconds)} left")
-        advance(progress.done, progress.total, ", ".join(words))
+        advance(done, max(trials, done), ", ".join(words))
 
     return show
 
 
-def _words(progress: Progress) -> Iterator[str]:
-    if progress.best is not None:
-        yield f"best {progress.best.validation:.2f}% (trial {progress.best.number})"
-    for state in ENDS:
-        count = sum(each.state == state for each in progress.results)
-        if count:
-            yield f"{count} {state}"
-    yield f"{progress.running} running"
-
-
-def _tell(session: Session, result: SearchResult, trials: int) -> None:
+def _note(session: Session, result: SearchResult, trials: int) -> None:
     """What the user should know beside the table."""
-    note = session.screen.note
+    screen, done = session.screen, len(result.trials)
     if result.before >= trials:
-        note(f"The search in {result.folder} has its {result.before} trials already.")
-    elif result.before or result.requeued:
-        note(
+        screen.note(f"The search in {result.folder} has its {result.before} trials already.")
+    elif result.before or result.run_again:
+        screen.note(
             f"Went on with the search in {result.folder}: {result.before} trials were done, "
-            f"{result.requeued} unfinished ones were run again."
+            f"{result.run_again} unfinished ones were run again."
         )
-    done = len(result.results)
     if done < trials:
-        note(f"Time is over: {done} of {trials} trials are done. The same command goes on.")
+        screen.note(f"Time is over: {done} of {trials} trials are done. The same command goes on.")
     for state, words in (("failed", "failed"), ("unhealthy", "are close to collapse")):
-        concerned = [trial for trial in result.results if trial.state == state]
+        concerned = [trial for trial in result.trials if trial.state == state]
         if concerned:
-            session.screen.warn(
+            screen.warn(
                 f"{len(concerned)} of {done} trials of {result.search.method} on "
                 f"{result.search.source.name} {words}. "
                 f"Trial {concerned[0].number}: {concerned[0].error}"
             )
 
 
-def _none_taken(result: SearchResult) -> str:
+def _reason_for_none(result: SearchResult) -> str:
     name = f"{result.search.method} on {result.search.source.name}"
-    if not result.results:
+    if not result.trials:
         return f"No trial of {name} was done within the time. Allow more --seconds."
-    states = {trial.state for trial in result.results}
-    words = "failed" if states == {"failed"} else "failed or are close to collapse"
-    return (
-        f"All {len(result.results)} trials of {name} {words}. The first: {result.results[0].error}"
-    )
+    is_failure = result.count("failed") == len(result.trials)
+    words = "failed" if is_failure else "failed or are close to collapse"
+    return f"All {len(result.trials)} trials of {name} {words}. The first: {result.trials[0].error}"
 
 
 def _content(result: SearchResult) -> dict[str, Any]:
-    best, start = result.best, result.start
+    search, best, start = result.search, result.best, result.start
     return {
-        "graph": result.search.source.name,
-        "method": result.search.method,
-        "trials": len(result.results),
+        "graph": search.source.name,
+        "method": search.method,
+        "trials": len(result.trials),
         **{state: result.count(state) for state in ("complete", *ENDS)},
         "validation": None if best is None else best.validation,
         "trial": None if best is None else best.number,
         "health": None if best is None or best.health is None else best.health.to_dict(),
         "start": None if start is None else start.validation,
-        "max_cosine": result.search.max_cosine,
-        "probe": result.search.probe,
-        "splits": result.search.splits,
-        "num_splits": result.search.num_splits,
-        "seeds": list(result.search.seeds),
+        **search.model_dump(
+            mode="json", include={"max_cosine", "probe", "splits", "num_splits", "seeds"}
+        ),
         "changed": result.changed(),
         "folder": str(result.folder),
         "settings": None if best is None else str(result.settings),
+        "report": str(result.page) if result.trials else None,
         "done_before": result.before,
-        "run_again": result.requeued,
+        "run_again": result.run_again,
     }
 
 
-def _show(session: Session, results: Sequence[SearchResult]) -> None:
-    contents = [_content(result) for result in results]
-    rows = [
-        [
-            each["graph"],
-            each["method"],
-            each["trials"],
-            *(each[state] for state in ENDS),
-            _decimals(each["validation"]),
-            _decimals(each["start"]),
-            _decimals(each["health"] and each["health"]["mean_cosine"]),
-        ]
-        for each in contents
-    ]
+def _show(
+    session: Session, contents: Sequence[dict[str, Any]], results: Sequence[SearchResult]
+) -> None:
     screen = session.screen
     columns = ["graph", "method", "trials", *ENDS, "best validation", "at the start", "mean cosine"]
+    rows = []
+    for each in contents:
+        cosine = each["health"] and each["health"]["mean_cosine"]
+        numbers = (each["validation"], each["start"], cosine)
+        decimals = ["-" if number is None else f"{number:.2f}" for number in numbers]
+        rows.append([*(each[column] for column in columns[:-3]), *decimals])
     title = (
         f"Validation accuracy in percent, mean over splits ({contents[0]['splits']}) and seeds, "
         "and the mean cosine of the best trial; unhealthy trials cannot be the best:"
@@ -375,9 +330,6 @@ def _show(session: Session, results: Sequence[SearchResult]) -> None:
             continue
         changed = " ".join(f"{name}={value}" for name, value in each["changed"].items())
         screen.say(f"{each['graph']}, {each['method']}: {changed or 'the start is the best'}")
-        target = result.search.graph if result.search.source.is_named else ""
-        screen.say(f"Next: aspect train {target}{' ' if target else ''}--config {each['settings']}")
-
-
-def _decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+        graph = [result.search.graph] if result.search.source.is_named else []
+        screen.say(f"Trials: {each['report']}")
+        screen.say(" ".join(["Next: aspect train", *graph, "--config", each["settings"]]))

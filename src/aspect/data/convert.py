@@ -5,7 +5,7 @@ Edge weights are checked and left aside: the methods are unweighted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,9 +15,15 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from aspect.data.graph import UNLABELLED, Features, Graph, LabelledGraph
-from aspect.data.labelling import encode_labels, label_graph, unlabelled
-from aspect.data.matrices import as_features, as_tensor
+from aspect.data.features import as_features, as_tensor
+from aspect.data.graph import (
+    UNLABELLED,
+    Graph,
+    LabelledGraph,
+    encode_labels,
+    label_graph,
+    unlabelled,
+)
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, shown
 
@@ -99,7 +105,9 @@ def _from_data(data: Data, directed_is_error: bool) -> Graph:
     notices = () if weights is None else _weight_notices(as_tensor(weights, "edge_weight"))
     pairs = _as_pairs(as_tensor(edge_index, "edge_index"))
     ids = _ids_of(data)
-    return _build(as_features(data.x), pairs, ids, notices, directed_is_error)
+    return Graph.build(
+        as_features(data.x), pairs, ids, directed_is_error=directed_is_error, notices=notices
+    )
 
 
 def _from_matrices(source: tuple[Any, ...], directed_is_error: bool) -> Graph:
@@ -117,7 +125,8 @@ def _from_matrices(source: tuple[Any, ...], directed_is_error: bool) -> Graph:
     kept = adjacency.data != 0  # a stored zero is no edge
     notices = _weight_notices(as_tensor(adjacency.data[kept], "the adjacency"))
     pairs = np.stack([ends[kept] for ends in adjacency.coords]).astype(np.int64)
-    return _build(features, torch.from_numpy(pairs), None, notices, directed_is_error)
+    edge_index = torch.from_numpy(pairs)
+    return Graph.build(features, edge_index, directed_is_error=directed_is_error, notices=notices)
 
 
 def _from_networkx(source: Any, directed_is_error: bool) -> Graph:  # noqa: ANN401 - no stubs
@@ -140,22 +149,13 @@ def _from_networkx(source: Any, directed_is_error: bool) -> Graph:  # noqa: ANN4
     if not source.is_directed():
         pairs = np.concatenate([pairs, pairs[pairs[:, 0] != pairs[:, 1], ::-1]])
     weights = as_tensor([weight for *_, weight in edges if weight is not None], "weight")
-    edge_index = torch.from_numpy(pairs.T.copy())
-    ids = [str(node) for node in index]
-    return _build(
-        as_features(np.stack(rows)), edge_index, ids, _weight_notices(weights), directed_is_error
+    return Graph.build(
+        as_features(np.stack(rows)),
+        torch.from_numpy(pairs.T.copy()),
+        [str(node) for node in index],
+        directed_is_error=directed_is_error,
+        notices=_weight_notices(weights),
     )
-
-
-def _build(
-    features: Features,
-    edge_index: Tensor,
-    ids: Sequence[str] | None,
-    notices: tuple[str, ...],
-    directed_is_error: bool,
-) -> Graph:
-    graph = Graph.build(features, edge_index, ids, directed_is_error=directed_is_error)
-    return replace(graph, notices=(*notices, *graph.notices))
 
 
 def _weight_notices(weights: Tensor) -> tuple[str, ...]:
@@ -191,8 +191,9 @@ def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
         return y.long()
     if not y.dtype.is_floating_point:
         return y
-    whole = torch.nan_to_num(y, nan=float(UNLABELLED))
-    return whole.long() if bool((whole == whole.round()).all()) else y
+    whole = torch.where(torch.isnan(y), float(UNLABELLED), y)
+    exact = torch.isfinite(whole) & (whole == whole.round())
+    return whole.long() if bool(exact.all()) else y
 
 
 def _ids_of(data: Data) -> list[str] | None:
@@ -205,20 +206,20 @@ def _ids_of(data: Data) -> list[str] | None:
 
 def _with_masks(graph: Graph, data: object) -> tuple[Graph, Mapping[str, Tensor]]:
     """Splits as [splits, nodes]; PyG keeps one split as [nodes] and several as [nodes, splits]."""
-    found: dict[str, ArrayLike | Tensor] = {
+    given: dict[str, ArrayLike | Tensor] = {
         part: mask
         for part, name in MASKS.items()
         if (mask := getattr(data, name, None)) is not None
     }
-    if not found:
+    if not given:
         return graph, {}
-    if len(found) < len(MASKS):
-        names = " and ".join(MASKS[part] for part in found)
+    if len(given) < len(MASKS):
+        names = " and ".join(MASKS[part] for part in given)
         notice = (
             f"Split masks are left aside: of {', '.join(MASKS.values())} there is only {names}."
         )
         return replace(graph, notices=(*graph.notices, notice)), {}
-    masks = {part: as_tensor(mask, MASKS[part]) for part, mask in found.items()}
+    masks = {part: as_tensor(mask, MASKS[part]) for part, mask in given.items()}
     return graph, {
         part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.t()).bool().contiguous()
         for part, mask in masks.items()

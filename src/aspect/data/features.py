@@ -1,28 +1,50 @@
-"""What is done to a feature matrix, whichever way it is stored."""
+"""Feature matrices, dense or in compressed rows: made, imputed and transformed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.data.graph import Features
+from aspect.data.graph import Features, Graph
+from aspect.data.operators import leading_eigenvectors, normalised_adjacency
 from aspect.data.sparse import Pattern, SparseMatrix
+from aspect.errors import GraphError, SettingsError, shown
+from aspect.randomness import generator_for
 
 __all__ = [
+    "STRUCTURAL",
+    "Structural",
+    "as_features",
+    "as_tensor",
     "dense",
     "drop_entries",
     "dropout",
+    "imputed",
     "mask_columns",
     "mean_size",
     "num_entries",
     "permute_columns",
     "row_normalise",
     "seen_features",
+    "structural_features",
     "take_rows",
+    "with_structural_features",
 ]
 
 DRAWS = 2**16  # different values of an int16, from -DRAWS / 2 on
+
+Structural = Literal["degree", "identity", "random", "laplacian"]
+STRUCTURAL: tuple[str, ...] = get_args(Structural)
+COLUMNS = 32  # of random and laplacian features
+SEED = 0  # one graph, one set of random features
+
+LARGEST_EXACT = 2**24  # from there on neighbouring integers may be one float32
 
 
 def dense(features: Features) -> Float[Tensor, "nodes features"]:
@@ -122,3 +144,125 @@ def dropout(
     keep = torch.empty_like(x, requires_grad=False)
     torch.lt(draws[: x.numel()].view(x.shape), kept - DRAWS // 2, out=keep)
     return x * keep.mul_(DRAWS / kept)
+
+
+def as_features(x: object) -> Features:
+    """A feature matrix in float32 on the CPU: in compressed rows if it came sparse, else dense."""
+    if isinstance(x, SparseMatrix):
+        return x
+    if scipy.sparse.issparse(x):
+        return _from_scipy(x)
+    matrix = as_tensor(x, "Features")
+    if matrix.ndim != 2:  # noqa: PLR2004 - nodes and features
+        raise GraphError(f"Features must have shape [nodes, features]. Got {list(matrix.shape)}.")
+    if matrix.layout == torch.strided:
+        return _as_float32(matrix)
+    entries: Tensor = matrix.to_sparse().coalesce()
+    rows, columns = entries.indices()
+    shape = (matrix.shape[0], matrix.shape[1])
+    return SparseMatrix.from_entries(rows, columns, _as_float32(entries.values()), shape)
+
+
+def as_tensor(values: object, what: str) -> Tensor:
+    """A tensor on the CPU without gradient, or one sentence that says what cannot become one."""
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
+    try:
+        return torch.as_tensor(np.asarray(values))
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = getattr(values, "dtype", type(values).__name__)
+        raise GraphError(f"{what} must be an array of numbers. Got {kind}.") from error
+
+
+def imputed(features: Features, how: Literal["zero", "mean"] | None) -> tuple[Features, list[str]]:
+    """Zero, or the mean of the column's finite entries, for what is NaN or infinite; and a notice.
+
+    A column without a finite entry becomes zero either way. None changes nothing.
+    """
+    values = features.values if isinstance(features, SparseMatrix) else features
+    bad = ~torch.isfinite(values)
+    if how is None or not bool(bad.any()):
+        return features, []
+    if isinstance(features, SparseMatrix):
+        columns = features.pattern.columns.long()
+    else:
+        columns = torch.arange(features.shape[1]).expand_as(features)
+    kept = torch.where(bad, 0, values)
+    fill = torch.zeros(features.shape[1], dtype=torch.float64)
+    if how == "mean":
+        lost = torch.bincount(columns[bad], minlength=features.shape[1])
+        fill.index_add_(0, columns.flatten(), kept.double().flatten())
+        fill /= (features.shape[0] - lost).clamp(min=1)
+    kept[bad] = fill.to(values.dtype)[columns[bad]]
+    num_columns = int((torch.bincount(columns[bad]) > 0).sum())
+    notice = f"{int(bad.sum())} missing or infinite features in {num_columns} columns set to {how}."
+    filled = features.with_values(kept) if isinstance(features, SparseMatrix) else kept
+    return filled, [notice]
+
+
+def _from_scipy(x: Any) -> SparseMatrix:  # noqa: ANN401 - any of scipy's sparse classes
+    matrix = scipy.sparse.coo_array(x, copy=True)
+    matrix.sum_duplicates()
+    rows, columns = (torch.from_numpy(part.astype(np.int64)) for part in matrix.coords)
+    values = _as_float32(as_tensor(matrix.data, "Features"))
+    return SparseMatrix.from_entries(rows, columns, values, (matrix.shape[0], matrix.shape[1]))
+
+
+def _as_float32(values: Tensor) -> Float[Tensor, ...]:
+    if values.dtype.is_complex:
+        raise GraphError(f"Features must be real numbers. Got {values.dtype}.")
+    narrow = values.to(torch.float32)
+    if not values.dtype.is_floating_point and values.dtype != torch.bool:
+        _refuse_merged(values, narrow)
+    return narrow
+
+
+def _refuse_merged(values: Tensor, narrow: Tensor) -> None:
+    """Refuse different integers that would become one float32."""
+    large = narrow.abs() >= LARGEST_EXACT
+    if bool(large.any()) and len(set(values[large].tolist())) > len(set(narrow[large].tolist())):
+        raise GraphError(
+            "Integer features must stay different as float32, which holds them exactly below "
+            f"2**24. Got {shown(values[large].tolist())}. If they are identifiers, leave them out."
+        )
+
+
+def with_structural_features(graph: Graph, kind: str) -> Graph:
+    """The same edges with features made from them in place of those it had."""
+    return replace(graph, features=structural_features(graph, kind), feature_names=None)
+
+
+def structural_features(graph: Graph, kind: str) -> Features:
+    """`degree`, `identity`, `random` or `laplacian` features of a graph, the same at every call."""
+    if kind not in STRUCTURAL:
+        raise SettingsError(f"--features must be one of {', '.join(STRUCTURAL)}. Got {kind!r}.")
+    if kind == "degree":
+        return _degree(graph)
+    if kind == "identity":
+        nodes = torch.arange(graph.num_nodes)
+        size = (graph.num_nodes, graph.num_nodes)
+        return SparseMatrix.from_entries(nodes, nodes, torch.ones(graph.num_nodes), size)
+    if kind == "random":
+        generator = generator_for(SEED, "features")
+        return torch.randn(graph.num_nodes, COLUMNS, generator=generator).mul(COLUMNS**-0.5)
+    return _laplacian(graph)
+
+
+def _degree(graph: Graph) -> Float[Tensor, "nodes bins"]:
+    """One-hot of the power of two below the degree: raw degrees of hubs would drown all others."""
+    bins = torch.log2(graph.degrees().double() + 1).floor().long()
+    one_hot: Tensor = torch.nn.functional.one_hot(bins)
+    return one_hot.float()
+
+
+def _laplacian(graph: Graph) -> Float[Tensor, "nodes dim"]:
+    """Eigenvectors of the normalised Laplacian's smallest eigenvalues, of mean square one.
+
+    The same at every call; in an eigenspace of several dimensions the solver chooses the basis.
+    """
+    if graph.num_edges == 0:
+        raise GraphError("Laplacian features need edges. Got none; ask for degree or random ones.")
+    count = min(COLUMNS, graph.num_nodes - 1)
+    _, vectors = leading_eigenvectors(normalised_adjacency(graph), count, "LA")
+    scaled = vectors * graph.num_nodes**0.5
+    return torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))

@@ -1,4 +1,4 @@
-"""Paths that may be wrong, and files that are written whole or not at all."""
+"""Paths that may be wrong, files written whole or not at all, folders with one writer at a time."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from aspect.errors import REASONS, FileError, reason
+from aspect.errors import REASONS, FileError, RunError, reason
 
 __all__ = [
     "LEFT_BEHIND",
+    "LOCK",
     "available_bytes",
     "check_memory",
     "file_bytes",
     "is_file",
     "is_folder",
     "is_present",
+    "locked",
+    "naming",
     "reason",
     "replacing",
 ]
@@ -33,7 +36,9 @@ ASSUMED_BYTES = 4 * 2**30  # where the system does not tell
 # What a process killed in the middle of writing leaves behind, see `replacing`.
 LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
 
-CGROUP = Path("/sys/fs/cgroup")  # as a container sees its own
+LOCK = ".lock"  # taken while a process works in a folder; what is left of it means nothing
+
+CGROUP = Path("/sys/fs/cgroup")  # as seen inside a container
 CACHE = "inactive_file "
 
 
@@ -128,6 +133,9 @@ def replacing(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
         with temporary.open("xb") as file:
             yield file
             file.flush()
+            # numpy writes past Python's buffer, and may not notice that the disk is full.
+            if os.fstat(file.fileno()).st_size < file.tell():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file.fileno())
         temporary.replace(target)
         _sync_folder(target.parent)
@@ -166,3 +174,30 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the folder; the system lets go of it when the process ends, however it ends."""
+    import filelock
+
+    lock = filelock.FileLock(path / LOCK, blocking=False)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise RunError(
+            f"Another process is using {path}. Wait for it, or choose another --out."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into a sentence about the folder."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise FileError(f"Cannot write to {path}: {reason(error)}.") from error

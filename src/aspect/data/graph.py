@@ -1,4 +1,8 @@
-"""The graph that every method sees: simple, undirected, checked, and without labels."""
+"""The graph that every method sees: simple, undirected, checked, and without labels.
+
+Labels and published splits are kept beside it, in `LabelledGraph`. Pairs of nodes are also handled
+as single numbers, smaller end * nodes + larger end, so that sets of them are cheap.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,20 @@ from torch import Tensor
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, shown
 
-__all__ = ["UNLABELLED", "Features", "Graph", "LabelledGraph"]
+__all__ = [
+    "UNLABELLED",
+    "Features",
+    "Graph",
+    "LabelledGraph",
+    "count_pairs",
+    "edge_index_of",
+    "edge_keys",
+    "encode_labels",
+    "flip_pairs",
+    "label_graph",
+    "pair_keys",
+    "unlabelled",
+]
 
 UNLABELLED = -1
 
@@ -27,6 +44,9 @@ Features = Float[Tensor, "nodes features"] | SparseMatrix
 SPARSE_BELOW = 0.2
 
 MOST_NODES = 3_037_000_499  # the largest n for which every key row * n + column fits 64 bits
+LONGEST_INTEGER = 18  # digits; what is longer is a name, not a number
+
+PARTS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +66,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         if self.feature_names is not None:
-            _check_names(self.feature_names, self.num_features)
+            _check_names(self.feature_names, self.num_features, "name", "feature")
 
     @classmethod
     def build(
@@ -56,22 +76,26 @@ class Graph:
         ids: Sequence[str] | None = None,
         *,
         feature_names: Sequence[str] | None = None,
+        integer_ids: bool = False,
         directed_is_error: bool = False,
+        notices: Sequence[str] = (),  # what was cleaned before
     ) -> Graph:
         """Check everything, symmetrise, drop self-loops and duplicates, and note what was done."""
         num_nodes = features.shape[0]
         _check_features(features)
         if ids is not None:
-            _check_ids(ids, num_nodes)
+            _check_names(ids, num_nodes, "id", "node")
         _check_finite(features, ids)
+        edge_index = _as_int64(edge_index, "Ends of edges")
         _check_edges(edge_index, num_nodes)
-        edge_index, notices = _simple_undirected(edge_index.long(), num_nodes, directed_is_error)
+        edge_index, changes = _simple_undirected(edge_index, num_nodes, directed_is_error)
         graph = cls(
             _best_layout(features),
             edge_index,
             None if ids is None else tuple(ids),
-            tuple(notices),
+            (*notices, *changes),
             None if feature_names is None else tuple(feature_names),
+            integer_ids,
         )
         return graph._with_structure_notices()
 
@@ -105,11 +129,17 @@ class Graph:
         return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
 
     def to(self, target: torch.device | str | torch.dtype) -> Graph:
-        """A copy on another device, or with features of another floating type."""
-        features = self.features.to(target)
+        """The graph on another device, or with features of another floating type.
+
+        It is the same object where nothing changes: a graph on `cuda:0` is on `cuda`.
+        """
         if isinstance(target, torch.dtype):
-            return replace(self, features=features)
-        return replace(self, features=features, edge_index=self.edge_index.to(target))
+            same = target == self.dtype
+            return self if same else replace(self, features=self.features.to(target))
+        if _resolved(torch.device(target)) == _resolved(self.device):
+            return self
+        features, edge_index = self.features.to(target), self.edge_index.to(target)
+        return replace(self, features=features, edge_index=edge_index)
 
     def _with_structure_notices(self) -> Graph:
         """Add what the user should know although nothing was changed."""
@@ -147,6 +177,148 @@ class LabelledGraph:
         return len(self.class_names)
 
 
+def pair_keys(
+    one: Int[Tensor, " pairs"], other: Int[Tensor, " pairs"], num_nodes: int
+) -> Int[Tensor, " pairs"]:
+    """One number per pair, whichever end is given first."""
+    keys: Tensor = torch.minimum(one, other) * num_nodes + torch.maximum(one, other)
+    return keys
+
+
+def edge_keys(graph: Graph) -> Int[Tensor, " edges"]:
+    """One number per undirected edge, ascending."""
+    source, target = graph.edge_index
+    keys: Tensor = source * graph.num_nodes + target
+    return keys[source < target]
+
+
+def edge_index_of(keys: Int[Tensor, " edges"], num_nodes: int) -> Int[Tensor, "2 entries"]:
+    """Both directions of every pair, in the order in which a graph keeps its edges."""
+    low, high = keys // num_nodes, keys % num_nodes
+    both = torch.cat([keys, high * num_nodes + low]).sort().values
+    return torch.stack([both // num_nodes, both % num_nodes])
+
+
+def count_pairs(
+    graph: Graph, keys: Int[Tensor, " others"]
+) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+    """All pairs that are edges or among the keys, ascending, and of each how often it is either."""
+    pairs: Tensor
+    pairs, counts = torch.unique(torch.cat([edge_keys(graph), keys]), return_counts=True)
+    return pairs, counts
+
+
+def flip_pairs(graph: Graph, keys: Int[Tensor, " flips"]) -> Graph:
+    """The graph with these pairs flipped, each given once: edges are removed, others joined."""
+    pairs, counts = count_pairs(graph, keys)
+    return replace(graph, edge_index=edge_index_of(pairs[counts == 1], graph.num_nodes))
+
+
+def label_graph(
+    graph: Graph,
+    labels: Tensor,
+    class_names: Sequence[str] | None = None,
+    masks: Mapping[str, Tensor] | None = None,
+) -> LabelledGraph:
+    """Join a graph with its labels [nodes] and splits [splits, nodes], checked here by hand."""
+    labels = _as_int64(labels, "Labels")
+    _check_labels(labels, graph)
+    num_classes = int(labels.max()) + 1
+    names = tuple(class_names or ())
+    if not names:
+        names = tuple(str(k) for k in range(num_classes))
+    if len(names) < num_classes:
+        raise GraphError(
+            f"Class names must be one per class. Got {len(names)} for {num_classes} classes."
+        )
+    checked = dict(masks or {})
+    if checked:
+        _check_masks(checked, graph.num_nodes)
+    return LabelledGraph(graph, labels, names, MappingProxyType(checked))
+
+
+def unlabelled(graph: Graph) -> LabelledGraph:
+    """A graph of which no class is known."""
+    return LabelledGraph(graph, torch.full((graph.num_nodes,), UNLABELLED), ())
+
+
+def encode_labels(cells: Sequence[str | None]) -> tuple[Int[Tensor, " nodes"], tuple[str, ...]]:
+    """Class numbers and names; integers are ordered as numbers, and -1 among them is unknown."""
+    known = {cell for cell in cells if cell is not None}
+    if all(_is_integer(cell) for cell in known):
+        known -= {cell for cell in known if int(cell) == UNLABELLED}
+        names = sorted(known, key=int)
+    else:
+        names = sorted(known)
+    number: dict[str | None, int] = {name: k for k, name in enumerate(names)}
+    return torch.tensor([number.get(cell, UNLABELLED) for cell in cells]), tuple(names)
+
+
+def _is_integer(cell: str) -> bool:
+    digits = cell.removeprefix("-")
+    return cell.isascii() and digits.isdigit() and len(digits) <= LONGEST_INTEGER
+
+
+def _as_int64(numbers: Tensor, what: str) -> Tensor:
+    """The same integers with a sign and 64 bits, by which alone they can be compared."""
+    wide = numbers if numbers.dtype == torch.bool or _has_fractions(numbers) else numbers.long()
+    if numbers.dtype == torch.uint64 and bool((wide < 0).any()):
+        beyond = shown(numbers.numpy()[(wide < 0).numpy()])
+        raise GraphError(f"{what} must be below 2**63. Got {beyond}.")
+    return wide
+
+
+def _has_fractions(numbers: Tensor) -> bool:
+    return numbers.dtype.is_floating_point or numbers.dtype.is_complex
+
+
+def _check_labels(labels: Tensor, graph: Graph) -> None:
+    if labels.ndim != 1 or len(labels) != graph.num_nodes:
+        raise GraphError(
+            f"Labels must be one per node, of shape [{graph.num_nodes}]. Got {list(labels.shape)}."
+        )
+    if _has_fractions(labels) or labels.dtype == torch.bool:
+        raise GraphError(
+            f"Labels must be integers from 0, or {UNLABELLED} where unknown. Got {labels.dtype}."
+        )
+    # A class number beyond the number of nodes is a value that was taken for a class.
+    wrong = (labels < UNLABELLED) | (labels >= graph.num_nodes)
+    if bool(wrong.any()):
+        raise GraphError(
+            f"Labels must be class numbers 0 to {graph.num_nodes - 1}, or {UNLABELLED} where "
+            f"unknown. Got {shown(labels[wrong].tolist())}."
+        )
+
+
+def _check_masks(masks: Mapping[str, Tensor], num_nodes: int) -> None:
+    if set(masks) != set(PARTS):
+        raise GraphError(
+            f"Splits must name the parts {', '.join(PARTS)}. Got {', '.join(sorted(masks))}."
+        )
+    train, validation, test = (masks[part] for part in PARTS)
+    shapes = [list(masks[part].shape) for part in PARTS]
+    if train.ndim != 2 or shapes.count(shapes[0]) != len(PARTS) or train.shape[1] != num_nodes:  # noqa: PLR2004
+        raise GraphError(
+            f"Split masks must have one shape [splits, {num_nodes}]. "
+            f"Got {', '.join(map(str, shapes))}."
+        )
+    overlap = (train & validation) | (train & test) | (validation & test)
+    if bool(overlap.any()):
+        shared = shown(f"node {n} in split {s}" for s, n in overlap.nonzero().tolist())
+        raise GraphError(f"The parts of a split must not share nodes. Got {shared}.")
+    for part in PARTS:
+        empty = (~masks[part].any(dim=1)).nonzero().flatten().tolist()
+        if empty:
+            raise GraphError(f"Every split needs {part} nodes. None in splits {shown(empty)}.")
+
+
+def _resolved(device: torch.device) -> tuple[str, int]:
+    """Kind and number of a device; `cuda` alone is the current one."""
+    if device.type == "cuda" and device.index is None:
+        return "cuda", torch.cuda.current_device()
+    return device.type, device.index or 0
+
+
 def _check_features(features: Features) -> None:
     num_nodes, num_features = features.shape
     if num_nodes < 2:  # noqa: PLR2004 - two nodes are the least that can be contrasted
@@ -163,22 +335,13 @@ def _check_features(features: Features) -> None:
         raise GraphError(f"Features must be floating-point numbers. Got {values.dtype}.")
 
 
-def _check_ids(ids: Sequence[str], num_nodes: int) -> None:
-    if len(ids) != num_nodes:
-        raise GraphError(f"There must be one id per node. Got {len(ids)} for {num_nodes} nodes.")
-    if len(set(ids)) < num_nodes:
-        repeated = (repr(node) for node, count in Counter(ids).items() if count > 1)
-        raise GraphError(f"Node ids must be unique. Repeated: {shown(repeated)}.")
-
-
-def _check_names(names: Sequence[str], num_features: int) -> None:
-    if len(names) != num_features:
-        raise GraphError(
-            f"There must be one name per feature. Got {len(names)} for {num_features} features."
-        )
-    if len(set(names)) < num_features:
-        repeated = (repr(name) for name, count in Counter(names).items() if count > 1)
-        raise GraphError(f"Names of features must be unique. Repeated: {shown(repeated)}.")
+def _check_names(names: Sequence[str], count: int, kind: str, of: str) -> None:
+    """Refuse names that are not one for each, or not unique."""
+    if len(names) != count:
+        raise GraphError(f"There must be one {kind} per {of}. Got {len(names)} for {count} {of}s.")
+    if len(set(names)) < count:
+        repeated = (repr(name) for name, times in Counter(names).items() if times > 1)
+        raise GraphError(f"The {kind}s of {of}s must be unique. Repeated: {shown(repeated)}.")
 
 
 def _check_finite(features: Features, ids: Sequence[str] | None) -> None:
@@ -196,7 +359,7 @@ def _check_finite(features: Features, ids: Sequence[str] | None) -> None:
     )
     raise GraphError(
         f"Features must be finite numbers. Got NaN or infinity at {listed}. "
-        "Mend them, or pass --impute zero or --impute mean."
+        "Fix them, or pass --impute zero or --impute mean."
     )
 
 
@@ -207,9 +370,8 @@ def _check_edges(edge_index: Tensor, num_nodes: int) -> None:
         raise GraphError(
             f"edge_index must have shape [2, pairs]. Got {list(edge_index.shape)}.{looks}"
         )
-    kind = edge_index.dtype
-    if kind.is_floating_point or kind.is_complex or kind == torch.bool:
-        raise GraphError(f"edge_index must hold integers. Got {kind}.")
+    if _has_fractions(edge_index) or edge_index.dtype == torch.bool:
+        raise GraphError(f"edge_index must hold integers. Got {edge_index.dtype}.")
     outside = ((edge_index < 0) | (edge_index >= num_nodes)).any(dim=0)
     if bool(outside.any()):
         pairs = shown(f"({a}, {b})" for a, b in edge_index[:, outside].t().tolist())
@@ -224,14 +386,14 @@ def _simple_undirected(
     source, target = edge_index[:, edge_index[0] != edge_index[1]]
     loops = edge_index.shape[1] - len(source)
     if loops:
-        notices.append(f"{loops} self-loops removed (the method adds its own where it wants them).")
+        notices.append(f"{loops} self-loops removed; methods that need them add them.")
     keys = torch.unique(source * num_nodes + target)
     if len(keys) < len(source):
         notices.append(f"{len(source) - len(keys)} duplicate edges removed.")
     source, target = keys // num_nodes, keys % num_nodes
     both = torch.unique(torch.cat([keys, target * num_nodes + source]))
     # A table that lists every edge once in an arbitrary direction is as common as a directed graph;
-    # nothing in the input tells the two apart, so both are symmetrised, and said.
+    # nothing in the input tells the two apart, so both are symmetrised, with a notice.
     missing = len(both) - len(keys)
     if missing:
         if directed_is_error:

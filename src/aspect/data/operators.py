@@ -1,17 +1,26 @@
-"""The normalised Laplacian as a callable: spectral code says `operator(x)` and no more."""
+"""The normalised Laplacian as a callable, its largest eigenvalue and leading eigenvectors.
+
+Spectral code needs `operator(x)` alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.graph import Graph
 from aspect.data.sparse import Pattern, SparseMatrix
+from aspect.errors import GraphError
 
 __all__ = [
     "Operator",
@@ -19,12 +28,20 @@ __all__ = [
     "RescaledLaplacian",
     "inverse_root_degrees",
     "largest_eigenvalue",
+    "leading_eigenvectors",
+    "normalised_adjacency",
 ]
 
 Operator = Callable[[Float[Tensor, "nodes dim"]], Float[Tensor, "nodes dim"]]
-
+Array = NDArray[np.float64]
+Order = Literal["LA", "LM"]  # SciPy's words: the largest by value, or by magnitude
 
 CONVERGED = 1e-12  # relative change of an eigenvalue at which power iteration ends
+STEP = 2.399963  # irrational: the start vector is orthogonal to none, but by accident
+
+DENSE_UP_TO = 256  # nodes; below that all eigenvectors cost less than the iteration
+SAME_SIZE = 0.999
+TOLERANCE = 1e-6  # of an eigenvalue, relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +49,12 @@ class RescaledLaplacian:
     """`2 L / lambda_max - I`, whose spectrum lies in [-1, 1], for L = I - D^(-1/2) A D^(-1/2)."""
 
     neighbours: SparseMatrix  # -2 / lambda_max D^(-1/2) A D^(-1/2)
-    own: float  # 2 / lambda_max - 1, which is zero for the usual lambda_max of 2
+    diagonal: float  # 2 / lambda_max - 1, which is zero for the usual lambda_max of 2
 
     def __call__(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
         """Apply the operator; a node without neighbours has L_ii = 1."""
         product = self.neighbours @ x
-        return product if self.own == 0 else product + self.own * x
+        return product if self.diagonal == 0 else product + self.diagonal * x
 
 
 class Propagation:
@@ -114,9 +131,8 @@ def largest_eigenvalue(graph: Graph, *, self_loops: bool, steps: int = 1000) -> 
     if graph.num_edges == 0:
         return 2.0  # there is nothing to propagate, and any bound will do
     shifted = Propagation(graph.to(torch.float64), self_loops=self_loops).operator()  # L - I
-    # An irrational step: not orthogonal to the leading vector but by accident.
     nodes = torch.arange(graph.num_nodes, dtype=torch.float64, device=graph.device)
-    x = torch.cos(nodes * 2.399963).unsqueeze(1)
+    x = torch.cos(nodes * STEP).unsqueeze(1)
     value = 0.0
     for _ in range(steps):
         x = x / x.norm()
@@ -126,3 +142,52 @@ def largest_eigenvalue(graph: Graph, *, self_loops: bool, steps: int = 1000) -> 
             break
         x = y
     return min(2.0, max(value, 1.0))
+
+
+def normalised_adjacency(graph: Graph, added_degree: float = 0.0) -> scipy.sparse.csr_array:
+    """`D^(-1/2) A D^(-1/2)` in float64, where D holds the degrees plus a constant.
+
+    The row of an isolated node is empty: it has L_ii = 1, as in the operators.
+    """
+    rows, columns = graph.edge_index.cpu().numpy()
+    degrees = graph.degrees().cpu().numpy() + added_degree
+    scale = 1 / np.sqrt(np.where(degrees > 0, degrees, 1))
+    size = (graph.num_nodes, graph.num_nodes)
+    return scipy.sparse.csr_array((scale[rows] * scale[columns], (rows, columns)), shape=size)
+
+
+def leading_eigenvectors(
+    matrix: scipy.sparse.csr_array, count: int, order: Order
+) -> tuple[Array, Array]:
+    """The first so many eigenvalues of a symmetric matrix, and their vectors as columns.
+
+    By magnitude, they are its truncated singular value decomposition. The start vector is fixed
+    and each vector's largest entry (the first of equals) is positive, so that the result is the
+    same at every call; in an eigenspace of several dimensions the solver chooses the basis.
+    """
+    values, vectors = _eigenpairs(matrix, count, order)
+    ranked = np.abs(values) if order == "LM" else values
+    chosen = np.argsort(-ranked, kind="stable")[:count]
+    values, vectors = values[chosen], vectors[:, chosen]
+    sizes = np.abs(vectors)
+    # The first of those that are largest up to rounding: in a symmetric graph several are.
+    leading = (sizes > SAME_SIZE * sizes.max(axis=0)).argmax(axis=0)
+    return values, vectors * np.sign(vectors[leading, np.arange(len(values))])
+
+
+def _eigenpairs(matrix: scipy.sparse.csr_array, count: int, order: Order) -> tuple[Array, Array]:
+    """At least so many of them, in any order."""
+    size = matrix.shape[0]
+    if size <= DENSE_UP_TO:
+        values, vectors = np.linalg.eigh(matrix.toarray())
+        return values[::-1], vectors[:, ::-1]
+    start = np.cos(np.arange(size) * STEP)
+    try:
+        values, vectors = scipy.sparse.linalg.eigsh(
+            matrix, k=count, which=order, v0=start, tol=TOLERANCE
+        )
+    except scipy.sparse.linalg.ArpackError as error:
+        raise GraphError(
+            f"No {count} eigenvectors of the adjacency were found; ask for fewer."
+        ) from error
+    return np.asarray(values), np.asarray(vectors)

@@ -71,9 +71,9 @@ class Split:
         for part in fields(self):
             nodes = _checked_nodes(part.name, getattr(self, part.name))
             object.__setattr__(self, part.name, nodes)
-        every = torch.cat(self.parts)
-        nodes, times = torch.unique(every, return_counts=True)
-        if len(nodes) < len(every):
+        members = torch.cat(self.parts)
+        nodes, times = torch.unique(members, return_counts=True)
+        if len(nodes) < len(members):
             twice = shown(nodes[times > 1].tolist())
             raise GraphError(f"The parts of a split must not overlap. Got twice: nodes {twice}.")
 
@@ -216,17 +216,15 @@ def _class_balanced(labels: np.ndarray, num_classes: int, seed: int) -> Split:
 def _stratified(labels: np.ndarray, num_classes: int, seed: int) -> Split:
     """One split in which every class has its part of training, validation and test nodes."""
     state = np.random.RandomState(seed)
-    train, validation, test = [], [], []
+    drawn = []
     for label in range(num_classes):
         members = state.permutation(np.flatnonzero(labels == label))
         num_validation, num_test = _held_out(len(members))
-        validation.append(members[:num_validation])
-        test.append(members[num_validation : num_validation + num_test])
-        train.append(members[num_validation + num_test :])
-    parts = np.concatenate(train), np.concatenate(validation), np.concatenate(test)
-    sizes = len(parts[0]), len(parts[1]), len(parts[2])
+        drawn.append(np.split(members, [num_validation, num_validation + num_test]))
+    validation, test, train = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+    sizes = len(train), len(validation), len(test)
     _check_room(*sizes, sum(sizes), num_classes)
-    return _split(*parts)
+    return _split(train, validation, test)
 
 
 def _held_out(members: int) -> tuple[int, int]:

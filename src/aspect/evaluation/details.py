@@ -1,4 +1,4 @@
-"""What one trained model shows of its graph, node by node: plain numbers for pictures and pages."""
+"""Plain numbers of one trained model, node by node, for figures and pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SpectrumShares(Config):
 
 
 class Attacked(Config):
-    """The same model, asked about a perturbed graph."""
+    """The same model on a perturbed graph."""
 
     label: str
     """The perturbation, such as `random 10%`."""

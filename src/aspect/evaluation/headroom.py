@@ -1,7 +1,8 @@
 """Headroom: what node-wise fusion could win on a graph, and what the learned gate wins of it.
 
-The bands of a trained model are read in seven ways by one and the same probe. What a gate without
-labels can hope for lies between one mix for all nodes and a gate that is trained with the labels.
+The bands of a trained model are fused in seven ways and probed by one and the same probe. What a
+gate without labels can hope for lies between one mix for all nodes and a gate that is trained with
+the labels.
 """
 
 from __future__ import annotations
@@ -23,35 +24,30 @@ from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import NEUTRAL
 from aspect.evaluation.protocol import Spread
-from aspect.evaluation.result import (
-    Answers,
-    ProbeInput,
-    ProbeResult,
-    renumbered,
-    without_test_labels,
-)
+from aspect.evaluation.result import Answers, ProbeInput, ProbeResult, without_test_labels
 from aspect.evaluation.significance import paired_test
 from aspect.methods.aspect import AspectMethod
-from aspect.nn.fusion import fuse, read_out
+from aspect.nn.gate import fuse, read_out
 from aspect.randomness import generator_for
 
 __all__ = [
+    "FUSIONS",
     "MIXES",
+    "FusionName",
     "Gain",
     "Headroom",
     "HeadroomRow",
-    "ReadingName",
     "centred_bands",
     "headroom",
     "probe_bands",
     "supervised_gate",
 ]
 
-ReadingName = Literal[
+FusionName = Literal[
     "low", "high", "one-mix", "concatenated", "gate", "shuffled-gate", "supervised-gate"
 ]
-READINGS: tuple[ReadingName, ...] = get_args(ReadingName)  # in the order of the table
-BASES: tuple[ReadingName, ...] = ("one-mix", "concatenated")  # what the others are compared with
+FUSIONS: tuple[FusionName, ...] = get_args(FusionName)  # in the order of the table
+BASES: tuple[FusionName, ...] = ("one-mix", "concatenated")  # what the others are compared with
 
 MIXES = tuple(step / 10 for step in range(11))  # weight of the low band in one mix for all
 HALF = 0.5  # the mix that is plain concatenation
@@ -63,16 +59,12 @@ GATE_DECAYS = (0.01, 0.1, 1.0)  # to choose from, for bands whose entries are ab
 
 LITTLE = 1.0  # points of accuracy: a smaller gain hardly pays for a gate
 
-OnStep = Callable[[int, int, str], object]  # steps done, of how many, and what comes now
-
-
-def _ignore(done: int, total: int, word: str) -> None:
-    """Nobody asked to be told."""
+OnStep = Callable[[int, int, str], object]  # probes done, of how many, and the next one
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How much more accurate one reading is than another on the same splits, in points."""
+    """How much more accurate one fusion is than another on the same splits, in points."""
 
     mean: float
     low: float | None  # ends of the paired 95% interval; None for a single split
@@ -86,7 +78,7 @@ class Gain:
         base: Float[Tensor, "models others"],
         test_to_train: float,
     ) -> Gain:
-        """Over the first splits, which both were read on."""
+        """Over the first splits, which both were probed on."""
         splits = min(scores.shape[1], base.shape[1])
         first, second = scores[:, :splits], base[:, :splits]
         if splits == 1:
@@ -100,23 +92,19 @@ class Gain:
         half = "" if self.high is None else f" ± {self.high - self.mean:.1f}"
         return f"{'gains' if self.mean >= 0 else 'loses'} {abs(self.mean):.1f}{half}"
 
-    def to_dict(self) -> dict[str, float | int | None]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class HeadroomRow:
-    """One reading of the bands: test accuracy in percent, and its gains."""
+    """One fusion of the bands: test accuracy in percent, and its gains."""
 
-    name: ReadingName
+    name: FusionName
     accuracy: Spread
-    gains: Mapping[ReadingName, Gain]  # over the readings of `BASES`, itself left out
+    gains: Mapping[FusionName, Gain]  # over those of `BASES`, itself left out
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         values = self.accuracy.to_dict()
-        gains = [{"over": base, **gain.to_dict()} for base, gain in self.gains.items()]
+        gains = [{"over": base, **asdict(gain)} for base, gain in self.gains.items()]
         accuracy = {"mean": values.pop("mean"), "std": values.pop("std_splits"), **values}
         return {"name": self.name, "accuracy": accuracy, "gains": gains}
 
@@ -132,9 +120,9 @@ class Headroom:
     rows: tuple[HeadroomRow, ...]
     notices: tuple[str, ...]  # what a reader must know beside the numbers
 
-    def row(self, name: ReadingName) -> HeadroomRow:
-        """One reading by its name."""
-        return self.rows[READINGS.index(name)]
+    def row(self, name: FusionName) -> HeadroomRow:
+        """One fusion by its name."""
+        return self.rows[FUSIONS.index(name)]
 
     @property
     def conclusion(self) -> str:
@@ -148,26 +136,19 @@ class Headroom:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "method": self.method,
-            "nodes": self.nodes,
-            "splits": self.splits,
-            "gate": dict(self.gate),
-            "rows": [row.to_dict() for row in self.rows],
-            "conclusion": self.conclusion,
-            "notices": list(self.notices),
-        }
+        rows = [row.to_dict() for row in self.rows]
+        plain = {"gate": dict(self.gate), "rows": rows, "notices": list(self.notices)}
+        named = {"method": self.method, "nodes": self.nodes, "splits": self.splits}
+        return {**named, **plain, "conclusion": self.conclusion}
 
 
 def _verdict(possible: Gain, reached: Gain) -> str:
     """What the two intervals allow to say; single splits have none, and say the least."""
-    ends = [(gain.low, gain.high) for gain in (reached, possible)]
-    (reached_low, _), (possible_low, _) = ends
-    if reached_low is not None and reached_low > 0:
+    if reached.low is not None and reached.low > 0:
         return "node-wise fusion pays here"
-    if possible_low is not None and possible_low > 0:
+    if possible.low is not None and possible.low > 0:
         return "node-wise fusion can pay here"
-    if all(high is not None and high < LITTLE for _, high in ends):
+    if all(gain.high is not None and gain.high < LITTLE for gain in (possible, reached)):
         return "node-wise fusion has little to win here"
     return "these splits show no gain of node-wise fusion"
 
@@ -179,9 +160,9 @@ def headroom(
     *,
     num_splits: int | None = None,
     seed: int = 0,
-    on_step: OnStep = _ignore,
+    on_step: OnStep = lambda *_: None,
 ) -> Headroom:
-    """Read the bands of trained models in seven ways, each by the same probe on the same splits.
+    """Fuse the bands of trained models in seven ways, each probed on the same splits.
 
     Args:
         models: Of ASPECT or ASPECT-S; several are the pre-training seeds of one setting.
@@ -189,34 +170,32 @@ def headroom(
         splits: A kind of split to draw, or the splits themselves.
         num_splits: How many of that kind; all of them if None.
         seed: Of the draw that shuffles the gate over the nodes.
-        on_step: Told how far it is.
+        on_step: Called before each probe.
     """
-    every = [models] if isinstance(models, Embedder) else list(models)
-    if not every:
+    models = [models] if isinstance(models, Embedder) else list(models)
+    if not models:
         raise SettingsError("Headroom needs one or more trained models. Got none.")
+    fused = [centred_bands(model, labelled.graph) for model in models]
     kind = splits if isinstance(splits, str) else "own"
     if isinstance(splits, str):
         classes, masks = labelled.num_classes, labelled.masks
         splits = make_splits(splits, labelled.labels, classes, count=num_splits, masks=masks)
     probes = len(MIXES) + 2 + min(len(splits), SUPERVISED_SPLITS)  # 2: the gate and its shuffle
-    steps, total = count(), len(every) * probes
-    results, gates = [], []
-    for number, model in enumerate(every):
-        bands, weights = centred_bands(model, labelled.graph)
-        results.append(
-            probe_bands(
-                bands,
-                weights,
-                labelled,
-                splits,
-                generator=generator_for(seed, "headroom", number),
-                on_reading=lambda word: on_step(next(steps), total, word),
-            )
+    steps = count()
+    results = [
+        probe_bands(
+            bands,
+            weights,
+            labelled,
+            splits,
+            generator=generator_for(seed, "headroom", number),
+            on_probe=lambda word: on_step(next(steps), len(models) * probes, word),
         )
-        gates.append(weights[:, 0].double())
-    gate = torch.cat(gates)
+        for number, (bands, weights) in enumerate(fused)
+    ]
+    gate = torch.cat([weights[:, 0].double() for _, weights in fused])
     return Headroom(
-        method=every[0].name,
+        method=models[0].name,
         nodes=labelled.graph.num_nodes,
         splits=kind,
         gate={"mean": float(gate.mean()), "std": float(gate.std())},
@@ -228,7 +207,7 @@ def headroom(
 def centred_bands(
     model: Embedder, graph: Graph
 ) -> tuple[Float[Tensor, "2 nodes dim"], Float[Tensor, "nodes 2"]]:
-    """The bands of a trained model as they are read out, the low one first, and its gate weights."""
+    """The bands of a trained model as they are read out, low one first, and its gate weights."""
     method = model.method
     if not isinstance(method, AspectMethod) or len(method.bands) == 1:
         raise SettingsError(
@@ -236,18 +215,17 @@ def centred_bands(
             f"Got {model.name}."
         )
     with torch.no_grad():
-        seen = method.eval().see_centred(model.as_seen(graph))
-    return seen.views, seen.weights
+        embedding = method.centred(method.eval().encode(model.as_seen(graph)))
+    return embedding.bands, embedding.weights
 
 
-def _rows(results: Sequence[Mapping[ReadingName, ProbeResult]]) -> Iterator[HeadroomRow]:
-    """Over the models, one line of scores each."""
+def _rows(results: Sequence[Mapping[FusionName, ProbeResult]]) -> Iterator[HeadroomRow]:
     tables = {
         name: torch.tensor(
             [[score.strict for score in result[name].splits] for result in results],
             dtype=torch.float64,
         )
-        for name in READINGS
+        for name in FUSIONS
     }
     ratios = [score.test_to_train for score in results[0]["concatenated"].splits]
     ratio = sum(ratios) / len(ratios)
@@ -263,9 +241,9 @@ def probe_bands(
     splits: Sequence[Split],
     *,
     generator: torch.Generator,
-    on_reading: Callable[[str], object] = lambda _: None,
-) -> dict[ReadingName, ProbeResult]:
-    """Read two bands in seven ways; where there are candidates, validation chooses by split.
+    on_probe: Callable[[str], object] = lambda _: None,
+) -> dict[FusionName, ProbeResult]:
+    """Fuse two bands in seven ways; where there are candidates, validation chooses by split.
 
     Test labels are read after every choice. The gate that is trained with labels knows those of a
     split's training nodes.
@@ -276,26 +254,50 @@ def probe_bands(
         labelled: Labels of the nodes.
         splits: One probe each; at most five for the gate that is trained with labels.
         generator: For the shuffle of the gate, on the CPU.
-        on_reading: Told what is probed next.
+        on_probe: Called with a word before each probe.
     """
-    readings = _Readings(bands, labelled, splits, on_reading)
+    both = torch.cat(list(bands), dim=1)
+    given = ProbeInput.read(both, labelled.labels, splits, labelled.num_classes).used()
+    low, high = given.embeddings.chunk(2, dim=1)
+    known = without_test_labels(given.labels, given.splits)
+    used = torch.unique(torch.cat([torch.cat(split.parts) for split in splits]))
     shuffled = weights[torch.randperm(len(weights), generator=generator).to(weights.device)]
-    by_mix = {mix: readings.probe(f"mix {mix:g}", _constant(mix, bands)) for mix in MIXES}
-    chosen: dict[ReadingName, Sequence[_Candidate]] = {
+    bands = torch.stack([low, high]).to(bands.dtype)
+
+    def probe(word: str, gate: Tensor, numbers: Sequence[int]) -> list[_Candidate]:
+        on_probe(word)
+        rows = read_out(bands, gate, "weighted")
+        some = [given.splits[number] for number in numbers]
+        answers = NEUTRAL.answer(rows, known[list(numbers)], some, given.num_classes)
+        return [
+            _Candidate(answer, _validation_loss(answer, rows, known[number], split))
+            for answer, number, split in zip(answers, numbers, some, strict=True)
+        ]
+
+    every = range(len(given.splits))
+    constant = {mix: bands.new_tensor([mix, 1 - mix]).expand(bands.shape[1], 2) for mix in MIXES}
+    by_mix = {mix: probe(f"mix {mix:g}", gate, every) for mix, gate in constant.items()}
+    used = used.to(weights.device)
+    chosen: dict[FusionName, list[_Candidate]] = {
         "low": by_mix[MIXES[-1]],
         "high": by_mix[MIXES[0]],
-        "one-mix": _best(list(by_mix.values())),
+        "one-mix": [
+            max(some, key=lambda one: one.merit) for some in zip(*by_mix.values(), strict=True)
+        ],
         "concatenated": by_mix[HALF],
-        "gate": readings.probe("learned gate", weights),
-        "shuffled-gate": readings.probe("shuffled gate", shuffled),
-        "supervised-gate": readings.supervised(),
+        "gate": probe("learned gate", weights[used], every),
+        "shuffled-gate": probe("shuffled gate", shuffled[used], every),
+        "supervised-gate": [],
     }
-    return {name: readings.score(candidates) for name, candidates in chosen.items()}
-
-
-def _constant(mix: float, bands: Float[Tensor, "2 nodes dim"]) -> Float[Tensor, "nodes 2"]:
-    """The weights of a gate that answers every node alike."""
-    return bands.new_tensor([mix, 1 - mix]).expand(bands.shape[1], 2)
+    for number in every[:SUPERVISED_SPLITS]:
+        gate = supervised_gate(bands, known[number], given.splits[number], given.num_classes)
+        chosen["supervised-gate"] += probe(f"gate trained on split {number}", gate, [number])
+    return {
+        name: ProbeInput(
+            given.embeddings, given.labels, given.splits[: len(candidates)], given.num_classes
+        ).scored(NEUTRAL.name, NEUTRAL.choice_name, [one.answers for one in candidates])
+        for name, candidates in chosen.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,62 +311,6 @@ class _Candidate:
     def merit(self) -> tuple[float, float]:
         """What validation prefers is larger."""
         return self.answers.validation, -self.loss
-
-
-def _best(candidates: Sequence[Sequence[_Candidate]]) -> list[_Candidate]:
-    """Of each split the one that validation prefers, the first of equals."""
-    return [max(some, key=lambda one: one.merit) for some in zip(*candidates, strict=True)]
-
-
-class _Readings:
-    """Bands, splits and the labels that may be known, the same for every reading."""
-
-    def __init__(
-        self,
-        bands: Float[Tensor, "2 nodes dim"],
-        labelled: LabelledGraph,
-        splits: Sequence[Split],
-        on_reading: Callable[[str], object],
-    ) -> None:
-        classes = labelled.num_classes
-        given = ProbeInput.read(torch.cat(list(bands), dim=1), labelled.labels, splits, classes)
-        nodes, self.splits = renumbered(given.splits)
-        self.nodes = nodes.to(bands.device)
-        self.bands = bands[:, self.nodes]
-        self.labels, self.num_classes = given.labels[nodes], classes
-        self.known = without_test_labels(self.labels, self.splits)
-        self.on_reading = on_reading
-
-    def probe(self, word: str, weights: Float[Tensor, "nodes 2"]) -> list[_Candidate]:
-        """The bands scaled by weights, side by side, on every split."""
-        self.on_reading(word)
-        rows = read_out(self.bands, weights[self.nodes], "weighted")
-        return self._candidates(rows, range(len(self.splits)))
-
-    def supervised(self) -> list[_Candidate]:
-        """A gate per split, read by the probe as all others are."""
-        candidates = []
-        for number, split in enumerate(self.splits[:SUPERVISED_SPLITS]):
-            self.on_reading(f"gate trained on split {number}")
-            gate = supervised_gate(self.bands, self.known[number], split, self.num_classes)
-            candidates += self._candidates(read_out(self.bands, gate, "weighted"), [number])
-        return candidates
-
-    def _candidates(
-        self, rows: Float[Tensor, "nodes both"], numbers: Sequence[int]
-    ) -> list[_Candidate]:
-        splits, known = [self.splits[number] for number in numbers], self.known[list(numbers)]
-        answers = NEUTRAL.answer(rows, known, splits, self.num_classes)
-        return [
-            _Candidate(answer, _validation_loss(answer, rows, labels, split))
-            for answer, labels, split in zip(answers, known, splits, strict=True)
-        ]
-
-    def score(self, chosen: Sequence[_Candidate]) -> ProbeResult:
-        """Compare with the test labels: the only place where they are read."""
-        given = ProbeInput(self.bands[0], self.labels, self.splits[: len(chosen)], self.num_classes)
-        answers = [candidate.answers for candidate in chosen]
-        return given.scored(NEUTRAL.name, NEUTRAL.choice_name, answers)
 
 
 def _validation_loss(
@@ -397,13 +343,12 @@ class _GatedClassifier(nn.Module):
         self.intercepts = nn.Parameter(torch.zeros(1 + num_classes))
 
     def forward(
-        self, bands: Float[Tensor, "2 nodes dim"]
+        self, outputs: Float[Tensor, "2 nodes outputs"]
     ) -> tuple[Float[Tensor, "nodes 2"], Float[Tensor, "nodes classes"]]:
-        """Gate weights and logits."""
-        answers = bands @ self.slopes
-        low = torch.sigmoid(answers[..., 0].sum(dim=0) + self.intercepts[0])
+        """Gate weights and logits, from the bands times the slopes."""
+        low = torch.sigmoid(outputs[..., 0].sum(dim=0) + self.intercepts[0])
         weights = torch.stack([low, 1 - low], dim=1)
-        return weights, fuse(answers[..., 1:], weights) + self.intercepts[1:]
+        return weights, fuse(outputs[..., 1:], weights) + self.intercepts[1:]
 
 
 def supervised_gate(
@@ -415,7 +360,7 @@ def supervised_gate(
     """Weights of a gate on frozen bands, trained with a linear classifier on training labels.
 
     Weight decay and epoch are chosen by validation accuracy, equals by validation loss; labels of
-    test nodes are not looked at.
+    test nodes are not used. All weight decays are trained together: the bands are multiplied once.
     """
     bands = bands.detach()
     size = bands.square().mean().sqrt()
@@ -423,36 +368,32 @@ def supervised_gate(
     known, train, validation = (
         part.to(bands.device) for part in (known, split.train, split.validation)
     )
-    best, chosen = (-math.inf, -math.inf), bands.new_empty(0, 2)
-    for decay in GATE_DECAYS:
-        for weights, logits in _train(bands, known, train, num_classes, decay):
-            merit = _merit(logits[validation].detach(), known[validation])
-            if merit > best:
-                best, chosen = merit, weights.detach()
-    return chosen
-
-
-def _train(
-    bands: Float[Tensor, "2 nodes dim"],
-    known: Int[Tensor, " nodes"],
-    train: Int[Tensor, " train"],
-    num_classes: int,
-    decay: float,
-) -> Iterator[tuple[Float[Tensor, "nodes 2"], Float[Tensor, "nodes classes"]]]:
-    """Gate weights and logits of all nodes, before every step."""
-    model = _GatedClassifier(bands.shape[2], num_classes).to(bands.device, bands.dtype)
+    models = [_GatedClassifier(bands.shape[2], num_classes).to(bands) for _ in GATE_DECAYS]
     groups = [
-        {"params": [model.slopes], "weight_decay": decay},
-        {"params": [model.intercepts], "weight_decay": 0.0},
+        group
+        for model, decay in zip(models, GATE_DECAYS, strict=True)
+        for group in (
+            {"params": [model.slopes], "weight_decay": decay},
+            {"params": [model.intercepts], "weight_decay": 0.0},
+        )
     ]
     optimiser = torch.optim.Adam(groups, lr=GATE_LEARNING_RATE)
+    best = [((-math.inf, -math.inf), bands.new_empty(0, 2)) for _ in models]
     for _ in range(GATE_EPOCHS):
-        weights, logits = model(bands)
-        yield weights, logits
+        outputs = bands @ torch.cat([model.slopes for model in models], dim=2)
+        loss = bands.new_zeros(())
+        for number, (model, part) in enumerate(
+            zip(models, outputs.chunk(len(models), dim=2), strict=True)
+        ):
+            weights, logits = model(part)
+            merit = _merit(logits[validation].detach(), known[validation])
+            if merit > best[number][0]:
+                best[number] = merit, weights.detach()
+            loss = loss + cross_entropy(logits[train], known[train])
         optimiser.zero_grad()
-        loss: Tensor = cross_entropy(logits[train], known[train])
         torch.autograd.backward(loss)
         optimiser.step()
+    return max(best, key=lambda one: one[0])[1]
 
 
 def _merit(

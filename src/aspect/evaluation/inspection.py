@@ -1,12 +1,7 @@
-"""Numbers of every epoch, kept in memory, and what the gate answers on the way.
+"""Inspection of a trained model: gate, losses, spectrum and map of every node, as plain numbers.
 
-How far neighbours are of one class, node by node: local homophily.
-
-Where the frequencies of a graph lie, and its classes among them.
-
-Embeddings brought into the plane, for the eye.
-
-Looking into a trained model: what it decided at every node, and why.
+Beside it what that needs: the values of every epoch, local homophily, the spectrum of a graph's
+Laplacian, and embeddings in the plane.
 """
 
 from __future__ import annotations
@@ -32,14 +27,12 @@ from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumSh
 from aspect.evaluation.node_sensitivity import search_model
 from aspect.evaluation.result import unit_rows
 from aspect.losses.policy_target import channel_costs
-from aspect.methods.base import Method
-from aspect.nn.chebyshev import chebyshev_basis
+from aspect.nn.filters import chebyshev_basis
 from aspect.randomness import generator_for
 from aspect.training.trainer import EpochReport, NoRecorder, Snapshot
 
 __all__ = [
     "HIGHEST",
-    "CurveRecorder",
     "PlanarMap",
     "ValueRecorder",
     "chebyshev_moments",
@@ -52,8 +45,6 @@ __all__ = [
     "neighbour_agreement",
     "planar_map",
 ]
-
-WEIGHTS = "method/"  # the part of a snapshot that a method's own state is kept under
 
 
 class ValueRecorder(NoRecorder):
@@ -76,46 +67,8 @@ class ValueRecorder(NoRecorder):
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
         for name in report.values:
             self.values.setdefault(name, [None] * (report.epoch - 1))
-        for name, own in self.values.items():
-            own.append(report.values.get(name))
-
-
-class CurveRecorder(ValueRecorder):
-    """Keeps every epoch's values, and every few epochs the gate's mean in each region.
-
-    The gate is asked on the clean graph, through `twin`: a method of the same kind that takes over
-    the weights of the one in training, so that training itself is not touched.
-    """
-
-    def __init__(
-        self, twin: Method, graph: Graph, regions: Mapping[str, Bool[Tensor, " nodes"]], every: int
-    ) -> None:
-        super().__init__()
-        self.twin, self.graph, self.regions, self.every = twin, graph, regions, every
-        self.gate_epochs: list[int] = []
-        self.gate: dict[str, list[float]] = {name: [] for name in regions}
-
-    @override
-    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        super().epoch_done(report, snapshot)
-        if report.epoch == 1 or report.epoch % self.every == 0 or report.epoch == report.epochs:
-            self._ask(report.epoch, snapshot())
-
-    @torch.no_grad()
-    def _ask(self, epoch: int, snapshot: Snapshot) -> None:
-        state = {
-            name.removeprefix(WEIGHTS): value
-            for name, value in snapshot.tensors.items()
-            if name.startswith(WEIGHTS)
-        }
-        self.twin.load_state_dict(state)
-        self.twin.calibrate(self.graph)
-        weights = self.twin.eval().policy(self.graph)
-        if weights is None:
-            return
-        self.gate_epochs.append(epoch)
-        for name, where in self.regions.items():
-            self.gate[name].append(float(weights[where.to(weights.device), 0].mean()))
+        for name, values in self.values.items():
+            values.append(report.values.get(name))
 
 
 def neighbour_agreement(graph: Graph, labels: Int[Tensor, " nodes"]) -> list[float | None]:
@@ -247,7 +200,7 @@ Points = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class PlanarMap:
-    """A place in the unit square for every node; directions and units mean nothing."""
+    """Coordinates in the unit square for every node; directions and units mean nothing."""
 
     x: Points
     y: Points
@@ -274,8 +227,8 @@ def _principal(centred: Points, count: int) -> Points:
 
     if np.abs(centred).max() < np.finfo(np.float32).eps:  # rounding, not directions
         return np.zeros((len(centred), count))
-    found: Points = PCA(count, random_state=0).fit_transform(centred)
-    return found
+    components: Points = PCA(count, random_state=0).fit_transform(centred)
+    return components
 
 
 def _tsne(components: Points) -> Points:
@@ -292,8 +245,8 @@ def _tsne(components: Points) -> Points:
         n_jobs=1,
     )
     with threadpool_limits(1):  # sums over threads would come in any order
-        found: Points = tsne.fit_transform(components.astype(np.float32)).astype(np.float64)
-    return found
+        points: Points = tsne.fit_transform(components.astype(np.float32)).astype(np.float64)
+    return points
 
 
 def _padded(components: Points) -> Points:
@@ -333,9 +286,9 @@ def inspect_model(
     curves: Mapping[str, Sequence[float | None]] | None = None,
     perturbed: Sequence[tuple[str, Graph]] = (),
 ) -> Details:
-    """Ask a fitted model of any method about every node of a graph.
+    """Measure a fitted model of any method at every node of a graph.
 
-    Labels serve the picture alone: nothing here is chosen by them, and the graph may have none.
+    Labels serve the figures alone: nothing here is chosen by them, and the graph may have none.
 
     Args:
         model: A fitted model.
@@ -345,8 +298,8 @@ def inspect_model(
         curves: Values of every epoch of its training; None in an epoch without such a value.
         perturbed: Graphs with the same nodes, each with a word on what was done to it.
     """
-    own, kept = labelled.graph, _Kept.of(labelled.graph)
-    seen = model.as_seen(own)
+    whole, kept = labelled.graph, _Kept.of(labelled.graph)
+    seen = model.as_seen(whole)
     gate, losses = model.policy(seen), _mean_losses(model, seen)
     placed = planar_map(model.embed(seen)[kept.nodes])
     has_labels = bool((labelled.labels != UNLABELLED).any())
@@ -355,14 +308,14 @@ def inspect_model(
         title=title,
         graph=graph,
         seed=model.seed,
-        num_nodes=own.num_nodes,
+        num_nodes=whole.num_nodes,
         nodes=tuple(kept.nodes.tolist()),
-        ids=None if own.ids is None else tuple(own.ids[node] for node in kept.nodes.tolist()),
+        ids=None if whole.ids is None else tuple(whole.ids[node] for node in kept.nodes.tolist()),
         class_names=labelled.class_names,
         labels=tuple(kept.of_all(labelled.labels).tolist()) if has_labels else (),
-        degrees=tuple(kept.of_all(own.degrees()).tolist()),
-        neighbours=kept.neighbours(own),
-        homophily=_homophily(own, labelled.labels, kept) if has_labels else (),
+        degrees=tuple(kept.of_all(whole.degrees()).tolist()),
+        neighbours=kept.neighbours(whole),
+        homophily=_homophily(whole, labelled.labels, kept) if has_labels else (),
         gate=None if gate is None else _short(kept.of_all(gate)),
         losses={band: _short(kept.of_all(values)) for band, values in losses.items()},
         cost_gap=_cost_gap(losses, kept),
@@ -378,7 +331,7 @@ def inspect_model(
 
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """The nodes that are shown: all, or a sample that is the same at every look."""
+    """The nodes that are shown: all, or a sample that is always the same."""
 
     nodes: Int[Tensor, " kept"]  # in rising order
     places: Int[Tensor, " nodes"]  # where a node stands among them; -1: nowhere
@@ -411,7 +364,7 @@ class _Kept:
 
 @torch.no_grad()
 def _mean_losses(model: Embedder, seen: Graph) -> Losses:
-    """Each band's loss at every node, over a few steps that are the same at every look.
+    """Each band's loss at every node, over a few steps that are always the same.
 
     A gate follows what training showed it: augmented views, dropout and the batch's statistics.
     """
@@ -432,7 +385,7 @@ def _cost_gap(losses: Losses, kept: _Kept) -> tuple[float, ...] | None:
 
 
 def _sensitivity(model: Embedder, seen: Graph, kept: _Kept) -> Sensitivity | None:
-    """What one search, the same at every look, does to the bands."""
+    """What one search, always the same, does to the bands."""
     moved = search_model(model, seen)
     if moved is None:
         return None

@@ -127,13 +127,13 @@ def class_scores(
         zero_division=0.0,
     )
     ranked = torch.nan_to_num(scores.double().log_softmax(dim=0))
-    found = []
+    table = []
     for label, (precision, recall, f1, support) in enumerate(zip(*tables, strict=True)):
         if support == 0:
-            found.append(ClassScore(label, None, None, None, None, 0))
+            table.append(ClassScore(label, None, None, None, None, 0))
             continue
         area = roc_auc((labels == label).long(), ranked[label])
-        found.append(
+        table.append(
             ClassScore(
                 label,
                 PERCENT * float(recall),
@@ -143,7 +143,7 @@ def class_scores(
                 int(support),
             )
         )
-    return tuple(found)
+    return tuple(table)
 
 
 def mean_class_scores(tables: Sequence[Sequence[ClassScore]]) -> tuple[ClassScore, ...]:

@@ -180,7 +180,7 @@ class _Path:
         num_classes: int,
         probe: NeutralProbe,
     ) -> _Path:
-        """Solve, and look at the validation nodes."""
+        """Solve, and score the validation nodes."""
         inputs, penalties = rows.inputs, sorted(probe.penalties, reverse=True)
         targets, validation = _tables(known, splits, num_classes, inputs)
         scales = torch.stack([rows.scale(split.train) for split in splits])
@@ -472,16 +472,16 @@ class _Memory:
 
     def times(self, gradient: Tensor) -> Float[Tensor, "tasks classes inputs"]:
         """The inverse Hessian times the gradient, by the two-loop recursion."""
-        found, factors = gradient.clone(), []
+        product, factors = gradient.clone(), []
         for step, change, inverse in reversed(self.pairs):
-            factor = (inverse * _dot(step, found)).view(-1, 1, 1)
-            found.addcmul_(factor, change, value=-1)
+            factor = (inverse * _dot(step, product)).view(-1, 1, 1)
+            product.addcmul_(factor, change, value=-1)
             factors.append(factor)
-        found.mul_(self.inverse if self.scale is None else self.scale * self.inverse)
+        product.mul_(self.inverse if self.scale is None else self.scale * self.inverse)
         for step, change, inverse in self.pairs:
-            factor = factors.pop() - (inverse * _dot(change, found)).view(-1, 1, 1)
-            found.addcmul_(factor, step)
-        return found
+            factor = factors.pop() - (inverse * _dot(change, product)).view(-1, 1, 1)
+            product.addcmul_(factor, step)
+        return product
 
 
 def _dot(one: Tensor, other: Tensor) -> Float[Tensor, " tasks"]:

@@ -10,8 +10,7 @@ from torch import Tensor
 from aspect.data.graph import Graph
 from aspect.estimator import Embedder
 from aspect.methods.aspect import AspectMethod
-from aspect.methods.aspect_s import AspectSMethod
-from aspect.methods.aspect_s_config import AspectSConfig
+from aspect.methods.aspect_s import AspectSConfig, AspectSMethod
 from aspect.randomness import generator_for, isolated_seed
 
 __all__ = ["MOST_SEARCHED_NODES", "Moved", "search_model"]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 from torch import Tensor
 
-from aspect.data.splits import Split, SplitKind
 from aspect.errors import SettingsError
-from aspect.evaluation.linear_probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.metrics import ClassScore, Summary, mean_class_scores
-from aspect.evaluation.result import OPTIMISTIC_NOTE, ProbeInput, ProbeResult, SplitScore
+from aspect.evaluation.result import ProbeResult, SplitScore
 
-__all__ = ["Evaluation", "Spread", "evaluate_embeddings"]
+__all__ = ["Evaluation", "Spread"]
 
 
 @dataclass(frozen=True)
@@ -120,38 +117,3 @@ class Evaluation:
         if [len(row) for row in rows] != [len(row) for row in values]:
             return None
         return Spread.of(torch.tensor(rows, dtype=torch.float64))
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values for a record or a JSON file."""
-        optimistic = self.optimistic and {**self.optimistic.to_dict(), "note": OPTIMISTIC_NOTE}
-        return {
-            "strict": self.strict.to_dict(),
-            "optimistic": optimistic,
-            "macro_f1": self.macro_f1.to_dict(),
-            "roc_auc": self.roc_auc and self.roc_auc.to_dict(),
-            "validation": self.validation.to_dict(),
-            "results": [result.to_dict() for result in self.results],
-        }
-
-
-def evaluate_embeddings(
-    embeddings: Sequence[Tensor | ArrayLike],
-    labels: Tensor | ArrayLike,
-    splits: SplitKind | str | Sequence[Split] = "random",
-    *,
-    num_classes: int | None = None,
-    masks: Mapping[str, Tensor] | None = None,
-    probe: Probe = NEUTRAL,
-) -> Evaluation:
-    """Probe the embeddings of every pre-training seed on the same splits.
-
-    Not for poisoned graphs: there each split has its own perturbation and its own pre-training.
-    """
-    if len(embeddings) == 0:
-        raise SettingsError("An evaluation needs the embeddings of one or more seeds. Got none.")
-    first = ProbeInput.read(embeddings[0], labels, splits, num_classes, masks)
-    results = [
-        linear_probe(rows, first.labels, first.splits, num_classes=first.num_classes, probe=probe)
-        for rows in embeddings
-    ]
-    return Evaluation(tuple(results))

@@ -14,9 +14,9 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor
 
+from aspect.attacks.pruning import check_prune_ratio, edge_support, prune_edges
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split
-from aspect.data.support import check_share, edge_support, without_doubtful
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import NEUTRAL, Probe, linear_probe
@@ -77,7 +77,7 @@ def embed_pruned(
     ratios, placed = tuple(ratios), graph.to(model.device)
     support = edge_support(placed) if any(ratios) else None
     for ratio in ratios:
-        pruned = without_doubtful(placed, ratio, support)
+        pruned = prune_edges(placed, ratio, support)
         yield model.embed(pruned, normalise="none").to(model.device)
 
 
@@ -111,7 +111,7 @@ def probe_pruned(
 def check_pruning(method: str, ratios: Sequence[float]) -> None:
     """Refuse ratios outside [0, 1), and a method that can embed no graph but its own."""
     for ratio in ratios:
-        check_share(ratio)
+        check_prune_ratio(ratio)
     if ratios and not find_method(method).method.inductive:
         raise SettingsError(
             f"{method} embeds no graph but the one that it was trained on, so that its edges "

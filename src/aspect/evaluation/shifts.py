@@ -74,8 +74,8 @@ def look_at(model: Embedder, graph: Graph) -> Look:
     check_finite(embeddings)
     if not isinstance(method, AspectMethod) or len(method.bands) == 1:
         return Look(embeddings, model.policy(seen), {})
-    answer = method.eval().see(seen)  # bands and gate in one go: every look costs
-    bands = dict(zip(method.bands, answer.views.cpu(), strict=True))
+    answer = method.eval().encode(seen)  # bands and gate in one go: every look costs
+    bands = dict(zip(method.bands, answer.bands.cpu(), strict=True))
     return Look(embeddings, answer.weights[:, 0].cpu(), bands)
 
 

@@ -41,7 +41,7 @@ from aspect.evaluation.result import ProbeResult
 from aspect.evaluation.significance import PairedTest, holm, paired_test
 from aspect.examples import page
 from aspect.methods.registry import find_method
-from aspect.nn.fusion import fuse
+from aspect.nn.gate import fuse
 from aspect.settings import find_experiment
 from aspect.training.trainer import EpochReport, Snapshot
 

@@ -8,7 +8,7 @@ Labels and regions serve the measurement only. `aspect theory` runs it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any, Literal, get_args
@@ -294,7 +294,7 @@ def draw_keys(
 def clean_bands(model: Embedder, graph: Graph) -> Float[Tensor, "2 nodes dim"]:
     """The bands as the contrast sees them: directions, not centred."""
     with torch.no_grad():
-        return normalize(_aspect(model).see(model.as_seen(graph)).views.cpu().double(), dim=-1)
+        return normalize(_aspect(model).encode(model.as_seen(graph)).bands.cpu().double(), dim=-1)
 
 
 def augmented_bands(model: Embedder, graph: Graph, number: int) -> Float[Tensor, "2 nodes dim"]:
@@ -302,7 +302,7 @@ def augmented_bands(model: Embedder, graph: Graph, number: int) -> Float[Tensor,
     method = _aspect(model)
     generator = generator_for(model.seed, "keys", number, device=model.device)
     with torch.no_grad():
-        views = method(method.augmented(graph.to(model.device), generator)).views
+        views = method(method.augmented(graph.to(model.device), generator)).bands
     return normalize(views.cpu().double(), dim=-1)
 
 
@@ -380,7 +380,9 @@ def summary(theory: Theory) -> dict[str, Any]:
     return {
         "rows": [row for keys in get_args(KeyChoice) for row in theory.rows(keys)],
         "holds": all(case.holds for case in theory.cases),
-        "trade_offs": [{name: getattr(each, name) for name in kept} for each in theory.trade_offs],
+        "trade_offs": [
+            {name: getattr(trade_off, name) for name in kept} for trade_off in theory.trade_offs
+        ],
         "scope": theory.scope.model_dump(mode="json"),
         "temperature": theory.temperature,
         "settings": theory.settings,
@@ -400,7 +402,10 @@ def findings(theory: Theory) -> list[str]:
         _about_bands(max(theory.trade_offs, key=lambda trade_off: trade_off.purity)),
         "The mix of lowest clean risk is not the one of the lowest bound on the worst risk for "
         "this percentage of the nodes, by separation: "
-        + ", ".join(f"{100 * each.moved:.0f}% at {each.purity:g}" for each in theory.trade_offs)
+        + ", ".join(
+            f"{100 * trade_off.moved:.0f}% at {trade_off.purity:g}"
+            for trade_off in theory.trade_offs
+        )
         + ". There, how stable the bands are decides with how useful they are.",
     ]
 
@@ -427,37 +432,38 @@ def _about_share(theory: Theory) -> str:
     rows = [row for row in theory.rows() if row["purity"] == purity]
     highest = max(rows, key=lambda row: float(row["regret"]))
     others = [f"{row['regret']:.4f} at {row['share']:g}" for row in rows if row is not highest]
-    ends = [row["regret"] for row in rows if row["share"] in (0, 1)]
-    falls = ends and max(ends) < highest["regret"] / 10
     text = (
         f"At a separation of {purity:g} the regret is highest, {highest['regret']:.4f}, where a "
         f"ratio of {highest['share']:g} of the nodes is heterophilic; it is {', '.join(others)}."
-    ) + (" Where nearly all nodes are alike, one mix costs little." if falls else "")
-    ratios = [(row["ratio"], row["share"]) for row in rows if row["ratio"] and 0 < row["share"] < 1]
-    if len(ratios) < 2:  # noqa: PLR2004 - one cannot be compared
-        return text
-    (loosest, where), (tightest, at) = min(ratios), max(ratios)
-    return (
-        f"{text} The bound is tightest at {at:g} ({100 * tightest:.0f}% of the regret) and loosest "
-        f"at {where:g} ({100 * loosest:.0f}%)."
     )
+    ends = [row["regret"] for row in rows if row["share"] in (0, 1)]
+    if ends and max(ends) < highest["regret"] / 10:
+        text += " Where nearly all nodes are alike, one mix costs little."
+    ratios = [(row["ratio"], row["share"]) for row in rows if row["ratio"] and 0 < row["share"] < 1]
+    if len(ratios) > 1:
+        (loosest, where), (tightest, at) = min(ratios), max(ratios)
+        text += (
+            f" The bound is tightest at {at:g} ({100 * tightest:.0f}% of the regret) and loosest "
+            f"at {where:g} ({100 * loosest:.0f}%)."
+        )
+    return text
 
 
 def _about_separation(theory: Theory) -> str:
     rows = [row for row in theory.rows() if row["share"] == HALF]
     purest = max(rows, key=lambda row: float(row["purity"]))
+    regrets = [f"{row['regret']:.4f} at {row['purity']:g}" for row in rows]
     mixes = [f"{mix:.2f} in the {region} region" for region, mix in purest["best_mixes"].items()]
     text = (
-        "With equal regions the regret is, by separation, "
-        f"{', '.join(f'''{row['regret']:.4f} at {row['purity']:g}''' for row in rows)}; at "
+        f"With equal regions the regret is, by separation, {', '.join(regrets)}; at "
         f"{purest['purity']:g} the mean best mix is {' and '.join(mixes)}."
     )
-    for row in rows:
-        if row["purity"] == HALF:
-            text += (
-                f" What is left where the regions do not differ, {row['regret']:.4f}, comes from "
-                "single nodes to which chance made one band the better: the theorem counts them."
-            )
+    if HALF in theory.scope.purities:
+        text += (
+            " What is left where the regions do not differ, "
+            f"{theory.row(HALF, HALF)['regret']:.4f}, comes from single nodes to which chance made "
+            "one band the better: the theorem counts them."
+        )
     return text
 
 
@@ -481,9 +487,10 @@ def _about_own_keys(theory: Theory) -> str:
 
 def _about_stability(theory: Theory) -> str:
     pairs, broken = (
-        sum(getattr(each, name) for each in theory.trade_offs) for name in ("pairs", "broken")
+        sum(getattr(trade_off, name) for trade_off in theory.trade_offs)
+        for name in ("pairs", "broken")
     )
-    tightest = max(each.tightest for each in theory.trade_offs)
+    tightest = max(trade_off.tightest for trade_off in theory.trade_offs)
     held = "all" if broken == 0 else f"all but {broken:,}"
     return (
         "Under perturbations both bounds, L S(m) and L (m d_L + (1 - m) d_H) with L = 2 / tau = "
@@ -494,7 +501,7 @@ def _about_stability(theory: Theory) -> str:
 
 
 def _about_bands(trade_off: TradeOff) -> str:
-    moves = {each["region"]: each for each in trade_off.sensitivities if each["kind"] == "all"}
+    moves = {move["region"]: move for move in trade_off.sensitivities if move["kind"] == "all"}
     parts = [
         f"in the {region} region the low band moves by {move['low']:.2f} and the high band by "
         f"{move['high']:.2f}"
@@ -512,50 +519,33 @@ def _about_bands(trade_off: TradeOff) -> str:
     return f"At a separation of {trade_off.purity:g}, {'; '.join(parts)}: {verdict}."
 
 
-def caveats(theory: Theory) -> Iterator[str]:
+def caveats(theory: Theory) -> list[str]:
     """How it was measured, and what it therefore does not say."""
-    scope = theory.scope
-    yield (
-        "The keys are fixed: of every node the even blend of both bands, of length one, in an "
-        f"augmented view, averaged over {scope.views} views. The positive of a node is drawn from "
-        "the keys of its class, so that a band is good where it tells the classes apart; with the "
-        "node's own key, for comparison, where it tells nodes apart. Labels are used for this "
-        "measurement only: training never sees them."
-    )
-    yield (
-        "The query, the blend of both bands of length one, is not brought to length one, so the "
-        f"risk is convex in the mix. It is computed on a grid of {scope.mixes} mixes; its second "
-        "derivative is at most 4 / tau squared, so the grid moves the regret by at most "
-        f"{theory.grid_error:.5f}."
-    )
-    yield (
-        "The growth mu of a node is the largest that its risk has on the grid. The bound shown is "
-        "the largest over every mu and every pair a- < a+, where V- and V+ hold the nodes that "
-        "grow by mu at least and whose best mixes are at most a- or at least a+: the proof needs "
-        "growth from these nodes only. Choosing after measuring is fair, since the theorem holds "
-        "for every choice."
-    )
-    parts = []
+    scope, ends = theory.scope, []
     for example in theory.examples:
         best = torch.cat(list(example.best_mixes.values()))
         at_end = 100 * float(((best == 0) | (best == 1)).double().mean())
-        parts.append(f"{at_end:.0f}% at separation {example.purity:g}")
-    yield (
-        f"With equal regions {', '.join(parts)} of the nodes have their best mix at an end, 0 or "
-        "1. Near there a risk rises in proportion to the distance, not to its square, and one mu "
-        "must serve all nodes that are counted: both make the bound loose."
-    )
-    yield (
+        ends.append(f"{at_end:.0f}% at separation {example.purity:g}")
+    return [
+        "The keys are fixed: of every node the even blend of both bands, of length one, in an "
+        f"augmented view, averaged over {scope.views} views. The positive of a node is drawn from "
+        "the keys of its class; with the node's own key for comparison. Labels are used for this "
+        "measurement only: training never sees them.",
+        "The query, the blend of both bands, is not brought to length one, so the risk is convex "
+        f"in the mix. It is computed on a grid of {scope.mixes} mixes; its second derivative is at "
+        f"most 4 / tau squared, so the grid moves the regret by at most {theory.grid_error:.5f}.",
+        "The bound shown is the largest over every growth mu and every pair a- < a+, where V- and "
+        "V+ hold the nodes that grow by mu at least and whose best mixes are at most a- or at "
+        "least a+: the proof needs growth from these nodes only, and holds for every choice.",
+        f"With equal regions {', '.join(ends)} of the nodes have their best mix at an end, 0 or 1. "
+        "There a risk rises in proportion to the distance, not to its square, and one mu must "
+        "serve all nodes that are counted: both make the bound loose.",
         f"Perturbations are {2 * scope.perturbations} random draws a graph: half flip pairs of "
-        f"nodes, edges or not, {scope.rate:.0%} as many as there are edges; half set "
-        f"{scope.rate:.0%} of the feature entries to 0. The worst of them is milder than the worst "
-        "of all, and than an attack. Keys and mixes are held fixed under them."
-    )
-    yield (
-        "The graphs are drawn so that regions differ, and the settings were chosen on such graphs. "
-        "The theorem says what a single mix must cost where preferences differ, not that they "
-        "differ on your graph."
-    )
+        f"nodes, {scope.rate:.0%} as many as there are edges; half set {scope.rate:.0%} of the "
+        "feature entries to 0. An attack is worse. Keys and mixes are held fixed under them.",
+        "The graphs are drawn so that regions differ. The theorem says what a single mix must cost "
+        "where preferences differ, not that they differ on your graph.",
+    ]
 
 
 def theory_tables(theory: Theory) -> tuple[page.ExampleTable, page.ExampleTable]:
@@ -575,11 +565,13 @@ def theory_tables(theory: Theory) -> tuple[page.ExampleTable, page.ExampleTable]
         for row in theory.rows()
     ]
     moves = []
-    for each in theory.trade_offs:
-        for move in each.sensitivities:
+    for trade_off in theory.trade_offs:
+        for move in trade_off.sensitivities:
             region = move["region"]
-            used = f"{100 * float(each.rise[region].mean() / each.bound[region].mean()):.1f}"
-            numbers = (f"{each.purity:.2f}", f"{move['low']:.3f}", f"{move['high']:.3f}")
+            used = (
+                f"{100 * float(trade_off.rise[region].mean() / trade_off.bound[region].mean()):.1f}"
+            )
+            numbers = (f"{trade_off.purity:.2f}", f"{move['low']:.3f}", f"{move['high']:.3f}")
             last = used if move["kind"] == "all" else "-"
             moves.append((f"{region}, {KINDS[move['kind']]}", *numbers, last))
     return (
@@ -614,7 +606,9 @@ def theory_files(theory: Theory, facts: Mapping[str, object]) -> dict[str, str]:
         {**asdict(case), **asdict(case.bound), "bound": case.bound.value} for case in theory.cases
     ]
     sensitivities = [
-        {"purity": each.purity, **move} for each in theory.trade_offs for move in each.sensitivities
+        {"purity": trade_off.purity, **move}
+        for trade_off in theory.trade_offs
+        for move in trade_off.sensitivities
     ]
     return {
         "report.html": _page(theory, regrets, moves, facts),
@@ -650,10 +644,10 @@ def _page(
                 "A blend can move no further than its bands do. So a node's risk under the worst "
                 "of the perturbations is at most its clean risk plus L (m d_L + (1 - m) d_H).",
                 sentences[4:],
-                _trade_off_figures(max(theory.trade_offs, key=lambda each: each.purity)),
+                _trade_off_figures(max(theory.trade_offs, key=lambda graph: graph.purity)),
                 [moves],
             ),
-            page.PageSection("How it was measured", "", list(caveats(theory))),
+            page.PageSection("How it was measured", "", caveats(theory)),
         ],
         {**facts, "Seeds": ", ".join(map(str, theory.scope.seeds)), "Settings": settings},
     )
@@ -718,7 +712,7 @@ def _regret_figures(theory: Theory) -> list[page.ExampleFigure]:
 def _example_figures(theory: Theory) -> list[page.ExampleFigure]:
     """Of the two purest graphs with equal regions."""
     figures = []
-    for example in sorted(theory.examples, key=lambda each: each.purity, reverse=True)[:2]:
+    for example in sorted(theory.examples, key=lambda graph: graph.purity, reverse=True)[:2]:
         curves = {name: list(rows) for name, rows in example.curves.items()}
         figures += [
             page.line_figure(

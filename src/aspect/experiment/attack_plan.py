@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from aspect.attacks.budget import flips_within
-from aspect.attacks.names import AttackKind
+from aspect.attacks.base import flips_within
+from aspect.attacks.file import AttackFacts
+from aspect.attacks.registry import AttackName
 from aspect.attacks.run import AttackRequest, PlannedAttack, plan_attacks
-from aspect.attacks.trace import AttackFacts
 from aspect.data.graph import LabelledGraph
 from aspect.errors import AspectError, GraphError
 from aspect.experiment.plan import Plan
@@ -15,9 +15,9 @@ from aspect.experiment.plan import Plan
 __all__ = ["budgets_by_attack", "plan_attack_again", "wanted_attacks"]
 
 
-def budgets_by_attack(plan: Plan) -> dict[tuple[AttackKind, str], tuple[float, ...]]:
+def budgets_by_attack(plan: Plan) -> dict[tuple[AttackName, str], tuple[float, ...]]:
     """Rising budgets by kind and solver, whatever the mode: one file serves them all."""
-    found: dict[tuple[AttackKind, str], set[float]] = {}
+    found: dict[tuple[AttackName, str], set[float]] = {}
     for perturbation, _ in plan.planned():
         if perturbation is not None and perturbation.has_file:
             key = (perturbation.kind, perturbation.solver)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import torch
 
+from aspect.attacks.file import AttackFacts, PerturbationFile
 from aspect.attacks.run import run_attack
-from aspect.attacks.trace import AttackFacts, Trace
-from aspect.attacks.trace_file import TraceFile
 from aspect.data.files import is_file
 from aspect.data.source import Reading
 from aspect.errors import RunError
@@ -50,15 +49,15 @@ def make_file(task: AttackTask, *, data_dir: str | None = None, device: str = "c
     return FlipsFile.of(task.path, trace, task.wanted.budgets)
 
 
-def _open(path: Path, facts: AttackFacts) -> TraceFile:
+def _open(path: Path, facts: AttackFacts) -> PerturbationFile:
     """The file to go on with; what cannot go on as it began is made anew.
 
     That is a shorter attack that was complete, or one that another version or kind of device began.
     """
     try:
-        return TraceFile.open(path, facts, resume=True)
+        return PerturbationFile.open(path, facts, resume=True)
     except RunError:
-        return TraceFile.open(path, facts, overwrite=True)
+        return PerturbationFile.open(path, facts, overwrite=True)
 
 
 @dataclass(frozen=True)
@@ -157,4 +156,4 @@ def _kept(task: AttackTask) -> int:
     """The flips that the file holds by now."""
     if not is_file(task.path):
         return 0
-    return min(len(Trace.read(task.path).keys), task.wanted.facts.wanted)
+    return min(len(PerturbationFile.read(task.path).keys), task.wanted.facts.wanted)

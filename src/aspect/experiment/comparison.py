@@ -13,15 +13,15 @@ from aspect.data.splits import Split, SplitKind, make_splits
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import MOST_TWIN_NODES, knn_probe, majority_probe, twin_probe
-from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
+from aspect.evaluation.linear_probe import PaperProbe, Probe, linear_probe, probe_named
 from aspect.evaluation.metrics import ClassScore
-from aspect.evaluation.protocol import Evaluation, Spread, evaluate_embeddings
+from aspect.evaluation.protocol import Evaluation, Spread
 from aspect.evaluation.pruning import (
     check_pruning,
-    pruned_name,
-    probe_embeddings,
-    embed_pruned,
     describe_pruning,
+    embed_pruned,
+    probe_embeddings,
+    pruned_name,
     with_all_edges,
 )
 from aspect.experiment.runs import LoadedRun, StoredRun, load_run
@@ -215,7 +215,9 @@ def _rows(
         steps[name] = partial(judge.row, name, models)
         if doubt and name == method:
             shares = with_all_edges(doubt)
-            steps[pruned_name(name)] = partial(judge.doubting_row, pruned_name(name), models, shares)
+            steps[pruned_name(name)] = partial(
+                judge.doubting_row, pruned_name(name), models, shares
+            )
     if graph.num_nodes <= MOST_TWIN_NODES:
         steps[TWINS] = judge.twins
     steps[MAJORITY] = judge.majority
@@ -284,13 +286,14 @@ class _Judge:
         """By seed, the linear probe and the nearest neighbours of an embedding."""
         graph, classes = self.labelled.graph, self.num_classes
         embeddings = [model.embed(graph, normalise="none").to(model.device) for model in models]
-        linear = evaluate_embeddings(
-            embeddings, self.labels, self.splits, num_classes=classes, probe=self.probe
-        )
+        linear = [
+            linear_probe(rows, self.labels, self.splits, num_classes=classes, probe=self.probe)
+            for rows in embeddings
+        ]
         neighbours = [
             knn_probe(rows, self.labels, self.splits, num_classes=classes) for rows in embeddings
         ]
-        return Row(name, linear, Evaluation(tuple(neighbours)))
+        return Row(name, Evaluation(tuple(linear)), Evaluation(tuple(neighbours)))
 
     def doubting_row(self, name: str, models: Sequence[Embedder], shares: Sequence[float]) -> Row:
         """By seed, a reading for each share; validation chooses for every split."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aspect.attacks.trace import AttackFacts
+from aspect.attacks.file import AttackFacts
+from aspect.data.archives import content_sha256
 from aspect.data.graph import UNLABELLED, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource
 from aspect.data.splits import make_splits, published_sha256
 from aspect.errors import GraphError

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from aspect.attacks.trace import AttackFacts, Trace
-from aspect.attacks.trace_file import find_difference
+from aspect.attacks.file import AttackFacts, PerturbationFile, find_difference
 from aspect.data.files import is_file
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.attack_plan import budgets_by_attack
@@ -57,10 +56,10 @@ class FlipsFile:
     """A file that is there."""
 
     path: Path
-    sha256: Mapping[float, str]  # of all that a budget does, see `Trace.digest`
+    sha256: Mapping[float, str]  # of all that a budget does, see `PerturbationFile.digest`
 
     @classmethod
-    def of(cls, path: Path, trace: Trace, budgets: Iterable[float]) -> FlipsFile:
+    def of(cls, path: Path, trace: PerturbationFile, budgets: Iterable[float]) -> FlipsFile:
         """What was read from the path, at these budgets."""
         return cls(path, {budget: trace.digest(budget) for budget in budgets})
 
@@ -150,7 +149,7 @@ def _find(wanted: WantedFile, path: Path, mend: str) -> FlipsFile | None:
     if not is_file(path):
         return None
     with _mending(mend):
-        trace = Trace.read(path)
+        trace = PerturbationFile.read(path)
         _check(wanted, trace.facts, path)
     if len(trace.keys) < wanted.facts.wanted:
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from aspect.data.archives import content_sha256
 from aspect.data.graph import LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError

@@ -23,7 +23,7 @@ def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | N
 @torch.no_grad()
 def faults_of(model: Embedder, graph: Graph, health: Health) -> list[str]:
     """Complaints of the method, a training that came to nothing, a collapse; a sentence each."""
-    complaints = list(model.method.complaints(graph.to(model.device)))
+    complaints = list(model.warnings(graph))
     if model.result is not None and model.result.epochs > 0 and model.result.kept == 0:
         complaints.append(
             "No loss was below that of the first epoch, so the weights are those from before the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import (
     BeforeValidator,
@@ -13,7 +13,8 @@ from pydantic import (
     model_validator,
 )
 
-from aspect.attacks.names import AttackKind, Mode, Solver, attack_title
+from aspect.attacks.perturbation import Budget, Mode, Perturbation
+from aspect.attacks.registry import AttackName, check_solver
 from aspect.config import Config, Count
 
 __all__ = [
@@ -23,42 +24,15 @@ __all__ = [
     "PlannedPerturbation",
 ]
 
-Budget = Annotated[float, Field(gt=0, le=1)]  # a share of the edges
-
 CLEAN_WORD = "none"  # the perturbation of a clean graph, in a plan
-
-
-class Perturbation(Config):
-    """One change of edges and features, made for one split; all methods and seeds meet the same."""
-
-    kind: AttackKind
-    """How the edges to flip are chosen."""
-    solver: str = ""
-    """Which variant of the kind, where there are several."""
-    mode: Mode = "poison"
-    """Whether the model is trained on the perturbed graph, or only embeds it."""
-    budget: Budget = 0.1
-    """Flips as a share of the edges, and masked entries as a share of the features."""
-    features: bool = True
-    """Mask features as well; off: edges alone."""
-
-    @property
-    def has_file(self) -> bool:
-        """Whether its flips come from a perturbation file; random ones are drawn on the spot."""
-        return self.kind != "random"
-
-    @property
-    def label(self) -> str:
-        """A word for titles: `random 10%`, `metattack (unrolled) 10%`."""
-        return f"{attack_title(self.kind, self.solver)} {100 * self.budget:g}%"
 
 
 class PlannedPerturbation(Config):
     """One kind of perturbation at one or several budgets."""
 
-    kind: AttackKind
-    solver: Literal[Solver, ""] = ""
-    """Of metattack, and of nothing else. There is no default: the tables of record use `unrolled`,
+    kind: AttackName
+    solver: str = ""
+    """Where the attack has several. There is no default: the tables of record use `unrolled`,
     the original's, and `aspect attack` begins with `implicit`, so that either would surprise."""
     mode: Mode = "poison"
     budgets: Annotated[tuple[Budget, ...], Field(min_length=1)] = (0.1,)
@@ -67,13 +41,8 @@ class PlannedPerturbation(Config):
     """At most so many pre-training seeds; a perturbation of its own for every split is one run."""
 
     @model_validator(mode="after")
-    def _solver_is_metattacks(self) -> PlannedPerturbation:
-        if self.kind == "metattack" and not self.solver:
-            raise ValueError(
-                "metattack must name its solver: unrolled (the original's) or implicit (stronger)"
-            )
-        if self.kind != "metattack" and self.solver:
-            raise ValueError(f"{self.kind} has no solver: leave it out")
+    def _solver_is_the_attacks(self) -> PlannedPerturbation:
+        check_solver(self.kind, self.solver)
         return self
 
     def each(self) -> Iterator[Perturbation]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aspect.attacks.budget import flips_within
+from aspect.attacks.base import apply_flips, flips_within
 from aspect.attacks.feature_mask import mask_features
-from aspect.attacks.flips import apply_flips
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.random_flips import random_flips
-from aspect.attacks.trace import Trace
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.errors import RunError
 from aspect.experiment.perturbation import Perturbation
@@ -42,10 +41,10 @@ class Change:
             return None
         return attack_note(self._trace(), self.perturbation.budget)
 
-    def _trace(self) -> Trace:
+    def _trace(self) -> PerturbationFile:
         """The file, if it still does what it did when the cells were laid out."""
         assert self.path is not None  # asked of a file alone
-        trace = Trace.read(self.path)
+        trace = PerturbationFile.read(self.path)
         found = trace.digest(self.perturbation.budget)
         if found != self.sha256:
             raise RunError(
@@ -56,7 +55,7 @@ class Change:
         return trace
 
 
-def attack_note(trace: Trace, budget: float) -> AttackNote:
+def attack_note(trace: PerturbationFile, budget: float) -> AttackNote:
     """What a record tells of the flips of a file, up to a budget."""
     facts = trace.facts
     return AttackNote(

@@ -184,7 +184,7 @@ class _Run:
             stopped_early=result.stopped_early,
             loss={name: value for name, value in result.values.items() if math.isfinite(value)},
             dim=embeddings.shape[1],
-            parameters=_trained_numbers(model),
+            parameters=model.method.num_parameters,
             gate=gate_summary(policy),
             health=health.to_dict(),
             seconds=self.seconds,
@@ -272,9 +272,3 @@ class _Run:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         self.seconds[step] = time.perf_counter() - started
-
-
-def _trained_numbers(model: Embedder) -> int:
-    if not model.method.trainable:
-        return 0
-    return sum(each.numel() for each in model.method.parameters() if each.requires_grad)

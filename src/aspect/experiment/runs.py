@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from aspect.config import to_yaml
+from aspect.data.archives import content_sha256
 from aspect.data.embeddings import write_embeddings
 from aspect.data.files import is_file, replacing
 from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.source import GraphSource
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
@@ -24,9 +24,10 @@ from aspect.experiment.model_facts import faults_of, gate_summary
 from aspect.perturbation import FilePerturbation
 from aspect.provenance import versions
 from aspect.settings import Experiment, load_experiment
-from aspect.training.folder import CONFIG, RECORD, RunFolder, Start, read_start, write_text
+from aspect.training.folder import CONFIG, RECORD, RunFolder, Start, read_start
 from aspect.training.health import check_finite
 from aspect.training.trainer import EpochReport
+from aspect.workspace import write_text
 
 __all__ = [
     "MODEL",

@@ -24,8 +24,16 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from aspect.config import Config, to_yaml
-from aspect.data.files import LEFT_BEHIND, is_file, is_folder, reason, replacing
-from aspect.data.folders import LOCK, locked, naming
+from aspect.data.files import (
+    LEFT_BEHIND,
+    LOCK,
+    is_file,
+    is_folder,
+    locked,
+    naming,
+    reason,
+    replacing,
+)
 from aspect.errors import AspectError, FileError, RunError
 from aspect.evaluation.details import DETAILS_FORMAT, Details
 from aspect.experiment.plan import Plan, load_plan

@@ -1,1 +1,1 @@
-"""Stage 5: losses, one per file, as pure functions."""
+"""Losses as pure functions: tensors in, tensors out."""

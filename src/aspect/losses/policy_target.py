@@ -1,4 +1,4 @@
-"""What the policy should answer, judged by the contrastive cost of each band at each node."""
+"""The gate's target: the contrastive cost of each band at each node, and what follows from it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ __all__ = ["channel_costs", "policy_loss", "policy_target"]
 
 
 def channel_costs(evidence: Float[Tensor, "bands nodes"]) -> Float[Tensor, "bands nodes"]:
-    """z-scores over all bands and nodes together (`eq:channel_cost`).
+    """z-scores over all bands and nodes together, Eq. (14), channel cost.
 
     The union keeps the difference between bands; the paper's code sketch normalises each band
-    alone, which would erase it. Evidence without spread says nothing and costs nothing.
+    alone, which would erase it. Evidence that is the same everywhere costs nothing.
     """
     centred = evidence - evidence.mean()
-    spread = centred.square().mean().sqrt()
-    return centred / torch.where(spread > 0, spread, torch.ones_like(spread))
+    std = centred.square().mean().sqrt()
+    return centred / torch.where(std > 0, std, torch.ones_like(std))
 
 
 def policy_target(
     costs: Float[Tensor, "bands nodes"], gate_temperature: float
 ) -> Float[Tensor, "nodes bands"]:
-    """Trust falls with cost (`eq:policy_target`): the minimiser of cost plus negative entropy."""
+    """Eq. (15), policy target: the weights that minimise cost plus negative entropy."""
     return (-costs.t() / gate_temperature).softmax(1)
 
 
 def policy_loss(
     log_weights: Float[Tensor, "nodes bands"], target: Float[Tensor, "nodes bands"]
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of the policy to its target, binary for two bands (`eq:policy_loss`)."""
+    """Eq. (16), policy loss: cross-entropy of the gate to its target, binary for two bands."""
     return -(target * log_weights).sum(1).mean()

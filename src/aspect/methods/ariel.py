@@ -1,4 +1,4 @@
-"""ARIEL: GRACE with a third view, made to disagree with the first as much as it can."""
+"""ARIEL: GRACE with a third, adversarial view, searched to disagree with the first."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.adversarial.harm import DrawnHarm, find_at_once
+from aspect.attacks.view_search import AdversarialView, find_at_once
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_FLOAT32_TEMPERATURE
-from aspect.losses.information import information_hinge
+from aspect.losses.similarity import information_hinge
 from aspect.methods.base import Step
 from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.activations import ActivationName
+from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.gcn import StartingWeights
-from aspect.nn.subgraphs import sample_subgraph
-from aspect.nn.two_views import View
+from aspect.nn.mlp import ActivationName
 
 __all__ = ["ARIEL", "ARIELConfig"]
 
@@ -49,7 +48,7 @@ class ARIELConfig(LaterGRACEConfig):
     information_weight: Annotated[Weight, Choice((0.0, 0.5, 1.0, 1.5, 2.0))] = 0.0
     """Weight of keeping two views no closer to each other than to the original (lamb)."""
     perturbation_budget: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """Expected flips at most, as a share of the subgraph's edges."""
+    """Expected flips at most, as a ratio of the subgraph's edges."""
     perturbation_steps: Count = 5
     """Steps of ascent, over edges and features at once."""
     edge_step: Annotated[Weight, Choice((50.0, 200.0, 600.0))] = 50.0
@@ -84,17 +83,17 @@ class ARIEL(GRACE):
     """GRACE on a sampled subgraph, and the first view against the worst graph that is near.
 
     A search climbs the contrast with the first view, from the subgraph as it is and with encoder
-    and projector as they embed, over shares of flips and moves of all feature entries; the third
-    view flips each pair with the probability that its share has come to. The last point counts,
+    and projector as they embed, over flip probabilities and moves of all feature entries; the third
+    view flips each pair with the probability found for it. The last point counts,
     not the best. Without the two added terms a step is GRACE's on the subgraph, draw for draw.
 
-    The official code asks for features whose rows sum to one, but takes the data before that is
-    done: it trains on zeros and ones, and raw features are the default here. Moves of 0.04 would
+    The official code means to normalise rows of features, but takes the data before that is done:
+    it trains on zeros and ones, and raw features are the default here. Moves of 0.04 would
     drown normalised ones, and the embeddings collapse. So moves are in units of the mean size of
     the entries that are not zero, which on zeros and ones is one.
 
     Where else it differs: all nodes may be sampled (there, none of the last ones by number where
-    others are isolated); the budget of shares holds exactly (there, to a tolerance of 1e-3 a pair);
+    others are isolated); the budget holds exactly (there, to a tolerance of 1e-3 a pair);
     a subgraph without edges is no error. Its seeds, which were searched on test accuracy, are not
     taken over.
     """
@@ -114,29 +113,29 @@ class ARIEL(GRACE):
         config, generator = self.config, step.generator
         part = sample_subgraph(graph, config.sample, generator).graph
         first, second = self.corrupted(part, generator)
-        one, other = self.known_by(first, generator), self.known_by(second, generator)
-        terms = {"contrast": self.contrast(one, other)}
+        u, v = self.projections(first, generator), self.projections(second, generator)
+        terms = {"contrast": self.contrast(u, v)}
         if config.adversarial_weight > 0:
             harm = self.search(part, first, step.apart("perturbation"))
-            third = self.known_by(harm.view, generator)
-            terms["adversarial"] = config.adversarial_weight * self.contrast(one, third)
-            self.monitored = {"search_flips": one.new_tensor(len(harm.flips))}
+            third = self.projections(harm.view, generator)
+            terms["adversarial"] = config.adversarial_weight * self.contrast(u, third)
+            self.monitored = {"search_flips": u.new_tensor(len(harm.flips))}
         if config.information_weight > 0:
             with torch.no_grad():
-                clean = self.known_by(self.source(part).clean, generator)
-            hinge = information_hinge(one, other, clean, config.temperature)
+                clean = self.projections(self.source(part).clean, generator)
+            hinge = information_hinge(u, v, clean, config.temperature)
             terms["information"] = config.information_weight * hinge
         return terms
 
     @torch.no_grad()
-    def search(self, graph: Graph, against: View, generator: torch.Generator) -> DrawnHarm:
+    def search(self, graph: Graph, against: View, generator: torch.Generator) -> AdversarialView:
         """The third view: a changed graph whose contrast with another view is high.
 
         It is high for the model as it is now; parameters get no gradient.
         """
-        known, features = self.known_by(against), self.source(graph).features
+        keys, features = self.projections(against), self.source(graph).features
 
         def loss(view: View) -> Tensor:
-            return self.contrast(self.known_by(view), known)
+            return self.contrast(self.projections(view), keys)
 
         return find_at_once(graph, features, loss, self.config, generator)

@@ -1,40 +1,55 @@
-"""ASPECT: every node decides how much to trust its low-pass and its high-pass view."""
+"""ASPECT: low-pass and high-pass bands of a graph, weighed by a gate node by node.
+
+`AspectConfig` has the settings, `AspectMethod` the model and its loss. Equations are cited by the
+paper's numbers; docs/paper_in_code.md lists all of them with their functions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
+from aspect.attacks.projected_ascent import (
+    InnerProblem,
+    SearchScope,
+    StabilityTarget,
+    draw_edges,
+    draw_entries,
+)
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import dense, mask_columns, seen_features
 from aspect.data.graph import Features, Graph
-from aspect.data.operators import Propagation, largest_eigenvalue
-from aspect.losses.info_nce import NodeLosses, info_nce, sampled_info_nce
+from aspect.data.operators import Operator, Propagation, largest_eigenvalue
+from aspect.losses.info_nce import LOWEST_TEMPERATURE, NodeLosses, info_nce, sampled_info_nce
 from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
-from aspect.methods.aspect_config import AspectConfig
-from aspect.methods.base import FilterBank, Group, Method, Step
+from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Output, PerGraph, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register
 from aspect.nn.augmentations import column_mask, edge_weights
-from aspect.nn.batch_norm import Centre
-from aspect.nn.chebyshev import chebyshev_basis
-from aspect.nn.filters import Band
-from aspect.nn.fusion import fuse, read_out
-from aspect.nn.gate import make_policy, neighbourhood_mean
-from aspect.nn.per_graph import PerGraph
-from aspect.nn.spectral_encoder import Signal, SpectralEncoder
+from aspect.nn.filters import Band, chebyshev_basis
+from aspect.nn.gate import (
+    Fusion,
+    GateInput,
+    Readout,
+    fuse,
+    make_policy,
+    neighbourhood_mean,
+    read_out,
+)
+from aspect.nn.normalisation import Centre
+from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
+from aspect.randomness import generator_for
 
-__all__ = ["PAPER", "AspectConfig", "AspectMethod", "SpectralEmbedding"]
-
-# A gate whose answers differ by less than this over the nodes is global fusion in disguise.
-COLLAPSED_SPREAD = 1e-3
+__all__ = ["PAPER", "AspectConfig", "AspectMethod", "SpectralEmbedding", "weighted"]
 
 PAPER = Citation(
     "Z. Li, B. Yang, H. Chen",
@@ -43,58 +58,150 @@ PAPER = Citation(
     2026,
 )
 
+COLLAPSED_STD = 1e-3  # a gate whose weights differ by less over the nodes is global fusion
 BOUND = 2.0  # of the Laplacian's eigenvalues, on every graph
 
-# Time grows with the square of the nodes: beyond so many, negatives are drawn.
+# The time of InfoNCE grows with the square of the nodes: beyond so many, negatives are drawn.
 EXACT_UP_TO = 50_000
 DRAWN_BEYOND = 8_192
 
 
+class AspectConfig(BatchNormConfig):
+    """Settings of ASPECT; symbols and names of the paper in parentheses.
+
+    The defaults are for new graphs, chosen by validation accuracy over homophilic and heterophilic
+    ones; `settings/` ships better ones for known graphs.
+    """
+
+    # The graph and its features
+    row_normalise: Annotated[bool, Choice((True, False))] = True
+    """Divide each node's features by the sum of their sizes; off: raw, as in the paper."""
+    self_loops: Annotated[bool, Choice((True, False))] = True
+    """Add a self-loop to every node before propagation."""
+    lambda_max: Literal["two", "power-iteration"] = "two"
+    """Largest eigenvalue used to rescale the Laplacian: its bound, or its true value."""
+
+    # The encoder
+    order: Annotated[Count, Range(2, 10)] = 5
+    """Order of the Chebyshev filters (K)."""
+    width: Annotated[Count, Choice((512, 1024, 2048))] = 512
+    """Dimensions of each band's embedding (Hidden Dim)."""
+    learned_start: bool = True
+    """Learn the filters' first value as well; off: PolyGCL's constants 2 and 0."""
+    input_dropout: Annotated[Share, Range(0.0, 0.8)] = 0.3
+    """Dropout of feature entries before the filter (DP Rate)."""
+    dropout: Annotated[Share, Range(0.0, 0.7)] = 0.2
+    """Dropout after the filter (Dropout)."""
+    batch_norm: Annotated[bool, Choice((True, False))] = True
+    """Batch norm before the linear layer, after it with `project-first` (Batch Norm)."""
+    activation: Annotated[BandActivation, Choice(("relu", "prelu"))] = "prelu"
+    """Activation after the linear layer (Activation)."""
+    layer_order: Annotated[LayerOrder, Choice(("filter-first", "project-first"))] = "filter-first"
+    """Filter the features and project them, or the other way round, which is faster."""
+
+    # The policy
+    fusion: Fusion = "node-wise"
+    """Gate weights for each node, one learned weight for all (`global`), or equal ones (`half`)."""
+    gate_width: Count = 64
+    """Hidden units of the gate."""
+    gate_input: GateInput = "layer-norm"
+    """Input of the gate: the bands' embeddings at one scale, or raw as in the paper."""
+    gate_hops: Annotated[int, Field(ge=0), Range(0, 4)] = 1
+    """Hops over which gate logits and channel losses are averaged (ours; the paper has none)."""
+    gate_gradient: bool = True
+    """Let the gate's gradient reach the encoder through the gate's input."""
+    readout: Annotated[Readout, Choice(("fused", "weighted"))] = "weighted"
+    """The embedding: the blend, the bands side by side with their gate weights, or without them
+    (`concatenated`, an ablation: the gate does not reach it)."""
+    centred: bool = True
+    """Subtract each band's mean over the training graph before the readout; off as in the paper."""
+    unit_rows: Annotated[bool, Choice((True, False))] = True
+    """Bring each band's rows to length one before the readout, since InfoNCE compares directions
+    alone; off as in the paper."""
+
+    # The two views
+    views: Annotated[Literal["one", "both"], Choice(("one", "both"))] = "one"
+    """Augment one view and leave the other clean, as in the paper, or augment both."""
+    edge_drop: Annotated[Share, Range(0.0, 0.7)] = 0.3
+    """Rate of edges dropped in an augmented view."""
+    column_mask: Annotated[Share, Range(0.0, 0.7)] = 0.3
+    """Rate of feature columns masked in an augmented view."""
+
+    # The objective
+    temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.1, 1.0, log=True)] = 0.4
+    """Temperature of InfoNCE (tau)."""
+    symmetric: bool = True
+    """Both directions of InfoNCE; off: the first view has the queries, the second the keys."""
+    negatives: Count | None = None
+    """Negatives drawn per step; none: all up to 50,000 nodes, 8,192 drawn beyond."""
+    channel_weight: Annotated[Weight, Range(0.0, 4.0)] = 2.0
+    """Weight of InfoNCE within each band, averaged over the bands (ours; the paper has none)."""
+    policy_weight: Annotated[Weight, Range(0.01, 2.0, log=True)] = 1.0
+    """Weight of the policy regulariser (lambda_pol)."""
+    gate_temperature: Annotated[Positive, Range(0.1, 3.0, log=True)] = 0.3
+    """Softness of the policy's target (tau_g)."""
+
+    # The optimiser
+    learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
+    """Learning rate of encoder and gate (LR1)."""
+    weight_decay: Annotated[Weight, Range(1e-6, 1e-3, log=True)] = 1e-4
+    """Weight decay of encoder and gate (WD1)."""
+    filter_learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 3e-3
+    """Learning rate of the filters (LR)."""
+    filter_weight_decay: Weight = 0.0
+    """Weight decay of the filters (WD)."""
+
+
 @dataclass(frozen=True, eq=False)
 class SpectralEmbedding:
-    """A graph as ASPECT sees it."""
+    """The bands of a graph and the gate's weights on them."""
 
-    views: Float[Tensor, "bands nodes dim"]  # lowest frequency first
+    bands: Float[Tensor, "bands nodes dim"]  # lowest frequency first
     log_weights: Float[Tensor, "nodes bands"]  # of the gate
 
     @property
     def weights(self) -> Float[Tensor, "nodes bands"]:
-        """The policy; rows sum to one."""
+        """Gate weights; rows sum to one."""
         return self.log_weights.exp()
 
     @property
     def fused(self) -> Float[Tensor, "nodes dim"]:
-        """The bands, blended by the policy."""
-        return fuse(self.views, self.weights)
+        """Eq. (10), fusion."""
+        return fuse(self.bands, self.weights)
+
+    def keys(self, target: StabilityTarget) -> Float[Tensor, "bands nodes dim"]:
+        """What each perturbed band is contrasted with: the fused embedding, or the same band."""
+        return self.bands if target == "band" else self.fused.expand_as(self.bands)
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedGraph:
     """What every epoch on one graph needs, computed once."""
 
     graph: Graph
     features: Features  # normalised as the settings say
     propagation: Propagation
-    signal: Signal  # the clean view
+    signal: Signal  # the clean graph
 
     @cached_property
     def bounded(self) -> Signal:
-        """The clean view rescaled by the bound 2, as views with other edges are; for comparisons.
+        """The clean graph rescaled by the bound 2, as perturbed graphs are; for comparisons.
 
         Dropped and flipped edges can raise the largest eigenvalue beyond that of the clean graph.
         """
         if self.propagation.lambda_max == BOUND:
             return self.signal
-        every = torch.ones(self.graph.num_edges, dtype=self.graph.dtype, device=self.graph.device)
-        return Signal(self.features, self.propagation.operator(every))
+        ones = torch.ones(self.graph.num_edges, dtype=self.graph.dtype, device=self.graph.device)
+        return Signal(self.features, self.propagation.operator(ones))
 
 
 @register("aspect", config=AspectConfig, paper=PAPER, family="spectral contrast")
 class AspectMethod(Method):
-    """Bands, policy and fusion, trained by InfoNCE between two views (`eq:aspect_loss`)."""
+    """Spectral bands, a gate on them, and InfoNCE between two views of the graph."""
 
     bands: ClassVar[tuple[Band, ...]] = ("low", "high")
     cost: ClassVar[Cost] = "quadratic"
+    searchable: ClassVar[bool] = True
 
     def __init__(self, config: AspectConfig, num_features: int) -> None:
         super().__init__()
@@ -112,48 +219,90 @@ class AspectMethod(Method):
             activation=config.activation,
             layer_order=config.layer_order,
         )
-        bands = len(self.bands)
         self.gate = make_policy(
             config.fusion,
             config.width,
-            bands,
+            len(self.bands),
             config.gate_width,
             config.gate_input,
             config.gate_hops,
         )
-        self.centre = Centre(config.width, bands) if config.centred else None
+        self.centre = Centre(config.width, len(self.bands)) if config.centred else None
         self.ready = PerGraph(self._prepare)
-        self._last_weights: Tensor | None = None
+        self._monitors: dict[str, Tensor] = {}
 
     def forward(
         self, signal: Signal, generator: torch.Generator | None = None
     ) -> SpectralEmbedding:
-        """See the signal through the bands and weigh them."""
-        views = self.encoder(signal, generator)
-        seen = views if self.config.gate_gradient else views.detach()
-        return SpectralEmbedding(views, self.gate(seen, signal.operator))
+        """Filter the signal into bands and weigh them; without a generator nothing is dropped."""
+        bands = self.encoder(signal, generator)  # Eq. (8), spectral views
+        gate_input = bands if self.config.gate_gradient else bands.detach()
+        log_weights = self.gate(gate_input, signal.operator)  # Eq. (9), gate
+        return SpectralEmbedding(bands, log_weights)
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        self.ready(graph)
-
-    def _prepare(self, graph: Graph) -> Prepared:
-        config = self.config
-        features = seen_features(graph.features, normalise_rows=config.row_normalise)
-        propagation = Propagation(
-            graph, self_loops=config.self_loops, lambda_max=self._lambda_max(graph)
+    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
+        """Eq. (17), ASPECT objective, and our loss within the bands."""
+        contrast, channels, policy = self.losses(graph, step.generator)
+        return weighted(
+            contrast=(1.0, contrast),  # L_std
+            channels=(self.config.channel_weight, channels),  # ours; the paper has none
+            policy=(self.config.policy_weight, policy),  # lambda_pol L_pol
         )
-        operator = propagation.operator()
-        signal = Signal(features, operator)
-        if config.layer_order == "filter-first" and config.input_dropout == 0:
-            basis = torch.stack(list(chebyshev_basis(operator, dense(features), config.order)))
-            signal = Signal(features, operator, basis)
-        return Prepared(graph, features, propagation, signal)
 
-    def _lambda_max(self, graph: Graph) -> float:
-        if self.config.lambda_max == "two":
-            return BOUND
-        return largest_eigenvalue(graph, self_loops=self.config.self_loops)
+    def losses(
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        sensitivity: Float[Tensor, "bands nodes"] | None = None,
+        sensitivity_weight: float = 0.0,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The contrast, the loss within the bands and the policy loss; None where one is not used.
+
+        Args:
+            graph: The training graph.
+            generator: For the two views, dropout and negatives.
+            sensitivity: How far a perturbation moves each band of each node (ASPECT-S).
+            sensitivity_weight: Its weight in the channel cost (lambda_s).
+        """
+        config = self.config
+        signal, first, second = self._two_views(graph, generator)
+        # Eq. (11), standard loss
+        contrast = self._contrast(first.fused, second.fused, generator).mean()
+        self._monitors = self._gate_monitors(first)
+        if not (self._uses_channels or self._uses_policy):
+            return contrast, None, None
+        with torch.set_grad_enabled(self._uses_channels):
+            channel_losses = self._channel_losses(first, second, generator)
+        channels = channel_losses.mean() if self._uses_channels else None
+        if not self._uses_policy:
+            return contrast, channels, None
+        # Eq. (14), channel cost: detached, so that only the gate weights have a gradient.
+        costs = channel_costs(self._pooled(channel_losses.detach(), signal.operator))
+        if sensitivity is not None and sensitivity_weight > 0:
+            moved = channel_costs(self._pooled(sensitivity, signal.operator))
+            costs = costs + sensitivity_weight * moved
+        target = policy_target(costs, config.gate_temperature)  # Eq. (15), policy target
+        policy = policy_loss(first.log_weights, target)  # Eq. (16), policy loss
+        return contrast, channels, policy
+
+    @property
+    def _uses_channels(self) -> bool:
+        return len(self.bands) > 1 and self.config.channel_weight > 0
+
+    @property
+    def _uses_policy(self) -> bool:
+        is_node_wise = len(self.bands) > 1 and self.config.fusion == "node-wise"
+        return is_node_wise and self.config.policy_weight > 0
+
+    def _two_views(
+        self, graph: Graph, generator: torch.Generator
+    ) -> tuple[Signal, SpectralEmbedding, SpectralEmbedding]:
+        """The first view's signal, clean or augmented as the settings say, and both views."""
+        both = self.config.views == "both"
+        signal = self.augmented(graph, generator) if both else self.ready(graph).signal
+        first = self(signal, generator)
+        return signal, first, self(self.augmented(graph, generator), generator)
 
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
@@ -168,53 +317,18 @@ class AspectMethod(Method):
             ready.features, ready.signal.operator, basis if keep is None else basis * keep
         )
 
-    @override
-    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        config, generator = self.config, step.generator
-        signal, first, second = self._two_views(graph, generator)
-        terms = {"contrast": self._contrast(first.fused, second.fused, generator).mean()}
-        if len(self.bands) == 1:
-            return terms
-        self._last_weights = first.weights.detach()
-        wants_policy = config.fusion == "node-wise" and config.policy_weight > 0
-        if config.channel_weight == 0 and not wants_policy:
-            return terms
-        with torch.set_grad_enabled(config.channel_weight > 0):
-            channels = self._channel_losses(first, second, generator)
-        if config.channel_weight > 0:
-            terms["channels"] = config.channel_weight * channels.mean()
-        if wants_policy:
-            costs = self._costs(channels.detach(), signal)
-            target = policy_target(costs, config.gate_temperature)
-            terms["policy"] = config.policy_weight * policy_loss(first.log_weights, target)
-        return terms
-
-    def _two_views(
-        self, graph: Graph, generator: torch.Generator
-    ) -> tuple[Signal, SpectralEmbedding, SpectralEmbedding]:
-        """The first view's signal, clean or augmented as the settings say, and both views."""
-        both = self.config.views == "both"
-        signal = self.augmented(graph, generator) if both else self.ready(graph).signal
-        first = self(signal, generator)
-        return signal, first, self(self.augmented(graph, generator), generator)
-
     def _channel_losses(
         self, first: SpectralEmbedding, second: SpectralEmbedding, generator: torch.Generator
     ) -> Float[Tensor, "bands nodes"]:
-        pairs = zip(first.views, second.views, strict=True)
+        """Eq. (12), channel losses."""
+        pairs = zip(first.bands, second.bands, strict=True)
         return torch.stack([self._contrast(*pair, generator) for pair in pairs])
 
-    def _costs(
-        self, channels: Float[Tensor, "bands nodes"], signal: Signal
+    def _pooled(
+        self, evidence: Float[Tensor, "bands nodes"], operator: Operator
     ) -> Float[Tensor, "bands nodes"]:
-        """What speaks against each band at each node (`eq:channel_cost`)."""
-        return channel_costs(self._evidence(channels, signal))
-
-    def _evidence(
-        self, channels: Float[Tensor, "bands nodes"], signal: Signal
-    ) -> Float[Tensor, "bands nodes"]:
-        """What the policy is judged by: neighbours pool their losses as they pool answers."""
-        return neighbourhood_mean(channels.t(), signal.operator, self.config.gate_hops).t()
+        """Averaged over the hops over which the gate averages its logits."""
+        return neighbourhood_mean(evidence.t(), operator, self.config.gate_hops).t()
 
     def _contrast(
         self,
@@ -238,7 +352,7 @@ class AspectMethod(Method):
         return sampled_info_nce(queries, keys, temperature, negatives, generator)
 
     def num_negatives(self, num_nodes: int) -> int | None:
-        """How many are drawn for a contrast of so many nodes; None: all nodes serve."""
+        """How many negatives are drawn for so many nodes; None: all nodes serve."""
         negatives = self.config.negatives
         if negatives is None and num_nodes > EXACT_UP_TO:
             negatives = DRAWN_BEYOND
@@ -246,15 +360,18 @@ class AspectMethod(Method):
 
     @override
     def watched(self, terms: Mapping[str, Tensor]) -> Tensor:
-        # The paper's loss: the contrast within bands is ours, the stability loss comes and goes.
+        # Eq. (17): the loss within the bands is ours, and the stability loss comes and goes.
         return terms["contrast"] + terms.get("policy", 0)
+
+    def _gate_monitors(self, embedding: SpectralEmbedding) -> dict[str, Tensor]:
+        if len(self.bands) == 1:
+            return {}
+        low = embedding.weights.detach()[:, 0]
+        return {"gate_mean": low.mean(), "gate_std": low.std()}
 
     @override
     def monitors(self) -> dict[str, Tensor]:
-        if self._last_weights is None:
-            return {}
-        low = self._last_weights[:, 0]
-        return {"gate_mean": low.mean(), "gate_std": low.std()}
+        return self._monitors
 
     @override
     def parameter_groups(self) -> list[Group]:
@@ -267,40 +384,63 @@ class AspectMethod(Method):
             Group(rest, config.learning_rate, config.weight_decay),
         ]
 
-    def see(self, graph: Graph) -> SpectralEmbedding:
-        """Bands and gate on the graph as it is: nothing augmented, nothing dropped or centred."""
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self.ready(graph)
+
+    def _prepare(self, graph: Graph) -> PreparedGraph:
+        config = self.config
+        features = seen_features(graph.features, normalise_rows=config.row_normalise)
+        propagation = Propagation(
+            graph, self_loops=config.self_loops, lambda_max=self._lambda_max(graph)
+        )
+        operator = propagation.operator()
+        signal = Signal(features, operator)
+        if config.layer_order == "filter-first" and config.input_dropout == 0:
+            basis = torch.stack(list(chebyshev_basis(operator, dense(features), config.order)))
+            signal = Signal(features, operator, basis)
+        return PreparedGraph(graph, features, propagation, signal)
+
+    def _lambda_max(self, graph: Graph) -> float:
+        if self.config.lambda_max == "two":
+            return BOUND
+        return largest_eigenvalue(graph, self_loops=self.config.self_loops)
+
+    def encode(self, graph: Graph) -> SpectralEmbedding:
+        """Bands and gate of the graph as it is: nothing augmented, dropped or centred."""
         embedding: SpectralEmbedding = self(self.ready(graph).signal)
         return embedding
 
-    def see_centred(self, graph: Graph) -> SpectralEmbedding:
+    def centred(self, embedding: SpectralEmbedding) -> SpectralEmbedding:
         """The same with the bands as they are read out: centred, their rows of length one."""
-        embedding = self.see(graph)
-        views = embedding.views if self.centre is None else self.centre(embedding.views)
+        bands = embedding.bands if self.centre is None else self.centre(embedding.bands)
         if self.config.unit_rows:
-            views = normalize(views, dim=2)
-        return replace(embedding, views=views)
+            bands = normalize(bands, dim=2)
+        return replace(embedding, bands=bands)
+
+    def _read_out(self, embedding: SpectralEmbedding) -> Float[Tensor, "nodes dim"]:
+        return read_out(embedding.bands, embedding.weights, self.config.readout)
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        embedding = self.see_centred(graph)
-        return read_out(embedding.views, embedding.weights, self.config.readout)
+        return self._read_out(self.centred(self.encode(graph)))
 
     @override
-    def embed_uncentred(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        embedding = self.see(graph)
-        return read_out(embedding.views, embedding.weights, self.config.readout)
-
-    @override
-    def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:
-        return None if len(self.bands) == 1 else self.see(graph).weights
+    def output(self, graph: Graph) -> Output:
+        embedding = self.encode(graph)
+        return Output(
+            self._read_out(self.centred(embedding)),
+            uncentred=self._read_out(embedding),
+            gate=None if len(self.bands) == 1 else embedding.weights,
+        )
 
     @override
     def band_losses(
         self, graph: Graph, generator: torch.Generator
     ) -> dict[str, Float[Tensor, " nodes"]]:
         signal, first, second = self._two_views(graph, generator)
-        evidence = self._evidence(self._channel_losses(first, second, generator), signal)
-        return dict(zip(self.bands, evidence, strict=True))
+        losses = self._pooled(self._channel_losses(first, second, generator), signal.operator)
+        return dict(zip(self.bands, losses, strict=True))
 
     @override
     def filter_bank(
@@ -310,15 +450,54 @@ class AspectMethod(Method):
         return FilterBank(dict(zip(self.bands, responses, strict=True)), self.config.self_loops)
 
     @override
-    def complaints(self, graph: Graph) -> Iterable[str]:
-        weights = self.policy(graph)
-        if weights is None or self.config.fusion != "node-wise":
+    @torch.no_grad()
+    def search_problem(
+        self, graph: Graph, scope: SearchScope, generator: torch.Generator
+    ) -> InnerProblem:
+        """Eq. (18), perturbation objective, on the model as it embeds; the gate is frozen.
+
+        Candidates are drawn anew. Where the true largest eigenvalue rescales the clean graph, its
+        bound does so here: flips can raise it, and both sides of a comparison are rescaled alike.
+        """
+        ready = self.ready(graph)
+        encoder = fold(self.encoder)
+        projected = encoder.project(ready.features)
+        operator = ready.bounded.operator
+        bands = encoder.embed(projected, operator)
+        clean = SpectralEmbedding(bands, self.gate(bands, operator))
+        others = round(scope.candidates * graph.num_edges)
+        seed = generator.initial_seed()
+
+        def contrast(queries: Tensor, keys: Tensor) -> Float[Tensor, " nodes"]:
+            # Drawn negatives are the same throughout a search: perturbations are compared.
+            fixed = generator_for(seed, "negatives", device=graph.device)
+            return self.node_losses(queries, keys, fixed).rows
+
+        return InnerProblem(
+            edges=draw_edges(graph, others, generator, self_loops=self.config.self_loops),
+            entries=draw_entries(ready.features, scope.feature_budget, generator),
+            encoder=encoder,
+            projected=projected,
+            keys=clean.keys(scope.target),
+            weights=clean.weights,
+            contrast=contrast,
+            rayleigh_weight=scope.rayleigh_weight,
+        )
+
+    @override
+    def warnings(self, output: Output) -> Iterable[str]:
+        if output.gate is None or self.config.fusion != "node-wise":
             return
-        low = weights[:, 0].detach()
-        mean, spread = float(low.mean()), float(low.std())
-        if spread < COLLAPSED_SPREAD:
+        low = output.gate[:, 0].detach()
+        mean, std = float(low.mean()), float(low.std())
+        if std < COLLAPSED_STD:
             yield (
-                f"The gate collapsed: every node trusts the low band with {mean:.3f} (spread "
-                f"{spread:.1e}), which is global fusion. Try stronger augmentation, a lower "
+                f"The gate collapsed: the gate weight of the low band is {mean:.3f} at every node "
+                f"(std {std:.1e}), which is global fusion. Try stronger augmentation, a lower "
                 "gate_temperature or a higher policy_weight."
             )
+
+
+def weighted(**terms: tuple[float, Tensor | None]) -> dict[str, Tensor]:
+    """The terms of an objective times their weights; one that is not used is left out."""
+    return {name: weight * term for name, (weight, term) in terms.items() if term is not None}

@@ -1,57 +1,105 @@
-"""ASPECT-S: ASPECT, trained to hold still under small changes of edges and features."""
+"""ASPECT-S: ASPECT trained for stability under searched perturbations of edges and features."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.adversarial.ascent import Ascent, Found, ascend
-from aspect.adversarial.problem import InnerProblem, stability
+from aspect.attacks.projected_ascent import (
+    Ascent,
+    AscentResult,
+    Discretisation,
+    SearchScope,
+    StabilityTarget,
+    StepRule,
+    ascend,
+    stability,
+)
+from aspect.config import Choice, Count, Positive, Range, Weight
+from aspect.data.features import num_entries
 from aspect.data.graph import Graph
-from aspect.losses.policy_target import channel_costs
-from aspect.methods.aspect import PAPER, AspectMethod
-from aspect.methods.aspect_s_config import AspectSConfig
-from aspect.methods.aspect_s_cost import Outlay, outlay_of
-from aspect.methods.aspect_search import SearchScope, inner_problem, known_by
+from aspect.data.sparse import SparseMatrix
+from aspect.losses.blocked import KEPT_BYTES
+from aspect.methods.aspect import PAPER, AspectConfig, AspectMethod, weighted
 from aspect.methods.base import Step
 from aspect.methods.registry import register
 from aspect.nn.spectral_encoder import Signal
 
-__all__ = ["AspectSConfig", "AspectSMethod"]
+__all__ = ["AspectSConfig", "AspectSMethod", "SearchCost", "SearchedGraph"]
+
+
+class AspectSConfig(AspectConfig):
+    """Settings of ASPECT-S: those of ASPECT, and of its search and stability loss."""
+
+    # When
+    warm_up: Annotated[int, Field(ge=0)] = 20
+    """Epochs of plain ASPECT (T_warm); the first search comes `interval` epochs later."""
+    interval: Annotated[Count, Choice((1, 2, 5, 10))] = 10
+    """Epochs from one search to the next (r)."""
+
+    # What is minimised
+    stability_weight: Annotated[Weight, Range(0.1, 4.0, log=True)] = 1.0
+    """Weight of the stability loss (lambda_stab; epsilon in the paper's table)."""
+    stability_target: Annotated[StabilityTarget, Choice(("fused", "band"))] = "fused"
+    """What a perturbed band is contrasted with: the clean fused embedding, or the clean band."""
+    sensitivity_weight: Annotated[Weight, Range(0.0, 2.0)] = 1.0
+    """Weight of a band's sensitivity in the policy's target (lambda_s)."""
+
+    # What may be changed
+    perturbation_budget: Annotated[float, Field(gt=0, le=1), Range(0.05, 0.5)] = 0.2
+    """Pairs flipped at most, as a ratio of the edges (Perturbation Budget)."""
+    candidates: Annotated[float, Field(ge=0)] = 1.0
+    """Pairs without an edge that the search may join, for each edge; half are two hops apart."""
+    feature_budget: Annotated[float, Field(ge=0, le=1), Range(0.0, 0.3)] = 0.1
+    """Feature entries that may be moved, as a ratio of those that are not zero."""
+    feature_box: Weight = 1.0
+    """The largest move of an entry, as a multiple of their mean size."""
+
+    # How it is searched
+    perturbation_steps: Annotated[Count, Range(3, 10)] = 5
+    """Steps of ascent in a search (Perturbation Steps)."""
+    edge_step: Annotated[Positive, Range(0.1, 2.0, log=True)] = 0.5
+    """Size of the first step over pairs (LR_alpha)."""
+    step_rule: StepRule = "normalised"
+    """`normalised`: a step of one flips about as many pairs as are allowed; `raw`: the paper's."""
+    feature_step: Positive = 0.25
+    """Size of a step over feature entries, as a multiple of their mean size (LR_beta)."""
+    rayleigh_weight: Annotated[Weight, Range(0.0, 2.0)] = 0.5
+    """Weight of the Rayleigh term that guides the search (lambda_ray)."""
+    discretisation: Discretisation = "draws"
+    """From fractional flips to whole ones: the best of several draws, or the largest."""
+    draws: Count = 3
+    """Draws to choose from."""
 
 
 @dataclass(frozen=True, eq=False)
-class Probe:
-    """What a search found, ready for the outer step."""
+class SearchedGraph:
+    """The perturbed graph that a search ends with."""
 
-    found: Found
-    signal: Signal  # the changed graph
-    sensitivity: Float[Tensor, "bands nodes"]  # how far each band of each node moved
-
-    def without_views(self) -> Probe:
-        """The same without the embeddings of the search: an outer step has no room to spare."""
-        before, seen = self.found.before.without_views(), self.found.seen.without_views()
-        return replace(self, found=replace(self.found, before=before, seen=seen))
+    found: AscentResult  # the perturbation, without the embeddings of the search
+    signal: Signal
+    sensitivity: Float[Tensor, "bands nodes"]  # Eq. (13), empirical sensitivity
 
 
 @register("aspect-s", config=AspectSConfig, paper=PAPER, family="spectral contrast")
 class AspectSMethod(AspectMethod):
-    """ASPECT with a search for harmful changes every few epochs (`eq:aspect_s_loss`).
+    """ASPECT with a search for harmful perturbations every few epochs, and a loss on its result.
 
-    Where no search is due, an epoch is ASPECT's, draw for draw. The search sees the model as it
-    would embed now, nothing dropped and statistics recomputed on the clean graph; so does the
-    sensitivity, which dropout would drown.
+    An epoch without a search is ASPECT's, draw for draw. The search uses the model as it embeds
+    now, nothing dropped and statistics recomputed on the clean graph; so does the sensitivity,
+    which dropout would drown.
     """
 
     def __init__(self, config: AspectSConfig, num_features: int) -> None:
         super().__init__(config, num_features)
         self.config: AspectSConfig = config
-        self._probe: Probe | None = None
 
     def is_due(self, epoch: int) -> bool:
         """Whether an epoch begins with a search."""
@@ -60,36 +108,43 @@ class AspectSMethod(AspectMethod):
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        # An epoch without a search is not judged by what the last one found.
-        self._probe = None
+        """Eq. (20), ASPECT-S objective, in epochs with a search; Eq. (17) in all others."""
         if not self.is_due(step.epoch):
             return super().loss_terms(graph, step)
-        # Draws of its own, so that those of the plain epoch stay as they are.
+        config = self.config
+        # A generator apart, so that the draws of the plain epoch stay as they are.
         generator = step.apart("perturbation")
         self.calibrate(graph)
-        self._probe = probe = self.search(graph, generator).without_views()
-        terms = super().loss_terms(graph, step)
-        if self.config.stability_weight > 0:
-            lost = self._stability(graph, probe, generator)
-            terms["stability"] = self.config.stability_weight * lost
-        return terms
+        perturbed = self.search(graph, generator)
+        contrast, channels, policy = self.losses(
+            graph, step.generator, perturbed.sensitivity, config.sensitivity_weight
+        )
+        self._monitors |= self._search_monitors(perturbed)
+        stable = None
+        if config.stability_weight > 0:
+            stable = self._stability_loss(graph, perturbed.signal, generator)
+        return weighted(
+            contrast=(1.0, contrast),  # L_std
+            channels=(config.channel_weight, channels),  # ours; the paper has none
+            policy=(config.policy_weight, policy),  # lambda_pol L_pol
+            stability=(config.stability_weight, stable),  # lambda_stab L_stab
+        )
 
     @torch.no_grad()
-    def search(self, graph: Graph, generator: torch.Generator) -> Probe:
-        """Search for a change of the graph that moves the model, as it is now, far."""
-        ready = self.ready(graph)
-        problem = self.inner_problem(graph, generator)
-        found = ascend(problem, self._ascent(graph), generator)
-        features = problem.entries.applied(ready.features, found.change.moves)
+    def search(self, graph: Graph, generator: torch.Generator) -> SearchedGraph:
+        """Search for a perturbation that moves the model, as it is now, far."""
+        problem = self.search_problem(graph, self.scope, generator)
+        found = ascend(problem, self.ascent(graph), generator)
+        features = problem.entries.applied(self.ready(graph).features, found.change.moves)
         signal = Signal(features, problem.edges.operator(found.change.flips))
         sensitivity = (found.seen.views - found.before.views).norm(dim=2)
-        return Probe(found, signal, sensitivity)
+        # The embeddings go: an outer step has no memory to spare.
+        before, seen = found.before.without_views(), found.seen.without_views()
+        return SearchedGraph(replace(found, before=before, seen=seen), signal, sensitivity)
 
-    def inner_problem(self, graph: Graph, generator: torch.Generator) -> InnerProblem:
-        """The search's problem on the model as it is now, with candidates drawn anew."""
-        return inner_problem(self, graph, self._scope(), generator)
-
-    def _scope(self) -> SearchScope:
+    @property
+    def scope(self) -> SearchScope:
+        """What the search may perturb, and what it maximises."""
         config = self.config
         return SearchScope(
             candidates=config.candidates,
@@ -98,7 +153,8 @@ class AspectSMethod(AspectMethod):
             rayleigh_weight=config.rayleigh_weight,
         )
 
-    def _ascent(self, graph: Graph) -> Ascent:
+    def ascent(self, graph: Graph) -> Ascent:
+        """How the search is done."""
         config = self.config
         return Ascent(
             steps=config.perturbation_steps,
@@ -111,58 +167,19 @@ class AspectSMethod(AspectMethod):
             draws=config.draws,
         )
 
-    def _stability(
-        self, graph: Graph, probe: Probe, generator: torch.Generator
+    def _stability_loss(
+        self, graph: Graph, perturbed: Signal, generator: torch.Generator
     ) -> Float[Tensor, ""]:
-        """The stability loss of the change that was found, with gradients for encoder and gate."""
+        """Eq. (19), stability loss, with gradients for encoder and gate."""
         clean = self(self.ready(graph).bounded, generator)
-        changed = self.encoder(probe.signal, generator)
-        keys = known_by(clean, self.config.stability_target)
-        pairs = zip(changed, keys, strict=True)
+        bands = self.encoder(perturbed, generator)
+        pairs = zip(bands, clean.keys(self.config.stability_target), strict=True)
         losses = torch.stack([self.node_losses(*pair, generator).rows for pair in pairs])
         return stability(losses, clean.weights)
 
-    @override
-    def _costs(
-        self, channels: Float[Tensor, "bands nodes"], signal: Signal
-    ) -> Float[Tensor, "bands nodes"]:
-        costs = super()._costs(channels, signal)
-        if self._probe is None or self.config.sensitivity_weight == 0:
-            return costs
-        moved = channel_costs(self._evidence(self._probe.sensitivity, signal))
-        return costs + self.config.sensitivity_weight * moved
-
-    def outlay(self, graph: Graph) -> Outlay:
-        """What the searches of a whole training take, counted beforehand."""
-        negatives = self.num_negatives(graph.num_nodes)
-        return outlay_of(self.config, graph, len(self.bands), negatives)
-
-    @override
-    def outlook(self, graph: Graph) -> Iterable[str]:
-        config, outlay = self.config, self.outlay(graph)
-        if outlay.searches == 0:
-            yield (
-                f"ASPECT-S will never search, which makes this plain ASPECT: warm_up is "
-                f"{config.warm_up} and interval {config.interval}, but epochs only "
-                f"{config.epochs}. Lower the first two or train longer."
-            )
-            return
-        at_most = "" if config.patience is None else "at most "
-        yield (
-            f"ASPECT-S searches for harmful changes in {at_most}{outlay.searches} of "
-            f"{config.epochs} epochs, {config.perturbation_steps} steps over up to "
-            f"{outlay.pairs:,} pairs and {outlay.entries:,} feature entries: an average epoch "
-            f"takes about {outlay.epoch_factor(config.epochs):.1f} times as long as one of ASPECT, "
-            f"and about {outlay.bytes / 1e6:,.0f} MB more memory."
-        )
-
-    @override
-    def monitors(self) -> dict[str, Tensor]:
-        values = super().monitors()
-        if self._probe is None:
-            return values
-        found, sensitivity = self._probe.found, self._probe.sensitivity
-        values |= {
+    def _search_monitors(self, perturbed: SearchedGraph) -> dict[str, Tensor]:
+        found, sensitivity = perturbed.found, perturbed.sensitivity
+        values = {
             "search_before": found.before.objective,
             "search_after": found.seen.objective,
             "search_flips": found.change.flips.sum(),
@@ -173,3 +190,155 @@ class AspectSMethod(AspectMethod):
             values[f"rayleigh_{band}"] = found.before.energies[number]
             values[f"rayleigh_{band}_changed"] = found.seen.energies[number]
         return values
+
+    def search_cost(self, graph: Graph) -> SearchCost:
+        """Runtime and memory of the searches of a whole training."""
+        negatives = self.num_negatives(graph.num_nodes)
+        return SearchCost(self.config, graph, len(self.bands), negatives)
+
+    @override
+    def outlook(self, graph: Graph) -> Iterable[str]:
+        config, cost = self.config, self.search_cost(graph)
+        if cost.searches == 0:
+            yield (
+                f"ASPECT-S will never search, which makes this plain ASPECT: warm_up is "
+                f"{config.warm_up} and interval {config.interval}, but epochs only "
+                f"{config.epochs}. Lower the first two or train longer."
+            )
+            return
+        at_most = "" if config.patience is None else "at most "
+        yield (
+            f"ASPECT-S searches for harmful perturbations in {at_most}{cost.searches} of "
+            f"{config.epochs} epochs, {config.perturbation_steps} steps over up to "
+            f"{cost.pairs:,} pairs and {cost.entries:,} feature entries: an average epoch "
+            f"takes about {cost.epoch_factor:.1f} times as long as one of ASPECT, "
+            f"and about {cost.bytes / 1e6:,.0f} MB more memory."
+        )
+
+
+# A multiplication of a sparse product waits for memory: it takes as long as so many of a dense one.
+SPARSE = 5
+# An entry of the similarity matrix is exponentiated, summed and weighed beside its product.
+ENTRY = 32
+FLOAT_BYTES = 4
+PAIR_BYTES = 240  # of a pair: its entries in both directions, their weights and gradients
+
+
+@dataclass(frozen=True, eq=False)
+class SearchCost:
+    """Runtime and memory of ASPECT-S, counted from sizes and settings before training.
+
+    Multiplications stand for time, those of sparse products weighed. The ratio of two counts does
+    not depend on the machine's speed; on a CPU it is within a factor of 1.5 of the measured one.
+    """
+
+    config: AspectSConfig
+    graph: Graph
+    num_bands: int
+    negatives: int | None  # drawn in a contrast; None: all nodes
+
+    @property
+    def searches(self) -> int:
+        """In all epochs, if none is saved by stopping early."""
+        return max(0, self.config.epochs - self.config.warm_up) // self.config.interval
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that a search may flip."""
+        nodes = self.graph.num_nodes
+        return min(self._drawn_pairs, nodes * (nodes - 1) // 2)
+
+    @property
+    def _drawn_pairs(self) -> int:
+        return self.graph.num_edges + round(self.config.candidates * self.graph.num_edges)
+
+    @property
+    def entries(self) -> int:
+        """Feature entries that a search may move."""
+        return round(self.config.feature_budget * num_entries(self.graph.features))
+
+    @property
+    def search_factor(self) -> float:
+        """Time of an epoch with a search, as a multiple of one without."""
+        return 1 + (self._search() + self._outer_step()) / self._plain_epoch()
+
+    @property
+    def epoch_factor(self) -> float:
+        """Time of an average epoch, as a multiple of one of ASPECT."""
+        return 1 + (self.search_factor - 1) * self.searches / self.config.epochs
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the outer step beyond ASPECT's: two embedded graphs and their contrasts.
+
+        Each has a basis, and its bands after each layer; a basis is copied once on the way.
+        """
+        config, nodes = self.config, self.graph.num_nodes
+        kept = self._kept_bytes()
+        if self.negatives is not None:
+            kept = 4 * FLOAT_BYTES * nodes * self.negatives
+        narrow = config.layer_order == "project-first"
+        filtered = config.width if narrow else self.graph.num_features
+        basis = (config.order + 1) * filtered
+        layers = self.num_bands * ((3 + config.batch_norm) * filtered + 3 * config.width)
+        embedded = FLOAT_BYTES * nodes * (3 * basis + 2 * layers)
+        return self.num_bands * kept + embedded + PAIR_BYTES * self._drawn_pairs
+
+    def _plain_epoch(self) -> int:
+        """Two views, and the contrasts of the fused embeddings and within the bands."""
+        config = self.config
+        channels = 0
+        if config.channel_weight > 0:
+            channels = self.num_bands * (self._contrast() + self._contrast_back(2))
+        elif config.fusion == "node-wise" and config.policy_weight > 0:
+            channels = self.num_bands * self._contrast()
+        return 2 * self._encoding() + self._contrast() + self._contrast_back(2) + channels
+
+    def _search(self) -> int:
+        """The steps of ascent, each forth and back, and the evaluations of the results."""
+        config, nodes = self.config, self.graph.num_nodes
+        product = SPARSE * (2 * self._drawn_pairs + nodes) * config.width
+        products = config.order + self.num_bands  # those of the filters, and the energies'
+        combined = self.num_bands * (config.order + 1) * nodes * config.width
+        forth = products * product + combined + self.num_bands * self._contrast()
+        # Back: to the signal and, at the entries alone, to the weights; keys have no gradient.
+        back = 2 * products * product + combined + self.num_bands * self._contrast_back(1)
+        draws = config.draws if config.discretisation == "draws" else 1
+        return config.perturbation_steps * (forth + back) + (1 + draws) * forth
+
+    def _outer_step(self) -> int:
+        """The clean and the perturbed graph once more, and the stability loss between them."""
+        if self.config.stability_weight == 0:
+            return 0
+        contrasts = self.num_bands * (self._contrast() + self._contrast_back(2))
+        return 2 * self._encoding() + contrasts
+
+    def _encoding(self) -> int:
+        """One view, forth and back."""
+        config, nodes, features = self.config, self.graph.num_nodes, self.graph.features
+        entries = 2 * self.graph.num_edges + nodes
+        if config.layer_order == "project-first":
+            dense = nodes * self.graph.num_features
+            taken = SPARSE * len(features.values) if isinstance(features, SparseMatrix) else dense
+            products = taken + SPARSE * config.order * entries
+            return config.width * (2 * products + 3 * self.num_bands * (config.order + 1) * nodes)
+        per_feature = SPARSE * config.order * entries
+        per_feature += nodes * self.num_bands * (2 * (config.order + 1) + 3 * config.width)
+        return self.graph.num_features * per_feature
+
+    def _contrast(self) -> int:
+        """The similarities of all pairs of nodes, or of each node with those that are drawn."""
+        nodes = self.graph.num_nodes
+        if self.negatives is None:
+            return nodes * nodes * (self.config.width + ENTRY)
+        return 2 * nodes * self.negatives * (self.config.width + ENTRY)  # a direction at a time
+
+    def _contrast_back(self, sides: int) -> int:
+        """A product for each side with a gradient; similarities that were not kept come anew."""
+        again = self.negatives is None and self._kept_bytes() == 0
+        return (sides + again) * self._contrast()
+
+    def _kept_bytes(self) -> int:
+        """Of one similarity matrix, where it is kept for the way back."""
+        matrix = FLOAT_BYTES * self.graph.num_nodes**2
+        return matrix if matrix <= KEPT_BYTES else 0

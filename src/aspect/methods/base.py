@@ -1,44 +1,39 @@
-"""What a method is: the contract between methods and the one trainer."""
+"""The contract between methods and the one trainer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from functools import partial
+from typing import Annotated, ClassVar, Generic, TypeVar
 
 import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
+from typing_extensions import override
 
-from aspect.config import Config, Count
+from aspect.attacks.projected_ascent import InnerProblem, SearchScope
+from aspect.config import Choice, Config, Count
 from aspect.data.graph import Graph
 from aspect.methods.registry import Cost
-from aspect.nn.batch_norm import Calibrated, NormStatistics, recording
+from aspect.nn.augmentations import View, ViewSource
+from aspect.nn.normalisation import Calibrated, NormStatistics, recording
 from aspect.randomness import generator_for
 
 __all__ = [
-    "HELD_BY",
     "BatchNormConfig",
     "FilterBank",
     "Group",
     "Method",
     "MethodConfig",
+    "OneEncoder",
+    "OneEncoderConfig",
+    "Output",
+    "PerGraph",
     "Step",
 ]
-
-# Settings that bound what a step holds, of the methods that have them; unset, they bound nothing.
-HELD_BY = (
-    "width",
-    "order",
-    "negatives",
-    "pairs_per_node",
-    "batch_size",
-    "sample",
-    "exact_up_to",
-    "candidates",
-)
 
 
 class MethodConfig(Config):
@@ -94,6 +89,15 @@ class FilterBank:
     self_loops: bool  # the Laplacian is that of the graph with self-loops
 
 
+@dataclass(frozen=True, eq=False)
+class Output:
+    """The result of one forward pass over a graph, in evaluation mode."""
+
+    embedding: Float[Tensor, "nodes dim"]  # what the probe sees
+    uncentred: Float[Tensor, "nodes dim"]  # before any centring, which would hide a collapse
+    gate: Float[Tensor, "nodes bands"] | None = None  # gate weights, lowest band first
+
+
 class Method(nn.Module, ABC):
     """A way to learn node embeddings; it knows nothing of files, devices or seeds.
 
@@ -115,6 +119,7 @@ class Method(nn.Module, ABC):
     # those before it, whose loss was the lowest.
     keeps_before_step: ClassVar[bool] = False
     decoupled_decay: ClassVar[bool] = False  # of `parameter_groups` by default: AdamW
+    searchable: ClassVar[bool] = False  # implements `search_problem`
 
     config: MethodConfig
 
@@ -140,9 +145,17 @@ class Method(nn.Module, ABC):
         settings.
         """
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        told = self.config.model_dump(include={"learning_rate", "weight_decay"})
-        rates = {"learning_rate": 1e-3, **told}
-        return [Group(trained, **rates, decoupled=self.decoupled_decay)]
+        rates = self.config.model_dump(include={"learning_rate", "weight_decay"})
+        return [Group(trained, **{"learning_rate": 1e-3, **rates}, decoupled=self.decoupled_decay)]
+
+    @property
+    def num_parameters(self) -> int:
+        """The numbers that training fits by gradient, whether `embed` uses them or not.
+
+        A momentum encoder follows by averaging and is not counted; an untrained method has none.
+        """
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return sum(parameter.numel() for parameter in trained) if self.trainable else 0
 
     def learning_rate_factor(self, epoch: int) -> float:  # noqa: ARG002
         """What all learning rates are multiplied by in an epoch: a schedule."""
@@ -159,7 +172,7 @@ class Method(nn.Module, ABC):
     def calibrate(self, graph: Graph) -> None:
         """Recompute what `embed` normalises and centres by, exactly, on the clean training graph.
 
-        Called after training; and before a look at the embedding in the midst of one.
+        Called after training, and before a check of the embedding during one.
         """
         layers = self._calibrated()
         if layers:
@@ -181,13 +194,14 @@ class Method(nn.Module, ABC):
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
         """What the probe sees; called in evaluation mode without gradients."""
 
-    def embed_uncentred(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        """The same before any centring, which hides a collapse: its health is measured on this."""
-        return self.embed(graph)
+    def output(self, graph: Graph) -> Output:
+        """The embedding with what else the same pass gives; called as `embed` is."""
+        embedding = self.embed(graph)
+        return Output(embedding, uncentred=embedding)
 
-    def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:  # noqa: ARG002
-        """Whom each node trusts, lowest band first; None for a method without a policy."""
-        return None
+    def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:
+        """The gate weights, lowest band first; None for a method without a gate."""
+        return self.output(graph).gate
 
     def band_losses(
         self,
@@ -209,10 +223,87 @@ class Method(nn.Module, ABC):
         """The filters at eigenvalues of the Laplacian; None for a method without filters."""
         return None
 
+    def search_problem(
+        self,
+        graph: Graph,
+        scope: SearchScope,
+        generator: torch.Generator,
+    ) -> InnerProblem:
+        """What a search for harmful perturbations maximises on the model as it embeds now."""
+        raise NotImplementedError(f"{self.name} has no search problem: it is not searchable.")
+
     def outlook(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
-        """What the user should be told before training, one sentence each."""
+        """What the user should know before training, one sentence each."""
         return ()
 
-    def complaints(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
-        """What the user should be warned of after training, one sentence each."""
+    def warnings(self, output: Output) -> Iterable[str]:  # noqa: ARG002
+        """What is wrong with a trained model's output, one sentence each."""
         return ()
+
+
+Prepared = TypeVar("Prepared")
+
+
+class PerGraph(Generic[Prepared]):
+    """Calls `make` for a graph and keeps the result until another graph is given.
+
+    A method's `prepare` calls it, and so do its loss and its embedding. It is no part of a method's
+    state, since a graph gives the same again; a result that depends on weights needs `forget`.
+    """
+
+    def __init__(self, make: Callable[[Graph], Prepared]) -> None:
+        self._make = make
+        self._kept: tuple[Graph, Prepared] | None = None
+
+    def __call__(self, graph: Graph) -> Prepared:
+        """The result for this very graph, computed now if need be."""
+        if self._kept is None or self._kept[0] is not graph:
+            self._kept = (graph, self._make(graph))
+        return self._kept[1]
+
+    def forget(self, *_: object) -> None:
+        """Compute it anew at the next call; a hook for torch, whose arguments are ignored."""
+        self._kept = None
+
+
+class OneEncoderConfig(MethodConfig):
+    """Settings of every method with one encoder."""
+
+    row_normalise: Annotated[bool, Choice((True, False))] = True
+    """Divide each node's features by the sum of their sizes, as most official codes do."""
+
+
+class OneEncoder(Method):
+    """A method whose embedding is one encoder's output on the clean graph.
+
+    Subclasses build `encoder` after `super().__init__(config)` and define the loss. `source` gives
+    the clean view of a graph, and augmented ones.
+    """
+
+    config: OneEncoderConfig
+    encoder: nn.Module  # of a view's features and operator, and of a generator or None
+
+    def __init__(self, config: OneEncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
+        self.monitored: dict[str, Tensor] = {}  # of the last step, where there is more than a loss
+
+    @override
+    def prepare(self, graph: Graph) -> None:
+        self.source(graph)
+
+    def encode(
+        self, view: View, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "nodes dim"]:
+        """The encoder's output for a view; without a generator nothing in it is drawn."""
+        embeddings: Tensor = self.encoder(view.features, view.operator, generator)
+        return embeddings
+
+    @override
+    def monitors(self) -> dict[str, Tensor]:
+        return self.monitored
+
+    @override
+    def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
+        return self.encode(self.source(graph).clean)

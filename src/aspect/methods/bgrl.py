@@ -1,4 +1,4 @@
-"""BGRL: a network that predicts what a slower copy of itself says of another view."""
+"""BGRL: an online network predicts the EMA encoder's embedding of another view."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
-from aspect.losses.bootstrap import bootstrap_loss
-from aspect.methods.base import BatchNormConfig, Step
+from aspect.losses.similarity import bootstrap_loss
+from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
+from aspect.nn.augmentations import View
+from aspect.nn.ema import cosine_decay, ema_momentum, update_ema
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
-from aspect.nn.moving_average import follow, momentum_at
-from aspect.nn.schedules import falling_cosine
-from aspect.nn.two_views import View
 
 __all__ = ["BGRL", "BGRLConfig"]
 
@@ -34,7 +32,7 @@ class BGRLConfig(BatchNormConfig, OneEncoderConfig):
     """
 
     epochs: Annotated[int, Field(ge=0), Choice((50, 100, 300, 1000))] = 1000
-    """Steps in all, to which both schedules are cut (T)."""
+    """Steps in all, which both schedules are stretched to (T)."""
 
     # The networks
     hidden_width: Count = 512
@@ -46,17 +44,17 @@ class BGRLConfig(BatchNormConfig, OneEncoderConfig):
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.99
     """Rate of the newest batch in `running` statistics; 0.99 officially, 0.1 is torch's usual."""
     momentum: Annotated[float, Field(ge=0, le=1), Range(0.95, 0.999)] = 0.99
-    """Share of the old target kept at the first step, from where it rises to one (tau)."""
+    """EMA momentum of the target at the first step, from where it rises to one (tau)."""
 
     # The two views
     first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of edge directions dropped in the first view (p_e,1)."""
+    """Drop rate of edge directions in the first view (p_e,1)."""
     second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.3
-    """Share of edge directions dropped in the second view (p_e,2)."""
+    """Drop rate of edge directions in the second view (p_e,2)."""
     first_column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
-    """Share of feature columns masked in the first view (p_f,1)."""
+    """Mask rate of feature columns in the first view (p_f,1)."""
     second_column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.1
-    """Share of feature columns masked in the second view (p_f,2)."""
+    """Mask rate of feature columns in the second view (p_f,2)."""
 
     # The optimiser
     learning_rate: Annotated[Positive, Range(1e-5, 5e-3, log=True)] = 5e-4
@@ -64,7 +62,7 @@ class BGRLConfig(BatchNormConfig, OneEncoderConfig):
     weight_decay: Weight = 1e-5
     """Weight decay of encoder and predictor, of the weights themselves."""
     warm_up: Share = 0.1
-    """Share of the epochs in which the learning rate rises; then it falls to zero as a cosine."""
+    """Ratio of epochs in which the learning rate rises; then it falls to zero as a cosine."""
 
 
 @register(
@@ -80,17 +78,17 @@ class BGRLConfig(BatchNormConfig, OneEncoderConfig):
     family="bootstrap",
 )
 class BGRL(OneEncoder):
-    """Bootstrapped latents: no negatives, and no gradient for what is to be predicted.
+    """Bootstrapped latents: no negatives, and no gradient for the target.
 
-    The online network and a predictor see one view, the target network the other, and each view
-    takes both parts. The target starts from weights of its own and follows the online network.
-    The embedding is the online encoder's of the clean graph.
+    The online network and a predictor embed one view, the target network the other, and then the
+    views are exchanged. The target, a momentum encoder, starts from weights of its own and is an
+    EMA of the online network. The embedding is the online encoder's of the clean graph.
 
     As the official code in all but the number of epochs, and so are its peculiarities: the first
     step has a learning rate of zero. Its embedding is normalised by the statistics of the last
     corrupted view almost alone; ours by those of the clean graph, unless `norm_statistics` is
-    `running`. Epochs and both schedules belong together, so that a longer training is not a shorter
-    one gone on with.
+    `running`. Both schedules depend on the number of epochs, so that a longer training is not a
+    shorter one continued.
     """
 
     anytime: ClassVar[bool] = False
@@ -116,10 +114,10 @@ class BGRL(OneEncoder):
         )
 
     @override
-    def see(
+    def encode(
         self, view: View, generator: torch.Generator | None = None
     ) -> Float[Tensor, "nodes dim"]:
-        """What the online network makes of a view: it is the encoder, and draws nothing."""
+        """The online network is the encoder; it draws nothing."""
         embeddings: Tensor = self.online(view.features, view.operator, generator)
         return embeddings
 
@@ -134,7 +132,7 @@ class BGRL(OneEncoder):
             )
         ]
         # In this order: the second view leaves its statistics behind.
-        predicted = [self.predictor(self.see(view)) for view in views]
+        predicted = [self.predictor(self.encode(view)) for view in views]
         targets = [self.target(view.features, view.operator) for view in views]
         return {
             "first": bootstrap_loss(predicted[0], targets[1]),
@@ -147,9 +145,9 @@ class BGRL(OneEncoder):
         warm_up, step = self.config.warm_up * epochs, epoch - 1
         if step < warm_up:
             return step / warm_up
-        return falling_cosine(step - warm_up, epochs - warm_up)
+        return cosine_decay(step - warm_up, epochs - warm_up)
 
     @override
     def after_step(self, step: Step) -> None:
-        momentum = momentum_at(step.epoch - 1, self.config.epochs, self.config.momentum)
-        follow(self.target, self.online, momentum)
+        momentum = ema_momentum(step.epoch - 1, self.config.epochs, self.config.momentum)
+        update_ema(self.target, self.online, momentum)

@@ -1,4 +1,4 @@
-"""CCA-SSG: two corrupted copies of a graph agree column by column, and columns differ."""
+"""CCA-SSG: columns of two corrupted views agree, and columns of one view are uncorrelated."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.correlation import canonical_loss
-from aspect.methods.base import BatchNormConfig, Step
+from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
+from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
-from aspect.nn.two_views import View
 
 __all__ = ["CCASSG", "CCASSGConfig"]
 
@@ -32,17 +31,17 @@ class CCASSGConfig(BatchNormConfig, OneEncoderConfig):
     row_normalise: Annotated[bool, Choice((True, False))] = True
     """Divide each node's features by the sum of their sizes; officially off for Amazon's."""
     backbone: Annotated[Literal["gcn", "mlp"], Choice(("gcn", "mlp"))] = "gcn"
-    """Graph convolutions, or an MLP that never looks at an edge."""
+    """Graph convolutions, or an MLP without edges."""
     layers: Annotated[Count, Choice((1, 2))] = 2
-    """Graph convolutions; a single one is linear. An MLP has two layers whatever is said here."""
+    """Graph convolutions; a single one is linear. An MLP always has two."""
     width: Count = 512
     """Dimensions of every layer; the weight of decorrelation belongs to a width."""
     column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
-    """Share of feature columns masked in each view (p_f)."""
+    """Mask rate of feature columns in each view (p_f)."""
     edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.2
-    """Share of edges dropped in each view, either direction on its own (p_e)."""
+    """Drop rate of edges in each view, either direction on its own (p_e)."""
     decorrelation: Annotated[Weight, Range(2e-4, 5e-3, log=True)] = 1e-3
-    """Weight of what columns of one view repeat of each other (lambda)."""
+    """Weight of the correlation between columns of one view (lambda)."""
     learning_rate: Annotated[Positive, Range(5e-5, 3e-3, log=True)] = 1e-3
     """Learning rate."""
     weight_decay: Weight = 0.0
@@ -63,7 +62,7 @@ class CCASSGConfig(BatchNormConfig, OneEncoderConfig):
 class CCASSG(OneEncoder):
     """Soft canonical correlation analysis of two views; no negatives, no projector.
 
-    The embedding is what the encoder gives, not standardised. Where we differ from the official
+    The embedding is the encoder's output, not standardised. Where we differ from the official
     code: a constant column counts as uncorrelated instead of giving NaN; in a view whose directions
     differ, both ends of an edge are normalised by what they receive (there the source by what it
     sends); all is computed in one precision (there the decorrelation in float64). An MLP's batch
@@ -89,21 +88,21 @@ class CCASSG(OneEncoder):
         )
 
     @override
-    def see(
+    def encode(
         self, view: View, generator: torch.Generator | None = None
     ) -> Float[Tensor, "nodes dim"]:
         if not isinstance(self.encoder, MLP):
-            return super().see(view, generator)
+            return super().encode(view, generator)
         embeddings: Tensor = self.encoder(view.features)
         return embeddings
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, source = self.config, self.source(graph)
-        # An MLP would not notice dropped edges.
+        # An MLP has no edges to drop.
         edge_drop = config.edge_drop if config.backbone == "gcn" else 0.0
         one, other = (
-            self.see(source.corrupted(edge_drop, config.column_mask, step.generator))
+            self.encode(source.corrupted(edge_drop, config.column_mask, step.generator))
             for _ in range(2)
         )
         return {"correlation": canonical_loss(one, other, config.decorrelation)}

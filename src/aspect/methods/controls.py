@@ -11,9 +11,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.config import Count
-from aspect.data.eigenvectors import leading_eigenvectors, normalised_adjacency
 from aspect.data.features import dense
 from aspect.data.graph import Graph
+from aspect.data.operators import leading_eigenvectors, normalised_adjacency
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.registry import Cost, register

@@ -1,4 +1,4 @@
-"""DGI: tell nodes of the graph from nodes of a shuffled one by a summary of the graph."""
+"""DGI: nodes of the graph against nodes of a shuffled one, by a summary of the graph."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator
-from aspect.losses.two_groups import two_group_loss
-from aspect.methods.base import Step
+from aspect.losses.mutual_information import two_group_loss
+from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.nn.drawing import draw_order
+from aspect.nn.augmentations import View, draw_order
 from aspect.nn.gcn import GCNStack
 from aspect.nn.scorers import BilinearScorer, sigmoid_mean
-from aspect.nn.two_views import View
 
 __all__ = ["DGI", "DGIConfig"]
 
@@ -54,11 +52,11 @@ class DGIConfig(OneEncoderConfig):
     family="node against summary",
 )
 class DGI(OneEncoder):
-    """Pairs of a node and the graph's summary are told from pairs with a corrupted node.
+    """Binary classification of pairs: a node, or a corrupted one, with the graph's summary.
 
     `H = PReLU(A-hat X W + b)` with one slope; the summary is `sigmoid(mean_i h_i)`; a corrupted
-    graph has the rows of X in a fresh order at every step. Its scores are held against the summary
-    of the clean one, and gradients flow through all three. The embedding is H as it is.
+    graph has the rows of X in a fresh order at every step. Both are scored against the summary of
+    the clean one, and gradients flow through all three. The embedding is H as it is.
 
     As the official code by default (its sparse path; the dense one adds self-loops twice), but for
     the graph's own self-loops, which are removed on reading.
@@ -93,7 +91,7 @@ class DGI(OneEncoder):
         operator: Operator,
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
-        """As `discriminate`, by features that have met the encoder's weights already."""
+        """As `discriminate`, from features times the encoder's weights."""
         order = draw_order(graph.num_nodes, generator)
         real, corrupted = self.encoder.propagate_both(projected, operator, order)
         summaries = self.summaries(graph, projected, real)
@@ -101,11 +99,11 @@ class DGI(OneEncoder):
 
     def summaries(
         self,
-        graph: Graph,  # noqa: ARG002 - for those that summarise other graphs
+        graph: Graph,  # noqa: ARG002 - for subclasses that summarise other graphs
         projected: Float[Tensor, "nodes dim"],  # noqa: ARG002
         real: Float[Tensor, "nodes dim"],
     ) -> Sequence[Float[Tensor, " dim"]]:
-        """What nodes are held against: here their own graph's summary alone.
+        """What nodes are scored against: here their own graph's summary alone.
 
         Args:
             graph: The graph as it is.

@@ -1,4 +1,4 @@
-"""GBT: two corrupted copies of a graph, and columns of the embedding that repeat nothing."""
+"""GBT: the cross-correlation of two corrupted views is drawn to the identity (Barlow Twins)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.correlation import barlow_loss
-from aspect.methods.base import BatchNormConfig, Step
+from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
+from aspect.nn.ema import cosine_decay
 from aspect.nn.gcn import GCNStack
-from aspect.nn.schedules import falling_cosine
 
 __all__ = ["GBT", "GBTConfig", "warm_up_then_cosine"]
 
@@ -31,15 +30,15 @@ class GBTConfig(BatchNormConfig, OneEncoderConfig):
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.01
     """Rate of the newest batch in `running` statistics; short trainings need more."""
     column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
-    """Share of feature columns masked in each view (p_x)."""
+    """Mask rate of feature columns in each view (p_x)."""
     edge_drop: Annotated[Share, Range(0.0, 0.5)] = 0.4
-    """Share of edges dropped in each view, either direction on its own (p_e)."""
+    """Drop rate of edges in each view, either direction on its own (p_e)."""
     learning_rate: Annotated[Positive, Range(1e-4, 2e-3, log=True)] = 5e-4
     """Learning rate at its peak."""
     weight_decay: Weight = 1e-5
     """Decoupled weight decay (AdamW)."""
     warm_up: Share = 0.1
-    """Share of the epochs in which the learning rate rises; officially 100 of 1000 epochs."""
+    """Ratio of epochs in which the learning rate rises; officially 100 of 1000 epochs."""
 
 
 def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
@@ -49,7 +48,7 @@ def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
     """
     if done < warm_up:
         return done / max(1, warm_up - 1)
-    return falling_cosine(done - warm_up, epochs - warm_up)
+    return cosine_decay(done - warm_up, epochs - warm_up)
 
 
 @register(
@@ -65,7 +64,7 @@ def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
     family="redundancy reduction",
 )
 class GBT(OneEncoder):
-    """The cross-correlation of two views' embeddings is drawn to the identity; no negatives.
+    """Barlow Twins on graphs; no negatives, no projector.
 
     The embedding is signed, neither activated nor normalised.
 
@@ -73,7 +72,7 @@ class GBT(OneEncoder):
     norm embeds by the clean graph's statistics, not by running ones (`norm_statistics`); a constant
     column of an embedding counts as uncorrelated instead of giving NaN; the layers have no biases,
     since batch norm or the standardisation of columns would subtract each of them again; the
-    warm-up is a share of the epochs, so that fewer epochs do not end in it.
+    warm-up is a ratio of the epochs, so that fewer epochs do not end in it.
     """
 
     anytime: ClassVar[bool] = False
@@ -96,7 +95,7 @@ class GBT(OneEncoder):
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, source = self.config, self.source(graph)
         one, other = (
-            self.see(source.corrupted(config.edge_drop, config.column_mask, step.generator))
+            self.encode(source.corrupted(config.edge_drop, config.column_mask, step.generator))
             for _ in range(2)
         )
         return {"correlation": barlow_loss(one, other)}

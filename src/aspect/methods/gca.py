@@ -1,8 +1,7 @@
-"""GCA: GRACE that drops what matters little more often than what matters much."""
+"""GCA: GRACE with adaptive augmentation, dropping the less central more often."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
@@ -13,22 +12,20 @@ from typing_extensions import override
 
 from aspect.config import Choice
 from aspect.data.graph import Graph
+from aspect.methods.base import PerGraph
 from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import register
-from aspect.nn.activations import ActivationName
-from aspect.nn.centrality import (
+from aspect.nn.augmentations import (
+    View,
     column_importance,
-    degree_centrality,
     drop_probabilities,
-    edge_importance,
     eigenvector_centrality,
     pagerank_centrality,
 )
-from aspect.nn.per_graph import PerGraph
-from aspect.nn.two_views import View
+from aspect.nn.mlp import ActivationName
 
-__all__ = ["GCA", "Drops", "GCAConfig"]
+__all__ = ["GCA", "GCAConfig"]
 
 Centrality = Literal["degree", "pagerank", "eigenvector"]
 
@@ -45,7 +42,7 @@ class GCAConfig(LaterGRACEConfig):
     activation: Annotated[ActivationName, Choice(("prelu", "relu", "rrelu"))] = "prelu"
     """What follows both layers; `rrelu` always has its mean slope, as in the official code."""
     centrality: Annotated[Centrality, Choice(("degree", "pagerank", "eigenvector"))] = "degree"
-    """By what nodes matter (phi)."""
+    """Node centrality that decides what is dropped (phi)."""
     highest_drop: Annotated[float, Field(ge=0, le=1)] = 0.7
     """The most that the probability of a drop can be (p_tau)."""
     weigh_by_size: bool = False
@@ -54,12 +51,8 @@ class GCAConfig(LaterGRACEConfig):
     """On a graph with an empty column mask every column with `highest_drop`, whatever the rates."""
 
 
-@dataclass(frozen=True, eq=False)
-class Drops:
-    """With what probability each is dropped from a view."""
-
-    edges: Float[Tensor, " entries"]  # in the order of the edge index
-    columns: Float[Tensor, " features"]
+# With what probability each entry of the edge index and each column is dropped from a view.
+Drops = tuple[Float[Tensor, " entries"], Float[Tensor, " features"]]
 
 
 @register(
@@ -74,10 +67,10 @@ class Drops:
     family="node contrast",
 )
 class GCA(GRACE):
-    """GRACE, its views drawn by centrality: edges to minor nodes and columns of minor nodes go.
+    """GRACE whose views drop edges to less central nodes, and their columns, more often.
 
     Only the node that receives a message decides on an edge direction. The most important are
-    never dropped; where all matter alike, it is GRACE.
+    never dropped; where all are equally important, it is GRACE.
 
     Where it differs from the official code: an empty column takes no part in the weights of the
     others (there it turns all of them into NaN, and every column is masked with probability 0.7:
@@ -96,14 +89,14 @@ class GCA(GRACE):
         self.drops(graph)
 
     def _weigh(self, graph: Graph) -> tuple[Drops, Drops]:
-        """The probabilities of both views, found once."""
+        """The drop probabilities of both views."""
         config, (for_edges, for_columns) = self.config, self._centralities(graph)
-        edges = edge_importance(graph, for_edges)
+        edges = for_edges[graph.edge_index[0]].log()
         columns = column_importance(graph.features, for_columns, by_size=config.weigh_by_size)
 
         def drops(edge_drop: float, column_mask: float) -> Drops:
             cap, nan = config.highest_drop, config.official_nan
-            return Drops(
+            return (
                 drop_probabilities(edges, edge_drop, cap=cap),
                 drop_probabilities(columns, column_mask, cap=cap, official_nan=nan),
             )
@@ -118,7 +111,7 @@ class GCA(GRACE):
     ) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
         """The official code weighs edges and columns by slightly different numbers."""
         if self.config.centrality == "degree":
-            degrees = degree_centrality(graph)
+            degrees = graph.degrees().to(graph.dtype)
             return degrees, degrees
         if self.config.centrality == "pagerank":
             return pagerank_centrality(graph, EDGE_STEPS), pagerank_centrality(graph, COLUMN_STEPS)
@@ -128,7 +121,4 @@ class GCA(GRACE):
     @override
     def corrupted(self, graph: Graph, generator: torch.Generator) -> tuple[View, View]:
         source, (first, second) = self.source(graph), self.drops(graph)
-        return (
-            source.corrupted(first.edges, first.columns, generator),
-            source.corrupted(second.edges, second.columns, generator),
-        )
+        return source.corrupted(*first, generator), source.corrupted(*second, generator)

@@ -1,4 +1,4 @@
-"""GGD: tell nodes of the graph from nodes of a shuffled one, with no summary at all."""
+"""GGD: nodes of the graph against nodes of a shuffled one, without a summary."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
-from aspect.losses.two_groups import two_group_loss
-from aspect.methods.base import Step
+from aspect.losses.mutual_information import two_group_loss
+from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.nn.augmentations import exact_mask
-from aspect.nn.drawing import draw_order
+from aspect.nn.augmentations import draw_order, exact_mask
 from aspect.nn.gcn import GCNStack
 from aspect.nn.propagation import spread
 from aspect.nn.scorers import SummedLinearScorer
@@ -38,7 +36,7 @@ class GGDConfig(OneEncoderConfig):
     projector_layers: Count = 1
     """Linear layers between an embedding and its score."""
     column_mask: Annotated[Share, Range(0.0, 0.4)] = 0.2
-    """Share of feature columns masked at a step, the same for both groups."""
+    """Mask rate of feature columns at a step, the same for both groups."""
     hops: Annotated[int, Field(ge=0), Choice((0, 5, 10))] = 5
     """Steps of smoothing in what is added to the embedding (n); 0: nothing is added."""
     learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
@@ -60,7 +58,7 @@ class GGDConfig(OneEncoderConfig):
     family="group discrimination",
 )
 class GGD(OneEncoder):
-    """Nodes are told from corrupted ones by the sum of their projections alone.
+    """Binary classification of nodes and corrupted nodes by the sum of their projections.
 
     `H = PReLU(A-hat X' W + b)` with one slope, where X' lacks exactly floor(rate * columns)
     columns; the corrupted group has the rows of the same X' in a fresh order. The embedding is

@@ -1,8 +1,7 @@
-"""GMI: an embedding should tell of its node's features, its neighbours and its edges."""
+"""GMI: mutual information of an embedding with features and neighbours, and reconstructed edges."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import torch
@@ -13,17 +12,15 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.graph import Graph
+from aspect.losses.edges import Reconstruction
 from aspect.losses.mutual_information import squashed_divergence
-from aspect.losses.reconstruction import Reconstruction
-from aspect.methods.base import Step
+from aspect.methods.base import OneEncoder, OneEncoderConfig, PerGraph, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.activations import Activation
-from aspect.nn.drawing import draw_others
+from aspect.nn.augmentations import draw_others
 from aspect.nn.gcn import GCNStack
-from aspect.nn.per_graph import PerGraph
-from aspect.nn.propagation import MatrixOperator, neighbour_mean
+from aspect.nn.mlp import Activation
+from aspect.nn.propagation import neighbour_mean
 from aspect.nn.scorers import BilinearScorer
 
 __all__ = ["GMI", "GMIConfig"]
@@ -41,9 +38,9 @@ class GMIConfig(OneEncoderConfig):
     width: Count = 512
     """Dimensions of every layer."""
     feature_weight: Annotated[Weight, Range(0.2, 2.0, log=True)] = 0.8
-    """Weight of what the embedding tells of the node's own features (alpha)."""
+    """Weight of the mutual information with the node's own features (alpha)."""
     neighbour_weight: Annotated[Weight, Range(0.2, 2.0, log=True)] = 1.0
-    """Weight of what it tells of its neighbours' transformed features (beta)."""
+    """Weight of the mutual information with its neighbours' transformed features (beta)."""
     edge_weight: Annotated[Weight, Range(0.2, 2.0, log=True)] = 1.0
     """Weight of the reconstruction of edges (gamma)."""
     negatives: Count = 5
@@ -54,19 +51,6 @@ class GMIConfig(OneEncoderConfig):
     """Learning rate."""
     weight_decay: Weight = 0.0
     """Weight decay."""
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What every epoch on one graph needs beside the clean view."""
-
-    mean: MatrixOperator  # over neighbours, the node itself left out
-    reconstruction: Reconstruction
-
-    @classmethod
-    def of(cls, graph: Graph) -> Prepared:
-        """Found once for a graph."""
-        return cls(neighbour_mean(graph), Reconstruction(graph))
 
 
 @register(
@@ -85,10 +69,10 @@ class GMI(OneEncoder):
 
     Scores pass a sigmoid before they enter the bounds, and probabilities of edges are kept off 0
     and 1 by 1e-10 within the logarithm, as in the official code: both decide how the three terms
-    balance. Where we differ: the reconstruction is found in blocks of rows, with the same value and
-    gradient, where the code holds several n by n matrices; on very large graphs, or where
-    `pairs_per_node` asks for it, pairs without an edge are sampled. The official probe chooses its
-    length by test accuracy, ours never looks there.
+    balance. Where we differ: the reconstruction is computed in blocks of rows, with the same value
+    and gradient, where the code holds several n by n matrices; on very large graphs, or with
+    `pairs_per_node`, pairs without an edge are sampled. The official probe chooses its length by
+    test accuracy, ours never does.
     """
 
     cost: ClassVar[Cost] = "quadratic"
@@ -103,30 +87,32 @@ class GMI(OneEncoder):
         self.neighbour_activation = Activation("prelu")
         self.feature_scorer = BilinearScorer(num_features, config.width)
         self.neighbour_scorer = BilinearScorer(config.width, config.width)
-        self.ready = PerGraph(Prepared.of)
+        self.neighbour_mean = PerGraph(neighbour_mean)  # without the node itself
+        self.reconstruction = PerGraph(Reconstruction)
 
     @override
     def prepare(self, graph: Graph) -> None:
         super().prepare(graph)
-        self.ready(graph)
+        self.neighbour_mean(graph)
+        self.reconstruction(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        config, ready, generator = self.config, self.ready(graph), step.generator
+        config, generator = self.config, step.generator
         clean = self.source(graph).clean
         transformed = self.encoder.project(clean.features)
         embeddings = self.encoder.propagate(transformed, clean.operator)
         # Of the first layer's transformed features, however many layers there are.
-        neighbours = self.neighbour_activation(ready.mean(transformed))
-        own = self.feature_scorer.project(clean.features)
-        features = self._divergence(self.feature_scorer, own, embeddings, generator)
+        means = self.neighbour_activation(self.neighbour_mean(graph)(transformed))
+        left = self.feature_scorer.project(clean.features)
+        features = self._divergence(self.feature_scorer, left, embeddings, generator)
         # The embedding is exchanged, the neighbours stay.
         left = self.neighbour_scorer.project(embeddings)
-        around = self._divergence(self.neighbour_scorer, left, neighbours, generator)
-        edges = ready.reconstruction(embeddings, config.pairs_per_node, generator)
+        neighbours = self._divergence(self.neighbour_scorer, left, means, generator)
+        edges = self.reconstruction(graph)(embeddings, config.pairs_per_node, generator)
         return {
             "features": config.feature_weight * features,
-            "neighbours": config.neighbour_weight * around,
+            "neighbours": config.neighbour_weight * neighbours,
             "edges": config.edge_weight * edges,
         }
 

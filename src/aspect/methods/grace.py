@@ -1,4 +1,4 @@
-"""GRACE: two corrupted copies of a graph, told apart node by node."""
+"""GRACE: node-node InfoNCE between two corrupted views of a graph."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
-from aspect.losses.info_nce import LOWEST_TEMPERATURE
-from aspect.losses.intra_view import intra_view_info_nce
-from aspect.methods.base import Step
+from aspect.losses.info_nce import LOWEST_TEMPERATURE, intra_view_info_nce
+from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.activations import ActivationName
+from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack, StartingWeights
-from aspect.nn.mlp import MLP
-from aspect.nn.two_views import View
+from aspect.nn.mlp import MLP, ActivationName
 
 __all__ = ["GRACE", "GRACEConfig", "LaterGRACEConfig"]
 
@@ -39,13 +36,13 @@ class GRACEConfig(OneEncoderConfig):
 
     # The two views
     first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of edge directions dropped in the first view (p_r,1)."""
+    """Drop rate of edge directions in the first view (p_r,1)."""
     second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.4
-    """Share of edge directions dropped in the second view (p_r,2)."""
+    """Drop rate of edge directions in the second view (p_r,2)."""
     first_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.3
-    """Share of feature columns masked in the first view (p_m,1)."""
+    """Mask rate of feature columns in the first view (p_m,1)."""
     second_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.4
-    """Share of feature columns masked in the second view (p_m,2)."""
+    """Mask rate of feature columns in the second view (p_m,2)."""
 
     # The objective and the optimiser
     temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.2, 0.9, log=True)] = 0.4
@@ -57,18 +54,18 @@ class GRACEConfig(OneEncoderConfig):
 
 
 class LaterGRACEConfig(GRACEConfig):
-    """GRACE's settings, with the defaults and ranges of those who built on it: GCA and ARIEL."""
+    """GRACE's settings with the defaults and ranges of GCA and ARIEL."""
 
     epochs: Annotated[int, Field(ge=0)] = 1000
     """Passes over the graph."""
     first_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.3
-    """Share of edge directions dropped in the first view, on average (p_e,1)."""
+    """Drop rate of edge directions in the first view, on average (p_e,1)."""
     second_edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.4
-    """Share of edge directions dropped in the second view, on average (p_e,2)."""
+    """Drop rate of edge directions in the second view, on average (p_e,2)."""
     first_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.1
-    """Share of feature columns masked in the first view, on average (p_f,1)."""
+    """Mask rate of feature columns in the first view, on average (p_f,1)."""
     second_column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.0
-    """Share of feature columns masked in the second view, on average (p_f,2)."""
+    """Mask rate of feature columns in the second view, on average (p_f,2)."""
     learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of encoder and projector."""
 
@@ -88,8 +85,8 @@ class GRACE(OneEncoder):
     """InfoNCE between two views; all other nodes of both views are a node's negatives.
 
     Every step drops edges, each direction on its own, and masks feature columns, twice. The
-    embedding is what the encoder, a GCN of two layers, makes of the clean graph; the projector is
-    for training alone.
+    embedding is the output of the encoder, a GCN of two layers, on the clean graph; the projector
+    serves training alone.
 
     As the official code, but for memory: all negatives are kept, in blocks with exact gradients
     (the official blocks keep every exponential for the backward pass). Fixed epochs and the last
@@ -119,20 +116,21 @@ class GRACE(OneEncoder):
         second = config.second_edge_drop, config.second_column_mask
         return source.corrupted(*first, generator), source.corrupted(*second, generator)
 
-    def known_by(
+    def projections(
         self, view: View, generator: torch.Generator | None = None
     ) -> Float[Tensor, "nodes dim"]:
         """A view's projections; without a generator `rrelu` has its mean slope (GCA)."""
-        projected: Tensor = self.projector(self.see(view, generator))
+        projected: Tensor = self.projector(self.encode(view, generator))
         return projected
 
     def contrast(
         self, one: Float[Tensor, "nodes dim"], other: Float[Tensor, "nodes dim"]
     ) -> Float[Tensor, ""]:
-        """The mean over nodes of InfoNCE between the projections of two views, both ways."""
+        """`1 / (2n) sum_i (l(u_i, v_i) + l(v_i, u_i))` for the projections u, v of two views."""
         return intra_view_info_nce(one, other, self.config.temperature).symmetric.mean()
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         first, second = self.corrupted(graph, step.generator)
-        return {"contrast": self.contrast(self.known_by(first), self.known_by(second))}
+        u, v = self.projections(first), self.projections(second)
+        return {"contrast": self.contrast(u, v)}

@@ -13,14 +13,13 @@ from typing_extensions import override
 
 from aspect.config import Choice, Share
 from aspect.data.graph import Graph
+from aspect.methods.base import PerGraph
 from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import register
-from aspect.nn.augmentations import exact_mask
-from aspect.nn.per_graph import PerGraph
+from aspect.nn.augmentations import drop_nodes, exact_mask, grow_subgraph, rewire_edges
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 from aspect.nn.scorers import sigmoid_mean
-from aspect.nn.subgraphs import drop_nodes, grow_subgraph, rewire_edges
 from aspect.randomness import generator_for
 
 __all__ = ["FixedView", "GraphCL", "GraphCLConfig", "draw_view"]
@@ -34,7 +33,7 @@ class GraphCLConfig(DGIConfig):
     augmentation: Annotated[Kind, Choice(("node", "subgraph", "mask", "edge"))] = "node"
     """How both views are drawn: drop nodes, grow a part, blank feature rows, or rewire edges."""
     ratio: Annotated[Share, Choice((0.1, 0.2))] = 0.2
-    """Share of the graph that a view lacks; of the edges, a quarter of it is moved."""
+    """Ratio of the graph that a view lacks; of the edges, a quarter of it is moved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +72,7 @@ def draw_view(graph: Graph, kind: Kind, ratio: float, generator: torch.Generator
     family="node against summary",
 )
 class GraphCL(DGI):
-    """Nodes are told from corrupted ones by the summaries of two augmented copies of the graph.
+    """DGI whose summaries are those of two augmented copies of the graph.
 
     Encoder, scorer and corruption are DGI's; a node's logit is the sum over the summaries of both
     views, `u' M (c_1 + c_2) + 2 b`. Views are drawn once for a training, from a seed that belongs

@@ -1,34 +1,88 @@
-"""GREET: edges told apart by whom they join, feeding a low-pass and a high-pass view."""
+"""GREET: low-pass and high-pass views, along edges that a discriminator weighs."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import override
 
+from aspect.config import Choice, Count, Positive, Range, Share
 from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
-from aspect.losses.pairs import pair_cosines
-from aspect.losses.positives import Positives
-from aspect.losses.ranking import edge_ranking_loss
-from aspect.losses.several_positives import several_positives_loss
-from aspect.methods.base import Group, Method, Step
+from aspect.losses.edges import edge_ranking_loss, pair_cosines
+from aspect.losses.info_nce import LOWEST_TEMPERATURE, Positives, several_positives_loss
+from aspect.methods.base import Group, Method, MethodConfig, PerGraph, Step
 from aspect.methods.citation import Citation
-from aspect.methods.greet_config import GREETConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.augmentations import exact_mask
-from aspect.nn.drawing import draw_batches, draw_pairs
-from aspect.nn.edge_discriminator import EdgeDiscriminator, WalkedGraph
+from aspect.nn.augmentations import draw_batches, draw_pairs, exact_mask
 from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import similar_positives
-from aspect.nn.per_graph import PerGraph
 from aspect.nn.propagation import spread
+from aspect.nn.scorers import EdgeDiscriminator, WalkedGraph
 
 __all__ = ["GREET", "GREETConfig"]
+
+Margin = Annotated[float, Field(ge=0, le=2)]
+
+
+class GREETConfig(MethodConfig):
+    """Symbols of the paper in parentheses; defaults are the official ones for unnamed graphs."""
+
+    epochs: Annotated[int, Field(ge=0)] = 400
+    """Passes over the graph, each of so many contrasts and one ranking."""
+    row_normalise: Annotated[bool, Choice((False, True))] = False
+    """Divide each node's features by the sum of their sizes; off: raw."""
+
+    # The networks
+    width: Count = 128
+    """Dimensions of each of the two encodings."""
+    hops: Count = 2
+    """How often an encoder propagates (L)."""
+    high_pass_strength: Annotated[float, Field(ge=0, le=1), Range(0.1, 0.5)] = 0.1
+    """How much of its heterophilic neighbours a node subtracts (alpha)."""
+    projector_layers: Annotated[int, Field(ge=1, le=2), Choice((1, 2))] = 1
+    """Linear layers of each projector."""
+    discriminator_width: Count = 128
+    """Hidden units of the edge discriminator."""
+    walk_steps: Count = 16
+    """Numbers of the structural encoding: steps of a random walk (d_s)."""
+    drawn_embedding: bool = False
+    """Draw edge weights for the embedding too, from one seed; off: their median."""
+
+    # The contrast
+    neighbours: Annotated[int, Field(ge=0), Range(0, 30)] = 20
+    """Positives of a node beside itself, the nearest by features (k)."""
+    first_column_mask: Annotated[Share, Range(0.1, 0.8)] = 0.1
+    """Mask rate of feature columns in the low-pass view (p_f,1)."""
+    second_column_mask: Annotated[Share, Range(0.1, 0.8)] = 0.5
+    """Mask rate of feature columns in the high-pass view (p_f,2)."""
+    first_edge_dropout: Annotated[Share, Range(0.1, 0.8)] = 0.5
+    """Dropout of the low-pass operator's entries, self-loops included (p_e,1)."""
+    second_edge_dropout: Annotated[Share, Range(0.1, 0.8)] = 0.1
+    """Dropout of the high-pass operator's entries, self-loops included (p_e,2)."""
+    temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE)] = 0.2
+    """Temperature of the contrast (tau)."""
+    batch_size: Count | None = None
+    """Nodes that are contrasted with each other; none: all at once, exactly."""
+    contrast_rounds: Count = 2
+    """Contrasts in every epoch."""
+
+    # The ranking
+    like_margin: Annotated[Margin, Range(0.1, 0.5)] = 0.5
+    """By how much ends of homophilic edges should be nearer than random pairs (gamma_hom)."""
+    unlike_margin: Annotated[Margin, Range(0.1, 0.5)] = 0.5
+    """By how much ends of heterophilic edges should be farther than random pairs (gamma_het)."""
+
+    # The optimisers
+    learning_rate: Annotated[Positive, Range(3e-4, 3e-3, log=True)] = 1e-3
+    """Learning rate of encoders and projectors."""
+    discriminator_learning_rate: Annotated[Positive, Range(1e-4, 3e-3, log=True)] = 1e-3
+    """Learning rate of the edge discriminator."""
 
 
 @register(
@@ -44,18 +98,18 @@ __all__ = ["GREET", "GREETConfig"]
     family="spectral contrast",
 )
 class GREET(Method):
-    """Like edges feed a low-pass encoder, unlike ones a high-pass one; both are contrasted.
+    """Contrast of a low-pass view along homophilic edges with a high-pass view along the others.
 
-    Every epoch trains the encoders first, edges as they are, then the discriminator of edges,
-    encoders as they are: edges that it takes for like should join nodes that are more alike than
-    random pairs, the others nodes that are less so. The embedding is both encodings side by side.
+    Every epoch trains the encoders first, with fixed edge weights, then the edge discriminator,
+    with fixed encoders: ends of edges that it takes for homophilic should be more similar than
+    random pairs, ends of the others less. The embedding is both encodings side by side.
 
     Where it differs from the official code: edge weights are drawn in training alone, and the
     embedding takes their median, so that it is the same every time (`drawn_embedding` draws as the
     official code does, from one seed); the last epoch is kept, not the one with the best validation
     score; edges are undirected, where the official code keeps the directions of some graphs. Nodes
-    without neighbours never come back on a walk, and positives are held as indices, not as n x n
-    masks.
+    without neighbours have return probability zero, and positives are held as indices, not as
+    n x n masks.
     """
 
     cost: ClassVar[Cost] = "quadratic"
@@ -124,8 +178,9 @@ class GREET(Method):
         ready, config = self.ready(graph), self.config
         with torch.no_grad():
             hidden = [encoder(ready.features).relu() for encoder in self.encoders]
-        both = zip(hidden, ready.filters(weights, config.high_pass_strength), strict=True)
-        return torch.cat([spread(each, operator, config.hops) for each, operator in both], dim=1)
+        filters = ready.filters(weights, config.high_pass_strength)
+        bands = [spread(h, op, config.hops) for h, op in zip(hidden, filters, strict=True)]
+        return torch.cat(bands, dim=1)
 
     @override
     def rounds(self, phase: str) -> int:

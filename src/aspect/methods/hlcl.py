@@ -1,4 +1,4 @@
-"""HLCL: like neighbours seen through a low-pass filter, unlike ones through a high-pass filter."""
+"""HLCL: a low-pass view of homophilic edges, a high-pass view of heterophilic ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from typing_extensions import override
 from aspect.config import Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, info_nce
-from aspect.methods.base import Step
+from aspect.methods.base import OneEncoder, OneEncoderConfig, PerGraph, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import Cost, register
-from aspect.nn.edge_split import EdgeSplit
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
-from aspect.nn.per_graph import PerGraph
+from aspect.nn.neighbours import EdgeSplit
 
 __all__ = ["HLCL", "HLCLConfig"]
 
@@ -39,17 +37,17 @@ class HLCLConfig(OneEncoderConfig):
     dropout: Annotated[Share, Range(0.0, 0.6)] = 0.2
     """Dropout of feature entries and between the layers."""
     like_share: Annotated[EdgeShare, Range(0.1, 1.0)] = 0.5
-    """Share of its neighbours, the most similar, that a node keeps for the low pass (k1)."""
+    """Ratio of its neighbours, the most similar, that a node keeps for the low pass (k1)."""
     unlike_share: Annotated[EdgeShare, Range(0.1, 1.0)] = 0.5
-    """Share of its neighbours, the least similar, that a node keeps for the high pass (k2)."""
+    """Ratio of its neighbours, the least similar, that a node keeps for the high pass (k2)."""
     interval: Count | None = 50
     """Epochs after which edges are chosen anew by the embeddings (T); none: by features alone."""
     edge_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of edges dropped, each direction apart, in a low-pass view."""
+    """Drop rate of edges, each direction apart, in a low-pass view."""
     node_drop: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of nodes that lose all edges in a high-pass view."""
+    """Ratio of nodes that lose all edges in a high-pass view."""
     column_mask: Annotated[Share, Range(0.0, 0.6)] = 0.2
-    """Share of feature columns masked in every view."""
+    """Mask rate of feature columns in every view."""
     unit_diagonal: bool = False
     """A high pass with ones on its diagonal, as in the code; off: I minus the low pass."""
     simplified: bool = False
@@ -74,19 +72,20 @@ class HLCLConfig(OneEncoderConfig):
     family="spectral contrast",
 )
 class HLCL(OneEncoder):
-    """InfoNCE between two low-pass views of like edges, and between two high-pass views of unlike.
+    """InfoNCE between two low-pass views, and between two high-pass views.
 
-    It follows the paper: the released code does not run. Similarity is the cosine, edges are chosen
-    for both subgraphs among all (the code takes dot products, lets unlike edges be chosen among
-    what like ones leave, and counts an edge that both ends choose twice). Equally similar edges
-    are told apart by the means around their ends, so that no numbering of nodes matters. The
-    embedding is the low pass of the clean graph; the code scores a randomly augmented one and
-    keeps the checkpoint with the best test accuracy. Edges have both directions on every graph
-    (there, those of the files), and weights start as of a graph convolution (there, of a layer).
+    The low pass is along homophilic edges, the high pass along heterophilic ones. It follows the
+    paper: the released code does not run. Similarity is the cosine, edges are chosen for both
+    subgraphs among all (the code takes dot products, lets heterophilic edges be chosen among what
+    homophilic ones leave, and counts an edge that both ends choose twice). Ties are broken by the
+    means around the ends, so that no numbering of nodes matters. The embedding is the low pass of
+    the clean graph; the code scores a randomly augmented one and keeps the checkpoint with the best
+    test accuracy. Edges have both directions on every graph (there, those of the files), and
+    weights start as of a graph convolution (there, of a layer).
 
-    Edges are chosen anew by a copy of the encoder, kept with the weights, that sees the subgraphs
-    chosen by features. We read the paper as letting it see the subgraphs in use; then a choice
-    would depend on all choices before, and no saved model and no other graph could be served.
+    Edges are chosen anew by a copy of the encoder, kept with the weights, that embeds the subgraphs
+    chosen by features. We read the paper as embedding the subgraphs in use; then a choice would
+    depend on all choices before, and no saved model could embed another graph.
     """
 
     cost: ClassVar[Cost] = "quadratic"
@@ -133,17 +132,17 @@ class HLCL(OneEncoder):
         if config.interval is not None and done > 0 and done % config.interval == 0:
             self.choose_anew()
         split = self.split(graph)
-        low = partial(split.draw_low, config.edge_drop, config.column_mask, generator)
-        high = partial(split.draw_high, config.node_drop, config.column_mask, generator)
+        low = partial(split.low, config.edge_drop, config.column_mask, generator)
+        high = partial(split.high, config.node_drop, config.column_mask, generator)
         pairs = {"low": (low, low), "high": (high, high)}
         if config.simplified:
             pairs = {"contrast": (low, high)}
         terms = {}
         for name, pair in pairs.items():
-            one, other = (self.projector(self.see(draw(), generator)) for draw in pair)
+            one, other = (self.projector(self.encode(draw(), generator)) for draw in pair)
             terms[name] = info_nce(one, other, config.temperature).symmetric.mean() / len(pairs)
         return terms
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        return self.see(self.split(graph).low())
+        return self.encode(self.split(graph).low())

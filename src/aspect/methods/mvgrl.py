@@ -1,4 +1,4 @@
-"""MVGRL: nodes seen along edges against a summary seen by diffusion, and the other way round."""
+"""MVGRL: nodes of the edge view against the diffusion view's summary, and the reverse."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.graph import Graph
-from aspect.losses.two_groups import two_group_loss
-from aspect.methods.base import Method, MethodConfig, Step
+from aspect.losses.mutual_information import two_group_loss
+from aspect.methods.base import Method, MethodConfig, PerGraph, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
-from aspect.nn.diffused import DiffusedGraph
-from aspect.nn.drawing import draw_order
+from aspect.nn.augmentations import draw_order
+from aspect.nn.diffusion import DiffusedGraph
 from aspect.nn.gcn import GCNStack
-from aspect.nn.per_graph import PerGraph
 from aspect.nn.scorers import BilinearScorer, sigmoid_mean
 
 __all__ = ["MVGRL", "MVGRLConfig"]
@@ -67,7 +66,7 @@ class MVGRLConfig(MethodConfig):
     family="node against summary",
 )
 class MVGRL(Method):
-    """One encoder along edges and one by diffusion; nodes of each meet the other's summary.
+    """One encoder along edges and one by diffusion; nodes of each against the other's summary.
 
     `H_k = PReLU_k(M_k X W_k + b_k)` for M_1 the normalised adjacency and M_2 personalised PageRank
     `S = a (I - (1 - a) A-hat)^(-1)`; one scorer serves nodes of view 2 against the summary of view
@@ -107,7 +106,7 @@ class MVGRL(Method):
         return {"discrimination": torch.stack(losses).mean()}
 
     def _draw_windows(self, graph: Graph, generator: torch.Generator) -> list[DiffusedGraph]:
-        """What a step sees: windows of equal size."""
+        """The windows of a step, all of equal size."""
         whole, config = self._views(graph), self.config
         nodes, size = graph.num_nodes, config.sample
         if config.sampling == "all" or nodes <= size:

@@ -1,4 +1,4 @@
-"""PolyGCL: learned low-pass and high-pass filters, trained to tell a graph from a shuffled one."""
+"""PolyGCL: learned low-pass and high-pass filters, trained against a shuffled graph."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import take_rows
 from aspect.data.graph import Graph
-from aspect.losses.two_groups import two_group_loss
-from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Step
+from aspect.losses.mutual_information import two_group_loss
+from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, PerGraph, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import register
-from aspect.nn.drawing import draw_order
-from aspect.nn.per_graph import PerGraph
-from aspect.nn.scorers import BilinearScorer, relu_mean
+from aspect.nn.augmentations import draw_order
+from aspect.nn.scorers import BilinearScorer
 from aspect.nn.spectral_encoder import BandActivation, Signal, SpectralEncoder
 
 __all__ = ["PolyGCL", "PolyGCLConfig"]
@@ -78,8 +77,7 @@ class PolyGCL(Method):
     batch norm embeds by each band's statistics on the clean graph; officially by one running mean
     for both bands and for shuffled features, with momentum 0.01 (`norm_statistics`: `running`);
     rows of features are divided by their sum even where it is below one, and a feature counts by
-    its size; how the official evaluation picks the best test accuracy is the probe's matter and is
-    not followed.
+    its size; that the official evaluation picks the best test accuracy is not followed.
     """
 
     def __init__(self, config: PolyGCLConfig, num_features: int) -> None:
@@ -122,7 +120,7 @@ class PolyGCL(Method):
         shuffled = Signal(take_rows(clean.features, order), clean.operator)
         real = self.encoder.embed_apart(clean, generator)
         corrupted = self.encoder.embed_apart(shuffled, generator)
-        summary = relu_mean(self._mix(*real))
+        summary = self._mix(*real).mean(0).relu()
         scores = torch.stack([self.scorer(band, summary) for band in (*real, *corrupted)])
         return {"discrimination": two_group_loss(scores[:2], scores[2:])}
 
@@ -136,7 +134,7 @@ class PolyGCL(Method):
         config = self.config
         slow = [*self.encoder.filters.parameters(), self.mixture]
         known = {id(parameter) for parameter in slow}
-        rest = [each for each in self.parameters() if each.requires_grad and id(each) not in known]
+        rest = [p for p in self.parameters() if p.requires_grad and id(p) not in known]
         return [
             Group(slow, config.filter_learning_rate, config.filter_weight_decay),
             Group(rest, config.learning_rate, config.weight_decay),

@@ -1,4 +1,4 @@
-"""RDGI: DGI trained on the worst graph within reach, where that graph does harm."""
+"""RDGI: DGI trained on an adversarially perturbed graph where that raises its loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.adversarial.harm import Harm, find_in_turn
+from aspect.attacks.view_search import AdversarialView, find_in_turn
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator
@@ -23,7 +23,7 @@ from aspect.methods.registry import Cost, register
 
 __all__ = ["RDGI", "RDGIConfig"]
 
-TOLD_BYTES = 10**9  # of features that are no longer compressed, from which on the user is told
+WARNED_BYTES = 10**9  # of uncompressed features, from which on the user is warned
 
 
 class RDGIConfig(DGIConfig):
@@ -38,7 +38,7 @@ class RDGIConfig(DGIConfig):
 
     # The search
     perturbation_budget: Annotated[float, Field(ge=0, le=1), Choice((0.1, 0.2, 0.4))] = 0.4
-    """Pairs flipped at most, as a share of the edges (alpha); zero: edges are left alone."""
+    """Pairs flipped at most, as a ratio of the edges (alpha); zero: edges are left alone."""
     perturbation_steps: Count = 10
     """Steps of ascent over edges, and as many over features."""
     edge_step: Weight = 20.0
@@ -72,7 +72,7 @@ class RDGIConfig(DGIConfig):
 class RDGI(DGI):
     """DGI's loss on a graph that was changed to raise it, or on the clean one if it rose little.
 
-    Every epoch climbs from the clean graph over shares of flips, keeps the best point on the way
+    Every epoch climbs from the clean graph over flip probabilities, keeps the best point on the way
     and draws flips from it; then it climbs over the features. The loss is the changed graph's
     where it exceeds the clean one's by the margin, else the clean one's; early stopping compares
     whichever it was. Every loss has a corruption of its own. Clean losses draw as DGI does: with a
@@ -105,7 +105,7 @@ class RDGI(DGI):
         }
         return {"discrimination": changed if does_harm else clean}
 
-    def search(self, graph: Graph, generator: torch.Generator) -> Harm:
+    def search(self, graph: Graph, generator: torch.Generator) -> AdversarialView:
         """A graph within reach whose loss is high for the model as it is now."""
         clean = self.source(graph).clean
 
@@ -125,7 +125,7 @@ class RDGI(DGI):
             )
         size = nodes * graph.num_features * graph.dtype.itemsize
         moves_features = min(config.feature_box, config.feature_step) > 0
-        if moves_features and isinstance(graph.features, SparseMatrix) and size > TOLD_BYTES:
+        if moves_features and isinstance(graph.features, SparseMatrix) and size > WARNED_BYTES:
             yield (
                 f"RDGI's search over features holds them with their zeros, {size / 1e9:,.1f} GB, "
                 f"several times over: feature_step=0 leaves it out."

@@ -79,13 +79,13 @@ def register(
 @cache
 def _modules_by_name() -> dict[str, str]:
     """Which sibling module registers which name, read from the source."""
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for call in getattr(node, "decorator_list", ()):
                 if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "register":
-                    found[str(ast.literal_eval(call.args[0]))] = path.stem
-    return found
+                    modules[str(ast.literal_eval(call.args[0]))] = path.stem
+    return modules
 
 
 def method_names() -> list[str]:

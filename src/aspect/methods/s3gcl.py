@@ -1,4 +1,4 @@
-"""S3GCL: a network without a graph learns to agree with spectrally filtered views of its input."""
+"""S3GCL: an MLP without a graph is contrasted with spectrally filtered views of its input."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import seen_features
 from aspect.data.graph import Graph
-from aspect.losses.info_nce import LOWEST_TEMPERATURE
-from aspect.losses.positives import Positives
-from aspect.losses.several_positives import several_positives_info_nce
-from aspect.methods.base import BatchNormConfig, Method, Step
+from aspect.losses.info_nce import LOWEST_TEMPERATURE, Positives, several_positives_info_nce
+from aspect.methods.base import BatchNormConfig, Method, PerGraph, Step
 from aspect.methods.citation import Citation
 from aspect.methods.registry import Cost, register
 from aspect.nn.filters import Band
 from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import similar_positives
-from aspect.nn.per_graph import PerGraph
 from aspect.nn.spectral_encoder import Signal, SpectralEncoder
 
 __all__ = ["S3GCL", "S3GCLConfig"]
@@ -73,7 +70,7 @@ class S3GCL(Method):
 
     Only the MLP embeds, so that the edges matter in training alone. A branch without weight is not
     built. The filters are a reconstruction: their module is missing from the official code, and
-    what it builds but never uses is left out. Every node is held against all others, where the
+    what it builds but never uses is left out. Every node is contrasted with all others, where the
     official code contrasts within random batches of 10,000 nodes and mistakes their positives; a
     row of zeros has no nearest features and is its own positive alone.
     """
@@ -109,13 +106,14 @@ class S3GCL(Method):
         )
 
     def _find_positives(self, graph: Graph) -> dict[Band, Positives]:
-        """Those of every branch there is: the nearest by features, or the neighbours."""
-        found: dict[Band, Positives] = {}
+        """Of every branch: the nearest by features (high), or the neighbours (low)."""
+        positives: dict[Band, Positives] = {}
         if "high" in self.weights:
-            found["high"] = similar_positives(self._signal(graph).features, self.config.neighbours)
+            features = self._signal(graph).features
+            positives["high"] = similar_positives(features, self.config.neighbours)
         if "low" in self.weights:
-            found["low"] = Positives.from_graph(graph)
-        return found
+            positives["low"] = Positives.from_graph(graph)
+        return positives
 
     @override
     def prepare(self, graph: Graph) -> None:
@@ -125,19 +123,19 @@ class S3GCL(Method):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         signal, positives = self._signal(graph), self._positives(graph)
-        asking = self.projector(self.encoder(signal.features))
+        queries = self.projector(self.encoder(signal.features))
         terms: dict[str, Tensor] = {}
         for band, weight in self.weights.items():
-            answering = self.branches[band](signal, step.generator)[0]
+            keys = self.branches[band](signal, step.generator)[0]
             losses = several_positives_info_nce(
-                asking, answering, self.config.temperature, positives[band]
+                queries, keys, self.config.temperature, positives[band]
             )
             terms[band] = weight * losses.rows.mean()
         return terms
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        # No edge is looked at, so none is prepared for a graph that is only embedded.
+        # Without edges: nothing is prepared for a graph that is only embedded.
         rows = self.config.row_normalise
         embedded: Tensor = self.encoder(seen_features(graph.features, normalise_rows=rows))
         return embedded

@@ -1,4 +1,4 @@
-"""SP-GCL: nodes that look alike after propagation are positives; nothing is augmented."""
+"""SP-GCL: the most similar nodes of a sample are positives; nothing is augmented."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
-from aspect.losses.spectral_contrast import top_similarity_loss
-from aspect.methods.base import BatchNormConfig, Step
+from aspect.losses.similarity import top_similarity_loss
+from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
 from aspect.methods.citation import Citation
-from aspect.methods.one_encoder import OneEncoder, OneEncoderConfig
 from aspect.methods.registry import register
-from aspect.nn.drawing import draw_near, draw_order
+from aspect.nn.augmentations import draw_near, draw_order
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 
@@ -38,7 +37,7 @@ class SPGCLConfig(BatchNormConfig, OneEncoderConfig):
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Normalise each layer's outputs over the nodes before the activation."""
     dropout: Annotated[Share, Range(0.0, 0.7)] = 0.5
-    """Share of each layer's outputs dropped in training."""
+    """Dropout rate of each layer in training."""
     projector_activation: Annotated[Literal["prelu", "relu"], Choice(("prelu", "relu"))] = "prelu"
     """Between the projector's two layers."""
 
@@ -80,11 +79,11 @@ class SPGCL(OneEncoder):
 
     Embeddings are the encoder's outputs in evaluation, neither projected nor activated once more.
     Where we differ from the official code: nodes without neighbours stay in the graph (there they
-    are removed, which changes the splits); only the seeds drawn in an epoch spread, where the code
-    keeps the neighbourhoods of all nodes, up to n^2 numbers; seeds are no more than the nodes, and
-    positives no more than the sample; convolutions with batch norm have no biases, since it would
-    subtract them again, and it embeds by the statistics of the clean graph without dropout, not by
-    running ones (`norm_statistics`).
+    are removed, which changes the splits); neighbourhoods are found for the seeds of an epoch alone
+    (there for all nodes, up to n^2 numbers); seeds are no more than the nodes, and positives no
+    more than the sample; convolutions with batch norm have no biases, since it would subtract them
+    again, and it embeds by the statistics of the clean graph without dropout, not by running ones
+    (`norm_statistics`).
     """
 
     decoupled_decay: ClassVar[bool] = True
@@ -106,7 +105,7 @@ class SPGCL(OneEncoder):
         self.projector = MLP([width, width, width], activation=config.projector_activation)
 
     def draw_sample(self, graph: Graph, generator: torch.Generator) -> Int[Tensor, " sample"]:
-        """Who is contrasted in an epoch; near seeds, a node may come several times."""
+        """The nodes contrasted in an epoch; near seeds, a node may come several times."""
         config = self.config
         if config.sampling == "uniform":
             return draw_order(graph.num_nodes, generator)[: config.sample]
@@ -115,7 +114,7 @@ class SPGCL(OneEncoder):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, generator = self.config, step.generator
-        embeddings = self.see(self.source(graph).clean, generator)
+        embeddings = self.encode(self.source(graph).clean, generator)
         sample = self.draw_sample(graph, generator)
         projected = self.projector(embeddings[sample].relu())
         positives = min(config.positives, len(sample))

@@ -1,4 +1,4 @@
-"""What random walks say of a graph: personalised PageRank and the odds of coming back."""
+"""Diffusion by random walks: personalised PageRank, return probabilities, and MVGRL's views."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.data.graph import Graph
+from aspect.data.features import seen_features, take_rows
+from aspect.data.graph import Features, Graph
+from aspect.data.operators import Operator
 from aspect.data.sparse import SparseMatrix
-from aspect.nn.chebyshev import chebyshev_basis
-from aspect.nn.propagation import SymmetricPropagation
+from aspect.nn.filters import chebyshev_basis
+from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 
-__all__ = ["PersonalisedPageRank", "return_probabilities"]
+__all__ = [
+    "CroppedOperator",
+    "DiffusedGraph",
+    "PersonalisedPageRank",
+    "return_probabilities",
+    "scale_columns",
+]
 
 # Columns that are pushed through the graph at a time: few stay within a CPU's caches.
 BLOCK = {"cpu": 64, "cuda": 1024}
@@ -80,47 +88,43 @@ class PersonalisedPageRank:
         if threshold <= 0:
             raise ValueError(f"Threshold must be above 0. Got {threshold}.")
         kept = _Entries(self.matrix)
-        for start, found in self._rows():
-            row, column = (found >= threshold).nonzero(as_tuple=True)
-            kept.add(row + start, column, found[row, column])
-        return kept.matrix()
-
-    def _rows(self) -> Iterator[tuple[int, Float[Tensor, "block nodes"]]]:
-        """Blocks of rows of S, each with the number of its first; S is symmetric."""
         for start, units in _unit_columns(self.matrix):
-            yield start, self.diffuse(units).t()
+            rows = self.diffuse(units).t()  # S is symmetric: its columns are its rows
+            row, column = (rows >= threshold).nonzero(as_tuple=True)
+            kept.add(row + start, column, rows[row, column])
+        return kept.matrix()
 
 
 class _Entries:
-    """Entries as they are found, in one store that doubles when it is full.
+    """Entries of a sparse matrix, collected in one store that doubles when it is full.
 
     Small tensors kept one by one between large ones that come and go would hold the heap open: the
     memory of all blocks for a few entries.
     """
 
-    def __init__(self, like: SparseMatrix) -> None:
-        self.shape, self.count = like.shape, 0
-        self.places = torch.empty(2, FIRST_ROOM, dtype=torch.long, device=like.device)
-        self.values = torch.empty(FIRST_ROOM, dtype=like.dtype, device=like.device)
+    def __init__(self, matrix: SparseMatrix) -> None:
+        self.shape, self.count = matrix.shape, 0
+        self.index = torch.empty(2, FIRST_ROOM, dtype=torch.long, device=matrix.device)
+        self.values = torch.empty(FIRST_ROOM, dtype=matrix.dtype, device=matrix.device)
 
     def add(
         self,
-        rows: Int[Tensor, " found"],
-        columns: Int[Tensor, " found"],
-        values: Float[Tensor, " found"],
+        rows: Int[Tensor, " added"],
+        columns: Int[Tensor, " added"],
+        values: Float[Tensor, " added"],
     ) -> None:
-        """Copy them behind those that are here."""
+        """Append entries."""
         end = self.count + len(values)
         while end > len(self.values):
-            self.places = torch.cat([self.places, torch.empty_like(self.places)], dim=1)
+            self.index = torch.cat([self.index, torch.empty_like(self.index)], dim=1)
             self.values = torch.cat([self.values, torch.empty_like(self.values)])
-        own = slice(self.count, end)
-        self.places[0, own], self.places[1, own], self.values[own] = rows, columns, values
+        added = slice(self.count, end)
+        self.index[0, added], self.index[1, added], self.values[added] = rows, columns, values
         self.count = end
 
     def matrix(self) -> SparseMatrix:
-        """All of them, put in order."""
-        rows, columns = self.places[:, : self.count]
+        """All entries, sorted."""
+        rows, columns = self.index[:, : self.count]
         return SparseMatrix.from_entries(rows, columns, self.values[: self.count], self.shape)
 
 
@@ -160,7 +164,7 @@ def return_probabilities(graph: Graph, steps: int = 16) -> Float[Tensor, "nodes 
     if steps < 1:
         raise ValueError(f"Steps of a walk must be an integer >= 1. Got {steps}.")
     matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing().matrix
-    found = []
+    probabilities = []
     for _, units in _unit_columns(matrix):
         chances, before = list[Tensor](), units
         while len(chances) < steps:
@@ -168,5 +172,75 @@ def return_probabilities(graph: Graph, steps: int = 16) -> Float[Tensor, "nodes 
             chances.append((before * after).sum(0))
             chances.append(after.square().sum(0))
             before = after
-        found.append(torch.stack(chances[:steps], dim=1))
-    return torch.cat(found)
+        probabilities.append(torch.stack(chances[:steps], dim=1))
+    return torch.cat(probabilities)
+
+
+@dataclass(frozen=True, eq=False)
+class CroppedOperator:
+    """The rows and columns of some nodes alone: cut out, not normalised anew."""
+
+    operator: Operator  # on all nodes
+    nodes: Int[Tensor, " window"]
+    num_nodes: int  # in all
+
+    def __call__(self, x: Float[Tensor, "window dim"]) -> Float[Tensor, "window dim"]:
+        """The product with x; nodes outside hold zeros, and what reaches them is lost."""
+        whole = x.new_zeros(self.num_nodes, x.shape[1]).index_copy(0, self.nodes, x)
+        return self.operator(whole)[self.nodes]
+
+
+@dataclass(frozen=True, eq=False)
+class DiffusedGraph:
+    """Features with two operators that spread them."""
+
+    features: Features
+    edges: Operator  # D^(-1/2) (A + l I) D^(-1/2) for a loop weight l
+    diffusion: Operator  # S, by personalised PageRank along edges with loops of weight one
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        *,
+        normalise_rows: bool = True,
+        loop_weight: float = 1.0,
+        restart: float = 0.2,
+        threshold: float | None = None,
+    ) -> DiffusedGraph:
+        """Both views of a whole graph; S is formed only where entries below a threshold go.
+
+        What is left of it is scaled by `scale_columns`, as in MVGRL's code.
+        """
+        features = seen_features(graph.features, normalise_rows=normalise_rows)
+        edges = SymmetricPropagation(graph, loop_weight=loop_weight).smoothing()
+        rank = PersonalisedPageRank(SymmetricPropagation(graph).smoothing().matrix, restart)
+        if threshold is None:
+            return cls(features, edges, rank)
+        kept = rank.sparse(threshold=threshold)
+        return cls(features, edges, MatrixOperator(scale_columns(kept)))
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return self.features.shape[0]
+
+    def within(self, nodes: Int[Tensor, " window"]) -> DiffusedGraph:
+        """Some nodes, in the order given, each in both views."""
+        edges, diffusion = (
+            CroppedOperator(operator, nodes, self.num_nodes)
+            for operator in (self.edges, self.diffusion)
+        )
+        return DiffusedGraph(take_rows(self.features, nodes), edges, diffusion)
+
+
+def scale_columns(matrix: SparseMatrix) -> SparseMatrix:
+    """Every column shifted and stretched to [0, 1]; one with an entry left out has 0 for least."""
+    flipped = matrix.transposed
+    pointers = flipped.pattern.row_pointers.long()
+    largest = torch.segment_reduce(flipped.values, "max", offsets=pointers, initial=0)
+    smallest = torch.segment_reduce(flipped.values, "min", offsets=pointers, initial=torch.inf)
+    least = torch.where(pointers.diff() == matrix.shape[0], smallest, 0)
+    extent = torch.where(largest > least, largest - least, 1)
+    columns = matrix.pattern.columns.long()
+    return matrix.with_values((matrix.values - least[columns]) / extent[columns])

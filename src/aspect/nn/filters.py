@@ -1,9 +1,10 @@
-"""Learned filters whose values only fall (low band) or only rise (high band)."""
+"""Chebyshev polynomials of an operator, and learned filters (monotone, ramp) made of them."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -11,9 +12,50 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.nn.chebyshev import chebyshev_transform
+from aspect.data.operators import Operator
 
-__all__ = ["Band", "InterpolatedFilter", "MonotoneFilter", "RampFilter"]
+__all__ = [
+    "Band",
+    "InterpolatedFilter",
+    "MonotoneFilter",
+    "RampFilter",
+    "chebyshev_basis",
+    "chebyshev_nodes",
+    "chebyshev_transform",
+]
+
+
+def chebyshev_basis(
+    rescaled_laplacian: Operator, x: Float[Tensor, "nodes dim"], order: int
+) -> Iterator[Float[Tensor, "nodes dim"]]:
+    """Yield T_0(L)x, ..., T_order(L)x for order >= 1; the operator's spectrum lies in [-1, 1]."""
+    before, current = x, rescaled_laplacian(x)
+    yield before
+    yield current
+    for _ in range(order - 1):
+        # 2 L T_k - T_(k-1): from the one before through L T_k and as far again, in a single pass.
+        before, current = current, torch.lerp(before, rescaled_laplacian(current), 2)
+        yield current
+
+
+def chebyshev_nodes(order: int) -> Float[Tensor, " order_plus_one"]:
+    """The zeros of T_(order + 1) from near -1 to near 1: frequencies in rising order (float64)."""
+    steps = torch.arange(order, -1, -1, dtype=torch.float64) + 0.5
+    return torch.cos(steps * math.pi / (order + 1))
+
+
+def chebyshev_transform(order: int) -> Float[Tensor, "order_plus_one order_plus_one"]:
+    """The matrix that turns values at the nodes into coefficients (float64).
+
+    Row k holds 2 T_k(x_j) / (order + 1). The first row is halved, which Eq. (31), Chebyshev
+    coefficients, leaves out: without it the polynomial misses its values by their mean.
+    """
+    degrees = torch.arange(order + 1, dtype=torch.float64)
+    angles = torch.arccos(chebyshev_nodes(order))
+    matrix = 2 / (order + 1) * torch.cos(degrees[:, None] * angles[None, :])
+    matrix[0] /= 2
+    return matrix
+
 
 Band = Literal["low", "high"]
 
@@ -47,7 +89,7 @@ class InterpolatedFilter(nn.Module, ABC):
 
 
 class MonotoneFilter(InterpolatedFilter):
-    """A polynomial filter of one band (`eq:filter_response_parameterization`).
+    """A polynomial filter of one band, Eq. (30), filter responses.
 
     The values at the order + 1 nodes are prefix sums of ReLU'd increments, falling for `low`,
     rising for `high`: monotone at the nodes, not always between them. `learned_start` learns the

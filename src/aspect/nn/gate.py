@@ -1,4 +1,4 @@
-"""The policy: how much weight each node gives to each band."""
+"""The gate: the weight of each band at each node, and the fusion of the bands by it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,45 @@ __all__ = [
     "GlobalPolicy",
     "HalfPolicy",
     "NodePolicy",
+    "Readout",
+    "fuse",
     "make_policy",
     "neighbourhood_mean",
+    "read_out",
 ]
+
+Readout = Literal["fused", "concatenated", "weighted"]
+
+
+def fuse(
+    views: Float[Tensor, "bands nodes dim"], weights: Float[Tensor, "nodes bands"]
+) -> Float[Tensor, "nodes dim"]:
+    """Eq. (10), fusion, node by node; weight one on a band keeps that band alone."""
+    return (views * weights.t().unsqueeze(-1)).sum(0)
+
+
+def read_out(
+    views: Float[Tensor, "bands nodes dim"], weights: Float[Tensor, "nodes bands"], readout: Readout
+) -> Float[Tensor, "nodes out"]:
+    """What a probe sees: the blend, the bands side by side, or side by side with their weights."""
+    if readout == "fused":
+        return fuse(views, weights)
+    if readout == "weighted":
+        views = views * weights.t().unsqueeze(-1)
+    return torch.cat(list(views), dim=1)
+
 
 Fusion = Literal["node-wise", "global", "half"]
 GateInput = Literal["layer-norm", "raw"]
 
 
 class NodePolicy(nn.Module):
-    """A small network on a node's channel embeddings (`eq:gate`).
+    """A small network on a node's bands, Eq. (9), gate.
 
     The last band's logit is fixed at zero, so that two bands give the paper's sigmoid gate. Raw
-    channel embeddings shrink during training until the network sees nothing and answers one number
-    for all nodes; a layer norm keeps them at one scale. One node's embedding is a noisy witness of
-    what its surroundings are like: with `hops`, logits are averaged over the neighbourhood that
-    often, so that neighbours decide together (ours; the paper has none).
+    bands shrink during training until the gate is the same number for all nodes; a layer norm keeps
+    them at one scale. One node's embedding is noisy: with `hops`, logits are averaged over the
+    neighbourhood that often (ours; the paper has none).
     """
 
     def __init__(
@@ -57,7 +80,7 @@ class NodePolicy(nn.Module):
 
 
 class GlobalPolicy(nn.Module):
-    """One learned mix for all nodes: the rule that node-wise fusion is measured against."""
+    """One learned mix for all nodes: the baseline of node-wise fusion."""
 
     def __init__(self, bands: int) -> None:
         super().__init__()
@@ -73,7 +96,7 @@ class GlobalPolicy(nn.Module):
 
 
 class HalfPolicy(nn.Module):
-    """Equal weights, never trained: the simplest rival."""
+    """Equal weights, never trained."""
 
     def forward(
         self,
@@ -106,7 +129,7 @@ def neighbourhood_mean(
 def make_policy(
     fusion: Fusion, dim: int, bands: int, hidden: int, gate_input: GateInput, hops: int
 ) -> nn.Module:
-    """The policy a setting names; a single band needs no choice."""
+    """The policy of a setting; a single band has weight one."""
     if bands == 1 or fusion == "half":
         return HalfPolicy()
     if fusion == "global":

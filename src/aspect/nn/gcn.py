@@ -15,16 +15,14 @@ from typing_extensions import override
 from aspect.data.features import drop_entries, dropout
 from aspect.data.graph import Features
 from aspect.data.operators import Operator
-from aspect.nn.activations import Activation, ActivationName
-from aspect.nn.batch_norm import BatchNorm, NormStatistics
+from aspect.nn.mlp import Activation, ActivationName, check_widths
+from aspect.nn.normalisation import BatchNorm, NormStatistics
 
 __all__ = ["GCNStack", "StartingWeights"]
 
 # Glorot-uniform weights and biases of zero (the papers' usual), or both uniform within
 # 1 / sqrt(output width) (ARIEL).
 StartingWeights = Literal["glorot", "uniform"]
-
-FEWEST_WIDTHS = 2  # in and out
 
 
 class GCNStack(nn.Module):
@@ -63,13 +61,13 @@ class GCNStack(nn.Module):
             norm_momentum: Rate of the newest batch in `running` statistics.
             activate_last: Whether norm and activation follow the last layer too.
             input_dropout: Of feature entries, before the first layer.
-            dropout: Of what a layer hands on to the next.
-            drop_last: Whether what the last layer gives is dropped out too (SP-GCL).
+            dropout: Between the layers.
+            drop_last: Whether the last layer's output is dropped out too (SP-GCL).
             bias: Whether there is a b.
             start: First weights.
         """
         super().__init__()
-        _check_widths(widths)
+        check_widths(widths)
         layers = len(widths) - 1
         self.input_dropout, self.dropout, self.drop_last = input_dropout, dropout, drop_last
         self.activated = layers if activate_last else layers - 1
@@ -149,8 +147,3 @@ class GCNStack(nn.Module):
         activation = self.activations[min(number, len(self.activations) - 1)]
         activated: Tensor = activation(hidden, generator)
         return activated
-
-
-def _check_widths(widths: Sequence[int]) -> None:
-    if len(widths) < FEWEST_WIDTHS or min(widths) < 1:
-        raise ValueError(f"Widths must be at least two integers >= 1. Got {list(widths)}.")

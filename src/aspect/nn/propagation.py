@@ -61,7 +61,7 @@ class SymmetricPropagation:
         return self.pattern.rows == self.pattern.columns
 
     @cached_property
-    def _places(self) -> Int[Tensor, " all_entries"]:
+    def _positions(self) -> Int[Tensor, " all_entries"]:
         """Where each entry's weight stands in the graph's edge index; loops stand behind it."""
         # Both are sorted by row, then by column, so that leaving out the loops aligns them.
         counted = (~self.is_loop).cumsum(0) - 1
@@ -91,8 +91,8 @@ class SymmetricPropagation:
         of HLCL's code, whose paper subtracts all of it.
         """
         matrix = self.smoothing(weights).matrix
-        values, own = -strength * matrix.values, self.is_loop.to(matrix.dtype)
-        sharpened = torch.where(self.is_loop, own, values) if unit_diagonal else values + own
+        values, eye = -strength * matrix.values, self.is_loop.to(matrix.dtype)
+        sharpened = torch.where(self.is_loop, eye, values) if unit_diagonal else values + eye
         return MatrixOperator(matrix.with_values(sharpened))
 
     @cached_property
@@ -101,9 +101,9 @@ class SymmetricPropagation:
         return self._normalised(torch.ones(self.num_entries, dtype=self.dtype, device=device))
 
     def _normalised(self, weights: Float[Tensor, " entries"]) -> MatrixOperator:
-        every = torch.cat([weights, weights.new_full((1,), self.loop_weight)])[self._places]
-        scale = inverse_root_degrees(self.pattern, every)
-        values = every * scale[self.pattern.rows] * scale[self.pattern.columns]
+        entries = torch.cat([weights, weights.new_full((1,), self.loop_weight)])[self._positions]
+        scale = inverse_root_degrees(self.pattern, entries)
+        values = entries * scale[self.pattern.rows] * scale[self.pattern.columns]
         return MatrixOperator(SparseMatrix(self.pattern, values))
 
 

@@ -1,12 +1,9 @@
-"""Scores that tell nodes of a graph from nodes of a corrupted one, and summaries to hold against.
-
-The DGI family: DGI, GraphCL, MVGRL, GMI and RDGI score bilinearly, PolyGCL as well but from other
-first weights, GGD by a sum.
-"""
+"""Discriminators: scores of nodes against summaries (the DGI family) and of edges (GREET)."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -14,19 +11,23 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.data.graph import Features
+from aspect.data.features import seen_features
+from aspect.data.graph import Features, Graph
+from aspect.nn.diffusion import return_probabilities
+from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 
-__all__ = ["BilinearScorer", "SummedLinearScorer", "relu_mean", "sigmoid_mean"]
+__all__ = [
+    "BilinearScorer",
+    "EdgeDiscriminator",
+    "SummedLinearScorer",
+    "WalkedGraph",
+    "sigmoid_mean",
+]
 
 
 def sigmoid_mean(nodes: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
     """`sigmoid(mean_i h_i)`, every entry in (0, 1): the summary of DGI, GraphCL, MVGRL and RDGI."""
     return nodes.mean(0).sigmoid()
-
-
-def relu_mean(nodes: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
-    """`relu(mean_i h_i)`: PolyGCL's summary, of a mixture of its views."""
-    return nodes.mean(0).relu()
 
 
 class BilinearScorer(nn.Module):
@@ -87,3 +88,76 @@ class SummedLinearScorer(nn.Module):
             constant = constant + weights @ layer.bias
             weights = weights @ layer.weight
         return nodes @ weights + constant
+
+
+LEAST_NOISE = 1e-4  # uniform noise keeps so far from zero and one
+
+
+@dataclass(frozen=True, eq=False)
+class WalkedGraph:
+    """A graph with the discriminator's inputs, and the pattern along which it propagates."""
+
+    graph: Graph
+    features: Features
+    walks: Float[Tensor, "nodes steps"]  # how likely a random walk is back after so many steps
+    propagation: SymmetricPropagation
+
+    @classmethod
+    def of(cls, graph: Graph, *, normalise_rows: bool, walk_steps: int) -> WalkedGraph:
+        """Walk from every node; rows of features divided by their sums, or as they are."""
+        features = seen_features(graph.features, normalise_rows=normalise_rows)
+        walks = return_probabilities(graph, walk_steps)
+        return cls(graph, features, walks, SymmetricPropagation(graph))
+
+    def filters(
+        self, weights: Float[Tensor, " entries"], strength: float
+    ) -> tuple[MatrixOperator, MatrixOperator]:
+        """The low-pass operator along homophilic edges, the high-pass one along the others.
+
+        Args:
+            weights: How homophilic each entry is; for the high pass, one minus that.
+            strength: How much of its heterophilic neighbours a node subtracts.
+        """
+        high = self.propagation.sharpening(1 - weights, strength=strength, unit_diagonal=True)
+        return self.propagation.smoothing(weights), high
+
+
+class EdgeDiscriminator(nn.Module):
+    """A weight in (0, 1) for every edge, near one where it seems homophilic (GREET).
+
+    The raw score is `r_uv = (f[q_u; q_v] + f[q_v; q_u]) / 2` for q = relu(W [x; e] + b) of features
+    and structural encoding, and a linear f: so r is the sum of one score for each end, and no pair
+    of rows is ever gathered.
+    """
+
+    def __init__(self, num_features: int, walk_steps: int, width: int) -> None:
+        super().__init__()
+        self.num_features, self.width = num_features, width
+        self.hidden = nn.Linear(num_features + walk_steps, width)
+        self.scorer = nn.Linear(2 * width, 1)
+
+    def scores(self, walked: WalkedGraph) -> Float[Tensor, " entries"]:
+        """The raw score of every entry of the edge index; the same for both directions."""
+        weight, columns = self.hidden.weight, self.num_features
+        hidden = walked.features @ weight[:, :columns].t() + walked.walks @ weight[:, columns:].t()
+        hidden = (hidden + self.hidden.bias).relu()
+        halves = self.scorer.weight.view(2, self.width).mean(0)
+        ends: Tensor = hidden @ halves
+        source, target = walked.graph.edge_index
+        return ends[source] + ends[target] + self.scorer.bias
+
+    @override
+    def forward(
+        self, walked: WalkedGraph, generator: torch.Generator | None = None
+    ) -> Float[Tensor, " entries"]:
+        """Relaxed Bernoulli draws, apart for the two directions; without a generator the median.
+
+        `w = sigmoid(log e - log(1 - e) + r)` for a uniform e: above a half as often as a coin that
+        falls on its head with probability sigmoid(r), which is the median too.
+        """
+        scores = self.scores(walked)
+        if generator is None:
+            return scores.sigmoid()
+        uniform = torch.empty_like(scores, requires_grad=False)
+        uniform.uniform_(LEAST_NOISE, 1 - LEAST_NOISE, generator=generator)
+        return (uniform.logit() + scores).sigmoid()

@@ -1,4 +1,4 @@
-"""A graph seen through its bands: filter and project, in either order."""
+"""The spectral encoder: filter and project, in either order; and its folded form for the search."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from torch import Tensor, nn
 from aspect.data.features import dense, drop_entries, dropout, seen_features
 from aspect.data.graph import Features, Graph
 from aspect.data.operators import Operator, Propagation
-from aspect.nn.batch_norm import BatchNorm, NormStatistics
-from aspect.nn.chebyshev import chebyshev_basis
-from aspect.nn.filters import Band, MonotoneFilter, RampFilter
+from aspect.nn.filters import Band, MonotoneFilter, RampFilter, chebyshev_basis
+from aspect.nn.normalisation import BatchNorm, NormStatistics
 
-__all__ = ["BandActivation", "FilterKind", "LayerOrder", "Signal", "SpectralEncoder"]
+__all__ = [
+    "BandActivation",
+    "FilterKind",
+    "FoldedEncoder",
+    "LayerOrder",
+    "Signal",
+    "SpectralEncoder",
+    "fold",
+]
 
 BandActivation = Literal["relu", "prelu"]
 LayerOrder = Literal["filter-first", "project-first"]
@@ -42,7 +49,7 @@ class Signal:
 
 
 class SpectralEncoder(nn.Module):
-    """Input dropout, filter, dropout, batch norm, linear layer, activation (`eq:spectral_views`).
+    """Eq. (8), spectral views: dropout, filter, dropout, batch norm, linear layer, activation.
 
     All bands share the weights and one Chebyshev basis, hence one input-dropout mask.
     `project-first` puts the linear layer before the filter, and dropout and norm after it: filters
@@ -95,7 +102,7 @@ class SpectralEncoder(nn.Module):
     def responses(
         self, frequencies: Float[Tensor, " frequencies"], lambda_max: float = 2.0
     ) -> Float[Tensor, "bands frequencies"]:
-        """What every band does at eigenvalues of the Laplacian, in float64.
+        """The response of every band at eigenvalues of the Laplacian, in float64.
 
         `lambda_max` is what the operator is rescaled by.
         """
@@ -123,28 +130,19 @@ class SpectralEncoder(nn.Module):
     def _embed(
         self, signal: Signal, generator: torch.Generator | None, only: int | None = None
     ) -> Float[Tensor, "bands nodes dim"]:
+        keeps_input = generator is None or self.input_dropout == 0
+        if not self.project_first and signal.basis is not None and keeps_input:
+            filtered = _combine(self.coefficients(only), signal.basis)
+        else:
+            features = drop_entries(signal.features, self.input_dropout, generator)
+            x = features @ self.linear.weight.t() if self.project_first else dense(features)
+            filtered = self._filter(x, signal.operator, only)
         if self.project_first:
-            filtered = self._filter(self._project(signal, generator), signal.operator, only)
             hidden = self._regularise(filtered + self.linear.bias, generator, only)
         else:
-            filtered = self._filtered_features(signal, generator, only)
             hidden = self.linear(self._regularise(filtered, generator, only))
         embedded: Tensor = self.activation(hidden)
         return embedded
-
-    def _project(
-        self, signal: Signal, generator: torch.Generator | None
-    ) -> Float[Tensor, "nodes dim"]:
-        features = drop_entries(signal.features, self.input_dropout, generator)
-        return features @ self.linear.weight.t()
-
-    def _filtered_features(
-        self, signal: Signal, generator: torch.Generator | None, only: int | None
-    ) -> Float[Tensor, "bands nodes features"]:
-        if signal.basis is not None and (generator is None or self.input_dropout == 0):
-            return _combine(self.coefficients(only), signal.basis)
-        features = drop_entries(signal.features, self.input_dropout, generator)
-        return self._filter(dense(features), signal.operator, only)
 
     def _filter(
         self, x: Float[Tensor, "nodes dim"], operator: Operator, only: int | None = None
@@ -170,3 +168,70 @@ def _combine(
 ) -> Float[Tensor, "bands nodes dim"]:
     """One filtered signal per band from the basis that all share."""
     return (coefficients @ basis.flatten(1)).view(len(coefficients), *basis.shape[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedEncoder:
+    """A trained encoder as it embeds, nothing dropped: `activation(filter(X W) + b)`.
+
+    `maps` is one where all bands share W. Batch norm before the linear layer gives each band its
+    own, since it has statistics for each; as many signals are then filtered.
+    Its tensors carry no gradient: what flows back reaches features and operator alone.
+    """
+
+    weight: Float[Tensor, "maps features dim"]
+    bias: Float[Tensor, "bands dim"]
+    coefficients: Float[Tensor, "bands terms"]
+    slope: Float[Tensor, " one"]  # of the activation below zero
+
+    def project(self, features: Features) -> Float[Tensor, "nodes signal"]:
+        """The signal that is filtered, all maps side by side; linear in the features."""
+        return features @ self.weight.transpose(0, 1).flatten(1)
+
+    def embed(
+        self, projected: Float[Tensor, "nodes signal"], operator: Operator
+    ) -> Float[Tensor, "bands nodes dim"]:
+        """Every node in every band, lowest first."""
+        order = self.coefficients.shape[1] - 1
+        basis = torch.stack(list(chebyshev_basis(operator, projected, order)))
+        signals = basis.view(*basis.shape[:2], len(self.weight), -1)  # [terms, nodes, maps, dim]
+        if len(self.weight) == 1:
+            filtered = torch.einsum("bt,tnmd->bnd", self.coefficients, signals)
+        else:
+            filtered = torch.einsum("bt,tnbd->bnd", self.coefficients, signals)
+        return nn.functional.prelu(filtered + self.bias.unsqueeze(1), self.slope)
+
+
+@torch.no_grad()
+def fold(encoder: SpectralEncoder) -> FoldedEncoder:
+    """Combine linear layer and batch norm; filters are linear, so that the map comes first.
+
+    The batch norm is that of embedding: its stored statistics, one scale and one shift a column and
+    band.
+    """
+    weights, biases = zip(
+        *(_affine(encoder, band) for band in range(len(encoder.filters))), strict=True
+    )
+    shares_map = encoder.norm is None
+    slope = encoder.activation.weight if isinstance(encoder.activation, nn.PReLU) else None
+    bias = torch.stack(biases)
+    return FoldedEncoder(
+        torch.stack(weights[:1] if shares_map else weights).transpose(1, 2).clone(),
+        bias,
+        encoder.coefficients(),
+        bias.new_zeros(1) if slope is None else slope.clone(),
+    )
+
+
+def _affine(
+    encoder: SpectralEncoder, band: int
+) -> tuple[Float[Tensor, "dim features"], Float[Tensor, " dim"]]:
+    """Linear layer and batch norm of one band as one map."""
+    weight: Tensor = encoder.linear.weight
+    bias: Tensor = encoder.linear.bias
+    if encoder.norm is None:
+        return weight, bias
+    scale, shift = encoder.norm.affine(band)
+    if encoder.project_first:
+        return scale[:, None] * weight, scale * bias + shift
+    return weight * scale, weight @ shift + bias

@@ -138,7 +138,7 @@ def _record(trained: _TrainedOn, entry: str) -> Record:
         stopped_early=told.get("stopped_early", False),
         loss=told.get("loss", {}),
         dim=embeddings.shape[1],
-        parameters=_trained_numbers(run),
+        parameters=run.model.method.num_parameters,
         gate=gate_summary(run.model.policy(graph)),
         health=health.to_dict(),
         seconds={"train": told["seconds"]} if "seconds" in told else {},
@@ -193,11 +193,6 @@ def _probe(
         SplitScores.of(number, score) for number, score in zip(splits, result.splits, strict=True)
     )
     return scores, result.notices_naming(labelled.class_names)
-
-
-def _trained_numbers(run: LoadedRun) -> int:
-    method = run.model.method
-    return sum(each.numel() for each in method.parameters()) if method.trainable else 0
 
 
 def _curves(path: Path) -> dict[str, list[float | None]]:

@@ -6,13 +6,13 @@
 - checkpoint.safetensors: the latest snapshot, until the run is complete
 - model.safetensors: the trained method
 - embeddings.npy, policy.npy, ids.txt
+- manifest.json: the SHA-256 of every file of the run, checked whenever it is opened
 - record.json: seeds, versions, timings; written last, so its presence says "complete"
 - .lock: taken while a process works here; what is left of it afterwards means nothing
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import signal
@@ -23,18 +23,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pydantic import ValidationError
-
 from aspect import __version__
 from aspect.config import Config
-from aspect.data.files import LEFT_BEHIND, is_file, replacing
-from aspect.data.folders import LOCK, locked, naming
-from aspect.errors import CheckpointError, FileError, RunError, SettingsError
-from aspect.training.checkpoint import read_tensors, write_tensors
+from aspect.data.files import is_file
+from aspect.data.tensors import read_tensors, write_tensors
+from aspect.errors import CheckpointError, RunError, SettingsError
 from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard
 from aspect.training.trainer import EpochReport, Snapshot
+from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, naming, read_json
 
-__all__ = ["RunFolder", "Start", "read_start", "write_json", "write_text"]
+__all__ = ["CONFIG", "METRICS", "RECORD", "RUN", "RunFolder", "Start", "read_start"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,16 +49,10 @@ OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt")
 # Many a folder holds a config.yaml; only beside one of these it tells of a run.
 SIGNS_OF_A_RUN = {START, METRICS, CHECKPOINT, RECORD}
 
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small text file all or nothing."""
-    with replacing(path, overwrite=True) as file:
-        file.write(text.encode())
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a small JSON file all or nothing."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+RUN = FolderKind(
+    foreign="not a run's folder",
+    owns=lambda names: CONFIG in names and (names == {CONFIG} or bool(names & SIGNS_OF_A_RUN)),
+)
 
 
 class Start(Config):
@@ -82,12 +74,9 @@ def read_start(path: Path) -> Start | None:
     file = path / START
     if not is_file(file):
         return None
-    try:
-        return Start.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise RunError(
-            f"{file} is damaged. Remove it, and give --data-dir and --device as at the beginning."
-        ) from error
+    return read_json(
+        file, Start, fix="Remove it, and give --data-dir and --device as at the beginning."
+    )
 
 
 def _ignore(report: EpochReport) -> None:
@@ -106,6 +95,7 @@ class RunFolder:
         tensorboard: bool,
     ) -> None:
         self.path = path
+        self.workspace = Workspace(path, RUN)
         self.config = config
         self.start = start
         self.checkpoint_every = checkpoint_every
@@ -140,31 +130,16 @@ class RunFolder:
             require_tensorboard()
         folder = cls(path, config, start, checkpoint_every, tensorboard)
         with ExitStack() as cleanup:
+            folder.workspace = cleanup.enter_context(Workspace.open(path, RUN))
             with naming(path):
-                if path.exists() and not path.is_dir():
-                    raise FileError(f"{path} must be a folder. Got a file.")
-                path.mkdir(parents=True, exist_ok=True)
-                folder._refuse_foreign()
-                cleanup.enter_context(locked(path))
                 folder._claim(resume=resume, overwrite=overwrite)
             cleanup.callback(folder._close_logs)
             cleanup.enter_context(folder._graceful_signals())
             yield folder
 
-    def _refuse_foreign(self) -> None:
-        """Refuse a folder of another kind before anything is written to it, even the lock."""
-        present = {item.name for item in self.path.iterdir()}
-        others = {name for name in present - {LOCK} if not LEFT_BEHIND.fullmatch(name)}
-        is_run = CONFIG in others and (others == {CONFIG} or bool(others & SIGNS_OF_A_RUN))
-        if others and not is_run:
-            raise RunError(
-                f"{self.path} is not empty and not a run's folder. Choose another --out."
-            )
-
     def _claim(self, *, resume: bool, overwrite: bool) -> None:
         """Make the folder this run's; a kill at any moment leaves one that can be claimed again."""
-        self._refuse_foreign()
-        is_run = (self.path / CONFIG).is_file()
+        is_run = self.workspace.has(CONFIG)
         if is_run and resume:
             self._check_same_config()
         elif is_run and not overwrite:
@@ -172,13 +147,10 @@ class RunFolder:
                 f"{self.path} holds a run. "
                 "Pass --resume to go on with it or --overwrite to replace it."
             )
-        for item in self.path.iterdir():
-            if LEFT_BEHIND.fullmatch(item.name):
-                item.unlink()
         if not (is_run and resume):
             self._begin_anew()
         elif self.is_complete:
-            (self.path / CHECKPOINT).unlink(missing_ok=True)
+            self.workspace.remove(CHECKPOINT)
         elif self.start != read_start(self.path):
             self._write_start()
 
@@ -187,20 +159,19 @@ class RunFolder:
 
         Log and config stay until they are replaced, so that the folder is a run's at any moment.
         """
-        for name in (RECORD, CHECKPOINT, *OUTPUTS, START):
-            (self.path / name).unlink(missing_ok=True)
+        self.workspace.remove(RECORD, MANIFEST, CHECKPOINT, *OUTPUTS, START)
         events = self.path / TENSORBOARD
         if events.is_symlink():
             events.unlink()
         elif events.is_dir():
             shutil.rmtree(events)
-        write_text(self.path / CONFIG, self.config)
+        self.workspace.write(CONFIG, self.config)
         self._write_start()
         (self.path / METRICS).write_bytes(b"")
 
     def _write_start(self) -> None:
         if self.start is not None:
-            write_json(self.path / START, self.start.model_dump())
+            self.workspace.write(START, json_text(self.start.model_dump()))
 
     def _check_same_config(self) -> None:
         if (self.path / CONFIG).read_bytes() != self.config.encode():
@@ -212,13 +183,13 @@ class RunFolder:
     @property
     def is_complete(self) -> bool:
         """Whether the run came to its end."""
-        return is_file(self.path / RECORD)
+        return self.workspace.has(RECORD)
 
     def latest(self) -> Snapshot | None:
         """The checkpoint to go on from, if there is one; logs are cut back to it."""
         if self.is_complete:
             raise RunError(f"The run in {self.path} is complete. Pass --overwrite to replace it.")
-        snapshot = self._read_checkpoint() if is_file(self.path / CHECKPOINT) else None
+        snapshot = self._read_checkpoint() if self.workspace.has(CHECKPOINT) else None
         epochs = snapshot.state["epoch"] if snapshot else 0
         self._close_logs()
         self.logs.append(JsonLinesLog(self.path / METRICS, keep_epochs=epochs))
@@ -275,9 +246,11 @@ class RunFolder:
             raise KeyboardInterrupt
 
     def complete(self, record: Mapping[str, Any]) -> None:
-        """Write the record, which marks the run complete; the checkpoint is no longer needed."""
-        write_json(self.path / RECORD, record)
-        (self.path / CHECKPOINT).unlink(missing_ok=True)
+        """Write the manifest, and the record, which marks the run complete."""
+        text = json_text(record)
+        self.workspace.seal((CONFIG, START, METRICS, *OUTPUTS), coming={RECORD: text})
+        self.workspace.write(RECORD, text)
+        self.workspace.remove(CHECKPOINT)
 
     def _close_logs(self) -> None:
         while self.logs:

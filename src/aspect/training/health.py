@@ -103,10 +103,10 @@ class Health:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, float]) -> Self:
-        """As a record tells it, where counts may have become floats."""
-        values: dict[str, Any] = {**told, "nodes": int(told["nodes"]), "dim": int(told["dim"])}
-        return cls(**values)
+    def from_dict(cls, values: Mapping[str, float]) -> Self:
+        """From a record, where counts may have become floats."""
+        whole: dict[str, Any] = {name: int(values[name]) for name in ("nodes", "dim")}
+        return cls(**{**values, **whole})
 
 
 def check_finite(embeddings: Float[Tensor, "nodes dim"]) -> None:

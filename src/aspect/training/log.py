@@ -1,4 +1,4 @@
-"""Where the numbers of every epoch go: JSON lines always, TensorBoard if wanted."""
+"""Logs of the numbers of every epoch: JSON lines always, TensorBoard on request."""
 
 from __future__ import annotations
 

@@ -13,21 +13,88 @@ from torch import Tensor
 
 from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
-from aspect.methods.base import HELD_BY, Group, Method, MethodConfig, Step
+from aspect.methods.base import Group, Method, MethodConfig, Step
 from aspect.randomness import generator_for
 from aspect.training.health import Health
-from aspect.training.stopping import CollapseStopping, EarlyStopping
 
-__all__ = ["EpochReport", "NoRecorder", "Recorder", "Snapshot", "TrainingResult", "train"]
+__all__ = [
+    "CHECK_EVERY",
+    "CollapseStopping",
+    "EarlyStopping",
+    "EpochReport",
+    "NoRecorder",
+    "Recorder",
+    "Snapshot",
+    "TrainingResult",
+    "train",
+]
 
 logger = logging.getLogger(__name__)
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
+CHECK_EVERY = 10  # epochs between two checks for collapse; a check takes about as long as an epoch
+
+# Settings that bound the memory of a step, in methods that have them; unset, they bound nothing.
+MEMORY_SETTINGS = (
+    "width",
+    "order",
+    "negatives",
+    "pairs_per_node",
+    "batch_size",
+    "sample",
+    "exact_up_to",
+    "candidates",
+)
+
+
+@dataclass
+class EarlyStopping:
+    """Counts epochs since the watched loss was last below its best; no patience: never stops."""
+
+    patience: int | None
+    best: float = math.inf
+    best_epoch: int = 0
+
+    def observe(self, epoch: int, watched: float) -> bool:
+        """Note an epoch's loss; true if it is the best so far and worth keeping."""
+        if self.patience is None or not watched < self.best:
+            return False
+        self.best, self.best_epoch = watched, epoch
+        return True
+
+    def is_over(self, epoch: int) -> bool:
+        """Whether patience ran out."""
+        return self.patience is not None and epoch - self.best_epoch >= self.patience
+
+
+@dataclass
+class CollapseStopping:
+    """Watches the embedding's health; over when one that was healthy is close to collapse.
+
+    An embedding that was never healthy stops nothing: many start near a common direction, and
+    training may still lead them away from it.
+    """
+
+    is_on: bool
+    healthy_epoch: int | None = None  # of the last check that passed
+    is_over: bool = False
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether to check the embedding after this epoch."""
+        return self.is_on and epoch % CHECK_EVERY == 0
+
+    def observe(self, epoch: int, *, is_collapsed: bool) -> bool:
+        """Note the result of a check; true if the state is healthy and worth keeping."""
+        if is_collapsed:
+            self.is_over = self.healthy_epoch is not None
+            return False
+        self.healthy_epoch = epoch
+        return True
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What one epoch has to say for itself."""
+    """The numbers of one epoch."""
 
     epoch: int  # 1 is the first
     epochs: int  # as many as are planned
@@ -56,7 +123,7 @@ class TrainingResult:
 
 
 class Recorder(Protocol):
-    """Who keeps the trainer's reports; it may end the training by raising."""
+    """Receives the trainer's reports; it may end the training by raising."""
 
     def latest(self) -> Snapshot | None:
         """The snapshot to go on from, or None to begin."""
@@ -92,7 +159,7 @@ def train(
 
     With patience, the method ends with its state after the best epoch: the one whose watched loss,
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
-    its state at the last healthy look.
+    its state at the last check that found a healthy embedding.
     """
     training = _Training(method, graph, seed, recorder or NoRecorder())
     try:
@@ -113,7 +180,7 @@ class _Training:
         self.stopping = EarlyStopping(method.config.patience)
         self.collapse = CollapseStopping(method.config.stop_on_collapse)
         self.best: dict[str, Tensor] = {}
-        self.healthy: dict[str, Tensor] = {}  # state at the last healthy look
+        self.healthy: dict[str, Tensor] = {}  # state at the last check that passed
         self.values: dict[str, float] = {}
         self.epoch = 0
 
@@ -126,7 +193,7 @@ class _Training:
         while self.epoch < epochs and not self._is_over():
             self._run_epoch()
             if self.collapse.is_due(self.epoch):
-                self._look_for_collapse()
+                self._check_for_collapse()
             report = EpochReport(self.epoch, epochs, self.values)
             self.recorder.epoch_done(report, self._snapshot)
         kept = self.healthy if self.collapse.is_over else self.best
@@ -157,10 +224,10 @@ class _Training:
         return self.collapse.is_over or self.stopping.is_over(self.epoch)
 
     @torch.no_grad()
-    def _look_for_collapse(self) -> None:
+    def _check_for_collapse(self) -> None:
         """Keep the state of a healthy embedding; warn of the end where it no longer is one."""
         self.method.calibrate(self.graph)
-        health = Health.of(self.method.eval().embed_uncentred(self.graph))
+        health = Health.of(self.method.eval().output(self.graph).uncentred)
         if self.collapse.observe(self.epoch, is_collapsed=health.is_collapsed):
             self.healthy = self._kept_state()
         elif self.collapse.is_over:
@@ -214,8 +281,8 @@ class _Training:
         tensors |= {f"healthy/{name}": value for name, value in self.healthy.items()}
         for phase, optimiser in self.optimisers.items():
             for index, moments in optimiser.state_dict()["state"].items():
-                place = f"optimiser/{phase}/{index}"
-                tensors |= {f"{place}/{name}": value for name, value in moments.items()}
+                prefix = f"optimiser/{phase}/{index}"
+                tensors |= {f"{prefix}/{name}": value for name, value in moments.items()}
         state = {
             "epoch": self.epoch,
             "stopping": asdict(self.stopping),
@@ -331,7 +398,7 @@ def _gradient_not_finite(epoch: int, method: Method) -> str:
 
 def _out_of_memory(epoch: int, config: MethodConfig) -> str:
     moment = f"at epoch {epoch}" if epoch else "before the first epoch"
-    held = {name: value for name, value in config.model_dump().items() if name in HELD_BY}
+    held = {name: value for name, value in config.model_dump().items() if name in MEMORY_SETTINGS}
     lower = " or ".join(name for name, value in held.items() if value is not None)
     bound = " or ".join(name for name, value in held.items() if value is None)
     words = [f"lower {lower}"] * bool(lower) + [f"set {bound}"] * bool(bound)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aspect.attacks.trace import Trace
+from aspect.attacks.file import PerturbationFile
+from aspect.data.archives import write_npz
 from aspect.data.graph import LabelledGraph
-from aspect.data.npz import write_npz
 from aspect.data.source import GraphSource
 from aspect.experiment.runs import RunOptions, train_run
 from aspect.settings import Experiment, PerturbedBy, PublishedProbe
@@ -80,7 +80,7 @@ class Place:
 
 def cut(path: Path, count: int, new: Path) -> Path:
     """The same attack, stopped after so many flips."""
-    trace = Trace.read(path)
+    trace = PerturbationFile.read(path)
     facts = trace.facts.model_copy(update={"wanted": count})
     replace(trace, facts=facts, keys=trace.keys[:count]).write(new)
     return new
@@ -88,5 +88,5 @@ def cut(path: Path, count: int, new: Path) -> Path:
 
 def changed(path: Path, **facts) -> None:
     """Write other facts into a file."""
-    trace = Trace.read(path)
+    trace = PerturbationFile.read(path)
     replace(trace, facts=trace.facts.model_copy(update=facts)).write(path)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from aspect import __version__
-from aspect.attacks.trace import Trace
+from aspect.attacks.file import PerturbationFile
+from aspect.attacks.pruning import prune_edges
 from aspect.data.splits import make_splits
-from aspect.data.support import without_doubtful
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation import pruning as readings
@@ -121,14 +121,14 @@ def test_a_doubting_row_is_read_with_the_share_that_validation_prefers(place, cl
     assert [row.name for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
     row, split = row_of(found, "aspect, pruned", 0.1), splits_of(place)[1]
     told = []
-    graph = Trace.read(place.flips(1)).apply(place.labelled, 0.1)
+    graph = PerturbationFile.read(place.flips(1)).apply(place.labelled, 0.1)
     for folder, seen, scores in (
         (poisoned[0], graph, row.perturbed),
         (clean, place.labelled.graph, row.clean),
     ):
         model = load_run(folder, device="cpu").model
         tried = [
-            probed(place, model.embed(without_doubtful(seen, share), normalise="none"), [split])[0]
+            probed(place, model.embed(prune_edges(seen, share), normalise="none"), [split])[0]
             for share in (0.0, 0.1, 0.3)
         ]
         best = max(range(3), key=lambda place: tried[place].validation)
@@ -145,9 +145,7 @@ def test_a_clean_run_has_a_doubting_row_too(clean, place):
     assert found.rows[0] == plain.rows[0]
     model, graph = load_run(clean, device="cpu").model, place.labelled.graph
     tried = [
-        probed(
-            place, model.embed(without_doubtful(graph, share), normalise="none"), splits_of(place)
-        )
+        probed(place, model.embed(prune_edges(graph, share), normalise="none"), splits_of(place))
         for share in (0.0, 0.2)
     ]
     best = [max(pair, key=lambda score: score.validation) for pair in zip(*tried, strict=True)]
@@ -188,7 +186,7 @@ def test_the_clean_side_is_on_the_same_splits(place, clean, found):
 
 def test_controls_meet_the_same_perturbed_graph(place, poisoned, found):
     labelled, splits = place.labelled, splits_of(place)
-    graph = Trace.read(place.flips(0)).apply(labelled, 0.1)
+    graph = PerturbationFile.read(place.flips(0)).apply(labelled, 0.1)
     settings = open_run(poisoned[0]).record["settings"]
     for name, own in (("random", settings), ("raw", {}), ("propagated", {}), ("spectral", {})):
         model = Embedder(name, seed=0, device="cpu", **own).fit(graph)
@@ -243,7 +241,7 @@ def test_plain_values_hold_files_and_checksums(place, found, poisoned, clean):
     assert [each["file"] for each in told["perturbations"]] == [
         str(place.flips(split)) for split in (0, 1, 1)
     ]
-    assert told["perturbations"][0]["sha256"] == Trace.read(place.flips(0)).digest(0.1)
+    assert told["perturbations"][0]["sha256"] == PerturbationFile.read(place.flips(0)).digest(0.1)
     first = told["rows"][0]
     assert [each["split"] for each in first["scores"]] == [0, 1]
     mean = sum(each["strict"] for each in first["scores"]) / 2
@@ -273,7 +271,8 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
             model.embed(labelled.graph, normalise="none"),
             [
                 model.embed(
-                    Trace.read(place.flips(split)).apply(labelled, budget), normalise="none"
+                    PerturbationFile.read(place.flips(split)).apply(labelled, budget),
+                    normalise="none",
                 )
                 for split in (0, 1)
             ],
@@ -304,7 +303,7 @@ def cell_of(place, run, mode, numbers):
         probe="neutral",
         split_numbers=numbers,
         perturbation=Perturbation(kind="dice", mode=mode, budget=0.1),
-        perturbation_sha256=tuple(Trace.read(file).digest(0.1) for file in files),
+        perturbation_sha256=tuple(PerturbationFile.read(file).digest(0.1) for file in files),
         seed=0,
         version=__version__,
     )

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aspect.attacks.trace import Trace
+from aspect.attacks.file import PerturbationFile
+from aspect.data.tensors import write_tensors
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.robustness.files import check_kind_of_splits, read_perturbations
-from aspect.training.checkpoint import write_tensors
 from attacks.attempts import labelled_graph
 from experiment.robustness.poisoned import Place, changed, cut
 
@@ -103,7 +103,7 @@ def test_files_of_different_length_need_a_budget(place, folder):
 
 def test_an_unfinished_attack_serves_what_it_reached(place, folder):
     path = folder / "1.safetensors"
-    trace = Trace.read(path)
+    trace = PerturbationFile.read(path)
     facts = trace.facts.model_copy(update={"complete": False})
     replace(trace, facts=facts, keys=trace.keys[:20], state={"x": torch.zeros(1)}).write(path)
     with pytest.raises(SettingsError, match="not complete"):

@@ -1,6 +1,6 @@
 import pytest
 
-from aspect.experiment.tuning import trial
+from aspect.experiment import trial
 from experiment.tuning.searches import QUICK, write_graph
 
 
@@ -12,11 +12,14 @@ def path(tmp_path):
 
 @pytest.fixture
 def out(tmp_path):
-    """Where a search may go."""
+    """A folder for a search."""
     return tmp_path / "search"
 
 
 @pytest.fixture
 def quick_probe(monkeypatch):
-    """A probe with few penalties: what it finds does not matter, only that it is the same."""
+    """A probe with few penalties: its answers do not matter, only that they are the same."""
+    trial.load_problem.cache_clear()
     monkeypatch.setattr(trial, "probe_named", lambda _: QUICK)
+    yield
+    trial.load_problem.cache_clear()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from aspect.data.npz import write_npz
+from aspect.data.archives import write_npz
 from aspect.data.synthetic import mixed_graph
 from aspect.evaluation.linear_probe import NeutralProbe
-from aspect.experiment.executor import Finished, Lost, Started
-from aspect.experiment.tuning.request import plan_search
-from aspect.experiment.tuning.search import tune
+from aspect.experiment.executor import KILLED, Finished, Lost, Started
+from aspect.experiment.search import plan_search
+from aspect.experiment.tuning import tune
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 
@@ -17,25 +15,33 @@ QUICK = NeutralProbe(penalties=(0.01, 1.0))
 SMALL = {"width": 8, "gate_width": 4, "order": 2}
 
 
-class InThisProcess:
-    """Carries out one task after the other; may be told to stop as a killed process does."""
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches SIGKILL."""
 
-    def __init__(self, stop_before=None):
-        self.stop_before = stop_before
+
+class InThisProcess:
+    """Carries out one task after the other; like the real one it replaces a killed worker once."""
+
+    def __init__(self, attempts=1):
+        self.attempts = attempts
         self.tasks = []
 
     def run(self, work, tasks):
         for task in tasks:
-            if len(self.tasks) == self.stop_before:
-                raise KeyboardInterrupt
             self.tasks.append(task)
-            yield Started(task)
-            try:
-                result = work(task)
-            except Exception as error:
-                yield Lost(task, str(error))
-            else:
-                yield Finished(task, result)
+            for attempt in range(self.attempts):
+                yield Started(task)
+                try:
+                    yield Finished(task, work(task))
+                except Killed:
+                    if self.attempts == 1:
+                        raise
+                    if attempt + 1 == self.attempts:
+                        yield Lost(task, KILLED)
+                except OSError as error:
+                    yield Lost(task, str(error), "Traceback")
+                else:
+                    break
 
 
 def write_graph(folder, name="graph.npz", labelled=None):
@@ -68,8 +74,3 @@ def small_search(path, settings=None, *, method="aspect", seed=0, **options):
 def search_for(search, out, trials, **options):
     """Carry the search out in this process."""
     return tune(search, out, trials, executor=options.pop("executor", InThisProcess()), **options)
-
-
-def outcomes(result):
-    """All but the time that the trials took."""
-    return [replace(each, seconds=None) for each in result.results]

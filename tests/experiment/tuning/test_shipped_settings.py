@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from aspect.experiment.tuning.space import Space
+from aspect.experiment.search import search_space
 from aspect.methods.registry import find_method
 from aspect.settings import FOLDER, load_experiment
 from scripts import load_script
@@ -24,16 +24,16 @@ def write_search(folder, *, trials, settings="{width: 64}"):
 
 
 def test_it_searches_all_baselines_where_nothing_official_is_shipped():
-    wanted = {(each.method, each.graph) for each in script.wanted()}
-    assert ("dgi", "texas") in wanted
-    assert ("dgi", "cora") not in wanted  # official
-    methods = {method for method, _ in wanted}
+    searches = {(planned.method, planned.graph) for planned in script.planned_searches()}
+    assert ("dgi", "texas") in searches
+    assert ("dgi", "cora") not in searches  # official
+    methods = {method for method, _ in searches}
     assert not methods & {"aspect", "aspect-s", "raw", "random", "low", "high"}
     assert len(methods | {"greet"}) == 17  # GREET's authors tell settings for every graph
 
 
 def test_it_can_be_asked_for_a_part():
-    (only,) = script.wanted(["grace"], ["actor"])
+    (only,) = script.planned_searches(["grace"], ["actor"])
     assert (only.method, only.graph) == ("grace", "actor")
     assert only.command[:4] == ["tune", "actor", "--method", "grace"]
     assert only.command[only.command.index("--config") + 1] == "defaults"
@@ -42,23 +42,19 @@ def test_it_can_be_asked_for_a_part():
 
 
 def test_ours_is_searched_by_name_on_all_graphs_from_what_is_shipped():
-    ours = list(script.wanted(["aspect"], trials=30))
+    ours = list(script.planned_searches(["aspect"], trials=30))
     assert [each.graph for each in ours] == list(script.PLAN.graphs)
     for each in ours:
         assert "--config" not in each.command
         assert each.command[each.command.index("--trials") + 1] == "30"
 
 
-def test_small_graphs_are_searched_with_several_seeds():
-    (small,) = script.wanted(["grace"], ["texas"])
+def test_small_graphs_are_searched_with_several_seeds_unless_epochs_are_slow():
+    (small,) = script.planned_searches(["grace"], ["texas"])
     assert small.command[small.command.index("--seeds") + 1] == "3"
     assert small.command[small.command.index("--max-epochs") + 1] == "200"
-
-
-@pytest.mark.parametrize("method", script.WITH_ONE_SEED)
-def test_methods_whose_epochs_are_dear_are_searched_with_one(method):
-    (small,) = script.wanted([method], ["wisconsin"])
-    assert "--seeds" not in small.command
+    for slow in script.planned_searches(script.WITH_ONE_SEED, ["wisconsin"]):
+        assert "--seeds" not in slow.command
 
 
 @pytest.mark.parametrize("words", [["--method", "grcae"], ["--method", "raw"], ["--graph", "coar"]])
@@ -74,13 +70,13 @@ def test_settings_of_the_authors_leave_nothing_to_search(capsys):
 
 
 def test_dear_searches_say_that_they_are_shorter():
-    (dear,) = script.wanted(["gca"], ["pubmed"])
+    (dear,) = script.planned_searches(["gca"], ["pubmed"])
     most = dear.command[dear.command.index("--max-epochs") + 1]
     assert int(most) < find_method("gca").config().epochs
 
 
 def test_a_complete_search_is_shipped_without_what_belongs_to_its_run(tmp_path):
-    each = script.Wanted("dgi", "texas")
+    each = script.PlannedSearch("dgi", "texas")
     write_search(tmp_path / "searches" / each.name, trials=script.TRIALS)
     path = script.ship(each, tmp_path / "searches", tmp_path)
     assert path == tmp_path / "dgi" / "texas.yaml"
@@ -90,56 +86,46 @@ def test_a_complete_search_is_shipped_without_what_belongs_to_its_run(tmp_path):
     assert "validation accuracy" in found.origin
 
 
-def test_the_best_so_far_is_shipped_after_enough_trials(tmp_path):
-    each = script.Wanted("dgi", "texas")
-    write_search(tmp_path / "searches" / each.name, trials=script.LEAST_TRIALS)
-    assert script.ship(each, tmp_path / "searches", tmp_path) is not None
+def test_a_search_is_shipped_after_enough_trials_if_one_is_healthy(tmp_path):
+    planned = script.PlannedSearch("dgi", "texas")
+    assert script.ship(planned, tmp_path / "nowhere", tmp_path) is None
+    for trials, is_shipped in ((0, False), (script.LEAST_TRIALS - 1, False), (10, True)):
+        searches = tmp_path / str(trials)
+        write_search(searches / planned.name, trials=trials)
+        assert (script.ship(planned, searches, tmp_path) is not None) == is_shipped
+    (searches / planned.name / "settings.yaml").unlink()  # none is healthy
+    assert script.ship(planned, searches, tmp_path) is None
 
 
-def test_a_search_without_a_healthy_trial_is_not_shipped(tmp_path):
-    each = script.Wanted("dgi", "texas")
-    write_search(tmp_path / "searches" / each.name, trials=script.TRIALS)
-    (tmp_path / "searches" / each.name / "settings.yaml").unlink()
-    assert script.ship(each, tmp_path / "searches", tmp_path) is None
+def test_what_is_shipped_came_from_a_whole_search():
+    for each in script.planned_searches():
+        shipped = load_experiment(FOLDER / each.method / f"{each.graph}.yaml")
+        origin = " ".join(shipped.origin.split())
+        assert int(re.search(r"of (\d+) trials", origin)[1]) >= script.LEAST_TRIALS, each.name
+        if each.is_small and each.method not in script.WITH_ONE_SEED:
+            assert "seeds 0, 1, 2" in origin, each.name
+        default = find_method(each.method).config().epochs
+        assert shipped.settings["epochs"] <= max(each.most_epochs or 0, default), each.name
 
 
-@pytest.mark.parametrize("trials", [None, 0, script.LEAST_TRIALS - 1])
-def test_a_search_of_few_trials_is_not_shipped(tmp_path, trials):
-    each = script.Wanted("dgi", "texas")
-    if trials is not None:
-        write_search(tmp_path / "searches" / each.name, trials=trials)
-    assert script.ship(each, tmp_path / "searches", tmp_path) is None
-    assert not (tmp_path / "dgi").exists()
-
-
-@pytest.mark.parametrize("each", list(script.wanted()), ids=lambda each: each.name)
-def test_what_is_shipped_came_from_a_whole_search(each):
-    shipped = load_experiment(FOLDER / each.method / f"{each.graph}.yaml")
-    trials = re.search(r"of (\d+) trials", " ".join(shipped.origin.split()))
-    assert int(trials[1]) >= script.LEAST_TRIALS
-    if each.is_small and each.method not in script.WITH_ONE_SEED:
-        assert "seeds 0, 1, 2" in " ".join(shipped.origin.split())
-    default = find_method(each.method).config().epochs
-    assert shipped.settings["epochs"] <= max(each.most_epochs or 0, default)
-
-
-FOUND = [path for path in sorted(FOLDER.glob("*/*.yaml")) if "of aspect tune" in path.read_text()]
-
-
-@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_what_a_search_found_is_a_default_or_could_be_drawn(path):
-    experiment = load_experiment(path)
-    if "it is trial 0." in experiment.origin:
-        return  # the start, which was not drawn
-    space = Space.of(experiment.method, {})
-    for name, drawn in space.distributions.items():
-        value, default = experiment.settings[name], getattr(space.base, name)
-        if name == "patience" and value is None:  # off where the epochs were found in passing
-            continue
-        if name == "epochs" and value == script.Wanted(path.parent.name, path.stem).most_epochs:
-            continue  # more were drawn than a trial may have
-        choices = getattr(drawn, "choices", ())
-        assert value == default or value in choices or drawn.low <= value <= drawn.high
+def test_what_a_search_found_is_a_default_or_could_be_drawn():
+    searched = [path for path in FOLDER.glob("*/*.yaml") if "of aspect tune" in path.read_text()]
+    assert len(searched) > 100
+    for path in searched:
+        experiment = load_experiment(path)
+        if "it is trial 0." in experiment.origin:
+            continue  # the start, which was not drawn
+        config = find_method(experiment.method).config
+        most_epochs = script.PlannedSearch(path.parent.name, path.stem).most_epochs
+        for name, drawn in search_space(experiment.method, config).items():
+            value = experiment.settings[name]
+            if name == "patience" and value is None:  # off where the best epoch is a setting
+                continue
+            if name == "epochs" and value == most_epochs:
+                continue  # more were drawn than a trial may have
+            is_default = value == config.model_fields[name].default
+            choices = getattr(drawn, "choices", ())
+            assert is_default or value in choices or drawn.low <= value <= drawn.high, (path, name)
 
 
 def test_a_failed_search_is_told(tmp_path, capsys):
@@ -172,5 +158,5 @@ def test_time_that_is_over_is_told_as_no_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr(
         script, "run_command", lambda _, options: seen.extend(options) or {"searches": [{}]}
     )
-    script.search(script.Wanted("aspect", "texas"), tmp_path, None, time.monotonic() - 5)
+    script.search(script.PlannedSearch("aspect", "texas"), tmp_path, None, time.monotonic() - 5)
     assert seen[seen.index("--seconds") + 1] == "0"

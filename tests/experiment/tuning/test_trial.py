@@ -1,7 +1,5 @@
 """One trial: what is scored, when, and that scoring leaves no trace."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -11,16 +9,14 @@ from aspect.data.synthetic import mixed_graph
 from aspect.errors import GraphError, TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import validation_accuracy
-from aspect.experiment.tuning.trial import (
+from aspect.experiment.trial import (
+    Objective,
     Problem,
     RungRecorder,
     RungScore,
-    _problem,
-    _Read,
-    best_epoch,
+    load_problem,
     score_settings,
 )
-from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method, method_names
 from aspect.randomness import isolated_seed
@@ -79,46 +75,46 @@ def test_a_rung_scores_what_a_training_of_so_many_epochs_gives(problem, search):
         assert score_of(problem, model.fit(problem.graph)) == score
 
 
-@pytest.mark.parametrize("name", TRAINABLE)
-def test_scoring_on_the_way_leaves_no_trace_in_the_training(name, problem):
+def small_method(name, epochs):
     entry = find_method(name)
     known = entry.config.model_fields
-    settings = {key: value for key, value in {**SMALL, "epochs": 4}.items() if key in known}
-    config = make_config(entry.config, settings, owner=name)
+    settings = {key: value for key, value in {**SMALL, "epochs": epochs}.items() if key in known}
+    with isolated_seed(0):
+        return entry.method(make_config(entry.config, settings, owner=name), 8)
 
-    def trained(make_recorder):
-        with isolated_seed(0):
-            method = entry.method(config, problem.graph.num_features)
+
+def test_scoring_on_the_way_leaves_no_trace_in_the_training(problem):
+    def trained(name, make_recorder):
+        method = small_method(name, epochs=3)
         train(method, problem.graph, seed=0, recorder=make_recorder(method))
         return method.state_dict()
 
-    plain = trained(lambda _: NoRecorder())
-    scored = trained(lambda method: RungRecorder([1, 2, 3], lambda: problem.score(method), ignore))
-    for key, value in plain.items():
-        torch.testing.assert_close(scored[key], value, rtol=0, atol=0)
+    def scoring(method):
+        return RungRecorder([1, 2], lambda: problem.score(method), ignore)
 
-
-def test_a_method_that_is_anytime_does_not_ask_how_many_epochs_are_planned(problem):
-    """The flag says that the first epochs of a long training are a short training."""
     for name in TRAINABLE:
-        entry = find_method(name)
-        if not entry.method.anytime:
+        plain = trained(name, lambda _: NoRecorder())
+        scored = trained(name, scoring)
+        for key, value in plain.items():
+            torch.testing.assert_close(scored[key], value, rtol=0, atol=0, msg=f"{name}: {key}")
+
+
+def test_a_method_that_is_anytime_does_not_depend_on_the_epochs_to_come(problem):
+    """The flag says that the first epochs of a long training are a short training."""
+
+    class Keep(NoRecorder):
+        def epoch_done(self, report, snapshot):
+            if report.epoch == 2:
+                self.tensors = snapshot().tensors
+
+    for name in TRAINABLE:
+        if not find_method(name).method.anytime:
             continue
-        short, kept = {}, {}
-        for epochs, states in ((2, short), (5, kept)):
-            known = entry.config.model_fields
-            settings = {**SMALL, "epochs": epochs}
-            own = {key: value for key, value in settings.items() if key in known}
-            with isolated_seed(0):
-                method = entry.method(make_config(entry.config, own, owner=name), 8)
-
-            class Keep(NoRecorder):
-                def epoch_done(self, report, snapshot, states=states):
-                    states[report.epoch] = snapshot().tensors
-
-            train(method, problem.graph, seed=0, recorder=Keep())
-        for key, value in short[2].items():
-            torch.testing.assert_close(kept[2][key], value, rtol=0, atol=0)
+        short, long = Keep(), Keep()
+        for epochs, recorder in ((2, short), (4, long)):
+            train(small_method(name, epochs), problem.graph, seed=0, recorder=recorder)
+        for key, value in short.tensors.items():
+            torch.testing.assert_close(long.tensors[key], value, rtol=0, atol=0)
 
 
 def test_with_patience_the_way_counts_and_the_end_that_it_chose(problem, tmp_path):
@@ -162,20 +158,7 @@ def test_seeds_are_averaged_and_the_first_is_told(problem, tmp_path):
     assert told == list(first.items())
 
 
-def test_who_is_told_may_end_the_training(problem, search, monkeypatch):
-    epochs = []
-    monkeypatch.setattr(AspectMethod, "after_step", lambda _, step: epochs.append(step.epoch))
-
-    def stop(epoch, _):
-        if epoch == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        score_settings(problem, search, {**search.settings, "epochs": 8}, stop)
-    assert epochs == [1, 2, 3]
-
-
-def test_over_seeds_accuracies_are_averaged_and_the_worst_health_is_told():
+def test_over_seeds_accuracies_are_averaged_and_the_worst_health_is_kept():
     healthy, close, collapsed = health(0.1), health(0.97), health(0.5, effective_rank=0.1)
     scores = [RungScore(70.0, healthy), RungScore(80.0, close)]
     assert RungScore.over_seeds(scores) == RungScore(75.0, close)
@@ -190,8 +173,9 @@ def test_the_best_epoch_is_a_healthy_one_if_there_is_one(tmp_path):
         4: RungScore(70.0, health(0.3)),
         8: RungScore(90.0, health(0.95)),
     }
-    assert best_epoch(search, scores) == 2
-    assert best_epoch(search, {8: scores[8]}) == 8
+    objective = Objective(search)
+    assert objective.best_epoch(scores) == 2
+    assert objective.best_epoch({8: scores[8]}) == 8
 
 
 def test_a_look_on_the_way_is_calibrated(problem, search, monkeypatch):
@@ -210,20 +194,7 @@ def test_a_look_on_the_way_is_calibrated(problem, search, monkeypatch):
     assert calls[:2] == ["calibrate", "told"]
 
 
-def test_test_labels_change_no_score(problem, search):
-    split = problem.splits[0]
-    swapped = problem.labels.clone()
-    swapped[split.test] = 1 - swapped[split.test]
-    scores = [
-        score_settings(
-            replace(problem, labels=labels, splits=(split,)), search, search.settings, ignore
-        )
-        for labels in (problem.labels, swapped)
-    ]
-    assert scores[0] == scores[1]
-
-
-def test_a_graph_that_changed_since_is_refused(tmp_path):
-    read = _Read.of(small_search(write_graph(tmp_path)))
+def test_a_graph_that_changed_since_is_refused(search):
+    other = search.model_copy(update={"graph_sha256": "0" * 64})
     with pytest.raises(GraphError, match=r"changed during the search.*Got"):
-        _problem(read._replace(sha256="0" * 64), None)
+        load_problem(other.model_dump_json(), None)

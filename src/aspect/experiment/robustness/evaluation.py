@@ -7,15 +7,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from aspect.attacks.names import Mode
+from aspect.attacks.perturbation import Mode
 from aspect.data.graph import Graph
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.pruning import (
     check_pruning,
-    pruned_name,
-    embed_pruned,
     describe_pruning,
+    embed_pruned,
+    pruned_name,
     with_all_edges,
 )
 from aspect.experiment.comparison import check_same_method, check_seeds, controls
@@ -96,7 +96,9 @@ def _enter_poisoned(
         study.enter_poisoned(name, model.seed, group.perturbation, _embedded(model, graph))
         if shares and name == study.method:
             readings = embed_pruned(model, graph, shares)
-            chosen = study.enter_poisoned(pruned_name(name), model.seed, group.perturbation, *readings)
+            chosen = study.enter_poisoned(
+                pruned_name(name), model.seed, group.perturbation, *readings
+            )
             choices += [shares[place] for place in chosen]
     study.enter_rule(graph, group.perturbation)
     return choices
@@ -105,7 +107,8 @@ def _enter_poisoned(
 def _told_choices(method: str, choices: Mapping[float, Sequence[float]]) -> list[str]:
     return [
         describe_pruning(
-            f"for {pruned_name(method)} {f'at a budget of {budget:g}' if budget else 'clean'}", shares
+            f"for {pruned_name(method)} {f'at a budget of {budget:g}' if budget else 'clean'}",
+            shares,
         )
         for budget, shares in choices.items()
         if shares

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from aspect.attacks.trace import AttackFacts, Trace, is_perturbation
-from aspect.attacks.trace_file import find_difference
+from aspect.attacks.file import AttackFacts, PerturbationFile, find_difference, is_perturbation
+from aspect.attacks.files import files_at
+from aspect.data.archives import content_sha256
 from aspect.data.files import is_file
 from aspect.data.graph import LabelledGraph
-from aspect.data.npz import content_sha256
 from aspect.data.splits import SplitKind
 from aspect.errors import GraphError, SettingsError, shown
-from aspect.experiment.robustness.places import files_at
 from aspect.perturbation import FilePerturbation, attack_of, check_trace
 
 __all__ = ["check_kind_of_splits", "check_one_attack", "read_perturbations"]
@@ -52,14 +51,14 @@ def read_perturbations(
     return sorted(found, key=lambda each: (each.budget, each.facts.split))
 
 
-def _traces(place: Path, labelled: LabelledGraph) -> Iterator[tuple[Path, Trace]]:
+def _traces(place: Path, labelled: LabelledGraph) -> Iterator[tuple[Path, PerturbationFile]]:
     """The files that a place stands for, by their absolute paths."""
     if is_file(place):
-        yield place.absolute(), Trace.read(place)
+        yield place.absolute(), PerturbationFile.read(place)
         return
     paths = [path.absolute() for path in files_at(place) if is_perturbation(path)]
     checksum = content_sha256(labelled)
-    traces = {path: Trace.read(path) for path in paths}
+    traces = {path: PerturbationFile.read(path) for path in paths}
     own = {path: each for path, each in traces.items() if each.facts.graph.sha256 == checksum}
     if not own:
         others = sorted({repr(each.facts.graph.name) for each in traces.values()})

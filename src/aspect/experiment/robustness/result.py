@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aspect.attacks.names import Mode
+from aspect.attacks.perturbation import Mode
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.protocol import Evaluation
 from aspect.evaluation.result import ProbeResult

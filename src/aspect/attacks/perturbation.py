@@ -1,0 +1,109 @@
+"""A perturbation: which attack, how much of it, and whether a model is trained on the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from aspect.attacks.registry import AttackInfo, AttackName, attack_info, attack_title
+from aspect.config import Config
+from aspect.errors import SettingsError
+
+if TYPE_CHECKING:  # a plan names perturbations, and needs no torch
+    from aspect.attacks.file import PerturbationFile
+    from aspect.data.graph import Graph, LabelledGraph
+
+__all__ = ["SUFFIX", "Budget", "Mode", "Perturbation", "group_by_file"]
+
+# Poisoned graphs are trained and probed on; evasion perturbs what a trained model then embeds.
+Mode = Literal["poison", "evade"]
+
+Budget = Annotated[float, Field(gt=0, le=1)]  # flips per edge of the clean graph
+
+SUFFIX = ".safetensors"  # of perturbation files
+
+
+class Perturbation(Config):
+    """A change of edges and features, made for one split; all methods and seeds meet the same."""
+
+    kind: AttackName
+    """The attack that chooses the edges to flip."""
+    solver: str = ""
+    """Which variant of the attack, where there are several."""
+    mode: Mode = "poison"
+    """Whether the model is trained on the perturbed graph, or only embeds it."""
+    budget: Budget = 0.1
+    """Flips per edge of the clean graph, and the rate of the feature mask."""
+    features: bool = True
+    """Mask features as well; off: edges alone."""
+
+    @property
+    def info(self) -> AttackInfo:
+        """What the attack declares."""
+        return attack_info(self.kind)
+
+    @property
+    def has_file(self) -> bool:
+        """Whether its flips come from a perturbation file; others are drawn on the spot."""
+        return self.info.stored
+
+    @property
+    def attack(self) -> str:
+        """The attack in words: `metattack (unrolled)`."""
+        return attack_title(self.kind, self.solver)
+
+    @property
+    def label(self) -> str:
+        """A word for titles: `random 10%`, `metattack (unrolled) 10%`."""
+        return f"{self.attack} {100 * self.budget:g}%"
+
+    def apply(
+        self, labelled: LabelledGraph, split: int, file: PerturbationFile | None = None
+    ) -> Graph:
+        """The perturbed graph of one split.
+
+        Without a file the flips are drawn: split and kind alone decide which, so that all methods
+        and seeds meet the same graph, and those of a smaller budget are among those of a larger.
+
+        Args:
+            labelled: The clean graph.
+            split: Number of the split that the perturbation is for.
+            file: The flips, where the attack keeps them in a file.
+        """
+        if file is not None:
+            return file.apply(labelled, self.budget, features=self.features)
+        if self.has_file:
+            raise SettingsError(
+                f"The flips of {self.attack} come from a perturbation file, and none is given. "
+                "Make one with: aspect attack."
+            )
+        from aspect.attacks.base import Target, apply_flips, flips_within
+        from aspect.attacks.feature_mask import mask_features, mask_generator
+        from aspect.attacks.registry import find_attack
+
+        graph = labelled.graph
+        if self.info.changes == "edges":
+            attack = find_attack(self.kind).begin(Target(graph), seed=split)
+            graph = apply_flips(graph, attack.find(flips_within(self.budget, graph)))
+        if not self.features:
+            return graph
+        generator = mask_generator(self.kind, split)
+        return replace(graph, features=mask_features(graph.features, self.budget, generator))
+
+
+def group_by_file(perturbations: Iterable[Perturbation]) -> list[tuple[Perturbation, ...]]:
+    """Those that one file per split serves together, budgets rising; modes share a file.
+
+    An attack that is not nested over budgets has a file for each of them. Perturbations without a
+    file are left out.
+    """
+    groups: dict[tuple[str, str, float | None], list[Perturbation]] = {}
+    for perturbation in perturbations:
+        if perturbation.has_file:
+            alone = None if perturbation.info.nested else perturbation.budget
+            key = (perturbation.kind, perturbation.solver, alone)
+            groups.setdefault(key, []).append(perturbation)
+    return [tuple(sorted(group, key=lambda one: one.budget)) for group in groups.values()]

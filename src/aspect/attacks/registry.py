@@ -1,0 +1,146 @@
+"""Names of attacks to attacks. What an attack declares can be had without importing torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator
+
+from aspect.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from aspect.attacks.base import Attack
+    from aspect.config import Config
+
+__all__ = [
+    "AttackInfo",
+    "AttackName",
+    "attack_info",
+    "attack_names",
+    "attack_title",
+    "check_solver",
+    "find_attack",
+    "register_attack",
+]
+
+Changed = Literal["edges", "features"]
+
+
+@dataclass(frozen=True)
+class AttackInfo:
+    """What an attack declares about itself, in its decorator."""
+
+    name: str  # as the command line and plans call it
+    title: str  # what it does, in a few words
+    solvers: Mapping[str, str] = field(default_factory=dict)  # variants, with a word on each
+    changes: Changed = "edges"
+    nested: bool = True  # the flips of a smaller budget are the first of a larger one's
+    stored: bool = True  # its flips are kept in a file; off: they are drawn where they are needed
+    needs_labels: bool = True  # of the training nodes
+    needs_model: bool = False  # it searches on a trained model
+
+
+_attacks: dict[str, type[Attack]] = {}
+
+AnyAttack = TypeVar("AnyAttack", bound="type[Attack]")
+
+
+def register_attack(
+    name: str,
+    *,
+    config: type[Config],
+    title: str,
+    **declared: Any,  # noqa: ANN401 - the fields of AttackInfo
+) -> Callable[[AnyAttack], AnyAttack]:
+    """Class decorator: make an attack known under its name; a name used twice is an error.
+
+    All arguments but `config` must be literals, since they are read from the source as well.
+
+    Args:
+        name: As the command line calls it.
+        config: Its settings; an attack with solvers has a setting `solver`.
+        title: What it does, in a few words.
+        declared: `solvers`, `changes`, `nested`, `stored`, `needs_labels` and `needs_model` of
+            `AttackInfo`, where they are not the default.
+    """
+
+    def enter(attack: AnyAttack) -> AnyAttack:
+        if name in _attacks:
+            raise ValueError(f"Two attacks are called {name!r}.")
+        info = AttackInfo(name, title, **declared)
+        if bool(info.solvers) != ("solver" in config.model_fields):
+            raise ValueError(f"The attack {name!r} must declare the solvers of its settings.")
+        attack.info, attack.config_type = info, config
+        _attacks[name] = attack
+        return attack
+
+    return enter
+
+
+@cache
+def _declared() -> dict[str, tuple[AttackInfo, str]]:
+    """Each attack with the sibling module that registers it, read from the source."""
+    declared: dict[str, tuple[AttackInfo, str]] = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for call in getattr(node, "decorator_list", ()):
+                if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "register_attack":
+                    name = str(ast.literal_eval(call.args[0]))
+                    values = {
+                        str(keyword.arg): ast.literal_eval(keyword.value)
+                        for keyword in call.keywords
+                        if keyword.arg != "config"
+                    }
+                    declared[name] = AttackInfo(name, **values), path.stem
+    return declared
+
+
+def attack_names() -> list[str]:
+    """All names, without importing anything heavy."""
+    return sorted(_declared())
+
+
+def attack_info(name: str) -> AttackInfo:
+    """What an attack declares, without importing it."""
+    if name not in _declared():
+        raise UnknownNameError("attack", name, attack_names())
+    return _declared()[name][0]
+
+
+def find_attack(name: str) -> type[Attack]:
+    """Import the attack's module and return its class."""
+    attack_info(name)
+    import_module(f"aspect.attacks.{_declared()[name][1]}")
+    return _attacks[name]
+
+
+def check_solver(name: str, solver: str) -> None:
+    """Refuse a solver that the attack does not have, or none where it has several."""
+    solvers = attack_info(name).solvers
+    if solver and not solvers:
+        raise ValueError(f"{name} has no solver: leave it out")
+    if solvers and solver not in solvers:
+        listed = " or ".join(f"{known} ({word})" for known, word in solvers.items())
+        raise ValueError(f"{name} must name its solver: {listed}")
+
+
+def attack_title(name: str, solver: str = "") -> str:
+    """The attack in words: `metattack (implicit)`, or its name where it has no solvers."""
+    return f"{name} ({solver})" if solver else name
+
+
+def _known(name: str) -> str:
+    try:
+        return attack_info(name).name
+    except UnknownNameError as error:  # a KeyError, which pydantic would not report as a setting
+        raise ValueError(str(error).rstrip(".")) from error
+
+
+AttackName = Annotated[str, AfterValidator(_known)]
+"""The name of a registered attack, checked where it enters."""

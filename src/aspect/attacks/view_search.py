@@ -1,0 +1,398 @@
+"""Adversarial views in training: flips and then features (RDGI), or both at once (ARIEL).
+
+Pairs are flipped by fractions during the ascent, all of a graph's or some, and drawn at its end.
+The search of ASPECT-S is in `projected_ascent.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aspect.attacks.projected_ascent import EdgeCandidates, draw_edges, project_to_budget
+from aspect.data.features import dense, mean_size
+from aspect.data.graph import Features, Graph, count_pairs, edge_index_of, flip_pairs
+from aspect.data.operators import Operator
+from aspect.nn.augmentations import View
+from aspect.nn.propagation import MatrixOperator, SymmetricPropagation, dense_smoothing
+
+__all__ = [
+    "AdversarialView",
+    "AllPairs",
+    "Flippable",
+    "SearchReach",
+    "SomePairs",
+    "WideSearchReach",
+    "added_smoothing",
+    "best_on_the_way",
+    "find_at_once",
+    "find_in_turn",
+    "flippable_pairs",
+    "flipped_smoothing",
+    "slopes_of",
+    "within_budget",
+    "worst_features",
+    "worst_flips",
+]
+
+Objective = Callable[..., Float[Tensor, ""]]
+Loss = Callable[[Float[Tensor, "nodes hidden"], Operator], Float[Tensor, ""]]
+
+
+# Pairs that may be flipped by fractions
+
+
+class Flippable(ABC):
+    """Pairs of nodes, each with a share from 0 to 1 by which it is flipped."""
+
+    @abstractmethod
+    def nothing(self) -> Float[Tensor, "*pairs"]:
+        """Shares of zero: the graph as it is."""
+
+    @abstractmethod
+    def smoothing(self, shares: Float[Tensor, "*pairs"]) -> Operator:
+        """`D^(-1/2) (A + I) D^(-1/2)` of the flipped graph, degrees following; differentiable."""
+
+    @abstractmethod
+    def keys(self, flips: Float[Tensor, "*pairs"]) -> Int[Tensor, " flips"]:
+        """The pairs whose share is not zero, as smaller end * nodes + larger end."""
+
+
+@dataclass(frozen=True, eq=False)
+class AllPairs(Flippable):
+    """Every pair: shares stand above the diagonal of a matrix, and what is below counts nothing."""
+
+    present: Bool[Tensor, "nodes nodes"]  # the edges, in both directions
+    dtype: torch.dtype  # of shares
+
+    @classmethod
+    def of(cls, graph: Graph) -> AllPairs:
+        """The pairs of all nodes."""
+        nodes = graph.num_nodes
+        present = torch.zeros(nodes, nodes, dtype=torch.bool, device=graph.device)
+        present[graph.edge_index[0], graph.edge_index[1]] = True
+        return cls(present, graph.dtype)
+
+    @override
+    def nothing(self) -> Float[Tensor, "nodes nodes"]:
+        return torch.zeros_like(self.present, dtype=self.dtype)
+
+    @override
+    def smoothing(self, shares: Float[Tensor, "nodes nodes"]) -> Operator:
+        upper = shares.triu(1)
+        symmetric = upper + upper.t()
+        # A + S (1 - 2 A) entry by entry, of which nothing but one byte an entry is kept.
+        matrix = dense_smoothing(torch.where(self.present, 1 - symmetric, symmetric))
+        return matrix.matmul
+
+    @override
+    def keys(self, flips: Float[Tensor, "nodes nodes"]) -> Int[Tensor, " flips"]:
+        return flips.triu(1).flatten().nonzero().squeeze(1)
+
+
+@dataclass(frozen=True, eq=False)
+class SomePairs(Flippable):
+    """Candidates alone, their propagation with self-loops: memory grows with their number."""
+
+    candidates: EdgeCandidates
+
+    @override
+    def nothing(self) -> Float[Tensor, " candidates"]:
+        return torch.zeros_like(self.candidates.present)
+
+    @override
+    def smoothing(self, shares: Float[Tensor, " candidates"]) -> Operator:
+        rescaled = self.candidates.operator(shares)  # minus the normalised adjacency
+        return lambda x: -rescaled(x)
+
+    @override
+    def keys(self, flips: Float[Tensor, " candidates"]) -> Int[Tensor, " flips"]:
+        return self.candidates.keys[flips > 0]
+
+
+def within_budget(shares: Float[Tensor, "*pairs"], budget: int | float) -> Float[Tensor, "*pairs"]:
+    """The nearest shares in [0, 1] whose sum does not exceed the budget.
+
+    As `project_to_budget`, for as many pairs as a whole graph has: where clipping is enough, no
+    more is done, and else what is not above zero, about half of all, is left out.
+    """
+    clipped = shares.clamp(0, 1)
+    if float(clipped.sum(dtype=torch.float64)) <= budget:
+        return clipped
+    rising = shares > 0
+    clipped[rising] = project_to_budget(shares[rising], budget)
+    return clipped
+
+
+def flipped_smoothing(graph: Graph, keys: Int[Tensor, " flips"]) -> MatrixOperator:
+    """The convolution's matrix with these pairs flipped: edges removed, others joined."""
+    return SymmetricPropagation(flip_pairs(graph, keys)).smoothing()
+
+
+def added_smoothing(graph: Graph, keys: Int[Tensor, " flips"]) -> MatrixOperator:
+    """The convolution's matrix with these pairs added, whether they are edges or not.
+
+    So the official code of RDGI: an edge that it means to remove weighs two.
+    """
+    every, counts = count_pairs(graph, keys)
+    joined = SymmetricPropagation(Graph(graph.features, edge_index_of(every, graph.num_nodes)))
+    return joined.smoothing(joined.both_ways(counts.to(graph.dtype)))
+
+
+# Steps up a slope
+
+
+def slopes_of(
+    objective: Objective, *points: Tensor
+) -> tuple[Float[Tensor, ""], tuple[Tensor, ...]]:
+    """An objective at some points and its gradient for them; no parameter gets any."""
+    held = tuple(point.detach().requires_grad_() for point in points)
+    with torch.enable_grad():
+        value = objective(*held)
+        slopes = torch.autograd.grad(value, held)
+    return value.detach(), slopes
+
+
+@torch.no_grad()
+def best_on_the_way(
+    start: Tensor,
+    objective: Objective,
+    climb: Callable[[Tensor, Tensor], Tensor],
+    steps: int,
+    last: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Of the start and of what each step comes to, the point where the objective is highest.
+
+    Args:
+        start: Where the ascent begins.
+        objective: It may draw: of two values at one point the higher counts.
+        climb: From a point and the objective's slope there to the next point.
+        steps: How many.
+        last: What the last point is judged by; the point itself where it is not given.
+    """
+    point = best = start
+    highest = -math.inf
+    for _ in range(steps):
+        value, (slope,) = slopes_of(objective, point)
+        if float(value) > highest:
+            best, highest = point, float(value)
+        point = climb(point, slope)
+    judged = point if last is None else last(point)
+    return point if float(objective(judged)) > highest else best
+
+
+def worst_flips(
+    pairs: Flippable,
+    loss: Callable[[Operator], Float[Tensor, ""]],
+    budget: int,
+    *,
+    step: float,
+    steps: int,
+    generator: torch.Generator,
+) -> Int[Tensor, " flips"]:
+    """Flips that raise a loss of the graph's convolution, drawn by the best shares on the way.
+
+    Args:
+        pairs: What may be flipped; nothing is at the start.
+        loss: To be raised.
+        budget: The most that shares may sum to, and so the most flips on average.
+        step: Of the gradient of an entry of the adjacency matrix. A share stands for two, whose
+            gradients its own adds up.
+        steps: How many, all of one size.
+        generator: On the graph's device.
+    """
+
+    def objective(shares: Tensor) -> Tensor:
+        return loss(pairs.smoothing(shares))
+
+    def climb(shares: Tensor, slope: Tensor) -> Tensor:
+        return within_budget(shares + step / 2 * slope, budget)
+
+    def draw(shares: Tensor) -> Tensor:
+        return torch.bernoulli(shares, generator=generator)
+
+    return pairs.keys(draw(best_on_the_way(pairs.nothing(), objective, climb, steps, draw)))
+
+
+def worst_features(
+    features: Float[Tensor, "nodes features"],
+    loss: Objective,
+    *,
+    box: float,
+    step: float,
+    steps: int,
+) -> Float[Tensor, "nodes features"]:
+    """Features that raise a loss, every entry moved by steps of one size and no further than a box.
+
+    They stay in [0, 1], or in the range that they have where it is wider.
+    """
+    lowest, highest = min(0.0, float(features.min())), max(1.0, float(features.max()))
+
+    def climb(x: Tensor, slope: Tensor) -> Tensor:
+        moves = (x - features + step * slope.sign()).clamp(-box, box)
+        return (features + moves).clamp(lowest, highest)
+
+    return best_on_the_way(features, loss, climb, steps)
+
+
+# The two searches
+
+
+@runtime_checkable
+class SearchReach(Protocol):
+    """The settings of a method that a search reads."""
+
+    @property
+    def perturbation_budget(self) -> float:
+        """Pairs flipped at most, as a share of the edges."""
+
+    @property
+    def perturbation_steps(self) -> int:
+        """Steps of ascent."""
+
+    @property
+    def edge_step(self) -> float:
+        """Size of a step over edges."""
+
+    @property
+    def feature_step(self) -> float:
+        """Size of a step over features."""
+
+    @property
+    def feature_box(self) -> float:
+        """The largest move of a feature entry."""
+
+
+@runtime_checkable
+class WideSearchReach(SearchReach, Protocol):
+    """The settings of a search that large graphs have room for."""
+
+    @property
+    def exact_up_to(self) -> int:
+        """Nodes of the largest graph of which every pair may be flipped."""
+
+    @property
+    def candidates(self) -> int:
+        """On larger graphs, other pairs for each edge."""
+
+    @property
+    def official_additions(self) -> bool:
+        """Whether pairs are added that were to be flipped."""
+
+
+@dataclass(frozen=True, eq=False)
+class AdversarialView:
+    """The perturbed graph that a search ended with."""
+
+    view: View
+    flips: Int[Tensor, " flips"]  # its pairs, smaller end * nodes + larger end
+    shares: Float[Tensor, "nodes nodes"] | None = None  # probability of each flip, where drawn so
+
+
+@torch.no_grad()
+def find_in_turn(
+    graph: Graph,
+    clean: View,
+    project: Callable[[Features], Float[Tensor, "nodes hidden"]],
+    loss: Loss,
+    reach: WideSearchReach,
+    generator: torch.Generator,
+) -> AdversarialView:
+    """Climb over flips, keep the best point and draw from it; then climb over the features.
+
+    Args:
+        graph: The graph to be changed.
+        clean: How an encoder sees it.
+        project: The encoder's first product, which does not hang on edges.
+        loss: To be raised, of projected features and an operator. It may draw.
+        reach: How far and how fast; nothing is done about edges without a budget, nor about
+            features without a box or a step.
+        generator: On the graph's device.
+    """
+    projected = project(clean.features)
+    flips = _flips(graph, lambda operator: loss(projected, operator), reach, generator)
+    flip = added_smoothing if reach.official_additions else flipped_smoothing
+    operator = flip(graph, flips) if len(flips) else clean.operator
+    features = clean.features
+    if min(reach.feature_box, reach.feature_step) > 0:
+        features = worst_features(
+            dense(features),
+            lambda x: loss(project(x), operator),
+            box=reach.feature_box,
+            step=reach.feature_step,
+            steps=reach.perturbation_steps,
+        )
+    return AdversarialView(View(features, operator), flips)
+
+
+def _flips(
+    graph: Graph,
+    loss: Callable[[Operator], Float[Tensor, ""]],
+    reach: WideSearchReach,
+    generator: torch.Generator,
+) -> Int[Tensor, " flips"]:
+    budget = int(reach.perturbation_budget * graph.num_edges)
+    if budget == 0:
+        return graph.edge_index.new_empty(0)
+    return worst_flips(
+        flippable_pairs(graph, reach, generator),
+        loss,
+        budget,
+        step=reach.edge_step,
+        steps=reach.perturbation_steps,
+        generator=generator,
+    )
+
+
+def flippable_pairs(graph: Graph, reach: WideSearchReach, generator: torch.Generator) -> Flippable:
+    """What may be flipped: every pair, or on a large graph every edge and some others."""
+    if graph.num_nodes <= reach.exact_up_to:
+        return AllPairs.of(graph)
+    others = reach.candidates * graph.num_edges
+    return SomePairs(draw_edges(graph, others, generator, self_loops=True))
+
+
+@torch.no_grad()
+def find_at_once(
+    graph: Graph,
+    features: Features,
+    loss: Callable[[View], Float[Tensor, ""]],
+    reach: SearchReach,
+    generator: torch.Generator,
+) -> AdversarialView:
+    """Climb over shares of all flips and moves of all feature entries, and draw from the last.
+
+    Moves and their box are in units of the mean size of the entries that are not zero. Steps over
+    edges shrink as `1 / sqrt(number)`.
+
+    Args:
+        graph: The graph to be changed, small enough for a few numbers for each pair of nodes.
+        features: As an encoder sees them.
+        loss: To be raised.
+        reach: How far and how fast.
+        generator: On the graph's device.
+    """
+    pairs, entries = AllPairs.of(graph), dense(features)
+    unit, box = mean_size(entries), reach.feature_box
+    shares, moves = pairs.nothing(), torch.zeros_like(entries)
+
+    def objective(shares: Tensor, moves: Tensor) -> Tensor:
+        return loss(View(entries + unit * moves, pairs.smoothing(shares)))
+
+    for number in range(1, reach.perturbation_steps + 1):
+        _, (over_edges, over_features) = slopes_of(objective, shares, moves)
+        step = reach.edge_step / math.sqrt(number)
+        budget = reach.perturbation_budget * graph.num_edges
+        shares = within_budget(shares + step * over_edges, budget)
+        moves = (moves + reach.feature_step * over_features.sign()).clamp(-box, box)
+    flips = pairs.keys(torch.bernoulli(shares, generator=generator))
+    view = View(entries + unit * moves, flipped_smoothing(graph, flips))
+    return AdversarialView(view, flips, shares)

@@ -1,0 +1,263 @@
+"""What a search for settings depends on: method, graph, splits, seeds, and the space of settings.
+
+Every setting with a `Range` or a `Choice` is searched; the others keep the value of the start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, Literal, get_args
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from pydantic.fields import FieldInfo
+
+from aspect import __version__
+from aspect.config import Choice, Config, Range, make_config
+from aspect.data.archives import content_sha256
+from aspect.data.source import MIXED, GraphSource, Reading
+from aspect.data.splits import SplitKind, make_splits, published_sha256
+from aspect.errors import SettingsError
+from aspect.estimator import choose_device
+from aspect.evaluation.linear_probe import ProbeName
+from aspect.methods.base import MethodConfig
+from aspect.methods.registry import find_method
+from aspect.settings import Experiment
+from aspect.training.health import Health
+
+__all__ = ["DEFAULT_MAX_EPOCHS", "Distribution", "Search", "plan_search", "rungs", "search_space"]
+
+Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
+
+DIGITS = 4  # significant digits of a searched number
+DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
+MAX_COSINE = 0.9  # mean cosine of two nodes; a higher one is close to representation collapse
+MAX_RUNGS = 6  # the first at a thirty-second of the most epochs
+MIN_EPOCHS_APART = 5  # between two rungs: a score takes as long as some epochs
+
+
+def search_space(
+    method: str, config: type[MethodConfig], fixed: Collection[str] = ()
+) -> dict[str, Distribution]:
+    """The distribution of every setting that is searched, in the order of declaration.
+
+    Args:
+        method: Name of the method, for the error if nothing is left to search.
+        config: Class of the method's settings.
+        fixed: Settings that are not searched.
+    """
+    ranged = {
+        name: distribution
+        for name, field in config.model_fields.items()
+        if (distribution := _distribution(field)) is not None
+    }
+    if not ranged:
+        raise SettingsError(
+            f"No setting of {method!r} has a search range, so there is nothing to tune."
+        )
+    space = {name: value for name, value in ranged.items() if name not in fixed}
+    if not space:
+        raise SettingsError(
+            f"All settings of {method!r} with a search range are fixed, so there is nothing to "
+            f"tune. Leave one of these open: {', '.join(ranged)}."
+        )
+    return space
+
+
+def _distribution(field: FieldInfo) -> Distribution | None:
+    kinds = get_args(field.annotation) or (field.annotation,)
+    is_integer = int in kinds and float not in kinds
+    for hint in field.metadata:
+        if isinstance(hint, Choice):
+            return CategoricalDistribution(hint.values)
+        if isinstance(hint, Range) and is_integer:
+            return IntDistribution(int(hint.low), int(hint.high), log=hint.log)
+        if isinstance(hint, Range):
+            return FloatDistribution(hint.low, hint.high, log=hint.log)
+    return None
+
+
+def rungs(max_epochs: int, start: int) -> tuple[int, ...]:
+    """Epochs at which trainings are scored: the most, by halves, and those of the start.
+
+    Some methods are at their best after a few epochs, on small graphs above all.
+
+    >>> rungs(200, 20)
+    (7, 13, 20, 25, 50, 100, 200)
+    """
+    halves = [max_epochs]
+    while halves[-1] // 2 >= MIN_EPOCHS_APART and len(halves) < MAX_RUNGS:
+        halves.append(math.ceil(halves[-1] / 2))
+    return tuple(sorted({*halves, min(start, max_epochs)} - {0}))
+
+
+class Search(Config):
+    """All that decides the trials of a search; equal searches continue each other."""
+
+    method: str
+    """Name in the registry."""
+    graph: str
+    """Name of a data set, or absolute path of a file."""
+    reading: Reading = Reading()
+    """How the file is read."""
+    graph_sha256: str
+    """Content of the graph, labels included."""
+    splits: SplitKind
+    """Kind of splits."""
+    splits_sha256: str | None = None
+    """Content of published splits; None: they are drawn, the same from the same labels."""
+    num_splits: int
+    """All that there are of that kind."""
+    probe: ProbeName = "neutral"
+    """The probe that scores an embedding on validation nodes."""
+    max_cosine: float = MAX_COSINE
+    """A trial whose embedding, before centring, has a higher mean cosine cannot be the best."""
+    seeds: tuple[int, ...]
+    """Pre-training seeds; pruning sees the scores of the first one."""
+    settings: dict[str, Any]
+    """The settings of the first trial, in full."""
+    settings_from: str
+    """Where those come from."""
+    fixed: tuple[str, ...] = ()
+    """Settings that keep their value although they have a range."""
+    max_epochs: int
+    """Most epochs of a trial; the first trial keeps its own."""
+    searches_epochs: bool
+    """Whether the best epoch of a trial, of those it is scored at, becomes its setting. Patience is
+    then off in its settings, unless the epoch that patience chose is the best."""
+    device: Literal["cpu", "cuda"]
+    """Kind of device: each draws other numbers from the same seed."""
+    version: str = __version__
+    """Of aspect."""
+
+    @property
+    def source(self) -> GraphSource:
+        """The graph, and how it is read."""
+        return GraphSource(graph=self.graph, reading=self.reading)
+
+    @property
+    def space(self) -> dict[str, Distribution]:
+        """The distribution of every setting that is searched."""
+        return search_space(self.method, find_method(self.method).config, self.fixed)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Epochs at which trials are scored."""
+        return rungs(self.max_epochs, self.settings["epochs"])
+
+    def start(self) -> dict[str, Any]:
+        """The first trial as a point of the space: a value outside becomes the nearest inside.
+
+        The sampler learns from this point. The trial itself is trained with the start as it is.
+        """
+        return {name: _nearest(each, self.settings[name]) for name, each in self.space.items()}
+
+    def settings_at(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a trial in full, from its point of the space."""
+        rounded = {
+            name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+            for name, value in point.items()
+        }
+        epochs = min(point.get("epochs", self.max_epochs), self.max_epochs)
+        values = {**self.settings, **rounded, "epochs": epochs}
+        config = make_config(find_method(self.method).config, values, owner=self.method)
+        return config.model_dump(mode="json")
+
+    def fault_of(self, health: Health) -> str:
+        """Why an embedding is not healthy enough for the best trial; empty if it is."""
+        if health.mean_cosine > self.max_cosine and health.dim > 1:
+            return (
+                f"The mean cosine of two nodes is {health.mean_cosine:.4f}, "
+                f"above the maximum of {self.max_cosine}."
+            )
+        return " ".join(health.warnings())
+
+    def differences(self, other: Search) -> dict[str, tuple[Any, Any]]:
+        """What two searches differ in, setting by setting, but for where the settings come from."""
+        first, second = _flat(self), _flat(other)
+        pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _flat(search: Search) -> dict[str, Any]:
+    values = search.model_dump(mode="json", exclude={"settings_from"})
+    settings = values.pop("settings")
+    return values | {f"setting {name}": value for name, value in settings.items()}
+
+
+def _nearest(distribution: Distribution, value: Any) -> Any:  # noqa: ANN401 - a setting of any type
+    if isinstance(distribution, CategoricalDistribution):
+        return value if value in distribution.choices else distribution.choices[0]
+    low, high = distribution.low, distribution.high
+    return low if value is None else min(max(value, low), high)
+
+
+def plan_search(  # noqa: PLR0913 - all options of a search
+    experiment: Experiment,
+    *,
+    settings_from: str,
+    fixed: Collection[str] = (),
+    splits: SplitKind = "search",
+    probe: ProbeName = "neutral",
+    seeds: int = 1,
+    max_cosine: float = MAX_COSINE,
+    max_epochs: int | None = None,
+    device: str | None = None,
+    data_dir: str | None = None,
+) -> Search:
+    """Read the graph and refuse what cannot be searched.
+
+    Args:
+        experiment: Method, graph, seed, and the settings of the first trial.
+        settings_from: Where those settings come from.
+        fixed: Settings that keep their value.
+        splits: Kind of splits; validation accuracy is averaged over all of them.
+        probe: The probe that scores an embedding.
+        seeds: Pre-trainings of a trial, from the experiment's seed on.
+        max_cosine: Highest mean cosine of two nodes that the best trial may have.
+        max_epochs: Most epochs of a trial; the first trial keeps its own.
+        device: As of `aspect train`.
+        data_dir: Folder with the files of named data sets.
+    """
+    if seeds < 1:
+        raise SettingsError(f"Number of seeds must be 1 or more. Got {seeds}.")
+    if not 0 < max_cosine <= 1:
+        raise SettingsError(f"Maximum of the mean cosine must be in (0, 1]. Got {max_cosine}.")
+    method = find_method(experiment.method)
+    base = make_config(method.config, experiment.settings, owner=experiment.method)
+    search_space(experiment.method, method.config, fixed)
+    # A method whose patience is fixed ends at an epoch of its own choice, and at no other.
+    is_free = "epochs" not in fixed and (base.patience is None or "patience" not in fixed)
+    searches_epochs = is_free and method.method.anytime and method.method.trainable
+    if max_epochs is None:
+        max_epochs = max(base.epochs, DEFAULT_MAX_EPOCHS) if searches_epochs else base.epochs
+    elif "epochs" in fixed:
+        raise SettingsError(
+            f"The epochs are fixed at {base.epochs}, so there is no maximum. "
+            f"Got {max_epochs} for it."
+        )
+    elif max_epochs < 1:
+        raise SettingsError(f"Maximum of epochs must be 1 or more. Got {max_epochs}.")
+    device_kind = choose_device(device).type
+    source = GraphSource(graph=experiment.graph or MIXED, reading=experiment.reading).absolute()
+    labelled = source.read(data_dir)
+    masks = labelled.masks
+    num_splits = len(make_splits(splits, labelled.labels, labelled.num_classes, masks=masks))
+    return Search(
+        method=experiment.method,
+        graph=source.graph,
+        reading=source.reading,
+        graph_sha256=content_sha256(labelled),
+        splits=splits,
+        splits_sha256=published_sha256(splits, masks),
+        num_splits=num_splits,
+        probe=probe,
+        max_cosine=max_cosine,
+        seeds=tuple(range(experiment.seed, experiment.seed + seeds)),
+        settings=base.model_dump(mode="json"),
+        settings_from=settings_from,
+        fixed=tuple(sorted(fixed)),
+        max_epochs=max_epochs,
+        searches_epochs=searches_epochs,
+        device="cuda" if device_kind == "cuda" else "cpu",
+    )

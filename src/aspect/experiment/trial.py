@@ -1,0 +1,226 @@
+"""One trial of a search: train with some settings and score the embedding on validation nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import optuna
+import torch
+from optuna.distributions import CategoricalDistribution, IntDistribution
+from typing_extensions import override
+
+from aspect.config import make_config
+from aspect.data.archives import content_sha256
+from aspect.data.graph import Graph
+from aspect.data.splits import Split, make_splits, published_sha256
+from aspect.errors import GraphError, TrainingError, sentence_of
+from aspect.estimator import DTYPE
+from aspect.evaluation.linear_probe import Probe, probe_named, validation_accuracy
+from aspect.experiment.search import Distribution, Search
+from aspect.methods.base import Method
+from aspect.methods.registry import find_method
+from aspect.randomness import isolated_seed, seed_for
+from aspect.training.health import Health
+from aspect.training.trainer import EpochReport, NoRecorder, Snapshot, train
+
+__all__ = ["Objective", "Problem", "RungRecorder", "RungScore", "load_problem", "score_settings"]
+
+# User attributes of a trial in the study.
+START, TASK, EARLIER = "start", "task", "earlier"  # EARLIER: numbers of attempts that were killed
+VALIDATION, EPOCHS, HEALTH, ERROR = "validation", "epochs", "health", "error"
+
+FIRST_PART = 8  # no trial is pruned before this part of the most epochs
+
+
+@dataclass(frozen=True)
+class RungScore:
+    """The score of an embedding after some epochs."""
+
+    validation: float  # mean accuracy over splits and seeds, in percent
+    health: Health  # before any centring; of several seeds the worst
+
+    @classmethod
+    def over_seeds(cls, scores: Sequence[RungScore]) -> RungScore:
+        """The mean accuracy, and the health that is closest to collapse."""
+        worst = max(
+            (score.health for score in scores),
+            key=lambda health: (health.is_collapsed, health.mean_cosine),
+        )
+        return cls(sum(score.validation for score in scores) / len(scores), worst)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph with its splits, ready to train and score on."""
+
+    graph: Graph
+    labels: torch.Tensor  # [nodes]
+    splits: tuple[Split, ...]
+    num_classes: int
+    probe: Probe
+
+    @torch.no_grad()
+    def score(self, method: Method) -> RungScore:
+        """Mean validation accuracy over the splits, and health, of the embedding as it is now.
+
+        This leaves no trace in a training: no step reads what is calibrated, and the trainer puts
+        the method back into training mode in every epoch.
+        """
+        method.calibrate(self.graph)
+        output = method.eval().output(self.graph)
+        accuracies = validation_accuracy(
+            output.embedding,
+            self.labels,
+            self.splits,
+            num_classes=self.num_classes,
+            probe=self.probe,
+        )
+        health = Health.of(output.uncentred)
+        return RungScore(sum(accuracies) / len(accuracies), health)
+
+
+@lru_cache(maxsize=1)  # a worker carries out many trials of one search
+def load_problem(search: str, data_dir: str | None) -> Problem:
+    """Read the graph of a search, given as JSON; a graph that changed since is refused."""
+    given = Search.model_validate_json(search)
+    name, labelled = given.source.name, given.source.read(data_dir)
+    checksum = content_sha256(labelled)
+    if checksum != given.graph_sha256:
+        raise GraphError(
+            f"The graph {name} changed during the search: its sha256 must be "
+            f"{given.graph_sha256}. Got {checksum}."
+        )
+    if published_sha256(given.splits, labelled.masks) != given.splits_sha256:
+        raise GraphError(f"The splits of {name} changed during the search.")
+    labels, classes, masks = labelled.labels, labelled.num_classes, labelled.masks
+    splits = tuple(make_splits(given.splits, labels, classes, masks=masks))
+    graph = labelled.graph.to(DTYPE).to(given.device)
+    return Problem(graph, labels, splits, classes, probe_named(given.probe))
+
+
+Report = Callable[[int, RungScore], None]  # gets the score after an epoch; it may end the training
+
+
+class RungRecorder(NoRecorder):
+    """Scores a training at its rungs and reports each score."""
+
+    def __init__(
+        self, rungs: Sequence[int], score: Callable[[], RungScore], report: Report
+    ) -> None:
+        self.rungs, self.score, self.report = rungs, score, report
+        self.scores: dict[int, RungScore] = {}
+
+    @override
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        if report.epoch in self.rungs:
+            self.scores[report.epoch] = self.score()
+            self.report(report.epoch, self.scores[report.epoch])
+
+
+def score_settings(
+    problem: Problem, search: Search, settings: Mapping[str, Any], report: Report
+) -> dict[int, RungScore]:
+    """The score over the seeds at every rung and at the end, by epoch.
+
+    Only the first seed's scores are reported: they are comparable between trials, and a trial that
+    is pruned is so before the other seeds are begun.
+    """
+    first, *others = search.seeds
+    curves = [_curve(problem, search, settings, first, report)]
+    curves += [_curve(problem, search, settings, seed, lambda *_: None) for seed in others]
+    # With patience, every seed ends at another epoch: those that all of them reached count.
+    common = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)]
+    if not common:
+        raise TrainingError("Every training ended with the weights that it started from.")
+    return {epoch: RungScore.over_seeds([curve[epoch] for curve in curves]) for epoch in common}
+
+
+def _curve(
+    problem: Problem, search: Search, settings: Mapping[str, Any], seed: int, report: Report
+) -> dict[int, RungScore]:
+    entry = find_method(search.method)
+    config = make_config(entry.config, settings, owner=search.method)
+    with isolated_seed(seed_for(seed, "weights")):
+        method = entry.method(config, problem.graph.num_features)
+    method = method.to(problem.graph.device)
+    early = [epoch for epoch in search.rungs if epoch < config.epochs]
+    recorder = RungRecorder(early, lambda: problem.score(method), report)
+    result = train(method, problem.graph, seed=seed, recorder=recorder)
+    # Patience may bring back the weights from before the first epoch. They are no merit of
+    # settings that were searched.
+    if result.kept > 0 or settings == search.settings or not search.searches_epochs:
+        recorder.scores[config.epochs] = problem.score(method)
+        report(config.epochs, recorder.scores[config.epochs])
+    return recorder.scores
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Mean validation accuracy of a trial, as Optuna maximises it."""
+
+    search: Search
+    task: int = 0  # of the worker
+    data_dir: str | None = None
+
+    def __call__(self, trial: optuna.Trial) -> float:
+        """Train and score; trials that cannot be the best are pruned."""
+        trial.set_user_attr(TASK, self.task)
+        try:
+            return self._score(trial)
+        except optuna.TrialPruned:
+            raise
+        except Exception as error:
+            trial.set_user_attr(ERROR, sentence_of(error))
+            raise
+
+    def _score(self, trial: optuna.Trial) -> float:
+        search, is_start = self.search, START in trial.user_attrs
+        point = {name: _suggest(trial, name, each) for name, each in search.space.items()}
+        settings = search.settings if is_start else search.settings_at(point)
+
+        def report(epoch: int, score: RungScore) -> None:
+            trial.report(score.validation, epoch)
+            # The start is never pruned, since the others are compared with it. The first epochs
+            # say too little of where a training leads.
+            is_prunable = search.max_epochs / FIRST_PART <= epoch < settings["epochs"]
+            if is_prunable and not is_start and trial.should_prune():
+                _keep(trial, epoch, score)
+                raise optuna.TrialPruned
+
+        problem = load_problem(search.model_dump_json(), self.data_dir)
+        scores = score_settings(problem, search, settings, report)
+        is_free = search.searches_epochs and not is_start  # the epochs of the start are part of it
+        epochs = self.best_epoch(scores) if is_free else max(scores)
+        _keep(trial, epochs, scores[epochs])
+        fault = search.fault_of(scores[epochs].health)
+        if fault:  # as a pruned trial it makes the sampler draw elsewhere
+            trial.set_user_attr(ERROR, fault)
+            raise optuna.TrialPruned
+        return scores[epochs].validation
+
+    def best_epoch(self, scores: Mapping[int, RungScore]) -> int:
+        """The healthy one with the highest validation accuracy; of equals the fewest epochs."""
+
+        def rank(epoch: int) -> tuple[bool, float, int]:
+            score = scores[epoch]
+            return not self.search.fault_of(score.health), score.validation, -epoch
+
+        return max(scores, key=rank)
+
+
+def _suggest(trial: optuna.Trial, name: str, distribution: Distribution) -> Any:  # noqa: ANN401 - a setting of any type
+    if isinstance(distribution, CategoricalDistribution):
+        return trial.suggest_categorical(name, distribution.choices)
+    if isinstance(distribution, IntDistribution):
+        low, high = distribution.low, distribution.high
+        return trial.suggest_int(name, low, high, log=distribution.log)
+    return trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log)
+
+
+def _keep(trial: optuna.Trial, epochs: int, score: RungScore) -> None:
+    trial.set_user_attr(VALIDATION, score.validation)
+    trial.set_user_attr(EPOCHS, epochs)
+    trial.set_user_attr(HEALTH, score.health.to_dict())

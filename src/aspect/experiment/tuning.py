@@ -1,0 +1,486 @@
+"""The search for settings: workers that call Optuna's `study.optimize` on one journal file.
+
+The folder of a search holds:
+
+- search.yaml: what decides its trials; only an equal search continues it
+- study.journal: Optuna's journal with every trial
+- trials.csv: the trials as a table
+- settings.yaml: the best so far; `aspect train --config` takes it as it is
+- report.html: a page, written by `aspect tune`
+- .lock, .journal.lock: held while processes work here; what is left of them means nothing
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Literal
+
+import filelock
+import optuna
+from optuna.samplers import TPESampler
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import FrozenTrial, TrialState
+from typing_extensions import override
+
+from aspect.config import load_yaml, make_config, to_yaml
+from aspect.data.embeddings import FORMULA_STARTS
+from aspect.errors import AspectError, RunError, SettingsError
+from aspect.experiment.executor import Executor, Finished, Lost, News, Started
+from aspect.experiment.search import Search
+from aspect.experiment.trial import (
+    EARLIER,
+    EPOCHS,
+    ERROR,
+    HEALTH,
+    START,
+    TASK,
+    VALIDATION,
+    Objective,
+)
+from aspect.randomness import seed_for
+from aspect.settings import Experiment
+from aspect.training.health import Health
+from aspect.workspace import FolderKind, Workspace, naming
+
+__all__ = [
+    "JOURNAL",
+    "PAGE",
+    "SEARCH",
+    "SearchResult",
+    "TrialResult",
+    "check_folder",
+    "load_search",
+    "open_study",
+    "run_trial",
+    "tune",
+]
+
+SEARCH, JOURNAL, TRIALS, SETTINGS, PAGE = (
+    "search.yaml",
+    "study.journal",
+    "trials.csv",
+    "settings.yaml",
+    "report.html",
+)
+JOURNAL_LOCK = ".journal.lock"
+FOLDER = FolderKind(
+    foreign="holds no search",
+    owns=lambda names: SEARCH in names,
+    ignored=frozenset({JOURNAL_LOCK}),
+)
+
+STUDY = "search"  # name of the one study in a journal
+TRIALS_BEFORE_PRUNING = 5  # that are complete
+SEED_BITS = 32  # of numpy's generator, which a sampler uses
+
+
+# The study
+
+
+class _JournalLock(JournalFileOpenLock):
+    """A lock that the system releases when its holder is killed; Optuna's own stays 30 seconds."""
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__(str(journal))
+        self.lock = filelock.FileLock(journal.parent / JOURNAL_LOCK)
+
+    @override
+    def acquire(self) -> bool:
+        self.lock.acquire()
+        return True
+
+    @override
+    def release(self) -> None:
+        self.lock.release()
+
+
+class _NumberedSampler(TPESampler):
+    """TPE that is seeded anew for every trial, by its number.
+
+    So a search that was interrupted ends as one that was not, and no two workers draw alike.
+    """
+
+    def __init__(self, search_seed: int, number: int = 0) -> None:
+        seed = seed_for(search_seed, "trial", number) % 2**SEED_BITS
+        super().__init__(seed=seed, multivariate=True, constant_liar=True)
+        self.search_seed = search_seed
+
+    @override
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        numbers = [counted.number for counted in _counted(study)]
+        self.__init__(self.search_seed, numbers.index(trial.number))  # type: ignore[misc] # see above
+        super().before_trial(study, trial)
+
+
+def open_study(journal: Path, seed: int = 0) -> optuna.Study:
+    """The study of a journal, begun if there is none."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # failures are reported in our own words
+    try:
+        storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=_JournalLock(journal)))
+        if STUDY not in optuna.get_all_study_names(storage):
+            optuna.create_study(storage=storage, study_name=STUDY, direction="maximize")
+        return optuna.load_study(
+            study_name=STUDY,
+            storage=storage,
+            sampler=_NumberedSampler(seed),
+            # Below the median of the complete trials at the same epoch a trial is pruned.
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=TRIALS_BEFORE_PRUNING),
+        )
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise RunError(
+            f"{journal} is damaged ({type(error).__name__}). Pass --overwrite to search anew."
+        ) from error
+
+
+def _counted(study: optuna.Study) -> list[FrozenTrial]:
+    """The trials in the order of their numbers; one that is run again keeps its first number."""
+    trials = study.get_trials(deepcopy=False)
+    earlier = {trial.number: trial.user_attrs.get(EARLIER, []) for trial in trials}
+    replaced = {number for attempts in earlier.values() for number in attempts}
+    counted = [trial for trial in trials if trial.number not in replaced]
+    return sorted(counted, key=lambda trial: min([trial.number, *earlier[trial.number]]))
+
+
+def _is_unfinished(trial: FrozenTrial) -> bool:
+    """Whether a trial was begun and did not come to an end of its own: a failure has a reason."""
+    is_failed = trial.state == TrialState.FAIL and ERROR not in trial.user_attrs
+    return is_failed or trial.state == TrialState.RUNNING
+
+
+def _close_unfinished(
+    study: optuna.Study, search: Search, task: int | None = None, error: str = ""
+) -> int:
+    """Queue trials again that a killed process left unfinished; their count.
+
+    Optuna's heartbeat would need a database. It is not needed: the lock of the folder says that no
+    other process works on the search, and the executor knows at once which worker was killed.
+
+    Args:
+        study: The study.
+        search: Its search.
+        task: Only trials of this task; None: all, which is for a search without living workers.
+        error: Why these trials fail instead of being run again.
+    """
+    trials = [
+        trial
+        for trial in _counted(study)
+        if _is_unfinished(trial) and task in (None, trial.user_attrs.get(TASK))
+    ]
+    for trial in trials:
+        study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        params, kept = trial.params, trial.user_attrs
+        kept = {**kept, EARLIER: [*kept.get(EARLIER, []), trial.number]}
+        if error:
+            failed = optuna.create_trial(
+                state=TrialState.FAIL,
+                params=params,
+                distributions=trial.distributions,
+                user_attrs={**kept, ERROR: error},
+            )
+            study.add_trial(failed)
+        elif START in kept:
+            study.enqueue_trial(search.start(), user_attrs=kept)
+        else:  # killed while it was drawn, it is drawn anew
+            is_drawn = params.keys() == search.space.keys()
+            study.enqueue_trial(params if is_drawn else {}, user_attrs=kept)
+    return len(trials)
+
+
+# Results
+
+State = Literal["complete", "pruned", "unhealthy", "failed"]
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A trial that has ended."""
+
+    number: int  # 0 is the start
+    state: State
+    validation: float | None  # in percent; None if it failed
+    epochs: int | None
+    settings: dict[str, Any]  # in full
+    health: Health | None  # of its embedding before any centring; None if it failed
+    error: str  # why it failed, or why its embedding is not healthy enough
+    seconds: float | None = field(compare=False)
+
+    @classmethod
+    def of(cls, number: int, trial: FrozenTrial, search: Search) -> TrialResult:
+        """Read a trial of the study."""
+        kept = trial.user_attrs
+        state: State = "complete"
+        if trial.state == TrialState.FAIL:
+            state = "failed"
+        elif trial.state == TrialState.PRUNED:
+            state = "unhealthy" if ERROR in kept else "pruned"
+        epochs = kept.get(EPOCHS)
+        settings = search.settings if START in kept else search.settings_at(trial.params)
+        if epochs is not None and epochs < settings["epochs"]:
+            settings = {**settings, "epochs": epochs, "patience": None}
+        return cls(
+            number=number,
+            state=state,
+            validation=kept.get(VALIDATION),
+            epochs=epochs,
+            settings=settings,
+            health=Health.from_dict(kept[HEALTH]) if HEALTH in kept else None,
+            error=kept.get(ERROR, ""),
+            seconds=None if trial.duration is None else trial.duration.total_seconds(),
+        )
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A search as far as it is."""
+
+    search: Search
+    folder: Path
+    trials: tuple[TrialResult, ...]  # those that have ended, by number
+    before: int = 0  # of these, the trials of an earlier call
+    run_again: int = 0  # trials that a killed process had left unfinished
+    running: int = 0
+
+    @property
+    def best(self) -> TrialResult | None:
+        """The complete trial with the highest validation accuracy; the first of equals."""
+        complete = [trial for trial in self.trials if trial.state == "complete"]
+        return max(complete, key=lambda trial: (trial.validation, -trial.number), default=None)
+
+    @property
+    def start(self) -> TrialResult | None:
+        """The first trial, with the settings that the search started from."""
+        return next((trial for trial in self.trials if trial.number == 0), None)
+
+    @property
+    def settings(self) -> Path:
+        """The file for `aspect train --config`."""
+        return self.folder / SETTINGS
+
+    @property
+    def page(self) -> Path:
+        """The page, if it was written."""
+        return self.folder / PAGE
+
+    def changed(self) -> dict[str, Any]:
+        """The best trial's settings that are not those of the start."""
+        best, start = {} if self.best is None else self.best.settings, self.search.settings
+        return {name: value for name, value in best.items() if value != start[name]}
+
+    def count(self, state: str) -> int:
+        """Trials that ended so."""
+        return sum(trial.state == state for trial in self.trials)
+
+    def origin(self) -> str:
+        """How the best settings were chosen, in sentences."""
+        search, best, start = self.search, self.best, self.start
+        assert best is not None
+        assert best.health is not None
+        states = ("pruned", "unhealthy", "failed")
+        others = ", ".join(f"{self.count(state)} {state}" for state in states)
+        seeds = f"seed{'s' if len(search.seeds) > 1 else ''} {', '.join(map(str, search.seeds))}"
+        at_start = "failed"
+        if start is not None and start.validation is not None:
+            at_start = f"{start.validation:.2f}%"
+        return (
+            f"Highest mean validation accuracy, {best.validation:.2f}%, of {len(self.trials)} "
+            f"trials ({others}) of aspect tune {search.version}; it is trial {best.number}. Mean "
+            f"over {search.num_splits} {search.splits} splits and pre-training {seeds}, by the "
+            f"{search.probe} probe. Mean cosine of two nodes {best.health.mean_cosine:.2f}, "
+            f"effective rank {best.health.effective_rank:.1f}. Start: {search.settings_from}, "
+            f"{at_start}. The labels of each split's test nodes were masked."
+        )
+
+    def settings_yaml(self) -> str:
+        """The best settings in full, as `aspect train --config` takes them."""
+        search, best = self.search, self.best
+        assert best is not None
+        experiment = Experiment(
+            method=search.method,
+            graph=search.graph,
+            reading=search.reading,
+            graph_sha256=search.graph_sha256,
+            seed=search.seeds[0],
+            settings=best.settings,
+            origin=self.origin(),
+        )
+        shown = experiment.model_dump(mode="json", exclude_defaults=True)
+        return to_yaml({"method": search.method, "graph": search.graph, **shown})
+
+    def table(self) -> str:
+        """One line of CSV per trial; searched settings have columns of their own."""
+        file, searched = io.StringIO(), list(self.search.space)
+        writer = csv.writer(file, lineterminator="\n")
+        head = ["trial", "state", "validation", "epochs", "seconds"]
+        writer.writerow([*head, "mean_cosine", "effective_rank", *searched, "error"])
+        for trial in self.trials:
+            seconds = "" if trial.seconds is None else f"{trial.seconds:.2f}"
+            row = [trial.number, trial.state, trial.validation, trial.epochs, seconds]
+            health = trial.health
+            row += [None, None] if health is None else [health.mean_cosine, health.effective_rank]
+            row += [trial.settings[name] for name in searched]
+            is_formula = trial.error.startswith(FORMULA_STARTS)  # to a spreadsheet
+            writer.writerow([*row, f"'{trial.error}" if is_formula else trial.error])
+        return file.getvalue()
+
+
+def _ended(study: optuna.Study, search: Search) -> tuple[TrialResult, ...]:
+    return tuple(
+        TrialResult.of(number, trial, search)
+        for number, trial in enumerate(_counted(study))
+        if trial.state.is_finished() and not _is_unfinished(trial)
+    )
+
+
+# The folder
+
+
+def load_search(folder: Path) -> tuple[SearchResult, optuna.Study]:
+    """The search of a folder as far as it is, and a copy of its study with the same numbers."""
+    search = _read_search(folder)
+    study = open_study(folder / JOURNAL)
+    copy = optuna.create_study(direction="maximize")
+    copy.add_trials(trial for trial in _counted(study) if trial.state.is_finished())
+    return SearchResult(search, folder, _ended(study, search)), copy
+
+
+def _read_search(folder: Path) -> Search:
+    file = folder / SEARCH
+    try:
+        return make_config(Search, load_yaml(file), owner=str(file))
+    except AspectError as error:
+        raise RunError(f"{file} is damaged. {error} Pass --overwrite to search anew.") from error
+
+
+def check_folder(path: Path, search: Search, *, overwrite: bool = False) -> None:
+    """Refuse a folder of another kind or of another search; nothing is written."""
+    workspace = Workspace(path, FOLDER)
+    workspace.check()
+    if overwrite or not workspace.has(SEARCH):
+        return
+    for name, (before, now) in _read_search(path).differences(search).items():
+        raise RunError(
+            f"{path} holds another search, with {name} {before!r}. Got {now!r}. "
+            "Choose another --out, or pass --overwrite."
+        )
+
+
+@contextmanager
+def _claimed(path: Path, search: Search, *, overwrite: bool) -> Iterator[Workspace]:
+    """Hold the folder: an empty one, one of the same search, or with `overwrite` of any search."""
+    with Workspace.open(path, FOLDER) as workspace, naming(path):  # Optuna writes there as well
+        check_folder(path, search, overwrite=overwrite)
+        if overwrite:  # search.yaml is replaced last, so the folder is never without one
+            workspace.remove(SETTINGS, TRIALS, PAGE, JOURNAL)
+        if overwrite or not workspace.has(SEARCH):
+            workspace.write(SEARCH, to_yaml(search.model_dump(mode="json")))
+        if workspace.has(JOURNAL):  # a power cut or a full disk leaves its last line unfinished
+            with (path / JOURNAL).open("r+b") as file:
+                file.truncate(file.read().rfind(b"\n") + 1)
+        yield workspace
+
+
+# The search
+
+
+def run_trial(task: int, search: Search, journal: Path, data_dir: str | None) -> None:
+    """Carry out the next trial of the study in a worker.
+
+    Args:
+        task: Number of the task; a worker that replaces a killed one gets the same.
+        search: The search.
+        journal: File of its study.
+        data_dir: Folder with the files of named data sets.
+    """
+    study = open_study(journal, search.seeds[0])
+    _close_unfinished(study, search, task)
+    study.optimize(Objective(search, task, data_dir), n_trials=1, catch=Exception)
+
+
+def tune(
+    search: Search,
+    out: str | Path,
+    trials: int,
+    *,
+    executor: Executor,
+    data_dir: str | None = None,
+    overwrite: bool = False,
+    seconds: float | None = None,
+    on_progress: Callable[[SearchResult], None] = lambda _: None,
+) -> SearchResult:
+    """Search until there are so many trials in all, those of earlier calls on the folder included.
+
+    A trial that fails counts, and the others go on. With one worker the same search gives the same
+    trials, interrupted or not; several at a time know less of each other. Training with another
+    number of threads than the workers have rounds otherwise, which can move a score by some nodes.
+
+    Args:
+        search: What is searched.
+        out: The folder of the search.
+        trials: Their number in all.
+        executor: Runs the trials.
+        data_dir: Folder with the files of named data sets.
+        overwrite: Replace another search in the folder.
+        seconds: No trial is begun after so many; those under way come to their end.
+        on_progress: Called whenever a trial begins or ends.
+    """
+    if trials < 1:
+        raise SettingsError(f"Number of trials must be 1 or more. Got {trials}.")
+    until = math.inf if seconds is None else time.monotonic() + seconds
+    with _claimed(Path(out), search, overwrite=overwrite) as workspace:
+        journal = workspace.path / JOURNAL
+        study = open_study(journal, search.seeds[0])
+        if not study.get_trials(deepcopy=False):
+            study.enqueue_trial(search.start(), user_attrs={START: True})
+        run_again = _close_unfinished(study, search)
+        before = len(_ended(study, search))
+
+        def note(running: int) -> SearchResult:
+            ended = _ended(study, search)
+            result = SearchResult(search, workspace.path, ended, before, run_again, running)
+            _write(workspace, result)
+            on_progress(result)
+            return result
+
+        tasks = takewhile(lambda _: time.monotonic() < until, range(trials - before))
+        work = partial(run_trial, search=search, journal=journal, data_dir=data_dir)
+        result = note(running=0)
+        with closing(executor.run(work, tasks)) as events:
+            for running in _follow(events, study, search):
+                result = note(running)
+        return result
+
+
+def _follow(
+    events: Iterable[News[int, None]], study: optuna.Study, search: Search
+) -> Iterator[int]:
+    """The number of running tasks after every event; the trial of a lost worker fails."""
+    running: set[int] = set()
+    for event in events:
+        if isinstance(event, Started):
+            running.add(event.task)
+        elif isinstance(event, Finished | Lost):
+            running.discard(event.task)
+        if isinstance(event, Lost):
+            if event.trace:  # an error outside of a trial
+                raise RunError(f"The search cannot go on. {event.reason}")
+            _close_unfinished(study, search, event.task, error=event.reason)
+        yield len(running)
+
+
+def _write(workspace: Workspace, result: SearchResult) -> None:
+    texts = {TRIALS: result.table()}
+    if result.best is not None:
+        texts[SETTINGS] = result.settings_yaml()
+    for name, text in texts.items():
+        if not workspace.has(name) or (workspace.path / name).read_bytes() != text.encode():
+            workspace.write(name, text)

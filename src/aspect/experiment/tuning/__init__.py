@@ -1,1 +1,0 @@
-"""The search for settings; it sees validation nodes and nothing else."""

@@ -1,0 +1,63 @@
+"""The documents name equations, files and functions that exist."""
+
+import ast
+import re
+from pathlib import Path
+
+import aspect
+
+PACKAGE = Path(aspect.__file__).parent
+PAPER_IN_CODE = Path(__file__).parents[1] / "docs" / "paper_in_code.md"
+
+NUMBERED_EQUATIONS = 32  # in the paper, appendix included
+
+
+def rows_of(path):
+    """The cells of every row of the document's tables, headings left out."""
+    rows = [line for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return [row for row in cells if any("`" in cell for cell in row)]
+
+
+def definitions(path):
+    """Functions and classes of a module, methods as `Class.method`."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+            names |= {f"{node.name}.{method.name}" for method in methods}
+    return names
+
+
+def test_every_function_that_the_paper_in_code_names_exists():
+    missing = []
+    for *_, file, functions in rows_of(PAPER_IN_CODE):
+        module = PACKAGE / file.strip("`")
+        known = definitions(module) if module.is_file() else set()
+        missing += [
+            f"{file}: {name}" for name in re.findall(r"`([\w.]+)`", functions) if name not in known
+        ]
+        missing += [file] if not module.is_file() or not functions else []
+    assert missing == []
+
+
+def test_every_numbered_equation_of_the_paper_is_there_once_and_in_order():
+    first_cells = [row[0] for row in rows_of(PAPER_IN_CODE)]
+    numbers = [int(cell[1:-1]) for cell in first_cells if re.fullmatch(r"\(\d+\)", cell)]
+    assert numbers == list(range(1, NUMBERED_EQUATIONS + 1))
+
+
+def test_equations_are_cited_with_the_titles_of_the_table():
+    """`Eq. (9), gate` in a docstring or a comment of a method names Eq. (9) of the table."""
+    titles = {row[0]: row[1] for row in rows_of(PAPER_IN_CODE) if row[0].startswith("(")}
+    wrong, cited = [], set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = re.sub(r"\s+(# )?", " ", path.read_text("utf-8"))
+        for number, words in re.findall(r"Eq\. (\(\d+\)), (.{50})", text):
+            cited.add(number)
+            if not words.startswith(titles.get(number, "?")):
+                wrong.append(f"{path.name}: Eq. {number}, {words}")
+    assert wrong == []
+    assert {f"({number})" for number in range(8, 21)} <= cited
