@@ -27,6 +27,7 @@ from aspect.evaluation.protocol import Evaluation, Spread
 from aspect.evaluation.pruning import (
     check_pruning,
     describe_pruning,
+    pruned_name,
     with_all_edges,
 )
 from aspect.evaluation.result import ProbeResult, SplitScore
