@@ -162,7 +162,7 @@ def test_a_clean_run_has_a_row_with_pruned_edges_too(clean, place):
         for chosen, pair in zip(best, zip(*tried, strict=True), strict=True)
     ]
     assert found.rows[1].to_dict()["prune"] == shares
-    assert "Doubtful edges left out for aspect, pruned: " in found.notices[-1]
+    assert "Pruned for aspect, pruned: " in found.notices[-1]
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
@@ -177,7 +177,7 @@ def test_a_ratio_to_prune_is_checked(clean, poisoned, share):
 
 def test_a_method_bound_to_its_graph_prunes_nothing(clean, monkeypatch):
     monkeypatch.setattr(AspectMethod, "inductive", False)
-    with pytest.raises(SettingsError, match="no edge of it can be doubted"):
+    with pytest.raises(SettingsError, match="its edges cannot be pruned"):
         evaluate_runs([clean], prune=[0.1])
 
 
