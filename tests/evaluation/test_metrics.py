@@ -8,6 +8,7 @@ from sklearn.metrics import classification_report, f1_score, roc_auc_score
 from aspect.errors import SettingsError
 from aspect.evaluation.metrics import (
     ClassScore,
+    Spread,
     Summary,
     accuracy,
     class_scores,
@@ -102,3 +103,17 @@ def test_one_value_has_no_spread():
 def test_summary_of_nothing_is_refused(values):
     with pytest.raises(SettingsError, match=r"one or more finite values. Got"):
         Summary.of(values)
+
+
+def test_spread_separates_seeds_from_splits():
+    spread = Spread.of([[80.0, 82.0, 84.0], [90.0, 90.0, 90.0]])
+    between = Summary.of([82.0, 90.0])
+    assert (spread.mean, spread.std) == (86.0, 1.0)
+    assert (spread.std_seeds, spread.low, spread.high) == (between.std, between.low, between.high)
+    assert (spread.seeds, spread.splits) == (2, 3)
+
+
+def test_a_single_seed_takes_its_interval_from_the_splits():
+    spread, summary = Spread.of([[80.0, 82.0]]), Summary.of([80.0, 82.0])
+    assert (spread.low, spread.high, spread.std_seeds) == (summary.low, summary.high, None)
+    assert Spread.of([[80.0]]) == Spread(80.0, None, None, None, None, 1, 1)

@@ -5,12 +5,12 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from aspect import __version__
 from aspect.attacks.file import PerturbationFile
-from aspect.attacks.files import read_files
 from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.pruning import prune_edges
 from aspect.data.splits import make_splits
@@ -19,18 +19,12 @@ from aspect.estimator import Embedder
 from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.linear_probe import PaperProbe, linear_probe
-from aspect.evaluation.result import ProbeResult, SplitScore
+from aspect.evaluation.result import SplitScore
 from aspect.experiment import run as run_module
-from aspect.experiment.evaluate import (
-    PerturbedRow,
-    evaluate_evaded,
-    evaluate_poisoned,
-    evaluate_runs,
-    group_poisoned,
-)
+from aspect.experiment.evaluate import EvaluationTable, evaluate_runs, group_poisoned
 from aspect.experiment.run import Task, run_cell
 from aspect.experiment.spec import Cell, Spec
-from aspect.experiment.trained import load_run, open_run
+from aspect.experiment.trained import Poison, load_run, open_run
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.controls import RawFeatures
 from aspect.settings import PublishedProbe
@@ -41,6 +35,7 @@ QUICK = PublishedProbe(learning_rate=0.05, weight_decay=0.001, steps=20)
 PROBE = PaperProbe(QUICK.learning_rate, QUICK.steps, (QUICK.weight_decay,))
 
 NAMES = ["aspect", "random", "raw", "propagated", "spectral", "neighbour sets", "majority class"]
+FIELDS = list(SplitScore.__dataclass_fields__)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +64,7 @@ def found(clean, poisoned):
 
 
 def judge(folders, **options):
-    return evaluate_poisoned(folders, probe="published", device="cpu", **options)
+    return evaluate_runs(folders, probe="published", device="cpu", **options)
 
 
 def splits_of(place):
@@ -91,24 +86,35 @@ def probed(place, embeddings, splits):
 
 
 def row_of(found, name, budget):
-    (row,) = [row for row in found.rows if (row.name, row.budget) == (name, budget)]
+    (row,) = [row for row in found.rows if (row["name"], row["budget"]) == (name, budget)]
     return row
 
 
+def scores_of(found, name, budget=0.0, seed=0):
+    """The scores of a seed by split."""
+    keys = found.scores[["name", "budget", "seed"]]
+    lines = found.scores[(keys == [name, budget, seed]).all(axis="columns")]
+    values = lines[FIELDS].to_dict("records")
+    return dict(zip(lines["split"], [SplitScore(**each) for each in values], strict=True))
+
+
+def seeds_of(row, scores="scores"):
+    return sorted({score["seed"] for score in row[scores]})
+
+
 def test_a_row_for_every_method_and_budget(found):
-    assert [(row.name, row.budget) for row in found.rows] == [
+    assert [(row["name"], row["budget"]) for row in found.rows] == [
         (name, budget) for name in NAMES for budget in (0.1, 0.15)
     ]
-    assert [row.splits for row in found.rows] == [(0, 1), (1,)] * len(NAMES)
-    assert found.mode == "poison"
+    assert [row["splits"] for row in found.rows] == [[0, 1], [1]] * len(NAMES)
+    assert found.to_dict()["mode"] == "poison"
 
 
 def test_each_poisoned_model_is_judged_on_its_own_split_alone(place, poisoned, found):
-    splits = splits_of(place)
-    row = row_of(found, "aspect", 0.1)
+    splits, scores = splits_of(place), scores_of(found, "aspect", 0.1)
     for folder, number in zip(poisoned, (1, 0), strict=False):
         (expected,) = probed(place, computed(folder), [splits[number]])
-        assert row.perturbed[0].splits[row.splits.index(number)] == expected
+        assert scores[number] == expected
 
 
 def test_no_other_split_of_a_poisoned_model_is_ever_looked_at(place, poisoned, monkeypatch):
@@ -124,13 +130,13 @@ def test_no_other_split_of_a_poisoned_model_is_ever_looked_at(place, poisoned, m
 
 def test_a_row_with_pruned_edges_has_the_ratio_that_validation_prefers(place, clean, poisoned):
     found = judge([poisoned[0], clean], prune=[0.3, 0.1])
-    assert [row.name for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
-    row, split = row_of(found, "aspect, pruned", 0.1), splits_of(place)[1]
+    assert [row["name"] for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
+    split = splits_of(place)[1]
     told = []
     graph = PerturbationFile.read(place.flips(1)).apply(place.labelled, 0.1)
-    for folder, seen, scores in (
-        (poisoned[0], graph, row.perturbed),
-        (clean, place.labelled.graph, row.clean),
+    for folder, seen, budget in (
+        (poisoned[0], graph, 0.1),
+        (clean, place.labelled.graph, 0.0),
     ):
         model = load_run(folder, device="cpu").model
         tried = [
@@ -138,7 +144,7 @@ def test_a_row_with_pruned_edges_has_the_ratio_that_validation_prefers(place, cl
             for share in (0.0, 0.1, 0.3)
         ]
         best = max(range(3), key=lambda place: tried[place].validation)
-        assert scores[0].splits == (tried[best],)
+        assert scores_of(found, "aspect, pruned", budget) == {1: tried[best]}
         told.append(f"{(0, 10, 30)[best]}% of the edges in 1 split.")
     assert f"for aspect, pruned at a budget of 0.1: {told[0]}" in found.notices[-1]
     assert f"for aspect, pruned clean: {told[1]}" in found.notices[-2]
@@ -147,7 +153,7 @@ def test_a_row_with_pruned_edges_has_the_ratio_that_validation_prefers(place, cl
 def test_a_clean_run_has_a_row_with_pruned_edges_too(clean, place):
     options = {"splits": "random", "probe": "published", "device": "cpu"}
     plain, found = evaluate_runs([clean], **options), evaluate_runs([clean], prune=[0.2], **options)
-    assert [row.name for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
+    assert [row["name"] for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
     assert found.rows[0] == plain.rows[0]
     model, graph = load_run(clean, device="cpu").model, place.labelled.graph
     tried = [
@@ -155,13 +161,13 @@ def test_a_clean_run_has_a_row_with_pruned_edges_too(clean, place):
         for share in (0.0, 0.2)
     ]
     best = [max(pair, key=lambda score: score.validation) for pair in zip(*tried, strict=True)]
-    assert list(found.rows[1].linear.results[0].splits) == best
-    assert found.rows[1].neighbours is None
+    assert list(scores_of(found, "aspect, pruned").values()) == best
+    assert found.rows[1]["knn"] is None
     shares = [
         0.2 if chosen is pair[1] else 0.0
         for chosen, pair in zip(best, zip(*tried, strict=True), strict=True)
     ]
-    assert found.rows[1].to_dict()["prune"] == shares
+    assert found.rows[1]["prune"] == shares
     assert "Pruned for aspect, pruned: " in found.notices[-1]
 
 
@@ -184,10 +190,12 @@ def test_a_method_bound_to_its_graph_prunes_nothing(clean, monkeypatch):
 def test_the_clean_side_is_on_the_same_splits(place, clean, found):
     splits = splits_of(place)
     expected = probed(place, computed(clean), splits[:2])
-    assert row_of(found, "aspect", 0.1).clean[0].splits == expected
-    assert row_of(found, "aspect", 0.15).clean[0].splits == expected[1:]
+    assert tuple(scores_of(found, "aspect").values()) == expected
+    for budget, splits in ((0.1, expected), (0.15, expected[1:])):
+        strict = [score["strict"] for score in row_of(found, "aspect", budget)["clean_scores"]]
+        assert strict == [score.strict for score in splits]
     table = evaluate_runs([clean], splits="random", probe="published", device="cpu")
-    assert table.rows[0].linear.results[0].splits[:2] == expected
+    assert tuple(scores_of(table, "aspect").values())[:2] == expected
 
 
 def test_controls_meet_the_same_perturbed_graph(place, poisoned, found):
@@ -197,18 +205,18 @@ def test_controls_meet_the_same_perturbed_graph(place, poisoned, found):
     for name, own in (("random", settings), ("raw", {}), ("propagated", {}), ("spectral", {})):
         model = Embedder(name, seed=0, device="cpu", **own).fit(graph)
         (expected,) = probed(place, model.embed(graph, normalise="none"), splits[:1])
-        assert row_of(found, name, 0.1).perturbed[0].splits[0] == expected
+        assert scores_of(found, name, 0.1)[0] == expected
     rule = twin_probe(graph, labelled.labels, splits[:1], num_classes=labelled.num_classes)
-    assert row_of(found, "neighbour sets", 0.1).perturbed[0].splits[0] == rule.splits[0]
+    assert scores_of(found, "neighbour sets", 0.1)[0] == rule.splits[0]
     majority = row_of(found, "majority class", 0.1)
-    assert majority.clean == majority.perturbed
-    assert majority.drop == 0
+    assert majority["clean"] == majority["perturbed"]
+    assert majority["drop"] == 0
 
 
 def test_without_a_clean_run_there_is_no_drop(poisoned):
     found = judge(poisoned[:1])
-    assert found.rows[0].drop is None
-    assert found.rows[1].drop is not None  # of random weights, which need no run
+    assert found.rows[0]["drop"] is None
+    assert found.rows[1]["drop"] is not None  # of random weights, which need no run
     assert "give its run on the clean graph as well" in found.notices[-1]
 
 
@@ -216,15 +224,15 @@ def test_several_seeds_of_a_split(place, poisoned, clean):
     second = place.train("seed1", split=1, seed=1)
     found = judge([second, poisoned[0], clean])
     row = found.rows[0]
-    assert list(row.perturbed) == [0, 1]
-    assert list(row.clean) == [0]
+    assert seeds_of(row) == [0, 1]
+    assert seeds_of(row, "clean_scores") == [0]
     expected = (
         "At a budget of 0.1 the perturbed scores are of the seeds 0, 1, the clean ones of the "
         "seeds 0."
     )
     assert found.notices[-1] == expected
-    assert list(row_of(found, "random", 0.1).perturbed) == [0, 1]
-    assert list(row_of(found, "raw", 0.1).perturbed) == [0]
+    assert seeds_of(row_of(found, "random", 0.1)) == [0, 1]
+    assert seeds_of(row_of(found, "raw", 0.1)) == [0]
 
 
 def test_seeds_are_compared_at_every_budget(place):
@@ -235,7 +243,7 @@ def test_seeds_are_compared_at_every_budget(place):
         for seed, (budget, name) in enumerate(names.items())
     ]
     found = judge([*runs, place.train("raw-clean", method="raw")])
-    assert [list(row.perturbed) for row in found.rows[:2]] == [[0], [1]]
+    assert [seeds_of(row) for row in found.rows[:2]] == [[0], [1]]
     told = [each for each in found.notices if "seeds" in each]
     assert len(told) == 1
     assert told[0].startswith("At a budget of 0.15 the perturbed scores are of the seeds 1, ")
@@ -264,9 +272,16 @@ def test_progress_is_told(poisoned):
 
 
 def evaded(place, clean, budgets=(0.1, 0.15), kind="random", probe="published"):
-    places = [place.flips(split, kind=kind) for split in (0, 1)]
-    files = read_files(places, place.labelled)
-    return evaluate_evaded([clean], files, budgets, probe=probe, device="cpu")
+    files = [PerturbationFile.read(place.flips(split, kind=kind)) for split in (0, 1)]
+    return evaluate_runs([clean], evasion=evasion_by(files, budgets), probe=probe, device="cpu")
+
+
+def evasion_by(files, budgets):
+    return [
+        Poison(file, file.perturbation(budget, mode="evade"))
+        for budget in budgets
+        for file in files
+    ]
 
 
 def test_evasion_learns_clean_and_tests_perturbed(place, clean):
@@ -287,14 +302,13 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
             num_classes=labelled.num_classes,
             probe=PROBE,
         )
-        row = row_of(found, "aspect", budget)
-        assert row.perturbed[0].splits == expected.splits
+        assert tuple(scores_of(found, "aspect", budget).values()) == expected.splits
         # The choice rests on the clean graph, so it is that of the clean row.
         assert [score.step for score in expected.splits] == [
-            score.step for score in row.clean[0].splits
+            score.step for score in scores_of(found, "aspect").values()
         ]
     # A spectral embedding is of one graph: there is no probe that has learned on its axes.
-    assert [(row.name, row.budget) for row in found.rows] == [
+    assert [(row["name"], row["budget"]) for row in found.rows] == [
         (name, budget) for name in NAMES if name != "spectral" for budget in (0.1, 0.15)
     ]
 
@@ -320,35 +334,30 @@ def cell_of(place, run, mode, numbers):
 @pytest.mark.parametrize("mode", ["evade", "poison"])
 def test_the_bench_finds_the_same(place, clean, tmp_path, mode):
     if mode == "evade":
-        numbers, row = (0, 1), evaded(place, clean, [0.1], "dice", "neutral").rows[0]
+        numbers, found = (0, 1), evaded(place, clean, [0.1], "dice", "neutral")
     else:
         own = Place.make(tmp_path)
         own.flips(1).write_bytes(place.flips(1, kind="dice").read_bytes())
         numbers = (1,)
-        row = evaluate_poisoned([own.train("run", split=1)], device="cpu").rows[0]
+        found = evaluate_runs([own.train("run", split=1)], device="cpu")
     record = cell_of(place, clean, mode, numbers)
     assert record.status == "done", record.error
-    assert [score.strict for score in record.scores] == [
-        score.strict for score in row.perturbed[0].splits
-    ]
-    assert [score.macro_f1 for score in record.scores] == [
-        score.macro_f1 for score in row.perturbed[0].splits
-    ]
+    scores = scores_of(found, "aspect", 0.1).values()
+    assert [score.strict for score in record.scores] == [score.strict for score in scores]
+    assert [score.macro_f1 for score in record.scores] == [score.macro_f1 for score in scores]
 
 
 def test_runs_that_do_not_go_together(place, clean, poisoned):
-    with pytest.raises(RunError, match="None of these runs was trained on a perturbed graph"):
-        evaluate_poisoned([clean], device="cpu")
-    with pytest.raises(RunError, match=r"perturbed for one split.*evaluate_poisoned"):
-        evaluate_runs([poisoned[0]], device="cpu")
+    with pytest.raises(RunError, match="needs one or more runs"):
+        evaluate_runs([], device="cpu")
     raw = place.train("raw", method="raw")
     with pytest.raises(RunError, match="another method"):
-        evaluate_poisoned([poisoned[0], raw], device="cpu")
+        evaluate_runs([poisoned[0], raw], device="cpu")
     with pytest.raises(RunError, match="must differ in the seed"):
-        evaluate_poisoned([poisoned[0], clean, clean], device="cpu")
+        evaluate_runs([poisoned[0], clean, clean], device="cpu")
     files = [PerturbationFile.read(place.flips(0))]
     with pytest.raises(RunError, match="was trained on a perturbed graph"):
-        evaluate_evaded([poisoned[0]], files, [0.1], device="cpu")
+        evaluate_runs([poisoned[0]], evasion=evasion_by(files, [0.1]), device="cpu")
 
 
 def test_a_method_that_embeds_its_own_graph_alone_cannot_be_evaded(place, monkeypatch):
@@ -356,7 +365,7 @@ def test_a_method_that_embeds_its_own_graph_alone_cannot_be_evaded(place, monkey
     monkeypatch.setattr(RawFeatures, "inductive", False)
     files = [PerturbationFile.read(place.flips(0))]
     with pytest.raises(SettingsError, match=r"raw cannot embed a graph .*--mode poison"):
-        evaluate_evaded([raw], files, [0.1], device="cpu")
+        evaluate_runs([raw], evasion=evasion_by(files, [0.1]), device="cpu")
 
 
 # Which runs on poisoned graphs may be judged together
@@ -381,9 +390,10 @@ def runs(place):
 
 def test_groups_come_by_budget_and_split_with_seeds_in_order(runs):
     groups = group_poisoned(runs((1, 0.1, 1), (0, 0.1, 0), (1, 0.1, 0), (0, 0.1, 1), (1, 0.05, 0)))
-    facts = [(each.poison.budget, each.poison.split) for each in groups]
+    facts = [(poison.budget, poison.split) for poison, _ in groups]
     assert facts == [(0.05, 1), (0.1, 0), (0.1, 1)]
-    assert [each.seeds for each in groups] == [(0,), (0, 1), (0, 1)]
+    seeds = [[stored.record["seed"] for stored in members] for _, members in groups]
+    assert seeds == [[0], [0, 1], [0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -395,7 +405,6 @@ def test_groups_come_by_budget_and_split_with_seeds_in_order(runs):
             "same seeds. There are seeds 0, 1 on split 0 .*, seed 1 on split 1 at a budget of 0.1",
         ),
         ([(0, 0.1, 0), (1, 0.1, 0, False)], "perturbed alike.* flipped edges alone"),
-        ([], "None of these runs"),
     ],
 )
 def test_what_makes_no_whole(runs, wanted, words):
@@ -426,53 +435,50 @@ def test_seeds_that_met_different_flips(tmp_path):
 # The arithmetic of the drop
 
 
-def scores(*values):
-    return ProbeResult(
-        "paper",
-        "weight_decay",
-        3,
-        tuple(
-            SplitScore(0.0, 1, 50.0, value, value + 1, value / 2, None, (), (), 0.5)
-            for value in values
-        ),
-    )
-
-
-def row(clean, perturbed):
-    return PerturbedRow("aspect", 0.1, (2, 5), clean, perturbed)
-
-
-def test_the_drop_is_that_of_the_means():
-    """Not the mean of drops: (90 + 50) / 2 = 70 falls to (60 + 45) / 2 = 52.5."""
-    found = row({0: scores(90.0, 50.0)}, {0: scores(60.0, 45.0)})
-    assert found.drop == pytest.approx(25.0)
-    assert found.drop != pytest.approx((100 * 30 / 90 + 100 * 5 / 50) / 2)
-
-
-def test_seeds_count_alike():
-    clean = {0: scores(80.0, 60.0), 1: scores(100.0, 80.0)}
-    found = row(clean, {0: scores(40.0, 40.0), 1: scores(80.0, 80.0)})
-    assert found.drop == pytest.approx(100 * (80 - 60) / 80)
-    told = found.to_dict()
-    assert told["clean"]["mean"] == pytest.approx(80.0)
-    assert told["perturbed"]["mean"] == pytest.approx(60.0)
-    assert told["perturbed"]["seeds"] == 2
-    assert told["macro_f1"]["mean"] == pytest.approx(30.0)
-    assert [(each["seed"], each["split"], each["strict"]) for each in told["scores"]] == [
-        (0, 2, 40.0),
-        (0, 5, 40.0),
-        (1, 2, 80.0),
-        (1, 5, 80.0),
+def drop_row(place, clean, perturbed):
+    """The row of a table with these accuracies, seed by seed, on splits 0 and 1."""
+    lines = [
+        {
+            "name": "aspect",
+            "budget": budget,
+            "seed": seed,
+            "split": split,
+            **vars(SplitScore(0.0, 1, 50.0, value, value + 1, value / 2, None, (), (), 0.5)),
+        }
+        for budget, by_seed in ((0.0, clean), (0.1, perturbed))
+        for seed, values in enumerate(by_seed)
+        for split, value in enumerate(values)
     ]
-    assert len(told["clean_scores"]) == 4
+    files = [PerturbationFile.read(place.flips(split)) for split in (0, 1)]
+    scores = pd.DataFrame(lines, dtype=object)
+    poisons = tuple(evasion_by(files, [0.1]))
+    return EvaluationTable("graph", (), "random", "paper", scores, ("a", "b"), poisons).rows[0]
 
 
-def test_a_gain_is_a_drop_below_zero():
-    found = row({0: scores(50.0, 50.0)}, {0: scores(55.0, 55.0)})
-    assert found.drop == pytest.approx(-10.0)
+def test_the_drop_is_that_of_the_means(place):
+    """Not the mean of drops: (90 + 50) / 2 = 70 falls to (60 + 45) / 2 = 52.5."""
+    assert drop_row(place, [[90.0, 50.0]], [[60.0, 45.0]])["drop"] == pytest.approx(25.0)
+    gain = drop_row(place, [[50.0, 50.0]], [[55.0, 55.0]])
+    assert gain["drop"] == pytest.approx(-10.0)
 
 
-def test_no_drop_without_something_to_drop_from():
-    assert row({}, {0: scores(60.0, 45.0)}).drop is None
-    assert row({}, {0: scores(60.0, 45.0)}).to_dict()["clean"] is None
-    assert row({0: scores(0.0, 0.0)}, {0: scores(60.0, 45.0)}).drop is None
+def test_seeds_count_alike(place):
+    row = drop_row(place, [[80.0, 60.0], [100.0, 80.0]], [[40.0, 40.0], [80.0, 80.0]])
+    assert row["drop"] == pytest.approx(100 * (80 - 60) / 80)
+    assert row["clean"]["mean"] == pytest.approx(80.0)
+    assert row["perturbed"]["mean"] == pytest.approx(60.0)
+    assert row["perturbed"]["seeds"] == 2
+    assert row["macro_f1"]["mean"] == pytest.approx(30.0)
+    assert [(score["seed"], score["split"], score["strict"]) for score in row["scores"]] == [
+        (0, 0, 40.0),
+        (0, 1, 40.0),
+        (1, 0, 80.0),
+        (1, 1, 80.0),
+    ]
+    assert len(row["clean_scores"]) == 4
+
+
+def test_no_drop_without_something_to_drop_from(place):
+    without = drop_row(place, [], [[60.0, 45.0]])
+    assert (without["drop"], without["clean"]) == (None, None)
+    assert drop_row(place, [[0.0, 0.0]], [[60.0, 45.0]])["drop"] is None

@@ -277,6 +277,6 @@ def test_a_run_becomes_a_record_as_a_bench_makes_it(two_runs):
     assert [record.spec.seed for record in runs.records] == [1]
     table = evaluate_runs([second], device="cpu")
     scores = [score.strict for score in runs.records[0].scores]
-    assert scores == [score.strict for score in table.rows[0].linear.results[0].splits]
+    assert scores == list(table.scores.query("name == 'aspect'")["strict"])
     assert len(runs.details[0].curves["loss"]) == runs.records[0].epochs == TINY["epochs"]
     assert runs.records[0].seconds.keys() == {"train"}

@@ -120,7 +120,7 @@ def test_a_run_becomes_a_record_with_the_scores_of_evaluate(run, tmp_path):
     assert results.graph_facts.loc["edges"].to_dict() == sizes
     mean = results.select(metric="strict")["value"].mean()
     rows = evaluate_runs([out], device="cpu").rows
-    assert mean == pytest.approx(rows[0].linear.strict.mean, abs=1e-9)
+    assert mean == pytest.approx(rows[0]["strict"]["mean"], abs=1e-9)
     (details,) = found.details
     assert details.ids[3] == "n3"
     assert len(details.curves["loss"]) == TINY["epochs"]

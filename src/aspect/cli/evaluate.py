@@ -5,11 +5,10 @@ Beside them stand controls that learn nothing, and what perturbed graphs leave o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,12 +32,11 @@ from aspect.settings import load_experiment
 if TYPE_CHECKING:
     from aspect.attacks.file import PerturbationFile
     from aspect.data.graph import LabelledGraph
-    from aspect.experiment.evaluate import Comparison, Robustness
+    from aspect.experiment.evaluate import EvaluationTable
 
 __all__ = ["evaluate"]
 
-AnyTable = TypeVar("AnyTable", "Comparison", "Robustness")
-Answer = tuple[Mapping[str, Any], Callable[[], None]]  # for a program, and for people
+Evasion = tuple[Sequence["PerturbationFile"], Sequence[float]]  # files and budgets
 
 
 @command
@@ -80,13 +78,14 @@ def evaluate(
         )
     evaluation = _Evaluation(session, sweep, how)
     if paths:
-        content, show = evaluation.of_runs(paths)
+        table = evaluation.of_runs(paths)
     else:
         sweep.check_clean(paths)
         plans = _plans(session, targets[0], wanted, reading, trained, sweep)
-        content, show = evaluation.of_graph(plans, retrain=trained.retrain)
+        table = evaluation.of_graph(plans, retrain=trained.retrain)
+    content, show = table.to_dict(), _show_perturbed if table.perturbations else _show
     # Said before it is written: a disk that is full by now does not cost the scores.
-    session.screen.answer(content, show)
+    session.screen.answer(content, lambda: show(session, table))
     if scores.out is not None:
         from aspect.workspace import write_json
 
@@ -101,43 +100,38 @@ class _Evaluation:
     sweep: SweepOptions
     how: ProbeOptions
 
-    def of_runs(self, paths: Sequence[Path]) -> Answer:
+    def of_runs(self, paths: Sequence[Path]) -> EvaluationTable:
         """Probe what is trained already, on the graphs it was trained on or on perturbed ones."""
         poisoned = [path for path in paths if _is_poisoned(path)]
         if poisoned:
             self.sweep.check_poisoned(poisoned[0])
-            with self.session.screen.activity("Starting"):
-                from aspect.attacks.files import check_kind_of_splits
-                from aspect.experiment.trained import open_run
+        else:
+            self.sweep.check_clean(paths)
+        files: Evasion = ((), ())
+        with self.session.screen.activity("Starting"):
+            from aspect.attacks.files import check_kind_of_splits
+            from aspect.experiment.trained import open_run
 
+            if poisoned:
                 poison = open_run(poisoned[0]).poison
                 assert poison is not None  # its settings say so
                 check_kind_of_splits([poison.file], self.how.splits)
-            return self._poison(paths)
-        self.sweep.check_clean(paths)
-        if not self.sweep.perturbation:
-            return self._compare(paths)
-        with self.session.screen.activity("Starting"):
-            from aspect.experiment.trained import open_run
+            elif self.sweep.perturbation:
+                files = self._files(open_run(paths[0]).read_graph(self.session.data_dir))
+        return self._evaluate(paths, *files)
 
-            labelled = open_run(paths[0]).read_graph(self.session.data_dir)
-            files, budgets = self._files(labelled)
-        return self._evade(paths, files, budgets)
-
-    def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> Answer:
+    def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> EvaluationTable:
         """Train what is not trained yet, and probe it."""
         if self.how.prune:
             from aspect.evaluation.pruning import check_pruning
 
             check_pruning(plans[0].experiment.method, self.how.prune)
         if not self.sweep.perturbation:
-            return self._compare(run_all(self.session, plans, retrain=retrain))
-        evades = self.sweep.mode == "evade"
+            return self._evaluate(run_all(self.session, plans, retrain=retrain))
         with self.session.screen.activity("Starting"):
-            files, budgets = self._prepare(plans[0], evades=evades)
-        if evades:
-            paths = run_all(self.session, plans, retrain=retrain)
-            return self._evade(paths, files, budgets)
+            files, budgets = self._prepare(plans[0])
+        if self.sweep.mode == "evade":
+            return self._evaluate(run_all(self.session, plans, retrain=retrain), files, budgets)
         from aspect.experiment.trained import Poison
 
         features = not self.sweep.edges_only
@@ -151,15 +145,13 @@ class _Evaluation:
             f"{len(plans) + len(poisoned)} trainings: {len(plans)} on the clean graph and "
             f"{len(poisoned)} on perturbed ones. What is complete under runs/ is taken from there."
         )
-        return self._poison(run_all(self.session, [*plans, *poisoned], retrain=retrain))
+        return self._evaluate(run_all(self.session, [*plans, *poisoned], retrain=retrain))
 
-    def _prepare(
-        self, plan: PlannedRun, *, evades: bool
-    ) -> tuple[list[PerturbationFile], tuple[float, ...]]:
+    def _prepare(self, plan: PlannedRun) -> Evasion:
         """Read graph and files, and refuse before the first training what the end would refuse."""
         from aspect.experiment.evaluate import check_inductive, chosen_probe
 
-        if evades:
+        if self.sweep.mode == "evade":
             check_inductive(plan.experiment.method)
         chosen_probe(plan.experiment, self.how.probe)
         labelled = plan.source.read(self.session.data_dir)
@@ -168,7 +160,8 @@ class _Evaluation:
             file.split_of(labelled)
         return files, budgets
 
-    def _files(self, labelled: LabelledGraph) -> tuple[list[PerturbationFile], tuple[float, ...]]:
+    def _files(self, labelled: LabelledGraph) -> Evasion:
+        """The perturbation files, and the budgets that all of them reach."""
         from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
 
         files = read_files(self.sweep.perturbation or (), labelled)
@@ -176,36 +169,32 @@ class _Evaluation:
         check_kind_of_splits(files, self.how.splits)
         return files, budgets
 
-    def _compare(self, paths: Sequence[Path]) -> Answer:
-        with self.session.screen.activity("Starting"):
-            from aspect.experiment.evaluate import evaluate_runs
-        comparison = self._evaluate(
-            partial(
-                evaluate_runs, paths, splits=self.how.splits or "random", prune=self.how.prune or ()
-            )
-        )
-        return comparison.to_dict(), lambda: _show(self.session, comparison)
+    def _evaluate(
+        self,
+        paths: Sequence[Path],
+        files: Sequence[PerturbationFile] = (),
+        budgets: Sequence[float] = (),
+    ) -> EvaluationTable:
+        """Evaluate with progress on the screen, and say what the runs warn of.
 
-    def _poison(self, paths: Sequence[Path]) -> Answer:
-        from aspect.experiment.evaluate import evaluate_poisoned
-
-        table = self._evaluate(partial(evaluate_poisoned, paths, prune=self.how.prune or ()))
-        return table.to_dict(), lambda: _show_perturbed(self.session, table)
-
-    def _evade(
-        self, paths: Sequence[Path], files: Sequence[PerturbationFile], budgets: Sequence[float]
-    ) -> Answer:
-        from aspect.experiment.evaluate import evaluate_evaded
+        With files, the runs meet perturbed graphs at test time only.
+        """
+        from aspect.experiment.evaluate import evaluate_runs
+        from aspect.experiment.trained import Poison
 
         features = not self.sweep.edges_only
-        table = self._evaluate(partial(evaluate_evaded, paths, files, budgets, features=features))
-        return table.to_dict(), lambda: _show_perturbed(self.session, table)
-
-    def _evaluate(self, evaluate: Callable[..., AnyTable]) -> AnyTable:
-        """Evaluate with progress on the screen, and say what the runs warn of."""
+        evasion = [
+            Poison(file, file.perturbation(budget, mode="evade", features=features))
+            for budget in budgets
+            for file in files
+        ]
         with self.session.screen.progress("Evaluating") as advance:
-            table = evaluate(
+            table = evaluate_runs(
+                paths,
+                evasion=evasion,
+                splits=self.how.splits or "random",
                 probe=self.how.probe,
+                prune=self.how.prune or (),
                 device=self.session.device,
                 data_dir=self.session.data_dir,
                 on_step=advance,
@@ -265,8 +254,8 @@ def _folders(targets: Sequence[str]) -> list[Path]:
     return folders
 
 
-def _show(session: Session, comparison: Comparison) -> None:
-    rows = [row.to_dict() for row in comparison.rows]
+def _show(session: Session, table: EvaluationTable) -> None:
+    rows = table.rows
     names = {"optimistic": "optimistic*", "macro_f1": "macro-F1", "roc_auc": "ROC AUC"}
     columns = {key: name for key, name in names.items() if any(row[key] for row in rows)}
     columns["knn"] = "k-NN"
@@ -279,49 +268,49 @@ def _show(session: Session, comparison: Comparison) -> None:
         ]
         for row in rows
     ]
-    count = len(comparison.runs)
+    count = len(table.runs)
     title = (
-        f"{comparison.graph}: percent over {count} run{'s' if count > 1 else ''} "
-        f"and {rows[0]['strict']['splits']} {comparison.splits} splits; probe: {comparison.probe}"
+        f"{table.graph}: percent over {count} run{'s' if count > 1 else ''} "
+        f"and {rows[0]['strict']['splits']} {table.splits} splits; probe: {table.probe}"
     )
     screen = session.screen
     screen.table(["method", "accuracy", "95% interval", *columns.values()], cells, title=title)
     if "optimistic" in columns:
         screen.say("* chooses the step on the test set: only for comparison with published tables.")
     explain(screen, [row["name"] for row in rows[1:]])
-    for notice in comparison.notices:
+    for notice in table.notices:
         screen.say(notice)
-    _show_classes(session, comparison)
+    _show_classes(session, table)
 
 
-def _show_classes(session: Session, comparison: Comparison) -> None:
+def _show_classes(session: Session, table: EvaluationTable) -> None:
     cells = [
         [
-            comparison.class_names[score.label],
+            table.class_names[score.label],
             number_text(score.recall),
             number_text(score.precision),
             number_text(score.f1),
             number_text(score.roc_auc),
             f"{score.support:g}",
         ]
-        for score in comparison.per_class
+        for score in table.per_class
     ]
     session.screen.table(
         ["class", "recall", "precision", "F1", "ROC AUC", "test nodes"],
         cells,
-        title=f"Classes of {comparison.graph} with {comparison.rows[0].name}, in percent",
+        title=f"Classes of {table.graph} with {table.method}, in percent",
     )
 
 
-def _show_perturbed(session: Session, table: Robustness) -> None:
+def _show_perturbed(session: Session, table: EvaluationTable) -> None:
     """The table, and what its columns mean."""
-    screen, first = session.screen, table.perturbations[0]
-    seeds, counts = len(table.rows[0].perturbed), {len(row.splits) for row in table.rows}
+    screen, perturbation = session.screen, table.perturbations[0].perturbation
+    seeds, counts = table.rows[0]["perturbed"]["seeds"], {len(row["splits"]) for row in table.rows}
     splits = f"{min(counts)} " if len(counts) == 1 else ""
     title = (
-        f"{table.graph} under {first.perturbation.attack}, mode {table.mode}: strict accuracy in "
+        f"{table.graph} under {perturbation.attack}, mode {perturbation.mode}: strict accuracy in "
         f"percent over {seeds} seed{'s' if seeds > 1 else ''} and {splits}"
-        f"{first.file.facts.splits} split{'' if counts == {1} else 's'}; probe: {table.probe}"
+        f"{table.splits} split{'' if counts == {1} else 's'}; probe: {table.probe}"
     )
     uneven = ["splits"] if len(counts) > 1 else []
     names = ["method", "budget", *uneven, "clean", "perturbed", "drop", "macro-F1"]
@@ -335,13 +324,14 @@ def _show_perturbed(session: Session, table: Robustness) -> None:
             number_text(row["drop"]),
             score_text(row["macro_f1"]),
         ]
-        for row in (row.to_dict() for row in table.rows)
+        for row in table.rows
     ]
     screen.table(names, cells, title=title)
-    is_masked = first.perturbation.features
-    masked = " and of feature entries masked" if is_masked else ", with all features kept"
+    masked = (
+        " and of feature entries masked" if perturbation.features else ", with all features kept"
+    )
     screen.say(f"budget: ratio of edges flipped{masked}. macro-F1: perturbed.")
     screen.say("drop: (clean - perturbed) / clean of the two means, in percent.")
-    explain(screen, [row.name for row in table.rows if row.name != table.method])
+    explain(screen, dict.fromkeys(row["name"] for row in table.rows if row["name"] != table.method))
     for notice in table.notices:
         screen.say(notice)

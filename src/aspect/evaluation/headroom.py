@@ -23,7 +23,7 @@ from aspect.data.splits import Split, SplitKind, make_splits
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import NEUTRAL
-from aspect.evaluation.protocol import Spread
+from aspect.evaluation.metrics import Spread
 from aspect.evaluation.result import Answers, ProbeInput, ProbeResult, without_test_labels
 from aspect.evaluation.significance import paired_test
 from aspect.methods.aspect import AspectMethod
@@ -103,10 +103,8 @@ class HeadroomRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        values = self.accuracy.to_dict()
         gains = [{"over": base, **asdict(gain)} for base, gain in self.gains.items()]
-        accuracy = {"mean": values.pop("mean"), "std": values.pop("std_splits"), **values}
-        return {"name": self.name, "accuracy": accuracy, "gains": gains}
+        return {"name": self.name, "accuracy": asdict(self.accuracy), "gains": gains}
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ def _rows(results: Sequence[Mapping[FusionName, ProbeResult]]) -> Iterator[Headr
     ratio = sum(ratios) / len(ratios)
     for name, scores in tables.items():
         gains = {base: Gain.of(scores, tables[base], ratio) for base in BASES if base != name}
-        yield HeadroomRow(name, Spread.of(scores), gains)
+        yield HeadroomRow(name, Spread.of(scores.tolist()), gains)
 
 
 def probe_bands(

@@ -15,6 +15,7 @@ from aspect.errors import SettingsError
 
 __all__ = [
     "ClassScore",
+    "Spread",
     "Summary",
     "accuracy",
     "class_scores",
@@ -65,6 +66,40 @@ class Summary:
     def to_dict(self) -> dict[str, float | int | None]:
         """Plain numbers under the names of the fields."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and splits, and how far either moves it; in percent.
+
+    The 95% interval is Student's t over the means of the seeds, which are independent given the
+    splits; with a single seed it is over its splits, which are not (see `Summary`).
+    """
+
+    mean: float
+    std: float | None  # over the splits of one seed, averaged over the seeds
+    std_seeds: float | None  # of the seeds' means; None for a single seed
+    low: float | None
+    high: float | None
+    seeds: int
+    splits: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[float]]) -> Spread:
+        """Summarise the scores of every pre-training seed, split by split."""
+        within = [Summary.of(row) for row in rows]
+        between = Summary.of([summary.mean for summary in within])
+        stds = [summary.std for summary in within if summary.std is not None]
+        interval = within[0] if len(within) == 1 else between
+        return cls(
+            mean=between.mean,
+            std=math.fsum(stds) / len(stds) if stds else None,
+            std_seeds=between.std,
+            low=interval.low,
+            high=interval.high,
+            seeds=len(within),
+            splits=max(len(row) for row in rows),
+        )
 
 
 @dataclass(frozen=True)

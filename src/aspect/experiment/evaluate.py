@@ -1,35 +1,31 @@
 """Runs of one method, probed beside the controls, on the clean graph and on perturbed ones.
 
 Each model is probed by `run`, as a bench does: a poisoned one on the split of its file alone.
-Beside the method stand controls that learn nothing, and rules that need no embedding.
+Beside the method stand controls that learn nothing, and rules that need no embedding. All scores
+are lines of one table, from which `EvaluationTable` computes what is printed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from aspect import __version__
-from aspect.attacks.file import PerturbationFile
 from aspect.attacks.files import check_one_attack
-from aspect.attacks.perturbation import Mode
-from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
-from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
+from aspect.data.graph import UNLABELLED, LabelledGraph
+from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.evaluation.baselines import MOST_TWIN_NODES, knn_probe, majority_probe, twin_probe
 from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
-from aspect.evaluation.metrics import PERCENT, ClassScore
-from aspect.evaluation.protocol import Evaluation, Spread
-from aspect.evaluation.pruning import (
-    check_pruning,
-    describe_pruning,
-    pruned_name,
-    with_all_edges,
-)
+from aspect.evaluation.metrics import PERCENT, ClassScore, Spread, mean_class_scores
+from aspect.evaluation.pruning import check_pruning, describe_pruning, pruned_name, with_all_edges
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.run import Outcome, Task, draw_splits, run
 from aspect.experiment.spec import Cell, Spec, method_source
@@ -42,17 +38,12 @@ __all__ = [
     "EXPLANATIONS",
     "MAJORITY",
     "TWINS",
-    "Comparison",
-    "PerturbedRow",
-    "Robustness",
-    "Row",
+    "EvaluationTable",
     "check_inductive",
     "check_labels",
     "check_same_method",
     "check_seeds",
     "chosen_probe",
-    "evaluate_evaded",
-    "evaluate_poisoned",
     "evaluate_runs",
 ]
 
@@ -76,169 +67,216 @@ CLASS_BALANCED_NOTICE = (
 )
 CLEAN = 0.0  # the budget of the graph as it is
 CLEAN_STEP = "clean graph"
+SCORE_FIELDS = [field.name for field in fields(SplitScore)]
 
 OnStep = Callable[[int, int, str], object]  # steps done, of how many, and what comes now
+PoisonedRuns = tuple[Poison, list[StoredRun]]  # the runs on one poisoned graph, by seed
 
 
-def _ignore(done: int, total: int, name: str) -> None:
-    """The default of callbacks."""
+@dataclass(frozen=True, eq=False)
+class EvaluationTable:
+    """Runs of one method on one graph, clean or under one attack, beside controls and rules.
 
-
-# Results
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: a method and its scores."""
-
-    name: str
-    linear: Evaluation  # of a rule: its accuracy, without any probe
-    neighbours: Evaluation | None = None  # None where there is no embedding, or several
-    prune: tuple[float, ...] = ()  # ratios of pruned edges: by seed, then by split
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values in percent; `std` is over splits, `std_seeds` over the means of seeds."""
-        linear, ends = self.linear, [result.at_path_end for result in self.linear.results]
-        return {
-            "name": self.name,
-            "strict": _plain(linear.strict),
-            "optimistic": _plain(linear.optimistic),
-            "macro_f1": _plain(linear.macro_f1),
-            "roc_auc": _plain(linear.roc_auc),
-            "validation": _plain(linear.validation),
-            "knn": _plain(self.neighbours.strict if self.neighbours else None),
-            "prune": list(self.prune) or None,
-            "at_path_end": None if None in ends else sum(filter(None, ends)) / len(ends),
-        }
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Runs of one method on one graph, beside the rows that every table needs."""
+    `scores` has a line for every name, budget, seed and split, ordered by these. Its further
+    columns are the fields of `SplitScore`, `knn` (the accuracy of k-NN; on the clean graph),
+    `prune` (the ratio of pruned edges that validation chose) and `is_constant`.
+    """
 
     graph: str
-    runs: tuple[str, ...]  # folders
+    runs: tuple[str, ...]  # folders, those on the clean graph among them
     splits: SplitKind
     probe: str  # neutral, paper or published
-    rows: tuple[Row, ...]  # the runs' method first
+    scores: pd.DataFrame  # the runs' method first
     class_names: tuple[str, ...]
-    health: tuple[Health, ...]  # of the runs' embeddings, before any centring
-    notices: tuple[str, ...]  # what a reader must know beside the numbers
-    warnings: tuple[str, ...]  # what the runs themselves warn of
+    perturbations: tuple[Poison, ...] = ()  # by budget and split; none: the graph is clean
+    health: tuple[Health, ...] = ()  # of the runs' embeddings, before any centring; clean graph
+    warnings: tuple[str, ...] = ()  # what the runs themselves warn of
+
+    @property
+    def method(self) -> str:
+        """Of the runs."""
+        return str(self.rows[0]["name"])
 
     @property
     def per_class(self) -> tuple[ClassScore, ...]:
         """How every class fared with the runs' method, over seeds and splits."""
-        return self.rows[0].linear.per_class
+        return mean_class_scores(list(self._lines(self.method)["per_class"]))
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table that is printed, in percent: by name, and by budget if there are any.
+
+        A mean is over seeds and splits; `std` is over splits, `std_seeds` over the means of seeds.
+        """
+        names = list(dict.fromkeys(self.scores["name"]))
+        if not self.perturbations:
+            return [_clean_row(name, self._lines(name)) for name in names]
+        numbers: dict[float, list[int]] = {}
+        for poison in self.perturbations:
+            numbers.setdefault(poison.budget, []).append(poison.split)
+        return [
+            _perturbed_row(
+                name,
+                budget,
+                splits,
+                clean=self._lines(name, CLEAN, splits),
+                perturbed=self._lines(name, budget, splits),
+            )
+            for name in names
+            for budget, splits in numbers.items()
+        ]
+
+    def _lines(
+        self, name: str, budget: float = CLEAN, splits: Sequence[int] | None = None
+    ) -> pd.DataFrame:
+        lines = self.scores[(self.scores["name"] == name) & (self.scores["budget"] == budget)]
+        return lines if splits is None else lines[lines["split"].isin(splits)]
+
+    @property
+    def notices(self) -> list[str]:
+        """What a reader must know beside the numbers."""
+        of_method = self.scores[self.scores["name"] == self.method]
+        groups = [lines for _, lines in of_method.groupby(["budget", "seed"])]
+        most = max(groups, key=len)
+        result = ProbeResult(
+            self.probe,
+            "",
+            len(self.class_names),
+            tuple(_split_scores(most)),
+            is_constant=bool(most["is_constant"].iloc[0]),
+        )
+        sentences = list(result.notices_naming(self.class_names))
+        if self.perturbations:
+            sentences += self._unpaired()
+        elif self.splits == "class-balanced":
+            sentences.append(CLASS_BALANCED_NOTICE)
+        name = pruned_name(self.method)
+        pruned = self.scores[self.scores["name"] == name]
+        for budget in sorted(set(pruned["budget"])):
+            at = f" at a budget of {budget:g}" if budget else " clean"
+            where = f"for {name}{at if self.perturbations else ''}"
+            sentences.append(describe_pruning(where, self._lines(name, budget)["prune"]))
+        return sentences
+
+    def _unpaired(self) -> Iterator[str]:
+        """A word where the clean and the perturbed scores are not of the same pre-trainings."""
+        of_method = [row for row in self.rows if row["name"] == self.method]
+        if not of_method[0]["clean_scores"]:  # it is the same at every budget
+            yield f"For the drop of {self.method}, give its run on the clean graph as well."
+            return
+        for row in of_method:
+            clean, perturbed = (
+                ", ".join(dict.fromkeys(str(score["seed"]) for score in row[scores]))
+                for scores in ("clean_scores", "scores")
+            )
+            if clean != perturbed:
+                yield (
+                    f"At a budget of {row['budget']:g} the perturbed scores are of the seeds "
+                    f"{perturbed}, the clean ones of the seeds {clean}."
+                )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; the method's own scores stand at the top."""
-        first = self.rows[0]
+        """Plain values for JSON; on the clean graph the method's own scores stand at the top."""
         return {
             "graph": self.graph,
-            "method": first.name,
+            "method": self.method,
+            **(self._attack() if self.perturbations else self._clean_scores()),
+            "rows": self.rows,
+            "notices": self.notices,
+            "warnings": list(self.warnings),
+        }
+
+    def _clean_scores(self) -> dict[str, Any]:
+        return {
             "runs": list(self.runs),
             "splits": self.splits,
             "probe": self.probe,
-            **{key: value for key, value in first.to_dict().items() if key != "name"},
+            **{key: value for key, value in self.rows[0].items() if key != "name"},
             "per_class": [
                 {"name": self.class_names[score.label], **asdict(score)} for score in self.per_class
             ],
             "health": [health.to_dict() for health in self.health],
-            "rows": [row.to_dict() for row in self.rows],
-            "notices": list(self.notices),
-            "warnings": list(self.warnings),
         }
 
-
-@dataclass(frozen=True)
-class PerturbedRow:
-    """One line of the table: a method at a budget, on the clean and on the perturbed graph."""
-
-    name: str
-    budget: float
-    splits: tuple[int, ...]  # their numbers, in the order of the scores
-    clean: Mapping[int, ProbeResult]  # by seed; empty where no clean run was given
-    perturbed: Mapping[int, ProbeResult]  # by seed
-
-    @property
-    def drop(self) -> float | None:
-        """What the perturbation takes: (clean - perturbed) / clean of the means, in percent."""
-        if not self.clean or not self.perturbed:
-            return None
-        before, after = _joined(self.clean).strict.mean, _joined(self.perturbed).strict.mean
-        return PERCENT * (before - after) / before if before else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values in percent, those of every seed and split among them."""
-        clean, perturbed = _joined(self.clean) if self.clean else None, _joined(self.perturbed)
+    def _attack(self) -> dict[str, Any]:
+        perturbation = self.perturbations[0].perturbation
         return {
-            "name": self.name,
-            "budget": self.budget,
-            "splits": list(self.splits),
-            "clean": _plain(clean.strict if clean else None),
-            "perturbed": _plain(perturbed.strict),
-            "drop": self.drop,
-            "macro_f1": _plain(perturbed.macro_f1),
-            "clean_macro_f1": _plain(clean.macro_f1 if clean else None),
-            "optimistic": _plain(perturbed.optimistic),
-            "validation": _plain(perturbed.validation),
-            "scores": self._scores(self.perturbed),
-            "clean_scores": self._scores(self.clean),
-        }
-
-    def _scores(self, results: Mapping[int, ProbeResult]) -> list[dict[str, Any]]:
-        return [
-            {"seed": seed, "split": number, **asdict(score)}
-            for seed, result in results.items()
-            for number, score in zip(self.splits, result.splits, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class Robustness:
-    """Runs of one method on one graph under one attack, beside the controls under the same."""
-
-    graph: str
-    method: str
-    mode: Mode
-    probe: str  # neutral, paper or published
-    runs: tuple[str, ...]  # folders, those on the clean graph among them
-    perturbations: tuple[Poison, ...]  # by budget and split
-    rows: tuple[PerturbedRow, ...]  # the runs' method first; budgets ascending
-    notices: tuple[str, ...]  # what a reader must know beside the numbers
-    warnings: tuple[str, ...]  # what the runs themselves warn of
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        first = self.perturbations[0]
-        return {
-            "graph": self.graph,
-            "method": self.method,
-            "mode": self.mode,
-            "kind": first.perturbation.kind,
-            "solver": first.perturbation.solver,
-            "splits": first.file.facts.splits,
-            "features": first.perturbation.features,
+            "mode": perturbation.mode,
+            "kind": perturbation.kind,
+            "solver": perturbation.solver,
+            "splits": self.splits,
+            "features": perturbation.features,
             "probe": self.probe,
             "runs": list(self.runs),
             "perturbations": [poison.to_dict() for poison in self.perturbations],
-            "rows": [row.to_dict() for row in self.rows],
-            "notices": list(self.notices),
-            "warnings": list(self.warnings),
         }
 
 
-def _plain(spread: Spread | None) -> dict[str, Any] | None:
-    """A mean and its deviations as tables and JSON have them; None stays None."""
-    if spread is None:
+def _clean_row(name: str, lines: pd.DataFrame) -> dict[str, Any]:
+    ends = _by_seed(lines, "at_path_end")
+    prune = [ratio for ratio in lines["prune"] if ratio is not None]
+    return {
+        "name": name,
+        **{
+            metric: _spread(lines, metric)
+            for metric in ("strict", "optimistic", "macro_f1", "roc_auc", "validation", "knn")
+        },
+        "prune": prune or None,
+        "at_path_end": ends and sum(PERCENT * sum(seed) / len(seed) for seed in ends) / len(ends),
+    }
+
+
+def _perturbed_row(
+    name: str,
+    budget: float,
+    splits: Sequence[int],
+    *,
+    clean: pd.DataFrame,
+    perturbed: pd.DataFrame,
+) -> dict[str, Any]:
+    """Its drop is (clean - perturbed) / clean of the means, in percent."""
+    before, after = _spread(clean, "strict"), _spread(perturbed, "strict")
+    drop = None
+    if before and after and before["mean"]:
+        drop = PERCENT * (before["mean"] - after["mean"]) / before["mean"]
+    return {
+        "name": name,
+        "budget": budget,
+        "splits": list(splits),
+        "clean": before,
+        "perturbed": after,
+        "drop": drop,
+        "macro_f1": _spread(perturbed, "macro_f1"),
+        "clean_macro_f1": _spread(clean, "macro_f1"),
+        "optimistic": _spread(perturbed, "optimistic"),
+        "validation": _spread(perturbed, "validation"),
+        **{
+            key: [
+                {"seed": seed, "split": split, **asdict(score)}
+                for seed, split, score in zip(
+                    lines["seed"], lines["split"], _split_scores(lines), strict=True
+                )
+            ]
+            for key, lines in (("scores", perturbed), ("clean_scores", clean))
+        },
+    }
+
+
+def _by_seed(lines: pd.DataFrame, metric: str) -> list[list[Any]] | None:
+    """The values of every seed; None where one is missing."""
+    if lines.empty or None in list(lines[metric]):
         return None
-    values = spread.to_dict()
-    return {"mean": values.pop("mean"), "std": values.pop("std_splits"), **values}
+    return [list(values) for _, values in lines.groupby("seed")[metric]]
 
 
-def _joined(results: Mapping[int, ProbeResult]) -> Evaluation:
-    return Evaluation(tuple(results.values()))
+def _spread(lines: pd.DataFrame, metric: str) -> dict[str, Any] | None:
+    """Mean, deviations and interval over seeds and splits; None where a value is missing."""
+    values = _by_seed(lines, metric)
+    return None if values is None else asdict(Spread.of(values))
+
+
+def _split_scores(lines: pd.DataFrame) -> list[SplitScore]:
+    return [SplitScore(*values) for values in lines[SCORE_FIELDS].itertuples(index=False)]
 
 
 # What can be evaluated together
@@ -307,510 +345,13 @@ def chosen_probe(experiment: Experiment, name: str) -> Probe:
     return PaperProbe(published.learning_rate, published.steps, (published.weight_decay,))
 
 
-# One model on one graph
-
-
-@dataclass(frozen=True)
-class _Entrant:
-    """A method or a control that is probed."""
-
-    name: str
-    settings: dict[str, Any]
-    seed: int
-    model: Embedder | None = None  # None: a control, which is fitted to its graph
-
-
-class _Judge:
-    """The same graph, splits and probe for every model."""
-
-    def __init__(
-        self, runs: Sequence[StoredRun], probe: str, device: str | None, data_dir: str | None
-    ) -> None:
-        self.method = str(runs[0].record["method"])
-        self.source = source_of(runs[0].experiment)
-        self.graph_sha256 = runs[0].record["graph"]["sha256"]
-        self.labelled = runs[0].read_graph(data_dir)
-        check_labels(self.labelled, runs[0])
-        self.probe = chosen_probe(runs[0].experiment, probe)
-        self.device = choose_device(device)
-
-    def entrants(
-        self,
-        trained: Sequence[StoredRun],
-        seeds: Sequence[StoredRun],
-        *,
-        inductive: bool = False,
-    ) -> Iterator[_Entrant]:
-        """The method's runs one by one, then the controls, but not what the runs are of.
-
-        Models are read when it is their turn: a sweep has more of them than memory has room for.
-
-        Args:
-            trained: Runs of the method.
-            seeds: Whose seeds and settings the controls take; untrained weights need every seed.
-            inductive: Leave out controls that embed no graph but the one they are fitted to.
-        """
-        for stored in trained:
-            model = stored.load_model(str(self.device))
-            yield _Entrant(self.method, stored.record["settings"], stored.record["seed"], model)
-        for name in CONTROLS:
-            registration = find_method(name)
-            if name == self.method or (inductive and not registration.method.inductive):
-                continue
-            for stored in seeds if name == "random" else seeds[:1]:
-                known, given = set(registration.config.model_fields), stored.record["settings"]
-                settings = {key: given[key] for key in known} if known <= set(given) else {}
-                config = registration.config(**settings).model_dump(mode="json")
-                yield _Entrant(name, config, stored.record["seed"])
-
-    def outcome(
-        self,
-        entrant: _Entrant,
-        splits: SplitKind,
-        numbers: Sequence[int],
-        poisons: Sequence[Poison] = (),
-        prune: Sequence[float] = (),
-    ) -> Outcome:
-        """Probe a model on some splits; with poisons each on its own perturbed graph."""
-        spec = Spec(
-            method=entrant.name,
-            source=method_source(entrant.name),
-            settings=entrant.settings,
-            graph_sha256=self.graph_sha256,
-            splits=splits,
-            splits_sha256=published_sha256(splits, self.labelled.masks),
-            split_numbers=tuple(numbers),
-            perturbation=poisons[0].perturbation if poisons else None,
-            perturbation_sha256=tuple(poison.sha256 for poison in poisons) or None,
-            prune=tuple(prune) or None,
-            seed=entrant.seed,
-            device="cuda" if self.device.type == "cuda" else "cpu",
-            version=__version__,
-        )
-        cell = Cell(
-            plan="evaluate",
-            entry=entrant.name,
-            title=entrant.name,
-            graph=self.source.graph,
-            reading=self.source.reading,
-            spec=spec,
-        )
-        files = tuple(poison.file.path for poison in poisons if poison.file.path is not None)
-        return run(
-            Task(cell, files),
-            labelled=self.labelled,
-            device=str(self.device),
-            model=entrant.model,
-            probe=self.probe,
-        )
-
-    def majority(self, splits: SplitKind, numbers: Sequence[int]) -> ProbeResult:
-        """One class for all nodes: no flip and no mask changes that."""
-        labels, classes = self.labelled.labels, self.labelled.num_classes
-        drawn = draw_splits(self.labelled, splits, tuple(numbers))
-        return majority_probe(labels, drawn, num_classes=classes)
-
-    def twins(self, graph: Graph, splits: SplitKind, numbers: Sequence[int]) -> ProbeResult | None:
-        """Neighbour sets, which need no embedding; None for a graph that is too large."""
-        if graph.num_nodes > MOST_TWIN_NODES:
-            return None
-        labels, classes = self.labelled.labels, self.labelled.num_classes
-        drawn = draw_splits(self.labelled, splits, tuple(numbers))
-        return twin_probe(graph, labels, drawn, num_classes=classes)
-
-
-def _result(outcome: Outcome) -> ProbeResult:
-    assert outcome.probed is not None  # a run with splits
-    return outcome.probed
-
-
-# The clean graph
-
-
-def evaluate_runs(
-    paths: Sequence[str | Path],
-    *,
-    splits: SplitKind = "random",
-    probe: str = "neutral",
-    prune: Sequence[float] = (),
-    device: str | None = None,
-    data_dir: str | None = None,
-    on_step: OnStep = _ignore,
-) -> Comparison:
-    """Probe complete runs of one method on one graph; several of them are its pre-training seeds.
-
-    Args:
-        paths: The runs' folders.
-        splits: Kind of splits.
-        probe: `neutral` for the headline; `paper` for that of published tables, or `published` for
-            the same with the learning rate and weight decay that the settings came with.
-        prune: Ratios of edges to prune; a further row is embedded, split by split, with the one
-            that validation prefers, no pruning being one of them.
-        device: Where embeddings are computed and probed.
-        data_dir: Where files of named data sets lie, if not where they lay in training.
-        on_step: Called before each row is computed.
-    """
-    runs = [open_run(path) for path in paths]
-    check_same_method(runs)
-    for stored in runs:
-        if stored.is_poisoned:
-            raise RunError(
-                f"{stored.path} was trained on a graph that was perturbed for one split, and must "
-                "not be judged on others. Evaluate it with evaluate_poisoned."
-            )
-    check_seeds(runs)
-    check_pruning(runs[0].record["method"], prune)
-    judge = _Judge(runs, probe, device, data_dir)
-    labelled = judge.labelled
-    drawn = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
-    numbers = range(len(drawn))
-    groups: dict[str, list[_Entrant]] = {}
-    for entrant in judge.entrants(runs, runs):
-        groups.setdefault(entrant.name, []).append(entrant)
-    names = [judge.method, *([pruned_name(judge.method)] if prune else []), *list(groups)[1:]]
-    names += [TWINS, MAJORITY]
-    rows, health = [], []
-    for done, name in enumerate(names):
-        on_step(done, len(names), name)
-        if name in groups:
-            row, measured = _row(judge, groups[name], splits, drawn)
-            rows.append(row)
-            health += measured if name == judge.method else []
-        elif name == pruned_name(judge.method):
-            rows.append(_pruned_row(judge, groups[judge.method], splits, numbers, prune))
-        else:
-            rule = (
-                judge.majority(splits, numbers)
-                if name == MAJORITY
-                else judge.twins(labelled.graph, splits, numbers)
-            )
-            rows += [Row(name, Evaluation((rule,)))] if rule is not None else []
-    return Comparison(
-        graph=runs[0].record["graph"]["name"],
-        runs=tuple(str(stored.path) for stored in runs),
-        splits=splits,
-        probe=probe,
-        rows=tuple(rows),
-        class_names=tuple(labelled.class_names),
-        health=tuple(health),
-        notices=tuple(_notices(rows, splits, labelled.class_names)),
-        warnings=tuple(_warnings(runs, health)),
-    )
-
-
-def _row(
-    judge: _Judge, entrants: Sequence[_Entrant], splits: SplitKind, drawn: Sequence[Split]
-) -> tuple[Row, list[Health]]:
-    """By seed, the linear probe and the nearest neighbours of an embedding."""
-    labels, classes = judge.labelled.labels, judge.labelled.num_classes
-    results, neighbours, health = [], [], []
-    for entrant in entrants:
-        outcome = judge.outcome(entrant, splits, range(len(drawn)))
-        assert outcome.embeddings is not None  # computed in this process
-        results.append(_result(outcome))
-        neighbours.append(knn_probe(outcome.embeddings, labels, drawn, num_classes=classes))
-        health.append(Health.from_dict(outcome.record.health or {}))
-    row = Row(entrants[0].name, Evaluation(tuple(results)), Evaluation(tuple(neighbours)))
-    return row, health
-
-
-def _pruned_row(
-    judge: _Judge,
-    entrants: Sequence[_Entrant],
-    splits: SplitKind,
-    numbers: Sequence[int],
-    prune: Sequence[float],
-) -> Row:
-    """By seed, an embedding for each ratio; validation chooses for every split."""
-    ratios = with_all_edges(prune)
-    outcomes = [judge.outcome(entrant, splits, numbers, prune=ratios) for entrant in entrants]
-    linear = Evaluation(tuple(map(_result, outcomes)))
-    return Row(pruned_name(judge.method), linear, prune=_chosen(outcomes))
-
-
-def _chosen(outcomes: Sequence[Outcome]) -> tuple[float, ...]:
-    """The ratios that validation chose."""
-    scores = [score for outcome in outcomes for score in outcome.record.scores]
-    return tuple(score.prune for score in scores if score.prune is not None)
-
-
-def _notices(rows: Sequence[Row], splits: SplitKind, class_names: Sequence[str]) -> Iterator[str]:
-    """What a reader must know beside the numbers."""
-    yield from rows[0].linear.results[0].notices_naming(class_names)
-    if splits == "class-balanced":
-        yield CLASS_BALANCED_NOTICE
-    yield from (describe_pruning(f"for {row.name}", row.prune) for row in rows if row.prune)
-
-
-def _warnings(runs: Sequence[StoredRun], health: Sequence[Health]) -> Iterator[str]:
-    """What the runs' records warn of, and their embeddings as they are now; each once."""
-    for stored, measured in zip(runs, health, strict=True):
-        for text in dict.fromkeys([*stored.record["warnings"], *measured.warnings()]):
-            yield f"{stored.path}: {text}"
-
-
-# Perturbed graphs
-
-
-@dataclass
-class _Scores:
-    """Scores by row and budget, seed and split, and the table that they make up."""
-
-    judge: _Judge
-    poisons: Sequence[Poison]  # by budget and split
-    by_row: dict[tuple[str, float], dict[int, dict[int, SplitScore]]] = field(default_factory=dict)
-    prune: dict[float, list[float]] = field(default_factory=dict)  # chosen ratios by budget
-
-    def __post_init__(self) -> None:
-        self.poisons = sorted(self.poisons, key=lambda poison: (poison.budget, poison.split))
-        self.splits = self.poisons[0].file.facts.splits
-        self.numbers = sorted({poison.split for poison in self.poisons})
-        self.by_budget: dict[float, list[Poison]] = {}
-        for poison in self.poisons:
-            self.by_budget.setdefault(poison.budget, []).append(poison)
-
-    def enter(
-        self, name: str, budget: float, seed: int, numbers: Sequence[int], result: ProbeResult
-    ) -> None:
-        scores = dict(zip(numbers, result.splits, strict=True))
-        self.by_row.setdefault((name, budget), {}).setdefault(seed, {}).update(scores)
-
-    def probe(
-        self, entrant: _Entrant, poisons: Sequence[Poison] = (), prune: Sequence[float] = ()
-    ) -> Outcome:
-        """Probe on the clean graph, or on perturbed ones; then once more with pruned edges."""
-        numbers = [poison.split for poison in poisons] or self.numbers
-        budget = poisons[0].budget if poisons else CLEAN
-        outcome = self.judge.outcome(entrant, self.splits, numbers, poisons)
-        self.enter(entrant.name, budget, entrant.seed, numbers, _result(outcome))
-        if prune and entrant.name == self.judge.method:
-            pruned = self.judge.outcome(entrant, self.splits, numbers, poisons, prune)
-            name = pruned_name(entrant.name)
-            self.enter(name, budget, entrant.seed, numbers, _result(pruned))
-            self.prune.setdefault(budget, []).extend(_chosen([pruned]))
-        return outcome
-
-    def enter_rules(self, poison: Poison | None = None) -> None:
-        """Neighbour sets and the majority class, on the clean graph or on a perturbed one."""
-        labelled = self.judge.labelled
-        numbers = self.numbers if poison is None else [poison.split]
-        graph = labelled.graph if poison is None else poison.apply(labelled)
-        budget = CLEAN if poison is None else poison.budget
-        twins = self.judge.twins(graph, self.splits, numbers)
-        if twins is not None:
-            self.enter(TWINS, budget, 0, numbers, twins)
-
-    def rows(self) -> list[PerturbedRow]:
-        """The table: name by name in the order they were entered, the method first."""
-        for budget in (CLEAN, *self.by_budget):
-            result = self.judge.majority(self.splits, self.numbers)
-            self.enter(MAJORITY, budget, 0, self.numbers, result)
-        names = dict.fromkeys([self.judge.method, *(name for name, _ in self.by_row)])
-        return [
-            PerturbedRow(
-                name,
-                budget,
-                numbers := tuple(poison.split for poison in poisons),
-                clean=self._results(name, CLEAN, numbers),
-                perturbed=self._results(name, budget, numbers),
-            )
-            for name in names
-            for budget, poisons in self.by_budget.items()
-        ]
-
-    def _results(self, name: str, budget: float, numbers: Sequence[int]) -> dict[int, ProbeResult]:
-        """The scores of a row by seed, on these splits; nothing where there are none."""
-        probe, classes = self.judge.probe, self.judge.labelled.num_classes
-        return {
-            seed: ProbeResult(
-                probe.name,
-                probe.choice_name,
-                classes,
-                tuple(scores[number] for number in numbers),
-            )
-            for seed, scores in sorted(self.by_row.get((name, budget), {}).items())
-        }
-
-    def table(self, mode: Mode, runs: Sequence[StoredRun], probe: str) -> Robustness:
-        """All that was found."""
-        rows, method = self.rows(), self.judge.method
-        most = max(rows, key=lambda row: len(row.splits))
-        first = next(iter(most.perturbed.values()))
-        choices = [
-            describe_pruning(
-                f"for {pruned_name(method)} {f'at a budget of {budget:g}' if budget else 'clean'}",
-                ratios,
-            )
-            for budget, ratios in self.prune.items()
-        ]
-        return Robustness(
-            graph=runs[0].record["graph"]["name"],
-            method=method,
-            mode=mode,
-            probe=probe,
-            runs=tuple(str(stored.path) for stored in runs),
-            perturbations=tuple(self.poisons),
-            rows=tuple(rows),
-            notices=(
-                *first.notices_naming(self.judge.labelled.class_names),
-                *_unpaired(method, rows),
-                *choices,
-            ),
-            warnings=tuple(
-                f"{stored.path}: {text}" for stored in runs for text in stored.record["warnings"]
-            ),
-        )
-
-
-def _unpaired(method: str, rows: Sequence[PerturbedRow]) -> Iterator[str]:
-    """A word where the clean and the perturbed scores are not of the same pre-trainings."""
-    of_method = [row for row in rows if row.name == method]
-    if not of_method[0].clean:  # it is the same at every budget
-        yield f"For the drop of {method}, give its run on the clean graph as well."
-        return
-    for row in of_method:
-        clean, perturbed = (", ".join(map(str, seeds)) for seeds in (row.clean, row.perturbed))
-        if clean != perturbed:
-            yield (
-                f"At a budget of {row.budget:g} the perturbed scores are of the seeds {perturbed}, "
-                f"the clean ones of the seeds {clean}."
-            )
-
-
-def evaluate_poisoned(
-    paths: Sequence[str | Path],
-    *,
-    probe: str = "neutral",
-    prune: Sequence[float] = (),
-    device: str | None = None,
-    data_dir: str | None = None,
-    on_step: OnStep = _ignore,
-) -> Robustness:
-    """Probe every run that was trained on a poisoned graph, on the split of its file alone.
-
-    Args:
-        paths: Folders of runs of one method and graph: poisoned ones, of one attack at any budgets,
-            splits and seeds; and clean ones, which tell what the perturbation took.
-        probe: As of `evaluate_runs`.
-        prune: As of `evaluate_runs`.
-        device: Where embeddings are computed and probed.
-        data_dir: Where files of named data sets lie, if not where they lay in training.
-        on_step: Called with how far it is.
-    """
-    runs = [open_run(path) for path in paths]
-    check_same_method(runs)
-    check_pruning(runs[0].record["method"], prune)
-    clean = [stored for stored in runs if not stored.is_poisoned]
-    check_seeds(clean)
-    groups = group_poisoned([stored for stored in runs if stored.is_poisoned])
-    judge = _Judge(runs, probe, device, data_dir)
-    for group in groups:
-        group.poison.file.check(judge.labelled)
-    ratios = with_all_edges(prune) if prune else []
-    scores = _Scores(judge, [group.poison for group in groups])
-    on_step(0, 1 + len(groups), CLEAN_STEP)
-    seeds = {stored.record["seed"]: stored for group in groups for stored in group.runs}
-    for entrant in judge.entrants(clean, list(seeds.values())):
-        scores.probe(entrant, prune=ratios)
-    scores.enter_rules()
-    for done, group in enumerate(groups, start=1):
-        on_step(done, 1 + len(groups), group.poison.title)
-        for entrant in judge.entrants(group.runs, group.runs):
-            scores.probe(entrant, [group.poison], ratios)
-        scores.enter_rules(group.poison)
-    return scores.table("poison", runs, probe)
-
-
-def evaluate_evaded(
-    paths: Sequence[str | Path],
-    files: Sequence[PerturbationFile],
-    budgets: Sequence[float],
-    *,
-    features: bool = True,
-    probe: str = "neutral",
-    device: str | None = None,
-    data_dir: str | None = None,
-    on_step: OnStep = _ignore,
-) -> Robustness:
-    """Fit the probe on the clean graph, and test it on what the runs make of perturbed ones.
-
-    Args:
-        paths: Folders of runs of one method on the clean graph; several are its seeds.
-        files: One for every split, as `read_files` gives them.
-        budgets: Flips per edge, as `common_budgets` gives them.
-        features: Mask features as well.
-        probe: As of `evaluate_runs`.
-        device: Where embeddings are computed and probed.
-        data_dir: Where files of named data sets lie, if not where they lay in training.
-        on_step: Called with how far it is.
-    """
-    runs = [open_run(path) for path in paths]
-    check_same_method(runs)
-    for stored in runs:
-        if stored.is_poisoned:
-            raise RunError(
-                f"{stored.path} was trained on a perturbed graph. "
-                "Evasion tests runs on the clean one."
-            )
-    check_seeds(runs)
-    check_inductive(runs[0].record["method"])
-    check_one_attack(files)
-    judge = _Judge(runs, probe, device, data_dir)
-    poisons = [
-        Poison(file, file.perturbation(budget, mode="evade", features=features))
-        for budget in budgets
-        for file in files
-    ]
-    for poison in poisons:
-        poison.file.check(judge.labelled)
-    scores = _Scores(judge, poisons)
-    steps = 1 + len(scores.by_budget)
-    on_step(0, steps, CLEAN_STEP)
-    entrants = [
-        _Entrant(entrant.name, entrant.settings, entrant.seed, scores.probe(entrant).model)
-        for entrant in judge.entrants(runs, runs, inductive=True)
-    ]
-    scores.enter_rules()
-    for done, (budget, own) in enumerate(scores.by_budget.items(), start=1):
-        on_step(done, steps, f"{own[0].file.facts.attack}, {PERCENT * budget:.4g}%")
-        for entrant in entrants:
-            scores.probe(entrant, own)
-        for poison in own:
-            scores.enter_rules(poison)
-    return scores.table("evade", runs, probe)
-
-
-# Runs on poisoned graphs, put together where they met the same graph
-
-
-@dataclass(frozen=True, eq=False)
-class PoisonedRuns:
-    """The pre-trainings of one method on one poisoned graph."""
-
-    poison: Poison
-    runs: tuple[StoredRun, ...]  # by seed
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Of the pre-trainings, ascending."""
-        return tuple(stored.record["seed"] for stored in self.runs)
-
-    @property
-    def where(self) -> str:
-        """Words for an error: `split 3 at a budget of 0.1`."""
-        return f"split {self.poison.split} at a budget of {self.poison.budget:g}"
-
-
 def group_poisoned(runs: Sequence[StoredRun]) -> list[PoisonedRuns]:
-    """One group for every budget and split, in this order; what makes no whole is refused."""
-    if not runs:
-        raise RunError("None of these runs was trained on a perturbed graph.")
-    grouped: dict[tuple[float, int], list[tuple[StoredRun, Poison]]] = {}
+    """The runs of every budget and split, in this order and by seed; others are refused."""
+    groups: dict[tuple[float, int], list[StoredRun]] = {}
     masked: dict[bool, StoredRun] = {}
-    for stored in runs:
-        poison = stored.poison
-        assert poison is not None  # the run is poisoned
-        grouped.setdefault((poison.budget, poison.split), []).append((stored, poison))
+    for stored in sorted(runs, key=lambda stored: int(stored.record["seed"])):
+        poison = _poison_of(stored)
+        groups.setdefault((poison.budget, poison.split), []).append(stored)
         masked[poison.perturbation.features] = stored
     if len(masked) > 1:
         raise RunError(
@@ -818,40 +359,352 @@ def group_poisoned(runs: Sequence[StoredRun]) -> list[PoisonedRuns]:
             f"{masked[False].path} has flipped edges alone, {masked[True].path} masked features "
             "as well."
         )
-    groups = [_group(members) for _, members in sorted(grouped.items(), key=lambda item: item[0])]
-    check_one_attack([group.poison.file for group in groups])
-    _check_equal_seeds(groups)
-    return groups
-
-
-def _group(members: Sequence[tuple[StoredRun, Poison]]) -> PoisonedRuns:
-    members = sorted(members, key=lambda member: member[0].record["seed"])
-    group = PoisonedRuns(members[0][1], tuple(stored for stored, _ in members))
-    for (first, poison), (second, other) in pairwise(members):
-        if first.record["seed"] == second.record["seed"]:
-            raise RunError(
-                f"Runs on {group.where} must differ in the seed. {first.path} and {second.path} "
-                f"both have {first.record['seed']}."
-            )
-        if poison.sha256 != other.sha256:
-            raise RunError(
-                f"Runs on {group.where} must have met the same flips. {first.path} is of "
-                f"{poison.file.path}, {second.path} of {other.file.path}, which differ."
-            )
-    return group
-
-
-def _check_equal_seeds(groups: Sequence[PoisonedRuns]) -> None:
-    """Refuse budgets at which some splits have more pre-trainings than others."""
-    first: dict[float, PoisonedRuns] = {}
-    for group in groups:
-        other = first.setdefault(group.poison.budget, group)
-        if group.seeds != other.seeds:
+    for (budget, split), members in sorted(groups.items()):
+        _check_group(members, _where(budget, split))
+    grouped = [(_poison_of(members[0]), members) for _, members in sorted(groups.items())]
+    check_one_attack([poison.file for poison, _ in grouped])
+    first: dict[float, tuple[Sequence[int], str]] = {}
+    for (budget, split), members in sorted(groups.items()):
+        seeds, where = [stored.record["seed"] for stored in members], _where(budget, split)
+        others, elsewhere = first.setdefault(budget, (seeds, where))
+        if seeds != others:
             raise RunError(
                 "Every split of a budget needs runs of the same seeds. There are "
-                f"{_listed(other.seeds)} on {other.where}, {_listed(group.seeds)} on {group.where}."
+                f"{_listed(others)} on {elsewhere}, {_listed(seeds)} on {where}."
+            )
+    return grouped
+
+
+def _where(budget: float, split: int) -> str:
+    return f"split {split} at a budget of {budget:g}"
+
+
+def _poison_of(stored: StoredRun) -> Poison:
+    assert stored.poison is not None  # the run is poisoned
+    return stored.poison
+
+
+def _check_group(members: Sequence[StoredRun], where: str) -> None:
+    """Refuse runs on one split and budget that share a seed or met different flips."""
+    for first, second in pairwise(members):
+        if first.record["seed"] == second.record["seed"]:
+            raise RunError(
+                f"Runs on {where} must differ in the seed. {first.path} and {second.path} "
+                f"both have {first.record['seed']}."
+            )
+        poisons = _poison_of(first), _poison_of(second)
+        if poisons[0].sha256 != poisons[1].sha256:
+            raise RunError(
+                f"Runs on {where} must have met the same flips. {first.path} is of "
+                f"{poisons[0].file.path}, {second.path} of {poisons[1].file.path}, which differ."
             )
 
 
 def _listed(seeds: Sequence[int]) -> str:
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+
+
+# Every model on every graph
+
+
+class _Evaluator:
+    """The same graph, splits and probe for every model; all scores become lines of one table."""
+
+    def __init__(
+        self,
+        runs: Sequence[StoredRun],
+        splits: SplitKind,
+        probe: str,
+        device: str | None,
+        data_dir: str | None,
+        poisons: Sequence[Poison],
+        prune: Sequence[float],
+        on_step: OnStep,
+    ) -> None:
+        self.runs, self.splits, self.probe_name = runs, splits, probe
+        self.prune, self.on_step = prune, on_step
+        self.poisons = sorted(poisons, key=lambda poison: (poison.budget, poison.split))
+        self.method = str(runs[0].record["method"])
+        self.labelled = labelled = runs[0].read_graph(data_dir)
+        check_labels(labelled, runs[0])
+        self.probe = chosen_probe(runs[0].experiment, probe)
+        self.device = choose_device(device)
+        for poison in poisons:
+            poison.file.check(labelled)
+        if poisons:
+            self.numbers = tuple(sorted({poison.split for poison in poisons}))
+        else:
+            drawn = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
+            self.numbers = tuple(range(len(drawn)))
+        is_evaded = any(poison.perturbation.mode == "evade" for poison in poisons)
+        self.controls = [
+            name
+            for name in CONTROLS
+            if name != self.method and (find_method(name).method.inductive or not is_evaded)
+        ]
+        self.health: list[Health] = []
+        self.lines: list[dict[str, Any]] = []
+
+    def evaluate_clean(self) -> None:
+        """Every run and control on the clean graph."""
+        names = [self.method, *self.controls, TWINS]
+        for spec, model in self.models(self.runs, self.runs):
+            self.on_step(names.index(spec.method), len(names), spec.method)
+            outcome = self.probe_model(spec, model)
+            if spec.method == self.method:
+                self.health.append(Health.from_dict(outcome.record.health or {}))
+        self.on_step(len(names) - 1, len(names), TWINS)
+        self.probe_rules()
+
+    def evaluate_poisoned(self, clean: Sequence[StoredRun], groups: Sequence[PoisonedRuns]) -> None:
+        """Clean runs on the clean graph, and poisoned ones each on its own graph and split."""
+        seeds = {stored.record["seed"]: stored for _, members in groups for stored in members}
+        self.on_step(0, 1 + len(groups), CLEAN_STEP)
+        for spec, model in self.models(clean, list(seeds.values())):
+            self.probe_model(spec, model)
+        self.probe_rules()
+        for done, (poison, members) in enumerate(groups, start=1):
+            self.on_step(done, 1 + len(groups), poison.title)
+            for spec, model in self.models(members, members):
+                self.probe_model(spec, model, [poison])
+            self.probe_rules(poison)
+
+    def evaluate_evaded(self) -> None:
+        """Every run and control on the clean graph, then the same models on perturbed graphs."""
+        groups = [list(group) for _, group in groupby(self.poisons, lambda poison: poison.budget)]
+        self.on_step(0, 1 + len(groups), CLEAN_STEP)
+        models = [
+            (spec, self.probe_model(spec, model).model)
+            for spec, model in self.models(self.runs, self.runs)
+        ]
+        self.probe_rules()
+        for done, group in enumerate(groups, start=1):
+            attack, budget = group[0].file.facts.attack, group[0].budget
+            self.on_step(done, 1 + len(groups), f"{attack}, {PERCENT * budget:.4g}%")
+            for spec, model in models:
+                self.probe_model(spec, model, group)
+            for poison in group:
+                self.probe_rules(poison)
+
+    def models(
+        self, trained: Sequence[StoredRun], seeds: Sequence[StoredRun]
+    ) -> Iterator[tuple[Spec, Embedder | None]]:
+        """The method's runs one by one, then the controls, which are fitted to their graph.
+
+        Models are read when it is their turn: a sweep has more of them than memory has room for.
+
+        Args:
+            trained: Runs of the method.
+            seeds: Whose seeds and settings the controls take; untrained weights need every seed.
+        """
+        for stored in trained:
+            spec = self._spec(self.method, stored.record["settings"], stored.record["seed"])
+            yield spec, stored.load_model(str(self.device))
+        for name in self.controls:
+            config = find_method(name).config
+            for stored in seeds if name == "random" else seeds[:1]:
+                known, given = set(config.model_fields), stored.record["settings"]
+                settings = {key: given[key] for key in known} if known <= set(given) else {}
+                full = config(**settings).model_dump(mode="json")
+                yield self._spec(name, full, stored.record["seed"]), None
+
+    def _spec(self, method: str, settings: dict[str, Any], seed: int) -> Spec:
+        return Spec(
+            method=method,
+            source=method_source(method),
+            settings=settings,
+            graph_sha256=self.runs[0].record["graph"]["sha256"],
+            splits=self.splits,
+            splits_sha256=published_sha256(self.splits, self.labelled.masks),
+            split_numbers=self.numbers,
+            seed=seed,
+            device="cuda" if self.device.type == "cuda" else "cpu",
+            version=__version__,
+        )
+
+    def probe_model(
+        self,
+        spec: Spec,
+        model: Embedder | None,
+        poisons: Sequence[Poison] = (),
+    ) -> Outcome:
+        """Probe on the clean graph, or on perturbed ones; the method also with pruned edges."""
+        budget, files = CLEAN, []
+        if poisons:
+            budget = poisons[0].budget
+            files = [poison.file.path for poison in poisons if poison.file.path is not None]
+            spec = spec.model_copy(
+                update={
+                    "split_numbers": tuple(poison.split for poison in poisons),
+                    "perturbation": poisons[0].perturbation,
+                    "perturbation_sha256": tuple(poison.sha256 for poison in poisons),
+                }
+            )
+        outcome = self._run(spec, files, model)
+        assert outcome.probed is not None  # a run with splits
+        assert outcome.embeddings is not None  # computed in this process
+        knn: Sequence[float | None] = ()
+        if not self.poisons:
+            labels, classes = self.labelled.labels, self.labelled.num_classes
+            splits = draw_splits(self.labelled, self.splits, self.numbers)
+            voted = knn_probe(outcome.embeddings, labels, splits, num_classes=classes)
+            knn = [score.strict for score in voted.splits]
+        self._enter(spec.method, budget, spec.seed, spec.split_numbers, outcome.probed, knn=knn)
+        if self.prune and spec.method == self.method:
+            ratios = tuple(with_all_edges(self.prune))
+            pruned = self._run(spec.model_copy(update={"prune": ratios}), files, model)
+            assert pruned.probed is not None  # a run with splits
+            self._enter(
+                pruned_name(self.method),
+                budget,
+                spec.seed,
+                spec.split_numbers,
+                pruned.probed,
+                prune=[score.prune for score in pruned.record.scores],
+            )
+        return outcome
+
+    def _run(self, spec: Spec, files: Sequence[Path], model: Embedder | None) -> Outcome:
+        source = source_of(self.runs[0].experiment)
+        cell = Cell(
+            plan="evaluate",
+            entry=spec.method,
+            title=spec.method,
+            graph=source.graph,
+            reading=source.reading,
+            spec=spec,
+        )
+        return run(
+            Task(cell, tuple(files)),
+            labelled=self.labelled,
+            device=str(self.device),
+            model=model,
+            probe=self.probe,
+        )
+
+    def probe_rules(self, poison: Poison | None = None) -> None:
+        """Neighbour sets and the majority class, on the clean graph or on a perturbed one."""
+        labels, classes = self.labelled.labels, self.labelled.num_classes
+        graph, budget, numbers = self.labelled.graph, CLEAN, self.numbers
+        if poison is not None:
+            graph, budget = poison.apply(self.labelled), poison.budget
+            numbers = (poison.split,)
+        splits = draw_splits(self.labelled, self.splits, numbers)
+        if graph.num_nodes <= MOST_TWIN_NODES:
+            twins = twin_probe(graph, labels, splits, num_classes=classes)
+            self._enter(TWINS, budget, 0, numbers, twins)
+        majority = majority_probe(labels, splits, num_classes=classes)
+        self._enter(MAJORITY, budget, 0, numbers, majority)
+
+    def _enter(
+        self,
+        name: str,
+        budget: float,
+        seed: int,
+        numbers: Sequence[int],
+        result: ProbeResult,
+        *,
+        knn: Sequence[float | None] = (),
+        prune: Sequence[float | None] = (),
+    ) -> None:
+        nothing = [None] * len(numbers)
+        for number, score, votes, ratio in zip(
+            numbers, result.splits, knn or nothing, prune or nothing, strict=True
+        ):
+            self.lines.append(
+                {
+                    "name": name,
+                    "budget": budget,
+                    "seed": seed,
+                    "split": number,
+                    **vars(score),
+                    "knn": votes,
+                    "prune": ratio,
+                    "is_constant": result.is_constant,
+                }
+            )
+
+    def table(self) -> EvaluationTable:
+        """All that was found, with the warnings of the records and of the embeddings, each once."""
+        order = [self.method, pruned_name(self.method), *self.controls, TWINS, MAJORITY]
+        lines = sorted(
+            self.lines,
+            key=lambda line: (
+                order.index(line["name"]),
+                line["budget"],
+                line["seed"],
+                line["split"],
+            ),
+        )
+        warnings = []
+        for index, stored in enumerate(self.runs):
+            measured = self.health[index].warnings() if self.health else []
+            texts = dict.fromkeys([*stored.record["warnings"], *measured])
+            warnings += [f"{stored.path}: {text}" for text in texts]
+        return EvaluationTable(
+            graph=self.runs[0].record["graph"]["name"],
+            runs=tuple(str(stored.path) for stored in self.runs),
+            splits=self.splits,
+            probe=self.probe_name,
+            scores=pd.DataFrame(lines, dtype=object),  # None and whole numbers stay as they are
+            class_names=tuple(self.labelled.class_names),
+            perturbations=tuple(self.poisons),
+            health=tuple(self.health),
+            warnings=tuple(warnings),
+        )
+
+
+def evaluate_runs(
+    paths: Sequence[str | Path],
+    *,
+    evasion: Sequence[Poison] = (),
+    splits: SplitKind = "random",
+    probe: str = "neutral",
+    prune: Sequence[float] = (),
+    device: str | None = None,
+    data_dir: str | None = None,
+    on_step: OnStep = lambda *_: None,
+) -> EvaluationTable:
+    """Probe complete runs of one method on one graph; several of them are its pre-training seeds.
+
+    Runs on poisoned graphs, of one attack at any budgets, splits and seeds, are probed on the
+    split of their file alone; clean runs beside them tell what the perturbation took. With
+    `evasion`, the probe is fitted on the clean graph and tested on perturbed ones.
+
+    Args:
+        paths: The runs' folders.
+        evasion: Perturbations in mode `evade` of one attack, for every budget and split.
+        splits: Kind of splits; perturbation files bring their own.
+        probe: `neutral` for the headline; `paper` for that of published tables, or `published` for
+            the same with the learning rate and weight decay that the settings came with.
+        prune: Ratios of edges to prune; a further row is embedded, split by split, with the one
+            that validation prefers, no pruning being one of them.
+        device: Where embeddings are computed and probed.
+        data_dir: Where files of named data sets lie, if not where they lay in training.
+        on_step: Called before each graph is evaluated, with how far it is.
+    """
+    runs = [open_run(path) for path in paths]
+    check_same_method(runs)
+    check_pruning(runs[0].record["method"], prune)
+    clean = [stored for stored in runs if not stored.is_poisoned]
+    poisoned = [stored for stored in runs if stored.is_poisoned]
+    check_seeds(clean)
+    if evasion and poisoned:
+        raise RunError(
+            f"{poisoned[0].path} was trained on a perturbed graph. "
+            "Evasion tests runs on the clean one."
+        )
+    if evasion:
+        check_inductive(runs[0].record["method"])
+        check_one_attack([poison.file for poison in evasion])
+    groups = group_poisoned(poisoned) if poisoned else []
+    poisons = [*evasion, *(poison for poison, _ in groups)]
+    splits = poisons[0].file.facts.splits if poisons else splits
+    evaluator = _Evaluator(runs, splits, probe, device, data_dir, poisons, prune, on_step)
+    if evasion:
+        evaluator.evaluate_evaded()
+    elif groups:
+        evaluator.evaluate_poisoned(clean, groups)
+    else:
+        evaluator.evaluate_clean()
+    return evaluator.table()
