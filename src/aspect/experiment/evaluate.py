@@ -347,36 +347,29 @@ def chosen_probe(experiment: Experiment, name: str) -> Probe:
 
 def group_poisoned(runs: Sequence[StoredRun]) -> list[PoisonedRuns]:
     """The runs of every budget and split, in this order and by seed; others are refused."""
-    groups: dict[tuple[float, int], list[StoredRun]] = {}
-    masked: dict[bool, StoredRun] = {}
-    for stored in sorted(runs, key=lambda stored: int(stored.record["seed"])):
-        poison = _poison_of(stored)
-        groups.setdefault((poison.budget, poison.split), []).append(stored)
-        masked[poison.perturbation.features] = stored
+    masked = {_poison_of(stored).perturbation.features: stored for stored in runs}
     if len(masked) > 1:
         raise RunError(
             "Runs that are evaluated together must be perturbed alike. "
             f"{masked[False].path} has flipped edges alone, {masked[True].path} masked features "
             "as well."
         )
-    for (budget, split), members in sorted(groups.items()):
-        _check_group(members, _where(budget, split))
-    grouped = [(_poison_of(members[0]), members) for _, members in sorted(groups.items())]
+    runs = sorted(runs, key=lambda stored: (*_budget_and_split(stored), stored.record["seed"]))
+    groups = [list(members) for _, members in groupby(runs, _budget_and_split)]
+    for members in groups:
+        for first, second in pairwise(members):
+            _check_seeds_of_split(first, second)
+    grouped = [(_poison_of(members[0]), members) for members in groups]
     check_one_attack([poison.file for poison, _ in grouped])
-    first: dict[float, tuple[Sequence[int], str]] = {}
-    for (budget, split), members in sorted(groups.items()):
-        seeds, where = [stored.record["seed"] for stored in members], _where(budget, split)
-        others, elsewhere = first.setdefault(budget, (seeds, where))
-        if seeds != others:
+    for one, other in pairwise(grouped):
+        lists = [[stored.record["seed"] for stored in members] for _, members in (one, other)]
+        if one[0].budget == other[0].budget and lists[0] != lists[1]:
             raise RunError(
                 "Every split of a budget needs runs of the same seeds. There are "
-                f"{_listed(others)} on {elsewhere}, {_listed(seeds)} on {where}."
+                f"{_listed(lists[0])} on {_where(one[0])}, {_listed(lists[1])} on "
+                f"{_where(other[0])}."
             )
     return grouped
-
-
-def _where(budget: float, split: int) -> str:
-    return f"split {split} at a budget of {budget:g}"
 
 
 def _poison_of(stored: StoredRun) -> Poison:
@@ -384,20 +377,27 @@ def _poison_of(stored: StoredRun) -> Poison:
     return stored.poison
 
 
-def _check_group(members: Sequence[StoredRun], where: str) -> None:
+def _budget_and_split(stored: StoredRun) -> tuple[float, int]:
+    return _poison_of(stored).budget, _poison_of(stored).split
+
+
+def _check_seeds_of_split(first: StoredRun, second: StoredRun) -> None:
     """Refuse runs on one split and budget that share a seed or met different flips."""
-    for first, second in pairwise(members):
-        if first.record["seed"] == second.record["seed"]:
-            raise RunError(
-                f"Runs on {where} must differ in the seed. {first.path} and {second.path} "
-                f"both have {first.record['seed']}."
-            )
-        poisons = _poison_of(first), _poison_of(second)
-        if poisons[0].sha256 != poisons[1].sha256:
-            raise RunError(
-                f"Runs on {where} must have met the same flips. {first.path} is of "
-                f"{poisons[0].file.path}, {second.path} of {poisons[1].file.path}, which differ."
-            )
+    one, other = _poison_of(first), _poison_of(second)
+    if first.record["seed"] == second.record["seed"]:
+        raise RunError(
+            f"Runs on {_where(one)} must differ in the seed. {first.path} and {second.path} "
+            f"both have {first.record['seed']}."
+        )
+    if one.sha256 != other.sha256:
+        raise RunError(
+            f"Runs on {_where(one)} must have met the same flips. {first.path} is of "
+            f"{one.file.path}, {second.path} of {other.file.path}, which differ."
+        )
+
+
+def _where(poison: Poison) -> str:
+    return f"split {poison.split} at a budget of {poison.budget:g}"
 
 
 def _listed(seeds: Sequence[int]) -> str:
@@ -549,31 +549,18 @@ class _Evaluator:
             splits = draw_splits(self.labelled, self.splits, self.numbers)
             voted = knn_probe(outcome.embeddings, labels, splits, num_classes=classes)
             knn = [score.strict for score in voted.splits]
-        self._enter(spec.method, budget, spec.seed, spec.split_numbers, outcome.probed, knn=knn)
+        where = budget, spec.seed, spec.split_numbers
+        self._enter(spec.method, *where, outcome.probed, knn=knn)
         if self.prune and spec.method == self.method:
             ratios = tuple(with_all_edges(self.prune))
             pruned = self._run(spec.model_copy(update={"prune": ratios}), files, model)
             assert pruned.probed is not None  # a run with splits
-            self._enter(
-                pruned_name(self.method),
-                budget,
-                spec.seed,
-                spec.split_numbers,
-                pruned.probed,
-                prune=[score.prune for score in pruned.record.scores],
-            )
+            chosen = [score.prune for score in pruned.record.scores]
+            self._enter(pruned_name(self.method), *where, pruned.probed, prune=chosen)
         return outcome
 
     def _run(self, spec: Spec, files: Sequence[Path], model: Embedder | None) -> Outcome:
-        source = source_of(self.runs[0].experiment)
-        cell = Cell(
-            plan="evaluate",
-            entry=spec.method,
-            title=spec.method,
-            graph=source.graph,
-            reading=source.reading,
-            spec=spec,
-        )
+        cell = Cell.outside_plans("evaluate", spec.method, source_of(self.runs[0].experiment), spec)
         return run(
             Task(cell, tuple(files)),
             labelled=self.labelled,
@@ -607,22 +594,15 @@ class _Evaluator:
         knn: Sequence[float | None] = (),
         prune: Sequence[float | None] = (),
     ) -> None:
-        nothing = [None] * len(numbers)
-        for number, score, votes, ratio in zip(
-            numbers, result.splits, knn or nothing, prune or nothing, strict=True
-        ):
-            self.lines.append(
-                {
-                    "name": name,
-                    "budget": budget,
-                    "seed": seed,
-                    "split": number,
-                    **vars(score),
-                    "knn": votes,
-                    "prune": ratio,
-                    "is_constant": result.is_constant,
-                }
-            )
+        """Add a line for every split."""
+        for index, (number, score) in enumerate(zip(numbers, result.splits, strict=True)):
+            place = {"name": name, "budget": budget, "seed": seed, "split": number}
+            beside = {
+                "knn": knn[index] if knn else None,
+                "prune": prune[index] if prune else None,
+                "is_constant": result.is_constant,
+            }
+            self.lines.append({**place, **vars(score), **beside})
 
     def table(self) -> EvaluationTable:
         """All that was found, with the warnings of the records and of the embeddings, each once."""

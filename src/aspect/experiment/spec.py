@@ -121,6 +121,18 @@ class Cell(Config):
     spec: Spec = Field(alias="work")
     """What is computed."""
 
+    @classmethod
+    def outside_plans(cls, plan: str, entry: str, source: GraphSource, spec: Spec) -> Cell:
+        """A run that no plan names; `plan` says which command carries it out."""
+        return cls(
+            plan=plan,
+            entry=entry,
+            title=entry,
+            graph=source.graph,
+            reading=source.reading,
+            spec=spec,
+        )
+
     @property
     def key(self) -> str:
         """Of the spec: labels decide nothing."""

@@ -198,14 +198,7 @@ def train_run(
             options.on_outlook(sentence)
         folder.on_epoch = options.on_epoch
         spec = _spec(model, checksum, poison)
-        cell = Cell(
-            plan="train",
-            entry=model.name,
-            title=model.name,
-            graph=source.graph,
-            reading=source.reading,
-            spec=spec,
-        )
+        cell = Cell.outside_plans("train", model.name, source, spec)
         task = Task(cell, files=_files(poison), is_probed=False)
         outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
         _write_outputs(folder.path, outcome, graph)
@@ -597,15 +590,7 @@ def _probed(stored: LoadedRun, entry: str, labelled: LabelledGraph) -> Outcome:
 def _run_stored(
     stored: LoadedRun, entry: str, spec: Spec, labelled: LabelledGraph, *, is_probed: bool
 ) -> Outcome:
-    source = source_of(stored.experiment)
-    cell = Cell(
-        plan="train",
-        entry=entry,
-        title=entry,
-        graph=source.graph,
-        reading=source.reading,
-        spec=spec,
-    )
+    cell = Cell.outside_plans("train", entry, source_of(stored.experiment), spec)
     task = Task(cell, files=_files(stored.poison), is_probed=is_probed)
     return run(task, labelled=labelled, model=stored.model)
 
