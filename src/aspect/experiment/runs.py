@@ -14,10 +14,10 @@ import numpy as np
 
 from aspect.config import to_yaml
 from aspect.data.archives import content_sha256
-from aspect.data.embeddings import write_embeddings
 from aspect.data.files import is_file, replacing
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.source import GraphSource
+from aspect.data.tensors import write_embeddings
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.experiment.model_facts import faults_of, gate_summary
