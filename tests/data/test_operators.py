@@ -51,11 +51,14 @@ def test_a_dropped_edge_is_an_absent_edge(graph, self_loops):
     assert_close(matrix_of(dropped, graph.num_nodes), matrix_of(absent, graph.num_nodes))
 
 
-def test_unit_weights_are_no_weights(graph):
-    propagation = Propagation(graph, self_loops=True)
-    ones = torch.ones(graph.num_edges, dtype=torch.float64)
-    x = graph.features
-    assert_close(propagation.operator(ones)(x), propagation.operator()(x), rtol=0, atol=0)
+def test_unit_weights_are_no_weights_and_the_type_is_kept(graph):
+    for kind in (torch.float64, torch.float32):
+        typed = graph.to(kind)
+        propagation = Propagation(typed, self_loops=True)
+        ones, x = torch.ones(graph.num_edges, dtype=kind), typed.features
+        product = propagation.operator()(x)
+        assert product.dtype == kind
+        assert_close(propagation.operator(ones)(x), product, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("self_loops", [False, True])
@@ -68,14 +71,6 @@ def test_all_edges_dropped_leaves_finite_numbers(graph, self_loops):
     assert_close(operator(graph.features), expected)
 
 
-def test_spectrum_lies_between_minus_one_and_one(graph):
-    for self_loops in (False, True):
-        matrix = matrix_of(Propagation(graph, self_loops=self_loops).operator(), graph.num_nodes)
-        eigenvalues = torch.linalg.eigvalsh(matrix)
-        assert eigenvalues.min() >= -1 - 1e-12
-        assert eigenvalues.max() <= 1 + 1e-12
-
-
 def test_constant_over_root_degrees_is_the_lowest_frequency():
     graph = path_graph(9)
     roots = graph.degrees().double().sqrt().unsqueeze(1)
@@ -83,9 +78,8 @@ def test_constant_over_root_degrees_is_the_lowest_frequency():
 
 
 @pytest.mark.parametrize("self_loops", [False, True])
-@pytest.mark.parametrize("seed", range(2))
-def test_power_iteration_finds_the_largest_eigenvalue(self_loops, seed):
-    graph = random_graph(seed=seed, isolated=1)
+def test_power_iteration_finds_the_largest_eigenvalue(self_loops):
+    graph = random_graph(isolated=1)
     laplacian = dense_laplacian(graph, self_loops=self_loops)
     truth = float(torch.linalg.eigvalsh(laplacian)[-1])
     assert largest_eigenvalue(graph, self_loops=self_loops) == pytest.approx(truth, rel=1e-6)
@@ -106,14 +100,6 @@ def test_power_iteration_serves_a_graph_without_edges():
         assert_close(operator(graph.features), expected)
 
 
-def test_float32_graphs_get_float32_operators():
-    graph = random_graph(dtype=torch.float32)
-    weights = torch.ones(graph.num_edges)
-    propagation = Propagation(graph, self_loops=True)
-    for operator in (propagation.operator(), propagation.operator(weights)):
-        assert operator(graph.features).dtype == torch.float32
-
-
 @pytest.mark.parametrize("self_loops", [False, True])
 def test_dropping_edges_leaves_the_spectrum_inside_whatever_the_largest_eigenvalue(self_loops):
     graph = random_graph(num_nodes=40, num_edges=240)
@@ -121,7 +107,7 @@ def test_dropping_edges_leaves_the_spectrum_inside_whatever_the_largest_eigenval
     assert true < 1.9
     propagation = Propagation(graph, self_loops=self_loops, lambda_max=true)
     generator = torch.Generator().manual_seed(0)
-    for _ in range(5):
+    for _ in range(2):
         weights = (torch.rand(graph.num_edges, generator=generator) < 0.3).double()
         matrix = matrix_of(propagation.operator(weights), graph.num_nodes)
         assert float(torch.linalg.eigvalsh(matrix).abs().max()) <= 1 + 1e-9
