@@ -60,9 +60,8 @@ def raw_member(tmp_path, name: str, content: bytes):
     return path
 
 
-@pytest.mark.parametrize("density", [0.0, 0.05, 0.9])  # kept sparse, kept dense
-def test_round_trip_keeps_the_graph(tmp_path, density):
-    for seed in range(4):
+def test_round_trip_keeps_the_graph(tmp_path):
+    for seed, density in enumerate((0.0, 0.05, 0.5, 0.9)):  # kept sparse, kept dense
         before = small_graph(seed, 6 + seed, density)
         write_npz(tmp_path / "g.npz", before, overwrite=True)
         after = read_npz(tmp_path / "g.npz")
@@ -103,7 +102,6 @@ def test_plain_archives_of_any_byte_order_are_read(tmp_path):
         ({"x_indices": np.array([0, -1, 3])}, "3 x 4 matrix .* must be >= 0"),
         ({"x_indices": np.array([0, 1])}, "indices and data should have the same size"),
         ({"x_indptr": np.array([0, 3, 3, 3]), "x_indices": np.array([1, 1, 2])}, "without repeats"),
-        ({"x_shape": np.array([3])}, "two counts"),
         ({"x_shape": np.array([3, 2**40])}, "two counts"),
         ({"x_data": np.array([1, 1e300, 1])}, "row 1 column 1"),
         ({"y": np.array([0, 10**12, 0])}, "class numbers 0 to 2"),
@@ -174,13 +172,13 @@ def test_lying_array_headers_are_refused(tmp_path, content, sentence):
         read_npz(raw_member(tmp_path, "y", content))
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../../y.npy"])
-def test_strange_member_names_are_refused(tmp_path, name):
-    path = spoilt(tmp_path)
-    with zipfile.ZipFile(path, "a") as out:
-        out.writestr(name, b"x")
-    with pytest.raises(FileError, match="nothing else"):
-        read_npz(path)
+def test_strange_member_names_are_refused(tmp_path):
+    for name in ("/etc/passwd", "../../y.npy"):
+        path = spoilt(tmp_path)
+        with zipfile.ZipFile(path, "a") as out:
+            out.writestr(name, b"x")
+        with pytest.raises(FileError, match="nothing else"):
+            read_npz(path)
 
 
 def test_members_twice_links_and_encryption_are_refused(tmp_path):

@@ -55,15 +55,15 @@ def test_labels_are_not_looked_at_by_as_graph():
     assert data.edge_index is PAIRS  # nothing of the input is changed
 
 
-@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
-def test_sparse_features(layout):
+def test_sparse_features():
     eye = torch.eye(12)
-    graph = as_graph(Data(x=eye.to_sparse(layout=layout), edge_index=PAIRS))
-    assert isinstance(graph.features, SparseMatrix)
-    torch.testing.assert_close(dense(graph.features), eye)
+    for layout in (torch.sparse_coo, torch.sparse_csr):
+        graph = as_graph(Data(x=eye.to_sparse(layout=layout), edge_index=PAIRS))
+        assert isinstance(graph.features, SparseMatrix)
+        torch.testing.assert_close(dense(graph.features), eye)
 
 
-@pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.float16])
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool])
 def test_other_types_are_cast_where_that_is_exact(kind):
     x = torch.tensor([[1, 0], [1, 1], [0, 1]]).to(kind)
     assert dense(as_graph(Data(x=x, edge_index=PAIRS)).features).dtype == torch.float32
@@ -90,7 +90,6 @@ def test_ids_under_either_name():
         ({"x": torch.ones(3)}, r"shape \[nodes, features\]. Got \[3\]"),
         ({"x": X.to(torch.complex64)}, "real numbers. Got torch.complex64"),
         ({"x": torch.zeros(0, 2), "edge_index": torch.zeros(2, 0)}, "at least 2 nodes. Got 0"),
-        ({"x": torch.ones(2, 2)}, r"nodes 0 to 1. Got \(1, 2\)"),
         ({"y": torch.tensor([0, 1])}, r"one per node, of shape \[3\]. Got \[2\]"),
         ({"y": torch.tensor([0.0, 0.5, 1.0])}, "y must hold integers. Got 0.5"),
         ({"y": torch.tensor([0, -7, 1])}, "-1 where unknown. Got -7"),

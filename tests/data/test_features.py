@@ -49,7 +49,7 @@ def test_entries_that_are_not_zero_are_counted_and_measured(features, matrix):
     assert float(mean_size(masked)) == 0
 
 
-@pytest.mark.parametrize("rows", [[5, 0, 3, 7], [], [2, 2, 3, 3, 2]])
+@pytest.mark.parametrize("rows", [[], [2, 2, 3, 7, 2]])
 def test_rows_are_taken_in_the_order_given(features, matrix, rows):
     rows = torch.tensor(rows, dtype=torch.long)
     taken = take_rows(features, rows)
@@ -133,16 +133,13 @@ def test_integers_that_float32_would_merge_are_refused():
 
 
 @pytest.mark.parametrize("kind", get_args(Structural))
-@pytest.mark.parametrize("num_nodes", [3, 300])  # dense and iterative eigenvectors
-def test_structural_features_are_the_same_at_every_call_and_finite(kind, num_nodes):
-    nodes = torch.arange(num_nodes)
-    pairs = torch.stack([nodes, (nodes + 1) % num_nodes])
-    graph = Graph.build(
-        torch.ones(num_nodes + 2, 1), pairs, list(map(str, range(num_nodes + 2)))
-    )  # and two isolated nodes
+def test_structural_features_are_the_same_at_every_call_and_finite(kind):
+    nodes = torch.arange(300)
+    ids = [str(node) for node in range(302)]  # two of them isolated
+    graph = Graph.build(torch.ones(302, 1), torch.stack([nodes, nodes.roll(1)]), ids)
     changed, again = (with_structural_features(graph, kind) for _ in range(2))
     features = dense(changed.features)
-    assert features.shape[0] == num_nodes + 2
+    assert features.shape[0] == 302
     assert torch.isfinite(features).all()
     assert_close(features, dense(again.features), rtol=0, atol=0)
     assert changed.ids == graph.ids
@@ -156,7 +153,7 @@ def test_degree_is_one_hot_of_its_power_of_two_and_identity_the_identity():
     assert_close(dense(with_structural_features(star, "identity").features), torch.eye(6))
 
 
-@pytest.mark.parametrize("num_nodes", [30, 300])
+@pytest.mark.parametrize("num_nodes", [30, 300])  # dense and iterative eigenvectors
 def test_laplacian_vectors_are_eigenvectors_in_order(num_nodes):
     path = torch.stack([torch.arange(num_nodes - 1), torch.arange(1, num_nodes)])
     graph = Graph.build(torch.ones(num_nodes, 1), path)

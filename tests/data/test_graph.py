@@ -66,10 +66,8 @@ def test_what_is_cleaned_or_odd_is_noticed(pairs, num_edges, notice):
     [
         (torch.tensor([[0], [4]]), r"Edges must join nodes 0 to 3\. Got \(0, 4\)"),
         (torch.tensor([[-1], [2]]), r"Edges must join nodes 0 to 3\. Got \(-1, 2\)"),
-        (torch.tensor([[2**62], [1]]), r"Edges must join nodes 0 to 3\. Got"),
         (torch.zeros(5, 2, dtype=torch.long), r"Got \[5, 2\]\. It looks transposed"),
         (torch.zeros(3, 5, dtype=torch.long), r"edge_index must have shape \[2, pairs\]"),
-        (torch.zeros(2, 1, dtype=torch.bool), "edge_index must hold integers"),
         (torch.zeros(2, 1), "edge_index must hold integers"),
     ],
 )

@@ -25,8 +25,7 @@ def graph():
     return random_graph(isolated=2)
 
 
-@pytest.mark.parametrize("self_loops", [False, True])
-@pytest.mark.parametrize("lambda_max", [2.0, 1.6])
+@pytest.mark.parametrize(("self_loops", "lambda_max"), [(False, 2.0), (True, 1.6)])
 def test_operator_is_the_rescaled_laplacian(graph, self_loops, lambda_max):
     operator = Propagation(graph, self_loops=self_loops, lambda_max=lambda_max).operator()
     expected = rescaled_laplacian(graph, self_loops=self_loops, lambda_max=lambda_max)
@@ -132,8 +131,7 @@ def test_the_adjacency_is_normalised_by_the_degrees(added):
     np.testing.assert_allclose(found, dense_adjacency(graph, added), atol=1e-14)
 
 
-@pytest.mark.parametrize("order", ["LA", "LM"])
-@pytest.mark.parametrize("dense_up_to", [0, 256])
+@pytest.mark.parametrize(("order", "dense_up_to"), [("LA", 0), ("LM", 0), ("LM", 256)])
 def test_vectors_are_those_of_the_whole_matrix(order, dense_up_to, monkeypatch):
     monkeypatch.setattr("aspect.data.operators.DENSE_UP_TO", dense_up_to)
     graph = mixed_graph(num_nodes=60, degree=6.0, num_features=3, seed=2).graph

@@ -178,10 +178,10 @@ def test_a_cache_that_is_none_does_not_hinder(tiny, monkeypatch, tmp_path, caplo
 
 @pytest.mark.data
 @needs_data
-@pytest.mark.parametrize("name", sorted(DATASETS))
-def test_published_files_hold_what_the_catalogue_says(name):
-    labelled = load_named(name)  # compared with the entry when it is read
-    assert bool(labelled.masks) == bool(DATASETS[name].num_splits)
+def test_published_files_hold_what_the_catalogue_says():
+    for name, entry in DATASETS.items():
+        labelled = load_named(name)  # compared with the entry when it is read
+        assert bool(labelled.masks) == bool(entry.num_splits)
 
 
 @pytest.mark.data
@@ -254,10 +254,10 @@ def test_where_entries_are_looked_for(labelled, tmp_path, monkeypatch):
     assert find("mine") == tmp_path / "home" / "mine.npz"
 
 
-@pytest.mark.parametrize("name", ["cora", "mixed", "Mine", "../mine", "", "x" * 65])
-def test_names_that_are_taken_or_none_are_refused(labelled, tmp_path, name):
-    with pytest.raises(SettingsError, match="must be new and made of"):
-        add_dataset(name, labelled)
+def test_names_that_are_taken_or_none_are_refused(labelled, tmp_path):
+    for name in ("cora", "mixed", "Mine", "../mine", "", "x" * 65):
+        with pytest.raises(SettingsError, match="must be new and made of"):
+            add_dataset(name, labelled)
     assert not (tmp_path / "data").exists()
 
 
@@ -278,7 +278,6 @@ def test_an_entry_is_replaced_only_when_asked(labelled, tmp_path):
         ({"splits_sha256": "0" * 64}, "its splits sha256 must be 000"),
         ({"num_edges": 7}, r"its number of edges must be 7\. Got 6"),
         ({"colour": "red"}, "Unknown setting 'colour'"),
-        ({"num_nodes": "many"}, "must be a valid integer"),
     ],
 )
 def test_an_edited_entry_is_refused(labelled, tmp_path, changed, sentence):
@@ -326,8 +325,6 @@ def test_options_reach_the_files(tmp_path):
         ("graph.xlsx", FileError, r"must end in \.npz, \.csv, \.tsv, .*Got 'graph\.xlsx'"),
         ("folder/graph", FileError, "must end in"),
         ("missing.csv", FileError, r"Cannot read 'missing\.csv': there is no such file"),
-        ("missing.npz", FileError, "there is no such file"),
-        ("missing.pt", FileError, "there is no such file"),
         ("n" * 300 + ".npz", FileError, "the path is too long"),
         ("nul\0.csv", FileError, "Cannot read"),
     ],

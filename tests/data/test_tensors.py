@@ -74,7 +74,7 @@ def test_views_shared_and_trained_tensors_come_back(tmp_path):
 
 def test_equal_content_gives_equal_bytes(tmp_path):
     contents = set()
-    for number in range(6):
+    for number in range(4):
         path = tmp_path / str(number)
         write_tensors(
             path, dict(reversed(tensors().items())) if number % 2 else tensors(), MANIFEST
@@ -127,16 +127,12 @@ def test_a_newer_format_asks_for_an_upgrade(saved, monkeypatch):
         read_tensors(saved)
 
 
-@pytest.mark.parametrize("manifest", ["", "[]", '{"format": null}'])
-def test_a_manifest_that_says_nothing_is_refused(tmp_path, manifest):
+def test_a_manifest_that_says_nothing_is_refused(tmp_path):
     path = tmp_path / "odd.safetensors"
-    path.write_bytes(save({}, entry(manifest)))
-    with pytest.raises(CheckpointError, match="its manifest cannot be read"):
-        read_tensors(path)
-
-
-def test_the_digest_of_these_tests_is_the_real_one(tmp_path):
-    path = tmp_path / "fine.safetensors"
+    for manifest in ("", "[]", '{"format": null}'):
+        path.write_bytes(save({}, entry(manifest)))
+        with pytest.raises(CheckpointError, match="its manifest cannot be read"):
+            read_tensors(path)
     path.write_bytes(save({}, entry('{"format": 1}')))
     assert read_tensors(path) == ({}, {"format": 1})
 

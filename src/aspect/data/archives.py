@@ -160,8 +160,8 @@ def _digest_of(graph: Graph) -> hashlib._Hash:
     )
     digest = hashlib.sha256()
     for array in indices:
-        digest.update(np.ascontiguousarray(array, dtype="<i8"))
-    digest.update(np.ascontiguousarray(matrix.values.numpy(), dtype="<f4"))
+        digest.update(array.astype("<i8").tobytes())
+    digest.update(matrix.values.numpy().astype("<f4").tobytes())
     return digest
 
 

@@ -219,20 +219,15 @@ def _stratified(labels: np.ndarray, num_classes: int, seed: int) -> Split:
     drawn = []
     for label in range(num_classes):
         members = state.permutation(np.flatnonzero(labels == label))
-        num_validation, num_test = _held_out(len(members))
+        # A node for every part where there are three; of two, none is for validation.
+        held_out = max(1, round(HELD_OUT_SHARE * len(members)))
+        few = len(members) < len(PARTS)
+        num_validation, num_test = (0, max(len(members) - 1, 0)) if few else (held_out, held_out)
         drawn.append(np.split(members, [num_validation, num_validation + num_test]))
     validation, test, train = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     sizes = len(train), len(validation), len(test)
     _check_room(*sizes, sum(sizes), num_classes)
     return _split(train, validation, test)
-
-
-def _held_out(members: int) -> tuple[int, int]:
-    """Validation and test nodes of a class: a node for every part where there are three."""
-    if members < 3:  # noqa: PLR2004
-        return 0, max(members - 1, 0)
-    held_out = max(1, round(HELD_OUT_SHARE * members))
-    return held_out, held_out
 
 
 def _check_room(train: int, validation: int, test: int, labelled: int, num_classes: int) -> None:

@@ -80,7 +80,7 @@ class TableFile:
     def ids(self, name: str) -> pa.ChunkedArray:
         """A column of node ids as strings; floating-point ones may have lost digits: refused."""
         column = self.table.column(name)
-        kind = _cell_type(column)
+        kind = column.type
         is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if not (is_string or pa.types.is_string_view(kind) or pa.types.is_integer(kind)):
             raise GraphError(
@@ -97,7 +97,7 @@ class TableFile:
 
     def has_integers(self, name: str) -> bool:
         """Whether a column is of an integer type; the cells of text tables are strings."""
-        return bool(pa.types.is_integer(_cell_type(self.table.column(name))))
+        return bool(pa.types.is_integer(self.table.column(name).type))
 
     def column_called(self, names: Sequence[str], remedy: str) -> str | None:
         """The column that has one of these names, in any case; several of them are refused."""
@@ -442,8 +442,9 @@ def as_parsed(cells: Sequence[str]) -> str:
     return " | ".join(repr(cell) for cell in cells[:5]) + dots
 
 
-def _cell_type(column: pa.ChunkedArray) -> pa.DataType:
-    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_dictionary = pa.types.is_dictionary(column.type)
+    return column.cast(column.type.value_type) if is_dictionary else column
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
@@ -480,7 +481,7 @@ def _read_parquet(path: Path) -> pa.Table:
         check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
         table = file.read(use_threads=False)  # see `_read_text`
         check_memory(sum(map(_text_bytes, table.columns)), path)
-        return table.cast(schema)
+        return pa.table({name: _decoded(table.column(name)) for name in schema.names})
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(

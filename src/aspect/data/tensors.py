@@ -66,7 +66,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Load what `write_tensors` wrote; anything else is refused with a sentence."""
     if not is_file(path):
         raise CheckpointError(f"There is no checkpoint at {path}.")
-    tensors, metadata = _read(path)
+    try:
+        # At once: safetensors opens a file's name twice, between which it may have been replaced.
+        content = path.read_bytes()
+        tensors = load(content)
+        header = json.loads(content[LENGTH : LENGTH + int.from_bytes(content[:LENGTH], "little")])
+        metadata = header.get("__metadata__", {})
+    except OSError as error:
+        raise CheckpointError(f"Cannot read {path}: {reason(error)}.") from error
+    except (SafetensorError, ValueError, OverflowError, RuntimeError) as error:
+        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}.") from error
     text, expected, manifest = _manifest(path, metadata)
     # A newer format may digest otherwise, so it is named before anything is called damaged.
     if manifest["format"] > FORMAT_VERSION:
@@ -81,19 +90,6 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         )
     # Copies: what safetensors hands out are views of the file's bytes, aligned as they are.
     return {name: tensor.clone() for name, tensor in tensors.items()}, manifest
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        # At once: safetensors opens a file's name twice, between which it may have been replaced.
-        content = path.read_bytes()
-        tensors = load(content)
-        header = json.loads(content[LENGTH : LENGTH + int.from_bytes(content[:LENGTH], "little")])
-        return tensors, header.get("__metadata__", {})
-    except OSError as error:
-        raise CheckpointError(f"Cannot read {path}: {reason(error)}.") from error
-    except (SafetensorError, ValueError, OverflowError, RuntimeError) as error:
-        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}.") from error
 
 
 def _manifest(path: Path, metadata: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:
