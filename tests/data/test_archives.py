@@ -160,12 +160,11 @@ def header(text: str, length: int | None = None) -> bytes:
         (header("{'descr':'<i8','fortran_order':False,'shape':(99,),}\n") + bytes(24), "takes 792"),
         (header("{'descr':'<i8','fortran_order':False,'shape':(-3,),}\n") + bytes(24), "-24 bytes"),
         (header("{'descr':'<i8','fortran_order':False,'shape':(3,)\n"), "damaged array header"),
-        (header("{}", length=60_000), "damaged array header"),
         (b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1), "damaged array header"),
         (b"\x93NUMPY\x07\x00" + bytes(90), "not a plain .npy array"),
         (b"", "damaged array header"),
     ],
-    ids=["large shape", "negative shape", "bracket", "long", "huge", "version", "empty"],
+    ids=["large shape", "negative shape", "bracket", "huge", "version", "empty"],
 )
 def test_lying_array_headers_are_refused(tmp_path, content, sentence):
     with pytest.raises(FileError, match=sentence):

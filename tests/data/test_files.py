@@ -113,7 +113,6 @@ def test_impossible_places_to_read(tmp_path):
         ({"memory.max": "1000\n", "memory.current": "300\n"}, 700),
         ({"memory.max": "1000\n", "memory.current": "1200\n"}, 0),
         ({"memory.max": "max\n", "memory.current": "300\n"}, 5000),
-        ({"memory.current": "300\n"}, 5000),
         (  # files that were read make room when it is needed
             {
                 "memory.max": "1000\n",

@@ -273,7 +273,6 @@ def test_an_entry_is_replaced_only_when_asked(labelled, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"file_sha256": "0" * 64}, "its sha256 must be 000"),
         ({"content_sha256": "0" * 64}, "its content sha256 must be 000"),
         ({"splits_sha256": "0" * 64}, "its splits sha256 must be 000"),
         ({"num_edges": 7}, r"its number of edges must be 7\. Got 6"),

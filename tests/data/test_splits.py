@@ -16,7 +16,6 @@ needs_data = pytest.mark.skipif(not DATA, reason="ASPECT_DATA is not set")
 # Sizes and mean share of the largest test class, in percent: the second pins the drawing order.
 CLASS_BALANCED = {
     "cora": ((1557, 542, 609), 50.7),
-    "citeseer": ((1929, 665, 733), 26.9),
     "texas": ((85, 37, 61), 80.3),
     "actor": ((4501, 1520, 1579), 34.3),
 }

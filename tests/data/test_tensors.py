@@ -240,10 +240,10 @@ def test_ids_that_were_integers_are_integers_again(tmp_path, z, ids, kind):
     assert [line.split(",")[0] for line in lines] == ['"id"', *ids]  # no formula: no apostrophe
 
 
-@pytest.mark.parametrize("wrong", ["a", str(2**64)])
-def test_ids_that_are_no_integers_are_not_written_as_such(tmp_path, z, wrong):
-    with pytest.raises(GraphError, match="must be integers of 64 bits"):
-        write_embeddings(tmp_path / "z.parquet", z[:2], ["1", wrong], integer_ids=True)
+def test_ids_that_are_no_integers_are_not_written_as_such(tmp_path, z):
+    for wrong in ("a", str(2**64)):
+        with pytest.raises(GraphError, match="must be integers of 64 bits"):
+            write_embeddings(tmp_path / "z.parquet", z[:2], ["1", wrong], integer_ids=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -275,7 +275,7 @@ def test_a_taken_companion_refuses_all(tmp_path, z):
     assert [path.name for path in tmp_path.iterdir()] == ["z.ids.txt"]
 
 
-@pytest.mark.parametrize("name", ["z.npy", "z.csv", "z.parquet"])
+@pytest.mark.parametrize("name", ["z.npy", "z.parquet"])
 def test_full_disk_leaves_nothing(tmp_path, limited_file_size, name):
     many = torch.randn(5000, 8)
     ids = [f"node {k}" for k in range(5000)]
@@ -284,8 +284,7 @@ def test_full_disk_leaves_nothing(tmp_path, limited_file_size, name):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["z.npy", "z.csv"])
-def test_ids_that_are_no_text(tmp_path, z, name):
+def test_ids_that_are_no_text(tmp_path, z):
     with pytest.raises(GraphError, match=r"valid Unicode text\. Got '\\ud800'"):
-        write_embeddings(tmp_path / name, z, ["\ud800", *IDS[1:]])
+        write_embeddings(tmp_path / "z.csv", z, ["\ud800", *IDS[1:]])
     assert list(tmp_path.iterdir()) == []
