@@ -32,9 +32,9 @@ sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
 from aspect.attacks.pruning import edge_support, prune_edges  # noqa: E402
-from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import LabelledGraph, edge_keys  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402

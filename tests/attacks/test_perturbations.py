@@ -11,7 +11,7 @@ from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks
 from aspect.cli.main import commands
 from aspect.data.archives import content_sha256
-from aspect.data.datasets import load_named
+from aspect.data.source import load_named
 from attacks.attempts import CPU, labelled_graph
 from scripts import load_script
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from aspect.data.datasets import load_named
 from aspect.data.graph import Graph
+from aspect.data.source import load_named
 from aspect.data.splits import Split, make_splits
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import GraphError, SettingsError

@@ -17,8 +17,8 @@ from aspect.attacks.projected_ascent import (
     draw_entries,
     stability,
 )
-from aspect.data.datasets import load_named
 from aspect.data.graph import Graph
+from aspect.data.source import load_named
 from aspect.losses.edges import rayleigh_energy
 from aspect.losses.policy_target import channel_costs
 from aspect.methods import aspect, aspect_s
