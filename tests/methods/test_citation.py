@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from aspect.methods.citation import Citation
-from aspect.methods.registry import find_method, method_names
+from aspect.methods.registry import Citation, find_method, method_names
 
 TITLE = "On Graphs: A Study"
 

@@ -32,8 +32,7 @@ from aspect.data.operators import Operator, Propagation, largest_eigenvalue
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, NodeLosses, info_nce, sampled_info_nce
 from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Output, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.augmentations import column_mask, edge_weights
 from aspect.nn.filters import Band, chebyshev_basis
 from aspect.nn.gate import (

@@ -12,8 +12,7 @@ from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.correlation import barlow_loss
 from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.ema import cosine_decay
 from aspect.nn.gcn import GCNStack
 

@@ -13,9 +13,8 @@ from typing_extensions import override
 from aspect.config import Choice
 from aspect.data.graph import Graph
 from aspect.methods.base import PerGraph
-from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import (
     View,
     column_importance,

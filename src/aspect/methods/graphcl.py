@@ -14,9 +14,8 @@ from typing_extensions import override
 from aspect.config import Choice, Share
 from aspect.data.graph import Graph
 from aspect.methods.base import PerGraph
-from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import drop_nodes, exact_mask, grow_subgraph, rewire_edges
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 from aspect.nn.scorers import sigmoid_mean

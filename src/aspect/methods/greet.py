@@ -17,8 +17,7 @@ from aspect.data.graph import Graph
 from aspect.losses.edges import edge_ranking_loss, pair_cosines
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, Positives, several_positives_loss
 from aspect.methods.base import Group, Method, MethodConfig, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.augmentations import draw_batches, draw_pairs, exact_mask
 from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import similar_positives
