@@ -86,13 +86,6 @@ def test_the_embedding_is_the_encoders_and_not_standardised(graph):
     assert_close(method.eval().embed(graph), convolutions(method, *clean))
 
 
-def test_a_single_convolution_is_linear_in_the_features(graph):
-    method = make(graph, row_normalise=False, layers=1).eval()
-    bias = method.encoder.biases[0]
-    tripled = Graph(3 * graph.features, graph.edge_index)
-    assert_close(method.embed(tripled) - bias, 3 * (method.embed(graph) - bias))
-
-
 class TestPerceptron:
     def test_edges_do_not_matter(self, graph):
         method = make(graph, backbone="mlp")

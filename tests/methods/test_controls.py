@@ -9,7 +9,6 @@ from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.operators import normalised_adjacency
 from aspect.data.synthetic import mixed_graph
-from aspect.estimator import Embedder
 from aspect.experiment.plan import load_plan, plan_names
 from aspect.methods.registry import find_method
 from aspect.randomness import generator_for
@@ -49,10 +48,6 @@ def test_propagated_features_are_powers_of_the_smoothed_adjacency(hops):
     torch.testing.assert_close(embedded("propagated", graph, hops=hops), torch.cat(scaled, dim=1))
 
 
-def test_two_hops_are_the_default():
-    assert embedded("propagated", small_graph()).shape == (40, 3 * 5)
-
-
 def test_without_edges_propagation_repeats_the_features():
     features = torch.randn(6, 2, generator=generator_for(0, "x"))
     graph = Graph.build(features, torch.zeros(2, 0, dtype=torch.long))
@@ -80,13 +75,6 @@ def test_the_spectral_block_is_the_truncated_svd(num_nodes):
     found = structure_of(embedding, graph).numpy()
     np.testing.assert_allclose(found @ found.T, block @ block.T, atol=1e-4)
     torch.testing.assert_close(embedding[:, : graph.num_features], rows)
-
-
-def test_both_blocks_have_rows_of_the_same_mean_length():
-    graph = small_graph()
-    embedding = embedded("spectral", graph)
-    lengths = structure_of(embedding, graph).norm(dim=1).mean()
-    torch.testing.assert_close(lengths, dense(graph.features).norm(dim=1).mean())
 
 
 def test_the_number_of_components_is_bounded_by_the_nodes():
@@ -122,13 +110,6 @@ def test_small_components_do_not_lead():
     graph = Graph.build(features, torch.cat([large.edge_index, pairs], dim=1))
     found = structure_of(embedded("spectral", graph, components=4), graph)
     assert float(found[60:].norm()) < 1e-3 * float(found[:60].norm())
-
-
-@pytest.mark.parametrize("name", ["raw", "propagated", "spectral"])
-def test_what_is_not_trained_is_fitted_at_once(name):
-    model = Embedder(name, device="cpu").fit(small_graph())
-    assert model.result.epochs == 0
-    assert model.embed(small_graph()).shape[0] == 40
 
 
 # Plans

@@ -77,8 +77,3 @@ def test_the_hidden_layer_is_twice_as_wide_and_has_the_same_slope(graph):
     assert [tuple(weight.shape) for weight in method.encoder.weights] == [(9, 12), (12, 6)]
     assert len(method.encoder.activations) == 1
     assert method.cost == "quadratic"
-
-
-def test_decay_comes_by_the_gradient():
-    (group,) = make(random_graph(), learning_rate=0.002, weight_decay=0.03).parameter_groups()
-    assert (group.learning_rate, group.weight_decay, group.decoupled) == (0.002, 0.03, False)

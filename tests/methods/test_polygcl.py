@@ -122,15 +122,6 @@ def test_each_band_embeds_by_its_own_statistics_on_the_clean_graph(graph):
     assert_close(method.embed(graph), expected, rtol=1e-6, atol=1e-7)
 
 
-def test_rows_are_left_as_they_are_where_the_settings_say_so():
-    graph = random_graph()
-    raw, normalised = make(graph, row_normalise=False).eval(), make(graph).eval()
-    other = random_graph()
-    other.features.copy_(features_of(graph))
-    assert_close(raw.embed(other), normalised.embed(graph))
-    assert not torch.allclose(raw.embed(graph), normalised.embed(graph))
-
-
 def test_every_view_is_dropped_out_by_itself(graph, monkeypatch):
     method = make(graph, input_dropout=0.5, dropout=0.0)
     for band in method.encoder.filters:  # high starts at 0 and low at 2

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 from torch_geometric.nn import GCNConv
 
@@ -11,7 +10,6 @@ from aspect.data.sparse import SparseMatrix
 from aspect.nn.augmentations import keep_mask
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MEAN_SLOPE, Activation, RandomLeaky
-from aspect.nn.normalisation import recording
 from aspect.nn.propagation import SymmetricPropagation, dense_smoothing
 from reference.graphs import random_graph
 
@@ -99,12 +97,6 @@ class TestStart:
 
 
 class TestLayers:
-    def test_one_slope_a_layer_or_one_for_all(self):
-        apart = [m for m in stack(4, 3, 2).modules() if isinstance(m, nn.PReLU)]
-        shared = stack(4, 3, 2, shared_activation=True)
-        assert [m.weight.numel() for m in apart] == [1, 1]
-        assert len([m for m in shared.modules() if isinstance(m, nn.PReLU)]) == 1
-
     def test_a_shared_slope_serves_every_layer(self, graph):
         operator = SymmetricPropagation(graph).smoothing()
         shared, apart = stack(12, 6, 5, shared_activation=True), stack(12, 6, 5)
@@ -141,17 +133,6 @@ class TestLayers:
         before = SymmetricPropagation(graph).smoothing()(dense(graph.features) @ ours.weights[0])
         ours(graph.features, SymmetricPropagation(graph).smoothing())
         assert_close(ours.norms[0].running_mean, 0.99 * before.mean(0, keepdim=True))
-
-    def test_recorded_layers_embed_as_in_training(self, graph):
-        ours, operator = stack(12, 8, 5, batch_norm=True), SymmetricPropagation(graph).smoothing()
-        trained = ours(graph.features, operator)
-        with torch.no_grad(), recording(ours.norms):
-            ours.eval()(graph.features, operator)
-        assert_close(ours(graph.features, operator), trained)
-
-    def test_no_bias(self):
-        names = {name for name, _ in stack(4, 3, bias=False).named_parameters()}
-        assert names == {"weights.0", "activations.0.function.weight"}
 
     def test_a_dense_operator_serves_too(self, graph):
         adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)

@@ -63,10 +63,6 @@ def test_what_is_equal_but_for_rounding_is_equal():
     assert nearest_by_cosine(lengths * direction, 3).tolist() == first
 
 
-def test_none():
-    assert nearest_by_cosine(drawn(), 0).shape == (25, 0)
-
-
 @pytest.mark.parametrize("count", [-1, 25])
 def test_more_than_there_are_is_refused(count):
     with pytest.raises(ValueError, match=rf"between 0 and 24 in number\. Got {count}\."):
@@ -120,19 +116,6 @@ def test_they_are_those_of_the_loop(graph, share, sign):
     found = {tuple(pair) for pair in graph.edge_index.t()[weights.bool()].tolist()}
     assert found == chosen_by_loop(graph, similarity, share)
     assert set(weights.tolist()) <= {0.0, 1.0}
-
-
-def test_the_whole_share_is_the_whole_graph(graph):
-    similarity = edge_similarity(graph, graph.features)
-    assert bool(choose_edges(graph, similarity, 1.0).all())
-
-
-@pytest.mark.parametrize("share", [0.01, 0.4])
-def test_no_node_with_a_neighbour_is_left_alone(graph, share):
-    weights = choose_edges(graph, edge_similarity(graph, graph.features), share)
-    degrees = torch.zeros(25, dtype=torch.float64).index_add(0, graph.edge_index[0], weights)
-    assert bool((degrees >= torch.ceil(share * graph.degrees())).all())
-    assert bool(((degrees > 0) == (graph.degrees() > 0)).all())
 
 
 def test_a_share_that_is_whole_but_for_rounding_is_whole():
@@ -223,13 +206,6 @@ class TestChoice:
         assert_close(found.heterophilic, edge_split_chosen_by_loop(edge_split_graph, x, 0.7, -1))
         assert not found.homophilic.requires_grad
 
-    @pytest.mark.parametrize("density", [1.0, 0.1], ids=["dense", "compressed"])
-    def test_whole_shares_are_the_whole_graph(self, density):
-        edge_split_graph = random_graph(num_features=12, isolated=1, density=density)
-        found = split(edge_split_graph, like_share=1.0, unlike_share=1.0)
-        assert bool(found.homophilic.all())
-        assert bool(found.heterophilic.all())
-
     def test_equally_similar_edges_are_chosen_whatever_the_numbering(self):
         generator = draw(1)
         words = (torch.rand(40, 4, generator=generator) < 0.5).double()  # sixteen rows at most
@@ -258,17 +234,6 @@ class TestPasses:
 
 
 class TestDraws:
-    def test_nothing_is_dropped_at_zero(self, edge_split_graph):
-        found, generator = split(edge_split_graph), draw()
-        before = generator.get_state()
-        for drawn, clean in (
-            (found.low(0.0, 0.0, generator), found.low()),
-            (found.high(0.0, 0.0, generator), found.high()),
-        ):
-            assert torch.equal(drawn.operator.matrix.values, clean.operator.matrix.values)
-            assert drawn.features is clean.features
-        assert torch.equal(generator.get_state(), before)
-
     def test_low_views_lose_single_directions_of_like_edges(self, edge_split_graph):
         found = split(edge_split_graph)
         own = torch.eye(edge_split_graph.num_nodes, dtype=torch.float64)
@@ -288,12 +253,3 @@ class TestDraws:
         stay = ~alone[:, None] & ~alone[None, :]
         # An edge is lost only with one of its ends.
         assert torch.equal(kept & stay, unlike & stay)
-
-    @pytest.mark.parametrize("kind", ["low", "high"])
-    def test_columns_are_masked_for_all_nodes(self, edge_split_graph, kind):
-        found = split(edge_split_graph)
-        drawn = dense(getattr(found, kind)(0.0, 0.5, draw()).features)
-        whole = features_of(edge_split_graph)
-        masked = ~drawn.any(0)
-        assert 0 < int(masked.sum()) < edge_split_graph.num_features
-        assert_close(drawn[:, ~masked], whole[:, ~masked])

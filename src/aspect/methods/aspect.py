@@ -383,10 +383,6 @@ class AspectMethod(Method):
             Group(rest, config.learning_rate, config.weight_decay),
         ]
 
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.ready(graph)
-
     def _prepare(self, graph: Graph) -> PreparedGraph:
         config = self.config
         features = seen_features(graph.features, normalise_rows=config.row_normalise)

@@ -13,10 +13,15 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.similarity import bootstrap_loss
-from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
+from aspect.methods.base import (
+    BatchNormConfig,
+    OneEncoder,
+    OneEncoderConfig,
+    Step,
+    cosine_decay,
+)
 from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import View
-from aspect.nn.ema import cosine_decay, ema_momentum, update_ema
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 
@@ -146,7 +151,14 @@ class BGRL(OneEncoder):
             return step / warm_up
         return cosine_decay(step - warm_up, epochs - warm_up)
 
+    def momentum(self, epoch: int) -> float:
+        """The target's EMA momentum; it rises from that of the settings to one as a cosine."""
+        return 1 - (1 - self.config.momentum) * cosine_decay(epoch - 1, self.config.epochs)
+
     @override
+    @torch.no_grad()
     def after_step(self, step: Step) -> None:
-        momentum = ema_momentum(step.epoch - 1, self.config.epochs, self.config.momentum)
-        update_ema(self.target, self.online, momentum)
+        """Move the target's parameters; those of norms are among them, statistics are not."""
+        newest = 1 - self.momentum(step.epoch)
+        for average, online in zip(self.target.parameters(), self.online.parameters(), strict=True):
+            average.lerp_(online, newest)

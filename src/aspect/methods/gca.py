@@ -82,11 +82,6 @@ class GCA(GRACE):
         super().__init__(config, num_features)
         self.drops = PerGraph(self._weigh)
 
-    @override
-    def prepare(self, graph: Graph) -> None:
-        super().prepare(graph)
-        self.drops(graph)
-
     def _weigh(self, graph: Graph) -> tuple[Drops, Drops]:
         """The drop probabilities of both views."""
         config, (for_edges, for_columns) = self.config, self._centralities(graph)

@@ -90,12 +90,6 @@ class GMI(OneEncoder):
         self.reconstruction = PerGraph(Reconstruction)
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        super().prepare(graph)
-        self.neighbour_mean(graph)
-        self.reconstruction(graph)
-
-    @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, generator = self.config, step.generator
         clean = self.source(graph).clean

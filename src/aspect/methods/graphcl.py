@@ -106,11 +106,6 @@ class GraphCL(DGI):
         return first, second
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        super().prepare(graph)
-        self._views(graph)
-
-    @override
     def summaries(
         self, graph: Graph, projected: Float[Tensor, "nodes dim"], real: Float[Tensor, "nodes dim"]
     ) -> Sequence[Float[Tensor, " dim"]]:

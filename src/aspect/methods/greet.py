@@ -135,10 +135,6 @@ class GREET(Method):
         return similar_positives(self.ready(graph).features, self.config.neighbours)
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        self.positives(graph)
-
-    @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         if step.phase == "contrast":
             return {"contrast": self._contrast(graph, step.generator)}

@@ -105,10 +105,6 @@ class HLCL(OneEncoder):
         # Loaded weights may choose otherwise.
         self.register_load_state_dict_post_hook(self.split.forget)  # type: ignore[no-untyped-call]  # torch
 
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.split(graph)
-
     def _choose(self, graph: Graph) -> EdgeSplit:
         config = self.config
         return EdgeSplit.of(

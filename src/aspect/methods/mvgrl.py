@@ -94,10 +94,6 @@ class MVGRL(Method):
         )
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        self._views(graph)
-
-    @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         windows = self._draw_windows(graph, step.generator)
         order = draw_order(windows[0].num_nodes, step.generator)

@@ -101,10 +101,6 @@ class PolyGCL(Method):
         self.scorer = BilinearScorer(config.width, config.width, start="torch")
         self._signal = PerGraph(partial(Signal.of, normalise_rows=config.row_normalise))
 
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self._signal(graph)
-
     def _mix(
         self, low: Float[Tensor, "nodes dim"], high: Float[Tensor, "nodes dim"]
     ) -> Float[Tensor, "nodes dim"]:

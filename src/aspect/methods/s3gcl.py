@@ -115,11 +115,6 @@ class S3GCL(Method):
         return positives
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        self._signal(graph)
-        self._positives(graph)
-
-    @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         signal, positives = self._signal(graph), self._positives(graph)
         queries = self.projector(self.encoder(signal.features))
