@@ -462,18 +462,6 @@ def test_labels_are_never_read(labelled, fitted):
         assert_equal(small_aspect(seed=5).fit(source).embed(source), expected)
 
 
-def test_the_input_is_unchanged(labelled):
-    data = to_data(labelled)
-    before = {name: value.clone() for name, value in data if torch.is_tensor(value)}
-    names = list(data.keys())
-    model = small_aspect().fit(data)
-    model.embed(data)
-    model.policy(data)
-    assert list(data.keys()) == names
-    for name, value in before.items():
-        assert_equal(data[name], value)
-
-
 def test_global_generators_are_neither_read_nor_moved(labelled, fitted):
     torch.manual_seed(12345)
     np.random.seed(6)  # noqa: NPY002

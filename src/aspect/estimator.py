@@ -377,10 +377,6 @@ def _presets() -> set[str]:
     return {name for name in names if not name.endswith(".published")}
 
 
-def _method_name(*, stable: bool) -> str:
-    return "aspect-s" if stable else "aspect"
-
-
 class Aspect(Embedder):
     """ASPECT with its settings as keywords; with `stable=True` it is ASPECT-S.
 
@@ -400,7 +396,8 @@ class Aspect(Embedder):
         device: str | None = None,
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
-        super().__init__(_method_name(stable=stable), seed=seed, device=device, **settings)
+        method = "aspect-s" if stable else "aspect"
+        super().__init__(method, seed=seed, device=device, **settings)
 
     @classmethod
     @override
@@ -425,7 +422,7 @@ class Aspect(Embedder):
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
         if name not in (known := _presets()):
             raise UnknownNameError("preset", str(name), known)
-        method, choice = _method_name(stable=stable), "paper" if name == "paper" else None
+        method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
         experiment, _ = find_experiment(method, name, choice)
         settings = {**experiment.settings, **changes}
         return cls(stable=stable, seed=seed, device=device, **settings)

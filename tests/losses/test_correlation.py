@@ -14,13 +14,6 @@ def views(seed=0, nodes=NODES, dim=DIM, dtype=torch.float64):
     )
 
 
-def correlation(one, other, i, j):
-    """Pearson's, with the divisors of GBT's code."""
-    a, b = one[:, i] - one[:, i].mean(), other[:, j] - other[:, j].mean()
-    deviations = (a.square().sum() * b.square().sum()).sqrt() / (len(a) - 1)
-    return (a * b).sum() / deviations / len(a)
-
-
 def test_columns_are_standard():
     z = standardise_columns(views()[0])
     assert_close(z.mean(0), torch.zeros(DIM, dtype=torch.float64))
@@ -50,27 +43,6 @@ def test_a_column_that_is_constant_but_for_rounding_becomes_zeros(dtype):
     z = standardise_columns(x)
     assert not bool(z[:, 2].any())
     assert bool(z[:, [0, 1, 3, 4]].any(0).all())
-
-
-def test_barlow_equals_the_loop():
-    one, other = views()
-    expected = 0.0
-    for i in range(DIM):
-        for j in range(DIM):
-            c = correlation(one, other, i, j)
-            expected = expected + ((1 - c) ** 2 if i == j else c**2 / DIM)
-    assert_close(barlow_loss(one, other), expected)
-
-
-def test_canonical_equals_the_loop():
-    one, other = views()
-    expected = 0.0
-    for i in range(DIM):
-        expected = expected - correlation(one, other, i, i)
-        for j in range(DIM):
-            for view in (one, other):
-                expected = expected + 0.01 * (float(i == j) - correlation(view, view, i, j)) ** 2
-    assert_close(canonical_loss(one, other, 0.01), expected)
 
 
 LOSSES = {"barlow": barlow_loss, "canonical": lambda one, other: canonical_loss(one, other, 0.1)}

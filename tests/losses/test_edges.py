@@ -9,7 +9,6 @@ from aspect.data.operators import Propagation
 from aspect.losses import edges as module
 from aspect.losses.edges import (
     Reconstruction,
-    edge_ranking_loss,
     pair_cosines,
     pair_products,
     rayleigh_energy,
@@ -62,17 +61,6 @@ class TestPairs:
         found = pair_products(x, none, none)
         assert found.shape == (0,)
         assert not bool(torch.autograd.grad(found.sum(), x)[0].any())
-
-
-class TestRanking:
-    def test_it_equals_the_loop(self):
-        joined, random = (torch.tanh(rows(9, 1, seed).flatten()) for seed in (0, 1))
-        weights = torch.rand(9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        expected = 0.0
-        for c, r, w in zip(joined, random, weights, strict=True):
-            expected += max(0, r - c + 0.3) * max(0, w - 0.5) / 18
-            expected += max(0, c - r + 0.1) * max(0, (1 - w) - 0.5) / 18
-        assert_close(edge_ranking_loss(joined, random, weights, 0.3, 0.1), expected)
 
 
 class TestReconstruction:

@@ -114,7 +114,7 @@ class TestExact:
             node_losses = EXACT[name](queries, keys, 0.4, block=4)
             return node_losses.rows, node_losses.columns
 
-        assert torch.autograd.gradcheck(both, pair(nodes=6, dim=3))
+        assert torch.autograd.gradcheck(both, pair(nodes=5, dim=2))
 
     @pytest.mark.parametrize("block", [5, 17])
     def test_kept_and_recomputed_blocks_are_identical(self, name, block):
@@ -374,7 +374,7 @@ class TestSampled:
         exact = info_nce(queries, keys, 0.5).rows.exp()
         generator = torch.Generator().manual_seed(0)
         draws = torch.stack(
-            [sampled_info_nce(queries, keys, 0.5, 20, generator).rows.exp() for _ in range(1500)]
+            [sampled_info_nce(queries, keys, 0.5, 20, generator).rows.exp() for _ in range(400)]
         )
-        error = (draws.mean(0) - exact) / (draws.std(0) / 1500**0.5)
+        error = (draws.mean(0) - exact) / (draws.std(0) / 400**0.5)
         assert float(error.abs().max()) < 5

@@ -43,17 +43,6 @@ class TestCosine:
 
 
 class TestTopSimilarity:
-    def test_it_equals_the_loop(self):
-        x, unit = rows(), directions(rows())
-        similarity = unit @ unit.t()
-        drawn = torch.randint(8, (8, 3), generator=generator(4))
-        expected = 0.0
-        for i in range(8):
-            best = similarity[i].sort(descending=True).values[:2]
-            assert best[0].item() == pytest.approx(1)  # the node itself
-            expected += -2 * best.mean() / 8 + similarity[i][drawn[i]].square().sum() / 8
-        assert_close(top_similarity_loss(x, 2, 3, generator(4)), expected)
-
     def test_gradients_flow_on_both_sides_of_a_similarity(self):
         x = rows(5)
         loss = top_similarity_loss(x, 2, 3, generator())

@@ -14,6 +14,7 @@ from aspect.methods.grace import GRACE, GRACEConfig
 from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.propagation import SymmetricPropagation
 from aspect.randomness import generator_for
+from methods.building import build, generator, step
 from reference import contrast
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
@@ -35,18 +36,7 @@ def graph(request):
 
 
 def make(graph, kind=ARIEL, config=ARIELConfig, **settings):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        method = kind(config(**(SMALL | settings)), graph.num_features)
-    return method.to(graph.dtype)
-
-
-def generator(seed=5):
-    return torch.Generator().manual_seed(seed)
-
-
-def step(seed=5):
-    return Step(1, generator(seed))
+    return build(kind, config(**(SMALL | settings)), graph)
 
 
 def first_view(method, graph, seed=5):
@@ -234,3 +224,13 @@ def test_a_step_on_a_gpu(graph, activation):
     torch.stack(list(terms.values())).sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in method.parameters())
     assert method.embed(placed).device.type == "cuda"
+
+
+def test_first_weights_are_uniform_within_the_output_s_root():
+    graph = random_graph(20, 40, 300)
+    method = ARIEL(ARIELConfig(width=32), graph.num_features)
+    layers = zip(method.encoder.weights, method.encoder.biases, strict=True)
+    for (weight, bias), width in zip(layers, (64, 32), strict=True):
+        for parameter in (weight, bias):
+            bound = 1 / math.sqrt(width)
+            assert 0.8 * bound < float(parameter.detach().abs().max()) <= bound

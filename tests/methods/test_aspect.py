@@ -11,10 +11,10 @@ from aspect.data.operators import RescaledLaplacian
 from aspect.data.synthetic import mixed_graph
 from aspect.methods import aspect
 from aspect.methods.aspect import AspectConfig, AspectMethod
-from aspect.methods.base import Step
 from aspect.methods.controls import HighBandOnly, LowBandOnly
 from aspect.nn.gate import fuse
 from aspect.training.trainer import train
+from methods.building import build, step
 from reference.graphs import random_graph
 from reference.plain_aspect import PlainAspect
 
@@ -53,14 +53,7 @@ DROPPING = {"input_dropout": 0.4, "dropout": 0.3}
 
 
 def make(graph, kind=AspectMethod, **changes):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(11)
-        method = kind(AspectConfig(**(BASE | changes)), graph.num_features)
-    return method.to(graph.dtype).train()
-
-
-def step(seed=5):
-    return Step(1, torch.Generator().manual_seed(seed))
+    return build(kind, AspectConfig(**(BASE | changes)), graph, seed=11)
 
 
 def gradients(terms, method):
@@ -449,3 +442,11 @@ class TestContract:
                 for name, gradient in gradients(terms, method).items():
                     assert torch.isfinite(gradient).all(), name
                     assert float(gradient.abs().max()) < 1e4, name
+
+    def test_a_graph_without_edges_is_served(self):
+        graph = Graph.build(torch.rand(6, 3), torch.empty(2, 0, dtype=torch.long))
+        for changes in ({}, {"lambda_max": "power-iteration", "gate_hops": 2}):
+            for self_loops in (True, False):
+                method = make(graph, self_loops=self_loops, **changes)
+                terms = method.loss_terms(graph, step())
+                assert all(torch.isfinite(term) for term in terms.values())

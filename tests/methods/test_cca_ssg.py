@@ -3,9 +3,9 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.graph import Graph
-from aspect.methods.base import Step
 from aspect.methods.cca_ssg import CCASSG, CCASSGConfig
 from aspect.training.trainer import train
+from methods.building import step
 from reference import two_views
 from reference.graphs import random_graph
 
@@ -25,10 +25,6 @@ def make(graph, **changes):
             if parameter.dim() == 1:  # biases of zero would hide their place
                 torch.nn.init.normal_(parameter)
     return method.to(graph.dtype).train()
-
-
-def step(seed=5):
-    return Step(1, torch.Generator().manual_seed(seed))
 
 
 def convolutions(method, features, operator):

@@ -34,7 +34,7 @@ def ring(num_nodes, num_features=3):
 # Propagated features
 
 
-@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("hops", [1, 3])
 def test_propagated_features_are_powers_of_the_smoothed_adjacency(hops):
     graph = small_graph()
     looped = torch.eye(graph.num_nodes, dtype=torch.float64)
@@ -83,7 +83,7 @@ def test_the_number_of_components_is_bounded_by_the_nodes():
     assert embedded("spectral", graph).shape[1] <= 5 + 40 - 2
 
 
-@pytest.mark.parametrize("components", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("components", [2, 5])
 def test_eigenspaces_are_kept_whole_or_left_out(components):
     # But for the first and last, the eigenvalues of a ring come in pairs, and in fours by size.
     graph = ring(12)

@@ -8,6 +8,7 @@ from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import find_method
 from aspect.randomness import generator_for
 from aspect.training.trainer import train
+from methods.building import assert_same_with_gradients, build, generator, step
 from reference.graphs import random_graph
 from reference.two_views import features_of, smoothing
 from training.toys import MemoryRecorder
@@ -19,16 +20,7 @@ def graph(request):
 
 
 def make(graph, **settings):
-    torch.manual_seed(0)
-    return DGI(DGIConfig(width=5, **settings), graph.num_features).double()
-
-
-def step(seed=0):
-    return Step(1, torch.Generator().manual_seed(seed))
-
-
-def order_of(graph, seed=0):
-    return torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
+    return build(DGI, DGIConfig(width=5, **settings), graph, seed=0)
 
 
 def encode(method, x, graph):
@@ -54,10 +46,8 @@ def test_loss_and_gradients_are_those_of_the_formula(graph):
     method.scorer.bias.data.fill_(0.3)
     method.encoder.biases[0].data.normal_(generator=torch.Generator().manual_seed(1))
     found = method.loss_terms(graph, step())["discrimination"]
-    expected = plain_loss(method, graph, order_of(graph))
-    assert_close(found, expected)
-    parameters = list(method.parameters())
-    assert_close(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters))
+    expected = plain_loss(method, graph, torch.randperm(graph.num_nodes, generator=generator()))
+    assert_same_with_gradients(found, expected, method)
 
 
 def test_the_embedding_is_the_activated_layer_as_it_is(graph):

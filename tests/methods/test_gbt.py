@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.methods.base import Step
 from aspect.methods.gbt import GBT, GBTConfig
 from aspect.training.trainer import train
+from methods.building import build, step
 from reference import two_views
 from reference.graphs import random_graph
 
@@ -19,14 +19,7 @@ def graph():
 
 
 def make(graph, **changes):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        method = GBT(GBTConfig(**(SMALL | changes)), graph.num_features)
-    return method.to(graph.dtype).train()
-
-
-def step(seed=5):
-    return Step(1, torch.Generator().manual_seed(seed))
+    return build(GBT, GBTConfig(**(SMALL | changes)), graph)
 
 
 def encode(method, features, operator, biases):

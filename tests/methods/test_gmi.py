@@ -3,9 +3,9 @@ import torch
 from torch.testing import assert_close
 
 from aspect.losses import edges as objective
-from aspect.methods.base import Step
 from aspect.methods.gmi import GMI, GMIConfig
 from aspect.nn.augmentations import draw_others
+from methods.building import step
 from reference import two_views
 from reference.contrast import reconstruction
 from reference.graphs import random_graph
@@ -31,10 +31,6 @@ def make(graph, **changes):
         for parameter in method.parameters():
             torch.nn.init.normal_(parameter)  # zeros and equal slopes would hide their places
     return method.to(graph.dtype).train()
-
-
-def step(seed=5):
-    return Step(1, torch.Generator().manual_seed(seed))
 
 
 def divergence(true, false):

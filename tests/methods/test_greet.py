@@ -11,6 +11,7 @@ from aspect.methods.base import Step
 from aspect.methods.greet import GREET, GREETConfig
 from aspect.nn.propagation import spread
 from aspect.training.trainer import train
+from methods.building import build
 from reference import contrast
 from reference.edge_weights import plain_filters, plain_weights
 from reference.graphs import random_graph
@@ -42,10 +43,7 @@ def one_graph():
 
 
 def make(graph, **settings):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        method = GREET(GREETConfig(**(SMALL | CLEAN | settings)), graph.num_features)
-    return method.to(graph.dtype).train()
+    return build(GREET, GREETConfig(**(SMALL | CLEAN | settings)), graph)
 
 
 def draw(seed=5):
@@ -192,3 +190,8 @@ class TestEmbedding:
         assert_close(method.embed(graph), torch.cat(expected, dim=1))
         assert_close(method.embed(graph), method.embed(graph), rtol=0, atol=0)
         assert "noise_seed" in method.state_dict()
+
+    def test_rows_may_be_normalised(self, one_graph):
+        method = make(one_graph, row_normalise=True)
+        sums = dense(method.ready(one_graph).features).abs().sum(1)
+        assert_close(sums, torch.ones_like(sums))

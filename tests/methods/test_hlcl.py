@@ -12,6 +12,7 @@ from aspect.methods.hlcl import HLCL, HLCLConfig
 from aspect.nn.augmentations import ViewSource
 from aspect.nn.neighbours import EdgeSplit
 from aspect.training.trainer import train
+from methods.building import assert_same_with_gradients
 from reference.graphs import random_graph
 from reference.two_views import features_of, smoothing
 
@@ -77,12 +78,6 @@ def plain_contrast(one, other, temperature):
     return total / (2 * nodes)
 
 
-def assert_same_with_gradients(method, found, expected):
-    assert_close(found, expected)
-    trained = [each for each in method.parameters() if each.requires_grad]
-    assert_close(torch.autograd.grad(found, trained), torch.autograd.grad(expected, trained))
-
-
 @pytest.mark.parametrize("unit_diagonal", [False, True])
 def test_loss_and_gradients_are_those_of_the_formula(graph, unit_diagonal):
     method = make(graph, unit_diagonal=unit_diagonal, **STILL)
@@ -91,7 +86,7 @@ def test_loss_and_gradients_are_those_of_the_formula(graph, unit_diagonal):
     low, high = (project(method, encode(method, graph, each)) for each in views)
     # Nothing is drawn, so that the two views of a kind are the same.
     expected = (plain_contrast(low, low, 0.2) + plain_contrast(high, high, 0.2)) / 2
-    assert_same_with_gradients(method, terms["low"] + terms["high"], expected)
+    assert_same_with_gradients(terms["low"] + terms["high"], expected, method)
 
 
 def test_the_simplified_loss_holds_low_against_high(graph):
@@ -99,7 +94,7 @@ def test_the_simplified_loss_holds_low_against_high(graph):
     (found,) = method.loss_terms(graph, step()).values()
     views = operators(graph, chosen_of(method, graph))
     low, high = (project(method, encode(method, graph, each)) for each in views)
-    assert_same_with_gradients(method, found, plain_contrast(low, high, 0.5))
+    assert_same_with_gradients(found, plain_contrast(low, high, 0.5), method)
 
 
 def test_features_and_what_the_first_layer_hands_on_are_dropped_out(full):

@@ -52,12 +52,6 @@ def test_what_is_due_now_and_then_is_due(monkeypatch):
     assert done == ["search", "choose_anew"]
 
 
-def test_every_setting_that_is_changed_is_one():
-    assert set(script.EVERYTHING_IS_DUE) <= set(method_names())
-    for name, changes in script.EVERYTHING_IS_DUE.items():
-        assert set(changes) <= set(find_method(name).config.model_fields)
-
-
 GREEDY = "import time; held = bytearray(b'1') * (300 * 2**20); time.sleep(60)"
 
 

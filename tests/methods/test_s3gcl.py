@@ -7,9 +7,9 @@ from torch.testing import assert_close
 
 from aspect.data.features import dense, drop_entries
 from aspect.data.graph import Graph
-from aspect.methods.base import Step
 from aspect.methods.s3gcl import S3GCL, S3GCLConfig
 from aspect.training.trainer import train
+from methods.building import step
 from reference.graphs import random_graph
 from reference.spectrum import rescaled_laplacian
 
@@ -26,10 +26,6 @@ def make(graph, **settings):
     small = {"width": 7, "order": 4, "neighbours": 3, "low_weight": 0.3}
     method = S3GCL(S3GCLConfig(**small | settings), graph.num_features)
     return method.double().train()
-
-
-def step(seed=0):
-    return Step(1, torch.Generator().manual_seed(seed))
 
 
 def standardised(x, norm):

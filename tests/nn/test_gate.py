@@ -12,7 +12,6 @@ from aspect.nn.gate import (
     HalfPolicy,
     NodePolicy,
     fuse,
-    make_policy,
     neighbourhood_mean,
     read_out,
 )
@@ -120,24 +119,6 @@ def test_half_policy_has_nothing_to_learn(gate_views):
     policy = HalfPolicy()
     assert list(policy.parameters()) == []
     assert_close(policy(gate_views, unused), torch.full((9, 2), math.log(0.5), dtype=torch.float64))
-
-
-@pytest.mark.parametrize(
-    ("fusion", "bands", "kind"),
-    [
-        ("node-wise", 2, NodePolicy),
-        ("node-wise", 3, NodePolicy),
-        ("global", 2, GlobalPolicy),
-        ("half", 2, HalfPolicy),
-        ("node-wise", 1, HalfPolicy),
-        ("global", 1, HalfPolicy),
-    ],
-)
-def test_the_setting_names_the_policy(fusion, bands, kind):
-    policy = make_policy(fusion, 6, bands, 4, "layer-norm", 0).double()
-    assert type(policy) is kind
-    gate_views = torch.randn(bands, 5, 6, dtype=torch.float64)
-    assert policy(gate_views, unused).shape == (5, bands)
 
 
 def test_log_weights_stay_finite_where_the_gate_is_certain():

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 from torch_geometric.nn import GCNConv
 
-from aspect.data.features import dense, take_rows
+from aspect.data.features import dense
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.augmentations import keep_mask
 from aspect.nn.gcn import GCNStack
@@ -140,12 +140,6 @@ class TestLayers:
         smoothing, ours = dense_smoothing(adjacency), stack(12, 8, 5)
         expected = ours(graph.features, SymmetricPropagation(graph).smoothing())
         assert_close(ours(graph.features, lambda x: smoothing @ x), expected)
-
-    def test_shuffled_features_need_no_second_product(self, graph):
-        operator, ours = SymmetricPropagation(graph).smoothing(), stack(12, 8, 5)
-        order = torch.randperm(graph.num_nodes, generator=generator())
-        expected = ours(take_rows(graph.features, order), operator)
-        assert_close(ours.propagate(ours.project(graph.features)[order], operator), expected)
 
     @pytest.mark.parametrize("widths", [(5,), (), (5, 0)])
     def test_impossible_widths_are_refused(self, widths):

@@ -69,18 +69,6 @@ def test_more_than_there_are_is_refused(count):
         nearest_by_cosine(drawn(), count)
 
 
-@pytest.mark.parametrize("compress", [False, True], ids=["dense", "compressed"])
-def test_positives_are_the_node_and_its_nearest(compress):
-    features = drawn(binary=True)
-    features[3] = 0
-    given = SparseMatrix.from_dense(features) if compress else features
-    found = similar_positives(given, 4).matrix
-    sets = [set(row.nonzero().flatten().tolist()) for row in found.dense()]
-    assert sets == [{i, *nearest} for i, nearest in enumerate(slow(features, 4))]
-    assert sets[3] == {3}
-    assert found.dtype == features.dtype
-
-
 def test_more_positives_than_nodes_are_all_nodes():
     assert bool(similar_positives(drawn(), 99).matrix.dense().all())
 
@@ -221,18 +209,6 @@ class TestChoice:
         assert_close(there, here[order][:, order])
 
 
-class TestPasses:
-    @pytest.mark.parametrize("unit_diagonal", [False, True])
-    def test_they_are_the_matrices_of_the_two_subgraphs(self, edge_split_graph, unit_diagonal):
-        found = split(edge_split_graph, unit_diagonal=unit_diagonal)
-        own = torch.eye(edge_split_graph.num_nodes, dtype=torch.float64)
-        high = own - smoothing(edge_split_graph, found.heterophilic)
-        expected = torch.where(own == 1, own, high) if unit_diagonal else high
-        assert_close(found.low().operator(own), smoothing(edge_split_graph, found.homophilic))
-        assert_close(found.high().operator(own), expected)
-        assert_close(dense(found.low().features), features_of(edge_split_graph))
-
-
 class TestDraws:
     def test_low_views_lose_single_directions_of_like_edges(self, edge_split_graph):
         found = split(edge_split_graph)
@@ -253,3 +229,12 @@ class TestDraws:
         stay = ~alone[:, None] & ~alone[None, :]
         # An edge is lost only with one of its ends.
         assert torch.equal(kept & stay, unlike & stay)
+
+    @pytest.mark.parametrize("kind", ["low", "high"])
+    def test_columns_are_masked_for_all_nodes(self, edge_split_graph, kind):
+        found = split(edge_split_graph)
+        drawn = dense(getattr(found, kind)(0.0, 0.5, draw()).features)
+        whole = features_of(edge_split_graph)
+        masked = ~drawn.any(0)
+        assert 0 < int(masked.sum()) < edge_split_graph.num_features
+        assert_close(drawn[:, ~masked], whole[:, ~masked])

@@ -249,3 +249,10 @@ def test_statistics_are_measured_in_double_precision():
     exact = rows.double()
     assert_close(scaling.mean, exact.mean(0).float(), rtol=0, atol=0)
     assert_close(scaling.std, exact.std(0, correction=0).float(), rtol=1e-6, atol=0)
+
+
+def test_models_without_centring_are_read_and_stale():
+    centre = Centre(WIDTH, 2)
+    centre.load_state_dict({})
+    assert centre.is_stale
+    assert not bool(centre.mean.any())

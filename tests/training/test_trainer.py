@@ -325,16 +325,6 @@ def test_a_loss_that_is_no_number_names_epoch_and_term(bad):
     torch.testing.assert_close(method.weights.detach(), kept, rtol=0, atol=0)
 
 
-def test_terms_that_are_finite_but_not_together_are_named_so():
-    class Huge(Toy):
-        def loss_terms(self, graph, step):
-            huge = self.weights.abs().sum() * 1e38
-            return {"a": huge, "b": huge}
-
-    with pytest.raises(TrainingError, match=r"at epoch 1 \(term: their sum\)"):
-        train(Huge(epochs=2), tiny_graph(), seed=0)
-
-
 def test_a_gradient_that_is_no_number_stops_before_it_spoils_the_weights():
     class Kinked(Toy):
         """A square root of zero: the value is fine, its slope is not."""
@@ -550,3 +540,20 @@ def test_weight_decay_acts_on_the_weights_or_through_the_gradient(decoupled):
     # Through the gradient, Adam forgets the size of the decay: a step is the learning rate.
     expected = [2 * (1 - 0.05), -1 * (1 - 0.05)] if decoupled else [1.9, -0.9]
     assert method.weights.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_terms_that_are_finite_but_not_together_are_named_so():
+    class Huge(Toy):
+        def loss_terms(self, graph, step):
+            huge = self.weights.abs().sum() * 1e38
+            return {"a": huge, "b": huge}
+
+    with pytest.raises(TrainingError, match=r"at epoch 1 \(term: their sum\)"):
+        train(Huge(epochs=2), tiny_graph(), seed=0)
+
+
+def test_no_epochs_leave_the_first_weights():
+    method = Toy(epochs=0)
+    result = train(method, tiny_graph(), seed=0)
+    assert result == trainer.TrainingResult(0, False, {}, kept=0)
+    torch.testing.assert_close(method.weights.detach(), torch.tensor([2.0, -1.0]))

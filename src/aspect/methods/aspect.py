@@ -33,7 +33,7 @@ from aspect.losses.info_nce import LOWEST_TEMPERATURE, NodeLosses, info_nce, sam
 from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Output, PerGraph, Step
 from aspect.methods.registry import Citation, Cost, register
-from aspect.nn.augmentations import column_mask, edge_weights
+from aspect.nn.augmentations import keep_mask
 from aspect.nn.filters import Band, chebyshev_basis
 from aspect.nn.gate import (
     Fusion,
@@ -306,8 +306,8 @@ class AspectMethod(Method):
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
         ready, config = self.ready(graph), self.config
-        keep = column_mask(graph.num_features, config.column_mask, generator, graph.dtype)
-        weights = edge_weights(graph, config.edge_drop, generator)
+        keep = keep_mask(graph.num_features, config.column_mask, generator, graph.dtype)
+        weights = keep_mask(graph.num_edges, config.edge_drop, generator, graph.dtype)
         basis = ready.signal.basis
         if weights is not None or basis is None:
             return Signal(mask_columns(ready.features, keep), ready.propagation.operator(weights))

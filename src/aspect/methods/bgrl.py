@@ -128,13 +128,9 @@ class BGRL(OneEncoder):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, source = self.config, self.source(graph)
-        views = [
-            source.corrupted(edge_drop, column_mask, step.generator)
-            for edge_drop, column_mask in (
-                (config.first_edge_drop, config.first_column_mask),
-                (config.second_edge_drop, config.second_column_mask),
-            )
-        ]
+        first = config.first_edge_drop, config.first_column_mask
+        second = config.second_edge_drop, config.second_column_mask
+        views = [source.corrupted(*rates, step.generator) for rates in (first, second)]
         # In this order: the second view leaves its statistics behind.
         predicted = [self.predictor(self.encode(view)) for view in views]
         targets = [self.target(view.features, view.operator) for view in views]

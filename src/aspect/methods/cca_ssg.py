@@ -73,18 +73,14 @@ class CCASSG(OneEncoder):
 
     def __init__(self, config: CCASSGConfig, num_features: int) -> None:
         super().__init__(config)
-        self.encoder = (
-            MLP(
-                [num_features, config.width, config.width],
-                norm=config.norm_statistics,
+        self.encoder: MLP | GCNStack
+        if config.backbone == "mlp":
+            self.encoder = MLP(
+                [num_features, config.width, config.width], norm=config.norm_statistics
             )
-            if config.backbone == "mlp"
-            else GCNStack(
-                [num_features, *[config.width] * config.layers],
-                activation="relu",
-                activate_last=False,
-            )
-        )
+        else:
+            widths = [num_features, *[config.width] * config.layers]
+            self.encoder = GCNStack(widths, activation="relu", activate_last=False)
 
     @override
     def encode(

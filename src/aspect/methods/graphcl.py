@@ -93,17 +93,11 @@ class GraphCL(DGI):
         self.register_load_state_dict_post_hook(self._views.forget)  # type: ignore[no-untyped-call]  # torch
 
     def _draw_views(self, graph: Graph) -> tuple[FixedView, FixedView]:
-        config, seed = self.config, int(self.view_seed)
-        first, second = (
-            draw_view(
-                graph,
-                config.augmentation,
-                config.ratio,
-                generator_for(seed, "view", number, device=graph.device),
-            )
-            for number in (1, 2)
-        )
-        return first, second
+        def draw(number: int) -> FixedView:
+            generator = generator_for(int(self.view_seed), "view", number, device=graph.device)
+            return draw_view(graph, self.config.augmentation, self.config.ratio, generator)
+
+        return draw(1), draw(2)
 
     @override
     def summaries(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import generator_for
 from aspect.training.health import Health
 
@@ -190,7 +190,9 @@ class _Training:
             self._restore(snapshot)
         self.method.prepare(self.graph)
         epochs = self.method.config.epochs if self.optimisers else 0
-        while self.epoch < epochs and not self._is_over():
+        while self.epoch < epochs and not (
+            self.collapse.is_over or self.stopping.is_over(self.epoch)
+        ):
             self._run_epoch()
             if self.collapse.is_due(self.epoch):
                 self._check_for_collapse()
@@ -211,7 +213,9 @@ class _Training:
         before = self._kept_state() if self.method.keeps_before_step else None
         by_phase, watched = {}, 0.0
         for phase, optimiser in self.optimisers.items():
-            self._follow_schedule(optimiser)
+            factor = self.method.learning_rate_factor(self.epoch)
+            for group in optimiser.param_groups:
+                group["lr"] = factor * group[FULL_RATE]
             step = Step(self.epoch, generator, phase)
             for _ in range(self.method.rounds(phase)):
                 by_phase[phase], phase_watched = self._run_phase(step, optimiser)
@@ -219,9 +223,6 @@ class _Training:
         self.values = _joined(by_phase)
         if self.stopping.observe(self.epoch, watched):
             self.best = before or self._kept_state()
-
-    def _is_over(self) -> bool:
-        return self.collapse.is_over or self.stopping.is_over(self.epoch)
 
     @torch.no_grad()
     def _check_for_collapse(self) -> None:
@@ -248,11 +249,6 @@ class _Training:
     def _kept_state(self) -> dict[str, Tensor]:
         """A copy of all that the method is now."""
         return {name: value.clone() for name, value in self.method.state_dict().items()}
-
-    def _follow_schedule(self, optimiser: torch.optim.Optimizer) -> None:
-        factor = self.method.learning_rate_factor(self.epoch)
-        for group in optimiser.param_groups:
-            group["lr"] = factor * group[FULL_RATE]
 
     def _run_phase(
         self, step: Step, optimiser: torch.optim.Optimizer
@@ -323,12 +319,9 @@ def _optimisers(method: Method) -> dict[str, torch.optim.Optimizer]:
             f"Every phase of a method needs a parameter group, and no other phase may have one. "
             f"Got phases {sorted(method.phases)} and groups of {sorted(named)}."
         )
-    return {phase: _optimiser(groups, phase) for phase in method.phases}
-
-
-def _optimiser(groups: list[Group], phase: str) -> torch.optim.Optimizer:
-    return torch.optim.Adam(
-        [
+    settings: dict[str, list[dict[str, Any]]] = {phase: [] for phase in method.phases}
+    for group in groups:
+        settings[group.phase].append(
             {
                 "params": group.parameters,
                 "lr": group.learning_rate,
@@ -336,10 +329,8 @@ def _optimiser(groups: list[Group], phase: str) -> torch.optim.Optimizer:
                 "weight_decay": group.weight_decay,
                 "decoupled_weight_decay": group.decoupled,
             }
-            for group in groups
-            if group.phase == phase
-        ]
-    )
+        )
+    return {phase: torch.optim.Adam(of_phase) for phase, of_phase in settings.items()}
 
 
 def _moments(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
