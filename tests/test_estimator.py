@@ -36,6 +36,7 @@ from aspect.nn.normalisation import Scaling
 from aspect.settings import find_experiment
 from aspect.training.folder import RunFolder
 from aspect.training.health import Health
+from aspect.training.trainer import Recorder
 
 SMALL = {"epochs": 4, "width": 8, "order": 2, "gate_width": 8}
 # The same training in a process of its own: prints digests of the embedding and of the file.
@@ -515,14 +516,9 @@ def test_unfitted_use_is_refused(labelled, tmp_path):
 
 
 def test_a_failed_training_leaves_the_object_as_it_was(labelled, fitted):
-    class Full:
-        def latest(self):
-            return None
-
+    class Full(Recorder):
         def epoch_done(self, report, snapshot):  # noqa: ARG002
             raise TrainingError("enough")
-
-        def training_done(self): ...
 
     fresh = small_aspect()
     with pytest.raises(TrainingError, match="enough"):

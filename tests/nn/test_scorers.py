@@ -51,7 +51,7 @@ def graph(request):
 
 
 def walked(graph, *, normalise_rows=False):
-    return WalkedGraph.of(graph, normalise_rows=normalise_rows, walk_steps=4)
+    return WalkedGraph(graph, normalise_rows=normalise_rows, walk_steps=4)
 
 
 def make(graph):

@@ -128,7 +128,7 @@ class GREET(Method):
         self.projectors = nn.ModuleList(MLP(widths) for _ in range(2))
         self.register_buffer("noise_seed", torch.randint(2**31, ()))
         steps, rows = config.walk_steps, config.row_normalise
-        self.ready = PerGraph(partial(WalkedGraph.of, walk_steps=steps, normalise_rows=rows))
+        self.ready = PerGraph(partial(WalkedGraph, walk_steps=steps, normalise_rows=rows))
         self.positives = PerGraph(self._find_positives)
 
     def _find_positives(self, graph: Graph) -> Positives:

@@ -124,12 +124,8 @@ def register(
 ) -> Callable[[AnyMethod], AnyMethod]:
     """Class decorator: make a method known under its name; a name used twice is an error.
 
-    Args:
-        name: as the command line calls it.
-        config: its settings.
-        paper: what to cite, or a word on where an unpublished method comes from; empty: ours, and
-            nothing to cite, as the controls.
-        family: what kind of method it is; the methods of a family stand together in tables.
+    An empty `paper` means that there is nothing to cite, as for the controls. The methods of a
+    `family` stand together in tables.
     """
 
     def enter(method: AnyMethod) -> AnyMethod:

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +22,6 @@ __all__ = [
     "CollapseStopping",
     "EarlyStopping",
     "EpochReport",
-    "NoRecorder",
     "Recorder",
     "Snapshot",
     "TrainingResult",
@@ -122,34 +121,18 @@ class TrainingResult:
     kept: int  # the epoch after which the weights were what they are now; 0: before the first
 
 
-class Recorder(Protocol):
-    """Receives the trainer's reports; it may end the training by raising."""
+class Recorder:
+    """Receives the trainer's reports, and may end a training by raising; this one keeps nothing."""
 
     def latest(self) -> Snapshot | None:
         """The snapshot to go on from, or None to begin."""
-        ...
-
-    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        """Called after every epoch; taking the snapshot costs something, so it is a function."""
-        ...
-
-    def training_done(self) -> None:
-        """Called once, when no epoch will follow."""
-        ...
-
-
-class NoRecorder:
-    """Keeps nothing."""
-
-    def latest(self) -> Snapshot | None:
-        """Nothing was kept, so every training begins anew."""
         return None
 
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        """Forget."""
+        """Called after every epoch; taking the snapshot costs something, so it is a function."""
 
     def training_done(self) -> None:
-        """Nothing to close."""
+        """Called once, when no epoch will follow."""
 
 
 def train(
@@ -161,7 +144,7 @@ def train(
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
     its state at the last check that found a healthy embedding.
     """
-    training = _Training(method, graph, seed, recorder or NoRecorder())
+    training = _Training(method, graph, seed, recorder or Recorder())
     try:
         return training.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
