@@ -29,7 +29,7 @@ from aspect.evaluation.result import unit_rows
 from aspect.losses.policy_target import channel_costs
 from aspect.nn.filters import chebyshev_basis
 from aspect.randomness import generator_for
-from aspect.training.trainer import EpochReport, NoRecorder, Snapshot
+from aspect.training.trainer import EpochReport, Recorder, Snapshot
 
 __all__ = [
     "HIGHEST",
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-class ValueRecorder(NoRecorder):
+class ValueRecorder(Recorder):
     """Keeps every epoch's values: loss, its terms, and what the method monitors."""
 
     def __init__(self) -> None:
