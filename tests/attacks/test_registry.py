@@ -180,14 +180,9 @@ def test_a_feature_mask_flips_nothing():
         planned(labelled, "feature")
 
 
-def test_flips_of_a_file_need_the_file():
-    with pytest.raises(
-        SettingsError, match=r"metattack \(implicit\) come from a perturbation file"
-    ):
+def test_what_an_attack_lacks_is_said():
+    with pytest.raises(SettingsError, match=r"metattack \(implicit\) come from a perturbation"):
         Perturbation(kind="metattack", solver="implicit").apply(labelled_graph(), 0)
-
-
-def test_a_search_without_a_model_is_refused():
     with pytest.raises(SettingsError, match="searches on a trained model, and none is given"):
         plan_attacks(labelled_graph(), "g", AttackRequest("gradient", flips=3), [0], CPU)
     with pytest.raises(SettingsError, match="needs a trained model"):

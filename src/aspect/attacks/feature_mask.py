@@ -20,13 +20,9 @@ from aspect.randomness import seed_for
 __all__ = ["FeatureMask", "mask_features", "mask_generator", "mask_seed"]
 
 
-class FeatureMaskConfig(Config):
-    """The feature mask has no settings but the rate, which is the budget."""
-
-
 @register_attack(
     "feature",
-    config=FeatureMaskConfig,
+    config=Config,
     title="no flips: feature entries masked at random",
     changes="features",
     stored=False,
@@ -39,7 +35,7 @@ class FeatureMask(Attack):
     def __init__(
         self,
         target: Target,
-        config: FeatureMaskConfig,
+        config: Config,
         *,
         seed: int,
         state: Mapping[str, Tensor] | None = None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, log
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -47,15 +48,14 @@ THRESHOLD = 0.004  # of the ratio, the original's: a chance of 0.95 to see no di
 class AttackedEdges:
     """Which pairs are joined now, and which may still be flipped: a pair is flipped at most once.
 
-    A pair is a key, smaller end * nodes + larger end. Sets of keys are kept ascending, so that a
-    few flips cost one pass over the edges and no sorting.
+    A pair is a key, smaller end * nodes + larger end. Sets of keys are ascending.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.num_nodes, self.dtype = graph.num_nodes, graph.dtype
         loops = torch.arange(graph.num_nodes, device=graph.device) * (graph.num_nodes + 1)
         source, target = graph.edge_index
-        entries = _inserted(source * graph.num_nodes + target, loops)
+        entries = torch.cat([source * graph.num_nodes + target, loops]).sort().values
         self.degrees: Int[Tensor, " nodes"] = graph.degrees()  # without self-loops
         self.removable: Int[Tensor, " edges"] = edge_keys(graph)  # edges not flipped yet
         self._entries = entries  # both directions and self-loops: where the adjacency is not zero
@@ -63,19 +63,19 @@ class AttackedEdges:
 
     def flip(self, keys: Int[Tensor, " flips"]) -> None:
         """Take away the edges among the pairs and join the others; none was flipped before."""
-        removed = _contains(self.removable, keys)
+        removed = torch.isin(keys, self.removable)
         self.removable = _without(self.removable, keys[removed])
         self._entries = _without(self._entries, self._both_ways(keys[removed]))
         added = self._both_ways(keys[~removed])
-        self._entries = _inserted(self._entries, added)
-        self._closed = _inserted(self._closed, added)
+        self._entries = torch.cat([self._entries, added]).sort().values
+        self._closed = torch.cat([self._closed, added]).sort().values
         change = torch.where(removed, -1, 1)
         for ends in self.ends(keys):
             self.degrees = self.degrees.index_add(0, ends, change)
 
     def joined(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
         """Which of the pairs are edges now."""
-        return _contains(self._entries, keys)
+        return torch.isin(keys, self._entries)
 
     def ends(self, keys: Int[Tensor, " pairs"]) -> tuple[Tensor, Tensor]:
         """The smaller and the larger node of every pair."""
@@ -102,16 +102,7 @@ class AttackedEdges:
 
     def _both_ways(self, keys: Int[Tensor, " pairs"]) -> Int[Tensor, " entries"]:
         low, high = self.ends(keys)
-        return torch.cat([keys, high * self.num_nodes + low]).sort().values
-
-
-def _contains(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Bool[Tensor, " keys"]:
-    """Which of the keys are in the set."""
-    if len(ascending) == 0:
-        return torch.zeros(len(keys), dtype=torch.bool, device=keys.device)
-    places = torch.searchsorted(ascending, keys).clamp(max=len(ascending) - 1)
-    is_inside: Tensor = ascending[places] == keys
-    return is_inside
+        return torch.cat([keys, high * self.num_nodes + low])
 
 
 def _without(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Int[Tensor, " fewer"]:
@@ -119,18 +110,6 @@ def _without(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Int
     keep = torch.ones(len(ascending), dtype=torch.bool, device=ascending.device)
     keep[torch.searchsorted(ascending, keys)] = False
     return ascending[keep]
-
-
-def _inserted(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Int[Tensor, " more"]:
-    """The set with further keys, ascending themselves and not in it."""
-    places = torch.searchsorted(ascending, keys)
-    places += torch.arange(len(keys), device=keys.device)
-    result = ascending.new_empty(len(ascending) + len(keys))
-    old = torch.ones(len(result), dtype=torch.bool, device=ascending.device)
-    old[places] = False
-    result[old] = ascending
-    result[places] = keys
-    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,15 +150,13 @@ def best_flips(
 ) -> Candidates:
     """The best of all flips that are left: pairs to be joined, and edges to be taken away.
 
-    Args:
-        scores: Of all pairs; that of an edge counts against its removal.
-        edges: As they are now.
-        count: How many are wanted; fewer come if there are not so many.
-        groups: Numbers of nodes that are alike, for speed alone.
+    An edge's score counts against its removal. Fewer come if there are not so many. Groups number
+    nodes that are alike, for speed alone.
     """
     rows = ROWS_AT_ONCE["cpu" if scores.left.device.type == "cpu" else "cuda"]
     additions = best_additions(scores, edges.closed(), count, rows, groups)
-    worth = -_pair_scores(scores, edges)
+    chunks = torch.split(edges.removable, PAIRS_AT_ONCE)
+    worth = -torch.cat([scores.of(*edges.ends(chunk)) for chunk in chunks])
     floor = additions.scores[-1] if len(additions.keys) == count else -torch.inf
     removals = Candidates(edges.removable[worth >= floor], worth[worth >= floor])
     return additions.joined(removals).first(count)
@@ -215,7 +192,11 @@ class _Search:
         self.num_nodes = closed.shape[0]
         reach = scores.left.abs() @ scores.right.abs().amax(dim=0)
         self.slack = SLACK * float(reach.max())
-        self.order = _promising_first(reach, groups, rows_at_once)
+        # A block of nodes that can reach most, then group by group, in each from most to least.
+        falling = torch.argsort(reach, descending=True, stable=True)
+        rest = falling[rows_at_once:]
+        by_group = rest[torch.argsort(groups[rest], stable=True)]
+        self.order = torch.cat([falling[:rows_at_once], by_group])
         self.place = torch.empty_like(self.order)  # where a node stands in this order
         self.place[self.order] = torch.arange(self.num_nodes, device=self.order.device)
         self.left, self.right = scores.left[self.order], scores.right[self.order]
@@ -283,25 +264,6 @@ class _Search:
         return float(best.topk(self.count, sorted=False).values.min())
 
 
-def _promising_first(
-    reach: Float[Tensor, " nodes"], groups: Int[Tensor, " nodes"], num_first: int
-) -> Int[Tensor, " nodes"]:
-    """A block of nodes that can reach most, then group by group, in each from most to least."""
-    falling = torch.argsort(reach, descending=True, stable=True)
-    rest = falling[num_first:]
-    return torch.cat([falling[:num_first], rest[torch.argsort(groups[rest], stable=True)]])
-
-
-def _pair_scores(scores: PairScores, edges: AttackedEdges) -> Float[Tensor, " edges"]:
-    """The scores of all edges that may be taken away."""
-    chunks = [
-        edges.removable[start : start + PAIRS_AT_ONCE]
-        for start in range(0, len(edges.removable), PAIRS_AT_ONCE)
-    ]
-    pieces = [scores.of(*edges.ends(chunk)) for chunk in chunks]
-    return torch.cat([scores.left.new_empty(0), *pieces])
-
-
 def choose(
     candidates: Candidates,
     edges: AttackedEdges,
@@ -314,12 +276,8 @@ def choose(
     A flip changes what its ends' other flips are worth, so that a second one at the same node has
     to wait for the next gradient. A score of zero or below is taken only if there is none above.
 
-    Args:
-        candidates: Best first.
-        edges: As they are now.
-        most: How many at most.
-        keep_last_edges: An edge stays if it is the last one of an end.
-        test: Of the degrees; told of what is taken.
+    With `keep_last_edges` an edge stays if it is the last one of an end; what a test of the degrees
+    would notice stays as well.
     """
     low, high = edges.ends(candidates.keys)
     change = torch.where(edges.joined(candidates.keys), -1, 1)
@@ -345,8 +303,7 @@ def choose(
 # Bessi, 2015, for the estimate of its exponent).
 
 
-@dataclass(frozen=True)
-class DegreeLaw:
+class DegreeLaw(NamedTuple):
     """A power law of a graph's degrees, by their count and the sum of their logarithms."""
 
     count: int  # of those modelled
@@ -358,11 +315,9 @@ class DegreeLaw:
         modelled = [degree for degree in degrees if degree >= SMALLEST_DEGREE]
         return cls(len(modelled), fsum(log(degree) for degree in modelled))
 
-    def __add__(self, other: DegreeLaw) -> DegreeLaw:
-        return DegreeLaw(self.count + other.count, self.logarithms + other.logarithms)
-
-    def __sub__(self, other: DegreeLaw) -> DegreeLaw:
-        return DegreeLaw(self.count - other.count, self.logarithms - other.logarithms)
+    def changed(self, by: DegreeLaw, sign: int = 1) -> DegreeLaw:
+        """With further degrees, or without some."""
+        return DegreeLaw(self.count + sign * by.count, self.logarithms + sign * by.logarithms)
 
     @property
     def exponent(self) -> float:
@@ -385,7 +340,8 @@ class DegreeTest:
 
     def take(self, degrees: Sequence[int], change: int) -> bool:
         """Change these degrees by one edge, and say so, unless that would be noticed."""
-        after = self._now - DegreeLaw.of(degrees) + DegreeLaw.of([d + change for d in degrees])
+        without = self._now.changed(DegreeLaw.of(degrees), -1)
+        after = without.changed(DegreeLaw.of([degree + change for degree in degrees]))
         if self._ratio(after) >= THRESHOLD:
             return False
         self._now = after
@@ -398,4 +354,4 @@ class DegreeTest:
 
     def _ratio(self, after: DegreeLaw) -> float:
         separate = self._clean.likelihood() + after.likelihood()
-        return 2 * (separate - (self._clean + after).likelihood())
+        return 2 * (separate - self._clean.changed(after).likelihood())

@@ -60,14 +60,8 @@ def register_attack(
 ) -> Callable[[AnyAttack], AnyAttack]:
     """Class decorator: make an attack known under its name; a name used twice is an error.
 
-    All arguments but `config` must be literals, since they are read from the source as well.
-
-    Args:
-        name: As the command line calls it.
-        config: Its settings; an attack with solvers has a setting `solver`.
-        title: What it does, in a few words.
-        declared: `solvers`, `changes`, `nested`, `stored`, `needs_labels` and `needs_model` of
-            `AttackInfo`, where they are not the default.
+    All arguments but `config` are fields of `AttackInfo`, and must be literals, since they are read
+    from the source as well. An attack with solvers has a setting `solver`.
     """
 
     def enter(attack: AnyAttack) -> AnyAttack:
