@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from aspect import mixed_graph
 from aspect.attacks.base import Target, apply_flips
-from aspect.attacks.feature_mask import mask_features
-from aspect.attacks.random_flips import Dice, DrawnConfig, random_flips
+from aspect.attacks.drawn import Dice, DrawnConfig, mask_features, random_flips
 from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix

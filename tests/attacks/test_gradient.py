@@ -7,6 +7,7 @@ import torch
 
 from aspect import Embedder, mixed_graph
 from aspect.attacks.base import Target, apply_flips, flips_within
+from aspect.attacks.drawn import random_flips
 from aspect.attacks.projected_ascent import (
     Ascent,
     Change,
@@ -15,7 +16,6 @@ from aspect.attacks.projected_ascent import (
     HeldCandidates,
     ascend,
 )
-from aspect.attacks.random_flips import random_flips
 from aspect.data.graph import Graph
 from aspect.evaluation.stability import SearchableEmbedder, look_at, movement
 from attacks.searches import generator, make, problem_of, small_graph

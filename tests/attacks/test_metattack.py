@@ -9,9 +9,9 @@ import torch
 
 from aspect.attacks import meta_gradient
 from aspect.attacks.base import Target, apply_flips, flips_within
+from aspect.attacks.drawn import random_flips
 from aspect.attacks.flip_ranking import THRESHOLD, DegreeTest
 from aspect.attacks.metattack import Metattack, MetattackConfig
-from aspect.attacks.random_flips import random_flips
 from aspect.data.graph import Graph
 from aspect.errors import GraphError, SettingsError, TrainingError
 from attacks.graphs import edge_set

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from aspect.attacks.base import apply_flips
+from aspect.attacks.drawn import random_flips
 from aspect.attacks.flip_ranking import AttackedEdges
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.pr_bcd import PRBCD, PRBCDConfig, _Propagation
-from aspect.attacks.random_flips import random_flips
 from aspect.errors import SettingsError
 from attacks.tasks import class_task
 from reference.metattack import attack_loss, dense_adjacency, propagated

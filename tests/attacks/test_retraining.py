@@ -1,6 +1,5 @@
 """The model that tells how strong an attack is: what it computes, and what it may look at."""
 
-
 import torch
 
 from aspect import mixed_graph

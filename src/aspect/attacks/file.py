@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from aspect.attacks.base import apply_flips, flips_of
-from aspect.attacks.feature_mask import mask_features
+from aspect.attacks.drawn import mask_features
 from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation
 from aspect.attacks.registry import AttackName, attack_info, attack_title
 from aspect.config import Config, Count

@@ -118,7 +118,6 @@ class MetattackConfig(Config):
 @register_attack(
     "metattack",
     config=MetattackConfig,
-    title="meta-gradient of a surrogate's training (Zügner & Günnemann, ICLR 2019)",
     solvers={"unrolled": "the original's", "implicit": "stronger"},
 )
 class Metattack(Attack):

@@ -43,7 +43,6 @@ class PRBCDConfig(Config):
 @register_attack(
     "pr-bcd",
     config=PRBCDConfig,
-    title="projected randomised block coordinate descent (Geisler et al., NeurIPS 2021)",
     nested=False,
 )
 class PRBCD(Attack):

@@ -414,7 +414,6 @@ class GradientConfig(Config):
 @register_attack(
     "gradient",
     config=GradientConfig,
-    title="projected gradient ascent on a trained model, without labels",
     nested=False,
     needs_labels=False,
     needs_model=True,

@@ -18,7 +18,7 @@ from aspect.attacks.base import (
     flips_within,
     one_thread,
 )
-from aspect.attacks.feature_mask import mask_seed
+from aspect.attacks.drawn import mask_seed
 from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
 from aspect.attacks.registry import find_attack
 from aspect.config import Config

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.functional import pdist
 
 from aspect.attacks.base import Target, apply_flips, flips_within, least_budget
-from aspect.attacks.feature_mask import mask_features, mask_generator
+from aspect.attacks.drawn import mask_features, mask_generator
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 from aspect.attacks.registry import attack_info, attack_title, find_attack

@@ -1,24 +1,36 @@
-"""Flips that are drawn: at random, or by DICE from the classes of training nodes."""
+"""Perturbations that are drawn: flips at random or by DICE, and masked entries of the features."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
 from aspect.attacks.base import Attack, Target, check_flips
 from aspect.attacks.registry import register_attack
 from aspect.config import Config
-from aspect.data.graph import UNLABELLED, Graph, edge_keys
+from aspect.data.graph import UNLABELLED, Features, Graph, edge_keys
+from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
-from aspect.randomness import generator_for
+from aspect.randomness import generator_for, seed_for
 
-__all__ = ["Dice", "DrawnConfig", "RandomFlips", "random_flips"]
+__all__ = [
+    "Choices",
+    "Dice",
+    "DrawnAttack",
+    "DrawnConfig",
+    "FeatureMask",
+    "RandomFlips",
+    "mask_features",
+    "mask_generator",
+    "mask_seed",
+    "random_flips",
+]
 
 # Numbers drawn at a time, whatever the number of flips, so that a longer draw begins as a shorter.
 DRAWN_AT_ONCE = 4096
@@ -59,7 +71,6 @@ class DrawnAttack(Attack):
 @register_attack(
     "random",
     config=DrawnConfig,
-    title="edges and non-edges at random",
     stored=False,
     needs_labels=False,
 )
@@ -74,7 +85,6 @@ class RandomFlips(DrawnAttack):
 @register_attack(
     "dice",
     config=DrawnConfig,
-    title="edges within a class removed, nodes of two classes joined, at random",
 )
 class Dice(DrawnAttack):
     """Disconnect internally, connect externally (Waniek et al., Nature Human Behaviour 2018).
@@ -99,7 +109,7 @@ class Dice(DrawnAttack):
             removable=edges[(one == other) & (one >= 0)],
             edges=between,
             addable=pairs - len(between),
-            nodes=nodes.tolist(),
+            ends=(nodes.tolist(), nodes.tolist()),
             suits=lambda low, high: class_of[low] != class_of[high],
         )
 
@@ -119,7 +129,7 @@ class Choices:
     removable: Int[Tensor, " removable"]  # keys of edges that may go
     edges: Int[Tensor, " edges"]  # keys of the pairs that may not be added
     addable: int  # how many pairs may be
-    nodes: list[int]  # ends of added edges
+    ends: tuple[Sequence[int], Sequence[int]]  # nodes that the two ends of an addition are drawn of
     suits: Callable[[int, int], bool]  # whether the attack may join two of them, edge or not
 
 
@@ -130,7 +140,7 @@ def _all_pairs(graph: Graph) -> Choices:
         removable=edges,
         edges=edges,
         addable=nodes * (nodes - 1) // 2 - len(edges),
-        nodes=list(range(nodes)),
+        ends=(range(nodes), range(nodes)),
         suits=lambda low, high: low < high,
     )
 
@@ -200,9 +210,9 @@ class _Draw:
         if self.addable == 0:
             return None
         self.addable -= 1
-        nodes = self.choices.nodes
         while True:
-            low, high = sorted(nodes[int(next(self.uniform) * len(nodes))] for _ in range(2))
+            drawn = [nodes[int(next(self.uniform) * len(nodes))] for nodes in self.choices.ends]
+            low, high = sorted(drawn)
             key = low * self.num_nodes + high
             if self.choices.suits(low, high) and key not in self.taken:
                 self.taken.add(key)
@@ -215,3 +225,73 @@ def _uniform(generator: torch.Generator) -> Iterator[float]:
     """Numbers in [0, 1) without end."""
     while True:
         yield from torch.rand(DRAWN_AT_ONCE, generator=generator, dtype=torch.float64).tolist()
+
+
+# The feature mask, which goes with every attack
+
+
+@register_attack(
+    "feature",
+    config=Config,
+    changes="features",
+    stored=False,
+    needs_labels=False,
+)
+class FeatureMask(Attack):
+    """The mask alone: it flips nothing."""
+
+    @override
+    def __init__(
+        self,
+        target: Target,
+        config: Config,
+        *,
+        seed: int,
+        state: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """There is nothing to begin."""
+
+    @override
+    def advance(self, most: int) -> Int[Tensor, "flips 2"]:
+        return torch.empty(0, 2, dtype=torch.long)
+
+
+def mask_seed(kind: str, seed: int) -> int:
+    """Seed of the feature mask that goes with an attack; that of a bare mask is its own."""
+    return seed_for(seed, "perturbation", kind, *(() if kind == "feature" else ("features",)))
+
+
+def mask_generator(kind: str, seed: int) -> torch.Generator:
+    """What the mask of an attack is drawn from."""
+    return torch.Generator().manual_seed(mask_seed(kind, seed))
+
+
+def mask_features(features: Features, rate: float, generator: torch.Generator) -> Features:
+    """The matrix with about a rate of its non-zero entries masked, each drawn by itself.
+
+    An entry is masked if its number in [0, 1) is below the rate: with the same generator, what is
+    masked at a rate is masked at every higher one, and dense and compressed matrices lose the same.
+
+    Args:
+        features: Stays as it is; what is left of it is stored in the same way.
+        rate: From 0 to 1.
+        generator: On the CPU.
+    """
+    if not 0 <= rate <= 1:
+        raise SettingsError(f"Rate of a feature mask must lie in [0, 1]. Got {rate}.")
+    if not isinstance(features, SparseMatrix):
+        return _masked(features, rate, generator)
+    kept = _masked(features.values, rate, generator) != 0
+    rows, columns = features.pattern.rows[kept], features.pattern.columns[kept]
+    return SparseMatrix.from_entries(rows, columns, features.values[kept], features.shape)
+
+
+def _masked(
+    values: Float[Tensor, "*shape"], rate: float, generator: torch.Generator
+) -> Float[Tensor, "*shape"]:
+    """One draw for every value that is not zero, in the order of rows and columns."""
+    present = values != 0
+    draws = torch.rand(int(present.sum()), generator=generator, dtype=torch.float64)
+    masked = values.clone()
+    masked[present] *= (draws >= rate).to(values)
+    return masked
