@@ -178,12 +178,12 @@ def test_degrees_look_as_before_where_asked_for(task):
 
 
 def test_every_pair_can_be_flipped_but_the_last_edges():
-    task = class_task(12, seed=2)
-    pairs = 12 * 11 // 2
+    task = class_task(9, seed=2)
+    pairs = 9 * 8 // 2
     everything = attacked(task, pairs, config(keep_last_edges=False))
     assert len({tuple(pair) for pair in everything.tolist()}) == pairs
     assert edge_set(apply_flips(task.graph, everything)).isdisjoint(edge_set(task.graph))
-    complete = Graph.build(task.graph.features, torch.combinations(torch.arange(12)).t())
+    complete = Graph.build(task.graph.features, torch.combinations(torch.arange(9)).t())
     with pytest.raises(SettingsError, match=r"must be at most \d+ here: every further one"):
         attacked(task, pairs, graph=complete)
 
@@ -232,16 +232,16 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 graph = Graph.build(torch.randn(20_000, 50), torch.randint(0, 20_000, (2, 40_000)))
 target = Target(graph, torch.randint(0, 3, (20_000,)), torch.arange(10_000), 3)
-Metattack(target, MetattackConfig(solver="{solver}", inner_steps=20), seed=0).advance(1)
+for solver in ("implicit", "unrolled"):
+    Metattack(target, MetattackConfig(solver=solver, inner_steps=20), seed=0).advance(1)
 print(re.search(r"VmHWM:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1])
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_twenty_thousand_nodes_take_less_than_a_gibibyte(solver):
+def test_twenty_thousand_nodes_take_less_than_a_gibibyte():
     answer = subprocess.run(
-        [sys.executable, "-c", MEMORY_SCRIPT.format(solver=solver)],
+        [sys.executable, "-c", MEMORY_SCRIPT],
         check=True,
         capture_output=True,
         text=True,

@@ -41,7 +41,7 @@ def test_the_seed_decides_and_nothing_else_is_touched():
 
 
 def test_both_attacks_harm_the_trained_surrogate_more_than_chance():
-    count = 40
+    count = 20
     state = Metattack(TASK.target, MetattackConfig(), seed=0).state()
 
     def loss(flips):

@@ -70,7 +70,7 @@ def test_a_process_killed_by_the_system_is_resumed(tmp_path, path):
     )
     deadline = time.monotonic() + 60
     versions = set()
-    while len(versions) < 6:
+    while len(versions) < 3:
         assert time.monotonic() < deadline, "it does not get on"
         assert child.poll() is None, "it ended by itself"
         if path.exists():

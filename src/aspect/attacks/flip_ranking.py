@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, log
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -48,14 +47,15 @@ THRESHOLD = 0.004  # of the ratio, the original's: a chance of 0.95 to see no di
 class AttackedEdges:
     """Which pairs are joined now, and which may still be flipped: a pair is flipped at most once.
 
-    A pair is a key, smaller end * nodes + larger end. Sets of keys are ascending.
+    A pair is a key, smaller end * nodes + larger end. Sets of keys are kept ascending, so that a
+    few flips cost one pass over the edges and no sorting.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.num_nodes, self.dtype = graph.num_nodes, graph.dtype
         loops = torch.arange(graph.num_nodes, device=graph.device) * (graph.num_nodes + 1)
         source, target = graph.edge_index
-        entries = torch.cat([source * graph.num_nodes + target, loops]).sort().values
+        entries = _inserted(source * graph.num_nodes + target, loops)
         self.degrees: Int[Tensor, " nodes"] = graph.degrees()  # without self-loops
         self.removable: Int[Tensor, " edges"] = edge_keys(graph)  # edges not flipped yet
         self._entries = entries  # both directions and self-loops: where the adjacency is not zero
@@ -63,19 +63,19 @@ class AttackedEdges:
 
     def flip(self, keys: Int[Tensor, " flips"]) -> None:
         """Take away the edges among the pairs and join the others; none was flipped before."""
-        removed = torch.isin(keys, self.removable)
+        removed = _contains(self.removable, keys)
         self.removable = _without(self.removable, keys[removed])
         self._entries = _without(self._entries, self._both_ways(keys[removed]))
         added = self._both_ways(keys[~removed])
-        self._entries = torch.cat([self._entries, added]).sort().values
-        self._closed = torch.cat([self._closed, added]).sort().values
+        self._entries = _inserted(self._entries, added)
+        self._closed = _inserted(self._closed, added)
         change = torch.where(removed, -1, 1)
         for ends in self.ends(keys):
             self.degrees = self.degrees.index_add(0, ends, change)
 
     def joined(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
         """Which of the pairs are edges now."""
-        return torch.isin(keys, self._entries)
+        return _contains(self._entries, keys)
 
     def ends(self, keys: Int[Tensor, " pairs"]) -> tuple[Tensor, Tensor]:
         """The smaller and the larger node of every pair."""
@@ -102,7 +102,16 @@ class AttackedEdges:
 
     def _both_ways(self, keys: Int[Tensor, " pairs"]) -> Int[Tensor, " entries"]:
         low, high = self.ends(keys)
-        return torch.cat([keys, high * self.num_nodes + low])
+        return torch.cat([keys, high * self.num_nodes + low]).sort().values
+
+
+def _contains(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Bool[Tensor, " keys"]:
+    """Which of the keys are in the set."""
+    if len(ascending) == 0:
+        return torch.zeros_like(keys, dtype=torch.bool)
+    places = torch.searchsorted(ascending, keys).clamp(max=len(ascending) - 1)
+    is_inside: Tensor = ascending[places] == keys
+    return is_inside
 
 
 def _without(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Int[Tensor, " fewer"]:
@@ -110,6 +119,18 @@ def _without(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Int
     keep = torch.ones(len(ascending), dtype=torch.bool, device=ascending.device)
     keep[torch.searchsorted(ascending, keys)] = False
     return ascending[keep]
+
+
+def _inserted(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Int[Tensor, " more"]:
+    """The set with further keys, ascending themselves and not in it."""
+    places = torch.searchsorted(ascending, keys)
+    places += torch.arange(len(keys), device=keys.device)
+    result = ascending.new_empty(len(ascending) + len(keys))
+    old = torch.ones(len(result), dtype=torch.bool, device=ascending.device)
+    old[places] = False
+    result[old] = ascending
+    result[places] = keys
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,7 +324,8 @@ def choose(
 # Bessi, 2015, for the estimate of its exponent).
 
 
-class DegreeLaw(NamedTuple):
+@dataclass(frozen=True)
+class DegreeLaw:
     """A power law of a graph's degrees, by their count and the sum of their logarithms."""
 
     count: int  # of those modelled

@@ -611,8 +611,8 @@ class _StabilityStudy:
             after = look_at(self.model, graph)
             strict = {}
             if probe is not None:
-                numbers = self.splits if split is None else (split,)
-                strict = {number: probe.strict(number, after.embeddings) for number in numbers}
+                tested = self.splits if split is None else (split,)
+                strict = {number: probe.strict(number, after.embeddings) for number in tested}
             measured = Measurement(split, changed, movement(before, after), strict)
             by_budget[budget].append(measured)
             self._steps += 1
