@@ -216,16 +216,16 @@ class Attack(ABC):
     config_type: ClassVar[type[Config]]  # set by the registration
     surrogate: ClassVar[str] = ""  # the model that the attacker trains, if any
 
-    @abstractmethod
     def __init__(
         self,
         target: Target,
         config: Any,  # noqa: ANN401 - of the attack's own type
         *,
         seed: int,
-        state: Mapping[str, Tensor] | None = None,
+        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - of those that have one
     ) -> None:
         """Begin the attack, or go on where its state was taken."""
+        self.target, self.config, self.seed = target, config, seed
 
     @classmethod
     def begin(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, Target, check_flips
+from aspect.attacks.base import Attack, check_flips
 from aspect.attacks.registry import register_attack
 from aspect.config import Config
 from aspect.data.graph import UNLABELLED, Features, Graph, edge_keys
@@ -46,15 +46,7 @@ class DrawnConfig(Config):
 class DrawnAttack(Attack):
     """Flips that are drawn in one go: there is no state, for drawing them again is cheap."""
 
-    def __init__(
-        self,
-        target: Target,
-        config: DrawnConfig,
-        *,
-        seed: int,
-        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - drawn anew
-    ) -> None:
-        self.target, self.config, self.seed = target, config, seed
+    config: DrawnConfig
 
     @override
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:
@@ -239,17 +231,6 @@ def _uniform(generator: torch.Generator) -> Iterator[float]:
 )
 class FeatureMask(Attack):
     """The mask alone: it flips nothing."""
-
-    @override
-    def __init__(
-        self,
-        target: Target,
-        config: Config,
-        *,
-        seed: int,
-        state: Mapping[str, Tensor] | None = None,
-    ) -> None:
-        """There is nothing to begin."""
 
     @override
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:
