@@ -187,9 +187,7 @@ def read_scores() -> list[Score]:
 def write_scores(scores: Sequence[Score]) -> None:
     """All of them, in one order whatever came first."""
     text = io.StringIO()
-    text.write(
-        "# Made by `make prune`: accuracy of ASPECT with its least supported edges pruned\n"
-    )
+    text.write("# Made by `make prune`: accuracy of ASPECT with its least supported edges pruned\n")
     writer = csv.DictWriter(text, [field.name for field in fields(Score)], lineterminator="\n")
     writer.writeheader()
     rows = sorted(scores, key=lambda s: (GRAPHS.index(s.graph), s.poisoned, s.share, s.split))

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.attacks.view_search import flippable_pairs, slopes_of
+from aspect.attacks.projected_ascent import slopes_of
+from aspect.attacks.view_search import flippable_pairs
 from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix

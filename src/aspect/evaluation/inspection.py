@@ -24,8 +24,8 @@ from aspect.data.operators import Operator, Propagation
 from aspect.errors import GraphError
 from aspect.estimator import Embedder
 from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumShares
-from aspect.evaluation.node_sensitivity import search_model
 from aspect.evaluation.result import unit_rows
+from aspect.evaluation.stability import search_model
 from aspect.losses.policy_target import channel_costs
 from aspect.nn.filters import chebyshev_basis
 from aspect.randomness import generator_for

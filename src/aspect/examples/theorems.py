@@ -16,8 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aspect.attacks.base import apply_flips
-from aspect.attacks.feature_mask import mask_features
-from aspect.attacks.random_flips import random_flips
+from aspect.attacks.drawn import mask_features, random_flips
 from aspect.data.graph import Graph
 
 __all__ = [
