@@ -20,21 +20,7 @@ from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.random_flips import random_flips
 from aspect.data.graph import Graph
 
-__all__ = [
-    "BandMoves",
-    "Draw",
-    "PerturbationKind",
-    "PerturbationRisk",
-    "RegretBound",
-    "attractions",
-    "crowding",
-    "growth_bound",
-    "largest_bound",
-    "mix_risks",
-    "perturb",
-    "perturbation_risk",
-    "regret",
-]
+__all__ = ["BandMoves", "Draw", "PerturbationRisk", "RegretBound", "largest_bound", "mix_risks"]
 
 PerturbationKind = Literal["edges", "features"]
 
@@ -238,6 +224,12 @@ class PerturbationRisk:
     worst: Float[Tensor, "nodes mixes"]  # R^Q(m)
     shift: Float[Tensor, "nodes mixes"]  # L S(m)
     bound: Float[Tensor, "nodes mixes"]  # L (m d_L + (1 - m) d_H)
+
+    def of(self, nodes: Bool[Tensor, " nodes"]) -> PerturbationRisk:
+        """The same of some nodes."""
+        return PerturbationRisk(
+            self.clean[nodes], self.worst[nodes], self.shift[nodes], self.bound[nodes]
+        )
 
     @property
     def rise(self) -> Float[Tensor, "nodes mixes"]:
