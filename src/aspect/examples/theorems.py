@@ -20,7 +20,21 @@ from aspect.attacks.feature_mask import mask_features
 from aspect.attacks.random_flips import random_flips
 from aspect.data.graph import Graph
 
-__all__ = ["BandMoves", "Draw", "PerturbationRisk", "RegretBound", "largest_bound", "mix_risks"]
+__all__ = [
+    "BandMoves",
+    "Draw",
+    "PerturbationKind",
+    "PerturbationRisk",
+    "RegretBound",
+    "attractions",
+    "crowding",
+    "growth_bound",
+    "largest_bound",
+    "mix_risks",
+    "perturb",
+    "perturbation_risk",
+    "regret",
+]
 
 PerturbationKind = Literal["edges", "features"]
 
