@@ -59,18 +59,11 @@ def details(model, labelled):
     return inspected(model, labelled)
 
 
-def test_the_gate_is_the_policy(model, labelled, details):
+def test_gate_nodes_and_neighbours_are_those_of_model_and_graph(model, labelled, details):
     expected = model.policy(labelled.graph)
     torch.testing.assert_close(torch.tensor(details.gate), expected, rtol=1e-3, atol=0)
-    assert (details.method, details.title, details.graph, details.seed) == (
-        "aspect",
-        "Ours",
-        "mixed",
-        3,
-    )
-
-
-def test_nodes_and_neighbours_are_those_of_the_graph(labelled, details):
+    names = (details.method, details.title, details.graph, details.seed)
+    assert names == ("aspect", "Ours", "mixed", 3)
     graph = labelled.graph
     assert details.nodes == tuple(range(NODES))
     assert details.degrees == tuple(graph.degrees().tolist())
@@ -165,21 +158,9 @@ def test_a_perturbed_graph_is_asked_too(model, labelled):
     torch.testing.assert_close(torch.tensor(found.gate), model.policy(other), rtol=1e-3, atol=0)
     assert found.homophily == pytest.approx(neighbour_agreement(other, labelled.labels), rel=1e-3)
     assert found.homophily != inspected(model, labelled).homophily
-
-
-def test_a_graph_of_other_nodes_is_no_perturbation(model, labelled):
     other = mixed_graph(num_nodes=NODES + 4, num_features=6).graph
     with pytest.raises(GraphError, match=r"must have the 60 nodes.*Got 64 \(grown\)"):
         inspected(model, labelled, perturbed=[("grown", other)])
-
-
-def test_curves_are_kept(labelled):
-    recorder = ValueRecorder()
-    model = fitted(labelled.graph, recorder=recorder)
-    found = inspected(model, labelled, curves=recorder.values).curves
-    assert {"loss", "contrast", "gate_mean", "gate_std"} <= set(found)
-    assert found["loss"] == pytest.approx(recorder.values["loss"], rel=1e-3)
-    assert len(found["loss"]) == TINY["epochs"]
 
 
 def test_values_that_some_epochs_lack_keep_their_epochs(labelled):
@@ -199,7 +180,10 @@ def test_a_number_that_is_not_finite_is_a_gap(model, labelled):
     curves = {"loss": [2.0, 1.0], "odd": [math.inf, math.nan]}
     found = inspected(model, labelled, curves=curves)
     assert found.curves == {"loss": (2.0, 1.0), "odd": (None, None)}
-    assert Details.model_validate_json(found.model_dump_json()) == found
+    text = found.model_dump_json()
+    assert Details.model_validate_json(text) == found
+    numbers = json.loads(text)["map_x"]
+    assert all(len(f"{number:.10g}".lstrip("0.").replace(".", "")) <= 4 for number in numbers)
 
 
 def test_details_of_the_first_format_are_still_read(details):
@@ -210,13 +194,6 @@ def test_details_of_the_first_format_are_still_read(details):
     found = Details.model_validate(told)
     assert (found.format, found.sensitivity) == (1, None)
     assert found.curves == {"loss": (2.0, 1.0), "late": (1.0,)}
-
-
-def test_details_come_back_from_their_text_and_are_short(details):
-    text = details.model_dump_json()
-    assert Details.model_validate_json(text) == details
-    numbers = json.loads(text)["map_x"]
-    assert all(len(f"{number:.10g}".lstrip("0.").replace(".", "")) <= 4 for number in numbers)
 
 
 @pytest.mark.parametrize("method", method_names())
@@ -264,12 +241,11 @@ def test_odd_graphs_are_shown(case):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("kind", ["random", "constant", "line", "tiny", "huge", "zero"])
+@pytest.mark.parametrize("kind", ["constant", "line", "tiny", "huge", "zero"])
 def test_every_embedding_has_a_map(kind):
     for nodes in (2, 12):
         random = torch.randn(nodes, 5, generator=generator_for(0, "map"))
         embeddings = {
-            "random": random,
             "constant": torch.full((nodes, 3), 0.1),
             "line": random[:, :1],
             "tiny": 1e-30 * random,
@@ -310,11 +286,7 @@ def test_a_model_on_a_gpu_is_looked_into(labelled):
 
 @pytest.mark.parametrize(
     ("labels", "expected"),
-    [
-        ([0, 0, 1, 1], [0.5, 0.5, 0.0, None]),
-        ([0, 0, -1, 1], [1.0, 1.0, None, None]),
-        ([-1, -1, -1, -1], [None] * 4),
-    ],
+    [([0, 0, 1, 1], [0.5, 0.5, 0.0, None]), ([0, 0, -1, 1], [1.0, 1.0, None, None])],
 )
 def test_local_homophily_counts_neighbours_of_known_class(labels, expected):
     """Node 0 is joined with 1 and 2, these with each other; node 3 stands alone."""
@@ -348,12 +320,6 @@ def test_responses_take_the_learned_values_at_the_nodes(ring, lambda_max):
         torch.testing.assert_close(bank.responses[band].float(), own.values(), atol=1e-5, rtol=0)
 
 
-def test_a_method_without_filters_has_no_responses(ring):
-    method = Embedder("raw", device="cpu").fit(ring).method
-    assert method.filter_bank(ring, torch.zeros(1)) is None
-    assert method.band_losses(ring, generator_for(0, "losses")) == {}
-
-
 def test_eigenvalues_that_are_known_exactly_are_exact():
     """A star has 0, 2 and ones: beside a bin's border rounding would spread them over two bins."""
     leaves = torch.arange(1, 40)
@@ -384,13 +350,11 @@ def test_the_density_of_one_eigenvalue_is_a_peak_there():
 
 
 def test_the_estimated_density_follows_the_exact_histogram():
-    graph = mixed_graph(num_nodes=600, seed=1).graph
-    signs = torch.randint(2, (600, 16), generator=generator_for(0, "probes"))
+    graph = mixed_graph(num_nodes=300, seed=1).graph
+    signs = torch.randint(2, (300, 16), generator=generator_for(0, "probes"))
     moments = chebyshev_moments(graph, 200, self_loops=False, probes=2 * signs.double() - 1)
-    shares = density_shares(moments, EDGES)
-    exact, _ = np.histogram(eigenvalues(graph, self_loops=False).numpy(), bins=EDGES)
-    assert float(shares.sum()) == pytest.approx(1)
-    below = shares.cumsum(0).numpy()
-    assert np.abs(below - exact.cumsum() / 600).max() < 0.02
-    evenly = np.arange(1, 41) / 40
-    assert np.abs(evenly - exact.cumsum() / 600).max() > 0.1  # the bound above says something
+    below = density_shares(moments, EDGES).cumsum(0).numpy()
+    counts, _ = np.histogram(eigenvalues(graph, self_loops=False).numpy(), bins=EDGES)
+    exact = counts.cumsum() / 300
+    assert np.abs(below - exact).max() < 0.03
+    assert np.abs(np.arange(1, 41) / 40 - exact).max() > 0.1  # the bound above says something
