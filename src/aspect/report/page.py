@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from aspect import __version__
 from aspect.evaluation.details import Details
 from aspect.report import benchmark_tables as tables_of
 from aspect.report import model_plots as models
+from aspect.report.html import render
 from aspect.report.node_details import explorer_json
 from aspect.report.plots import Plot, accuracy_plots, means_table, short, sweep_plots
 from aspect.report.results import CLEAN, Results
@@ -410,25 +408,12 @@ def render_page(
         "graph_table": tables_of.graph_table(results),
         "version": __version__,
     }
-    return _render("report.html.j2", content)
-
-
-def _render(template: str, content: Mapping[str, Any]) -> str:
-    """Fill a template of this package; values are escaped unless marked as safe."""
-    environment = Environment(
-        loader=PackageLoader("aspect.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"downloads": downloads, "grids": grids, "headline": headline}
-    assert environment.loader is not None  # given above
-    script = "".join(environment.loader.get_source(environment, name)[0] for name in SCRIPTS)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = environment.get_template(template)
-    # The page forbids itself every connection, and every script but this one.
-    return page.render(**content, script=Markup(script), script_hash=digest) + "\n"  # noqa: S704 - our own files
+    filters: dict[str, Callable[..., Any]] = {
+        "downloads": downloads,
+        "grids": grids,
+        "headline": headline,
+    }
+    return render("report.html.j2", content, SCRIPTS, filters)
 
 
 def downloads(table: Table) -> list[dict[str, str]]:

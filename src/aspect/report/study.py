@@ -28,7 +28,7 @@ from aspect.workspace import write_text
 
 __all__ = ["study_page", "write_study_page"]
 
-# As in style.css, which replaces them on a dark screen.
+# As in report.css, which replaces them on a dark screen.
 INK, SOFT, GRID, BLUE, ORANGE = "#1b1f24", "#6b7280", "#e3e6ea", "#0072b2", "#d55e00"
 COLOURS = {INK: "ink", SOFT: "soft", GRID: "grid", BLUE: "blue", ORANGE: "orange"}
 
