@@ -44,7 +44,7 @@ def demo(session: Session, *, out: Path, overwrite: bool = False, seeds: int = S
 
     def show() -> None:
         for table in example.demo_tables(result):
-            screen.table(list(table.cells), table.rows, title=f"{table.caption}:")
+            screen.table(table.columns, table.rows, title=f"{table.caption}:")
         controls = [str(row) for row in example.ROWS.values() if row.role == "control"]
         screen.say(f"Not trained: {'; '.join(controls)}.")
         for sentence in content["findings"]:

@@ -51,7 +51,7 @@ def theory(
 
     def show() -> None:
         for table in example.theory_tables(result):
-            screen.table(list(table.cells), table.rows, title=f"{table.caption}:")
+            screen.table(table.columns, table.rows, title=f"{table.caption}:")
         for sentence in content["findings"]:
             screen.say(f"- {sentence}")
         screen.say(

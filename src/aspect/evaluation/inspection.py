@@ -98,7 +98,7 @@ def eigenvalues(graph: Graph, *, self_loops: bool) -> Float[Tensor, " nodes"]:
     Rounding errors are taken off: they would scatter the many that are 1 over two bins.
     """
     ones = torch.eye(graph.num_nodes, dtype=torch.float64)
-    values = torch.linalg.eigvalsh(ones + _shifted(graph, self_loops)(ones))
+    values: Tensor = torch.linalg.eigvalsh(ones + _shifted(graph, self_loops)(ones))
     return values.round(decimals=EIGENVALUE_DIGITS).clamp(0, HIGHEST)
 
 

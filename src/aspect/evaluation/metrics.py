@@ -128,13 +128,13 @@ def class_scores(
     )
     ranked = torch.nan_to_num(scores.double().log_softmax(dim=0))
     table = []
-    for label, (precision, recall, f1, support) in enumerate(zip(*tables, strict=True)):
+    for label, (*shares, support) in enumerate(zip(*tables, strict=True)):
         if support == 0:
             table.append(ClassScore(label, None, None, None, None, 0))
             continue
-        shares = (PERCENT * float(share) for share in (recall, precision, f1))
+        precision, recall, f1 = (PERCENT * float(share) for share in shares)
         area = roc_auc((labels == label).long(), ranked[label])
-        table.append(ClassScore(label, *shares, area, int(support)))
+        table.append(ClassScore(label, recall, precision, f1, area, int(support)))
     return tuple(table)
 
 

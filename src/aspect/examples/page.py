@@ -74,6 +74,11 @@ class ExampleTable:
     cells: pd.DataFrame
 
     @property
+    def columns(self) -> list[str]:
+        """Their names."""
+        return [str(name) for name in self.cells]
+
+    @property
     def rows(self) -> list[list[str]]:
         """The cells, row by row."""
         return self.cells.to_numpy().tolist()
