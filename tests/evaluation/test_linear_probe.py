@@ -83,8 +83,8 @@ def test_nodes_in_no_split_change_nothing():
 
 def test_arrays_and_tensors_give_the_same():
     embeddings, labels = blurred()
-    expected = linear_probe(embeddings, labels)
-    arrays = linear_probe(embeddings.double().numpy(), labels.double().numpy())
+    expected = linear_probe(embeddings, labels, probe=PROBES[0])
+    arrays = linear_probe(embeddings.double().numpy(), labels.double().numpy(), probe=PROBES[0])
     assert arrays == expected
 
 
