@@ -238,6 +238,12 @@ class PerturbationRisk:
     shift: Float[Tensor, "nodes mixes"]  # L S(m)
     bound: Float[Tensor, "nodes mixes"]  # L (m d_L + (1 - m) d_H)
 
+    def of(self, nodes: Bool[Tensor, " nodes"]) -> PerturbationRisk:
+        """The same of some nodes."""
+        return PerturbationRisk(
+            self.clean[nodes], self.worst[nodes], self.shift[nodes], self.bound[nodes]
+        )
+
     @property
     def rise(self) -> Float[Tensor, "nodes mixes"]:
         """What the worst perturbation adds to the risk; below 0 where all of them help."""
