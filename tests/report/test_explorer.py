@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from aspect.report.node_details import explorer_json, thinned
+from aspect.report.explorer import explorer_json, thinned
 from report.node_details import NASTY, make_details, plain_details
 
 

@@ -23,7 +23,7 @@ from aspect.report.benchmark_tables import (
     perturbed_tables,
     shortfall_tables,
     significance_tables,
-    sweep_tables,
+    sweeps,
 )
 from aspect.report.results import CLEAN, METRICS, PLACE, Results, Setup, collect
 from aspect.report.statistics import summarise
@@ -157,7 +157,7 @@ MAKERS: dict[Kind, Callable[[Results], list[Table]]] = {
     "clean": _clean,
     "perturbed": lambda results: perturbed_tables(results, with_published=True),
     "ablation": lambda results: ablation_tables(results, with_published=True),
-    "sweep": sweep_tables,
+    "sweep": lambda results: [sweep.table for sweep in sweeps(results)],
     "stability": _stability,
 }
 

@@ -169,6 +169,17 @@ class Results:
         """The variant's name for readers."""
         return self.variants[variant].title
 
+    def table_name(self, name: str, splits: str) -> str:
+        """The name itself; the kind of splits is added to all but those of the first kind."""
+        return name if splits == self.kinds[0] else f"{name}-{splits}"
+
+    def state_title(self, perturbation: str) -> str:
+        """For sentences: `clean graphs`, `random 10% (poison, edges alone)`."""
+        if perturbation == CLEAN:
+            return "clean graphs"
+        setup = self.perturbations[perturbation]
+        return f"{setup.label} ({setup.mode}{'' if setup.features else ', edges alone'})"
+
     def select(self, **equal: str) -> pd.DataFrame:
         """Scores whose columns have these values."""
         chosen = self.scores
@@ -283,7 +294,7 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
             (*(place[name] for name in PLACE), place["seed"], split)
             for split in _spec(record).split_numbers
         }
-        health = record.health or {}
+        health, bytes_ = record.health or {}, record.peak_memory_bytes
         rows.append(
             {
                 **place,
@@ -292,14 +303,14 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
                 "is_gap": record.status == "failed" and not slots <= filled,
                 "split_numbers": _spec(record).split_numbers,
                 "seconds": record.seconds.get("train"),
-                "memory": _over(record.peak_memory_bytes, MEBIBYTE),
+                "memory": bytes_ and bytes_ / MEBIBYTE,
                 "epochs": record.epochs,
                 "parameters": record.parameters,
                 "device": record.device or _spec(record).device,
                 "gate_mean": (record.gate or {}).get("mean"),
                 "gate_std": (record.gate or {}).get("std"),
                 "mean_cosine": health.get("mean_cosine"),
-                "variance": health.get("variance_share"),
+                "variance": _percent(health.get("variance_share")),
                 "effective_rank": health.get("effective_rank"),
                 "width": health.get("dim"),
                 "warnings": len(record.warnings),
@@ -310,8 +321,8 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _over(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else PERCENT * ratio
 
 
 def _variants(records: Iterable[Record]) -> dict[str, Variant]:

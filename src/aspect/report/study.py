@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 import optuna
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -23,15 +22,14 @@ from optuna.trial import TrialState
 from optuna.visualization import matplotlib as plots
 
 from aspect.experiment.tuning import SearchResult, TrialResult, load_search
-from aspect.report.html import render
+from aspect.report.html import NO_METADATA, PALETTE, inline_svg, render
 from aspect.workspace import write_text
 
 __all__ = ["study_page", "write_study_page"]
 
-# As in report.css, which replaces them on a dark screen.
-INK, SOFT, GRID, BLUE, ORANGE = "#1b1f24", "#6b7280", "#e3e6ea", "#0072b2", "#d55e00"
-COLOURS = {INK: "ink", SOFT: "soft", GRID: "grid", BLUE: "blue", ORANGE: "orange"}
-
+INK, SOFT, GRID, BLUE, ORANGE = (
+    PALETTE[name] for name in ("ink", "soft", "grid", "blue", "orange")
+)
 LATER_IS_BLUER = LinearSegmentedColormap.from_list("trials", ["#b8c4d0", BLUE])
 
 MIN_TRIALS_FOR_IMPORTANCES = 4  # with different scores; fewer give no regression
@@ -48,7 +46,6 @@ COLUMNS = (
     "effective rank",
 )
 STATES = ("complete", "pruned", "unhealthy", "failed")
-NO_DATE = dict.fromkeys(("Date", "Creator", "Format", "Type"))  # the same numbers, the same bytes
 
 
 @dataclass(frozen=True)
@@ -225,17 +222,10 @@ def _svg(
         assert isinstance(figure, Figure)  # it was just drawn
         figure.set_size_inches(*inches)
         _restyle(axes)
-        figure.savefig(file, format="svg", bbox_inches="tight", transparent=True, metadata=NO_DATE)
+        metadata = NO_METADATA["svg"]
+        figure.savefig(file, format="svg", bbox_inches="tight", transparent=True, metadata=metadata)
         plt.close(figure)
-    svg = file.getvalue()
-    head, body = svg[svg.index("<svg") :].split(">", 1)
-    view = re.search(r'viewBox="[\d. ]+"', head)
-    assert view is not None  # matplotlib always writes one
-    body = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", body)  # several plots share a page
-    for colour, variable in COLOURS.items():
-        body = body.replace(colour, f"var(--{variable})")
-    # matplotlib escapes the text that it writes.
-    return Markup(f'<svg role="img" aria-label="{escape(alt)}" {view[0]}>{body}')  # noqa: S704
+    return inline_svg(file.getvalue(), name, alt)
 
 
 def _restyle(axes: Axes) -> None:
