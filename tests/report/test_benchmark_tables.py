@@ -4,8 +4,6 @@ import pytest
 
 from aspect.experiment.plan import Entry
 from aspect.report import benchmark_tables as tables
-from aspect.report.page import headline
-from aspect.report.published import Paper, published_figures
 from aspect.report.results import collect
 from aspect.settings import find_experiment
 from report.benchmark_records import ABLATION, evade, make_records, metattack, poison
@@ -28,12 +26,17 @@ def perturbed_tables(records, **options):
     return tables.perturbed_tables(collect(records), **options)
 
 
+def sweep_tables(results):
+    return [sweep.table for sweep in tables.sweeps(results)]
+
+
 def values(table, column):
     return [line.cells[column].value for line in table.lines]
 
 
 def published(method, graph, table="clean"):
-    return Paper(table).accuracy(method, graph)
+    figures = tables.published_figures().set_index(["method", "graph", "table"])["mean"]
+    return figures[method, graph, table]
 
 
 def test_strict_optimistic_and_macro_f1_of_clean_graphs():
@@ -183,11 +186,11 @@ def test_missing_classes_are_named_by_part_and_graph():
         second.model_copy(update={"missing_in_test": (1,)}),
     )
     results = collect([*records, record.model_copy(update={"scores": scores})])
-    assert tables.missing_class_notes(results, "class-balanced", list(results.graphs)) == [
+    (table, *_) = tables.clean_tables(results)
+    assert table.notes == (
         "Class-balanced test sets lack classes: texas 1, 3; actor 1 and in some splits 3.",
         "Class-balanced training sets lack classes: actor in some splits 0.",
-    ]
-    assert tables.missing_class_notes(results, "random", list(results.graphs)) == []
+    )
 
 
 def test_average_drop_is_the_mean_relative_loss_and_the_lowest_is_best():
@@ -239,7 +242,7 @@ def test_every_perturbation_has_a_table_of_its_own():
     ]
     assert ["masked" in table.caption for table in found[3:5]] == [True, False]
     assert "trained on the clean graph" in found[5].caption
-    heads = [headline(table.caption)[0].rpartition(" under ")[2] for table in found[:2]]
+    heads = [table.headline[0].rpartition(" under ")[2] for table in found[:2]]
     assert heads == [
         "metattack 10%, unrolled solver, poison",
         "metattack 10%, implicit solver, poison",
@@ -285,12 +288,12 @@ def test_no_other_attack_stands_beside_the_papers_figures(attack):
     ],
 )
 def test_figures_are_those_of_the_paper(method, graph, table, mean, std):
-    figures = published_figures().set_index(["method", "graph", "table"])
+    figures = tables.published_figures().set_index(["method", "graph", "table"])
     assert tuple(figures.loc[(method, graph, table)]) == (mean, std)
 
 
 def test_every_line_of_the_paper_is_whole():
-    figures = published_figures()
+    figures = tables.published_figures()
     assert len(figures) == len(figures.drop_duplicates()) == 345
     assert figures[figures["table"] == "clean"]["method"].nunique() == 19
     assert figures[figures["table"] == "perturbed"]["method"].nunique() == 18
@@ -388,16 +391,16 @@ def test_a_sweep_begins_with_the_clean_graph():
     records = make_records(
         ["aspect", "raw"], perturbations=attacks, splits=3, score=falling, failed=[fails]
     )
-    cora, texas = tables.sweep_tables(collect(records))
+    cora, texas = sweep_tables(collect(records))
     assert (cora.name, texas.name) == ("sweep-random-poison-cora", "sweep-random-poison-texas")
     assert "as the budget of random (poison) grows" in cora.caption
     assert cora.columns == ("clean", "5%", "10%", "25%")
     assert [cell.value for cell in cora.lines[0].cells] == pytest.approx([81, 76, 71, 56])
     assert cora.lines[1].cells[2].text == "- [1]"
     one = make_records(perturbations=[None, poison(), evade(0.2)])
-    assert tables.sweep_tables(collect(one)) == []
+    assert sweep_tables(collect(one)) == []
     edges = [poison(budget, features=False) for budget in BUDGETS]
-    (table,) = tables.sweep_tables(collect(make_records(["aspect"], ["cora"], [*edges, poison()])))
+    (table,) = sweep_tables(collect(make_records(["aspect"], ["cora"], [*edges, poison()])))
     assert "random (poison, edges alone)" in table.caption
 
 
@@ -411,7 +414,7 @@ def test_all_points_of_a_sweep_are_over_the_same_splits():
         ["aspect"], ["cora"], [None, poison(0.1), poison(0.2)], splits=2, score=score
     )
     more = make_records(["aspect", "low"], ["cora"], [None, poison(0.1)], splits=5, score=score)
-    (table,) = tables.sweep_tables(collect([*few, *more]))
+    (table,) = sweep_tables(collect([*few, *more]))
     assert [cell.value for cell in table.lines[0].cells] == [70.5] * 3
     assert [cell.value for cell in table.lines[1].cells] == [70.5, 70.5, None]
     assert table.caption.endswith("over 2 class-balanced splits, 2 pre-training seeds each.")
@@ -422,7 +425,7 @@ def test_all_points_of_a_sweep_are_over_the_same_splits():
 
     first = make_records(["aspect"], ["cora"], [poison(0.1)], splits=2, missing=[only(0)])
     second = make_records(["aspect"], ["cora"], [poison(0.2)], splits=2, missing=[only(1)])
-    (table,) = tables.sweep_tables(collect([*first, *second]))  # none in common: all of them
+    (table,) = sweep_tables(collect([*first, *second]))  # none in common: all of them
     assert [cell.value is None for cell in table.lines[0].cells] == [True, False, False]
 
 
@@ -450,16 +453,16 @@ def test_shortfalls_are_further_below_than_the_tolerance():
 
 def test_runtime_is_a_mean_over_pretrainings_on_clean_graphs():
     records = make_records(["aspect"], ["cora"], [None, poison()], seeds=3)
-    (line,) = tables.runtime_table(collect(records)).lines
+    (line,) = tables.run_table(collect(records), "runtime").lines
     texts = [cell.text for cell in line.cells]
     assert texts == ["cora", "3.00 ± 1.00", "300", "30 ± 0", "12345", "a processor"]
     poisoned = make_records(["aspect"], ["cora"], [poison()], seeds=1)
-    assert tables.runtime_table(collect(poisoned)).lines[0].cells[1].value == 2.0
+    assert tables.run_table(collect(poisoned), "runtime").lines[0].cells[1].value == 2.0
     (record,) = make_records(["aspect"], ["cora"], seeds=1)
     bare = record.model_copy(update={"seconds": {}, "peak_memory_bytes": None, "device": ""})
-    (line,) = tables.runtime_table(collect([bare])).lines
+    (line,) = tables.run_table(collect([bare]), "runtime").lines
     assert [cell.text for cell in line.cells] == ["cora", "-", "-", "30", "12345", "cpu"]
-    assert tables.runtime_table(collect(make_records(failed=[lambda _: True]))).lines == ()
+    assert tables.run_table(collect(make_records(failed=[lambda _: True])), "runtime").lines == ()
 
 
 def test_health_is_shown_where_records_have_it():
@@ -469,10 +472,10 @@ def test_health_is_shown_where_records_have_it():
 
     first, second = make_records(["aspect"], ["cora"], seeds=2)
     records = [with_health(first, 0.1), with_health(second, 0.3), *make_records(["low"], ["cora"])]
-    (line,) = tables.health_table(collect(records)).lines
+    (line,) = tables.run_table(collect(records), "health").lines
     texts = [cell.text for cell in line.cells]
     assert texts == ["cora", "0.200 ± 0.141", "25.0 ± 0.0", "12.3 ± 0.0", "64"]
-    assert tables.health_table(collect(make_records())).lines == ()
+    assert tables.run_table(collect(make_records()), "health").lines == ()
 
 
 def test_a_graph_is_one_line():

@@ -11,8 +11,9 @@ from urllib.parse import unquote
 import pytest
 
 from aspect.experiment.plan import Entry
-from aspect.report.page import downloads, findings, grids, headline, render_page, sections
-from aspect.report.plots import PALETTE, Plot
+from aspect.report.html import PALETTE
+from aspect.report.page import findings, grids, render_page, sections
+from aspect.report.plots import Plot
 from aspect.report.results import collect
 from aspect.report.sources import Material
 from aspect.report.tables import Cell, Line, Table
@@ -167,7 +168,8 @@ def test_too_few_splits_are_said_rather_than_shown():
     few = make_records(perturbations=[None, poison(0.1)], splits=5)
     part = section(few, "significance")
     assert part.tables == ()
-    assert part.text.startswith("Left out: clean graphs, random 10% (poison); with fewer")
+    assert part.text.endswith(" 5%.")
+    assert "Left out: clean graphs, random 10% (poison); with fewer" in part.text
     part = section([*few, *make_records(splits=6, plan="other")], "significance")
     assert [table.name for table in part.tables] == ["significance"]
     assert "Left out: random 10% (poison); " in part.text
@@ -368,7 +370,7 @@ def test_runs_without_labels_have_a_page_of_their_own():
 
 def test_a_table_can_be_saved_as_it_is():
     table = Table("t", "A caption.", ("x",), (Line("=cmd()", "", (Cell(1.5, std=0.5),)),))
-    files = {each["file"]: unquote(each["address"].partition(",")[2]) for each in downloads(table)}
+    files = {name: unquote(address.partition(",")[2]) for name, address in table.downloads}
     assert list(files) == ["t.csv", "t.md", "t.tex"]
     assert files["t.csv"] == table.to_csv()
     assert files["t.tex"] == table.to_latex()
@@ -380,8 +382,8 @@ def test_captions_are_cut_at_their_first_pause_and_shared_ones_printed_once():
         ("Under 0.5% (edges)", "Under 0.5%"),
         ("Plain", "Plain"),
     ):
-        assert headline(caption)[0] == head
-        assert "".join(headline(caption)) == caption
+        first, rest = Table("t", caption, (), ()).headline
+        assert (first, first + rest) == (head, caption)
     plots = [Plot("p", "t", caption, "a", str) for caption in "aabbc"]
     found = [(caption, len(group)) for caption, group in grids(plots)]
     assert found == [("a", 2), ("b", 2), ("", 1)]

@@ -29,7 +29,7 @@ def test_best_and_second_best_are_marked(values, marks):
 
 def test_every_column_has_its_own_best_at_its_own_end():
     rows = [Line("a", "", (Cell(1.0), Cell(1.0))), Line("b", "", (Cell(2.0), Cell(2.0)))]
-    found = marked(rows, ("highest", "lowest"))
+    found = marked(rows, lowest=[1])
     assert [[cell.mark for cell in line.cells] for line in found] == [
         ["second", "best"],
         ["best", "second"],
