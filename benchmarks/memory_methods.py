@@ -35,8 +35,8 @@ from aspect.config import make_config  # noqa: E402 - the path comes first
 from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.errors import AspectError, FileError  # noqa: E402
-from aspect.experiment.memory import peak_bytes  # noqa: E402
 from aspect.methods.registry import find_method, method_names, require_method_name  # noqa: E402
+from aspect.provenance import peak_bytes  # noqa: E402
 from aspect.randomness import isolated_seed  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 from aspect.training.trainer import train  # noqa: E402

@@ -39,7 +39,7 @@ from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.graph import LabelledGraph  # noqa: E402
 from aspect.data.splits import Split, make_splits  # noqa: E402
 from aspect.errors import AspectError  # noqa: E402
-from aspect.experiment.memory import peak_bytes  # noqa: E402
+from aspect.provenance import peak_bytes  # noqa: E402
 from reference.metattack import (  # type: ignore[import-not-found]  # noqa: E402  # of the tests
     dense_adjacency,
     unrolled_meta_gradient,

@@ -31,9 +31,9 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 from aspect.data.graph import Graph  # noqa: E402
 from aspect.errors import AspectError  # noqa: E402 - the path comes first
-from aspect.experiment.memory import peak_bytes  # noqa: E402
 from aspect.methods.aspect_s import AspectSConfig, AspectSMethod  # noqa: E402
 from aspect.nn.spectral_encoder import LayerOrder  # noqa: E402
+from aspect.provenance import peak_bytes  # noqa: E402
 from stable_epochs import epochs, load, seconds, settings  # noqa: E402
 
 PARTS = ("ratios", "candidates", "large")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 
 import pytest
 
@@ -30,6 +31,11 @@ if importlib.util.find_spec("beartype") is not None:
 
 def pytest_configure():
     import torch
+
+    # A shell that starts this in the background (`make test &`, `nohup make test`) has Ctrl-C
+    # ignored, which children inherit; the tests press it.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)

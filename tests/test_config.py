@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -20,6 +23,7 @@ from aspect.config import (
     to_yaml,
 )
 from aspect.errors import FileError, SettingsError
+from aspect.methods.bgrl import BGRLConfig
 
 
 class ToyConfig(Config):
@@ -241,3 +245,63 @@ def test_whatever_is_written_is_read_back(content, tmp_path_factory):
     path = tmp_path_factory.mktemp("yaml") / "config.yaml"
     path.write_bytes(to_yaml(content).encode())
     assert load_yaml(path) == content
+
+
+ALIAS_BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
+MERGE_BOMB = "base: &base {x: 1}\nmore:\n  <<: *base\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (ALIAS_BOMB, "line 2: aliases are not read"),
+        (MERGE_BOMB, "aliases are not read"),
+        ("a: " + 60 * "[" + 60 * "]", "more than 20000 values or 50 levels"),
+        ("".join(f"k{number}: 1\n" for number in range(100_000)), "at most|more than 20000 values"),
+        ("a: [" + "1," * 20_001 + "1]", "more than 20000 values"),
+        ("a: 1\n'a': 2\n", "'a' comes twice"),
+        ("1: 1\n'1': 2\n", "'1' comes twice"),
+    ],
+    ids=["aliases", "merge", "levels", "keys", "values", "twice", "as text"],
+)
+def test_bombs_of_yaml_are_refused_at_once(tmp_path, text, words):
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    started = time.monotonic()
+    with pytest.raises((SettingsError, FileError), match=words):
+        load_yaml(path)
+    assert time.monotonic() - started < 10
+
+
+def test_a_bomb_in_an_override_is_refused():
+    with pytest.raises(SettingsError, match="not readable as YAML"):
+        parse_overrides(["x=" + 1000 * "[" + 1000 * "]"])
+    with pytest.raises(SettingsError, match="not readable as YAML"):
+        parse_overrides(["x=[&a 1, *a]"])
+
+
+def test_only_regular_files_of_a_sensible_size_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large.yaml").write_bytes(b"a: 1\n" + b"#" * 2**20)
+    for path, words in (
+        (tmp_path / "pipe", "it is a pipe or device"),
+        (Path("/dev/zero"), "it is a pipe or device"),
+        (tmp_path, "it is a folder"),
+        (tmp_path / "large.yaml", "at most 1048576 bytes"),
+    ):
+        with pytest.raises(FileError, match=words):
+            load_yaml(path)
+
+
+def test_a_truth_value_is_no_number():
+    for name in ("epochs", "learning_rate"):
+        with pytest.raises(SettingsError, match=f"'{name}' of bgrl must be a number. Got True"):
+            make_config(BGRLConfig, {name: True}, owner="bgrl")
+    with pytest.raises(SettingsError, match="less than or equal to 1000000000"):
+        make_config(BGRLConfig, {"learning_rate": 1e300}, owner="bgrl")
+
+
+def test_what_a_sentence_quotes_is_cut():
+    with pytest.raises(SettingsError) as caught:
+        make_config(BGRLConfig, {"epochs": "x" * 50_000}, owner="bgrl")
+    assert len(str(caught.value)) < 500

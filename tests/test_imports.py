@@ -23,7 +23,6 @@ ORDER = [
     {"training"},
     {"estimator"},
     {"evaluation"},
-    {"perturbation"},
     {"experiment"},
     {"report"},
     {"examples"},

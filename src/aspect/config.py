@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +37,14 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 """A part that leaves something over: what is dropped, for example."""
 Count = Annotated[int, Field(ge=1)]
 """How many of something there must be at least one of."""
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
 """A number such as a temperature or a learning rate, which makes no sense at 0."""
-Weight = Annotated[float, Field(ge=0)]
+Weight = Annotated[float, Field(ge=0, le=1e9)]
 """What a term counts; at 0 it does not."""
+
+MOST_BYTES = 2**20  # of a settings file
+MOST_VALUES, MOST_LEVELS = 20_000, 50  # in it
+MOST_LETTERS = 200  # of a value that a sentence quotes
 
 FLOAT, TIMESTAMP = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
 EXPONENT_NUMBER = r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"
@@ -80,10 +85,20 @@ def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str) -> 
         values: names and values; those left out keep their defaults.
         owner: whose settings they are, for the sentence: a method's name, for example.
     """
+    for name, value in values.items():
+        field = cls.model_fields.get(name)
+        if isinstance(value, bool) and field is not None and _is_number(field.annotation):
+            raise SettingsError(f"Setting {name!r} of {owner} must be a number. Got {value!r}.")
     try:
         return cls(**values)
     except ValidationError as error:
         raise SettingsError(_sentence(cls, error, owner)) from error
+
+
+def _is_number(annotation: object) -> bool:
+    """Whether a field holds a number and no truth value, which pydantic would take for 0 or 1."""
+    kinds = set(typing.get_args(annotation)) | {annotation}
+    return bool(kinds & {int, float}) and bool not in kinds
 
 
 def _sentence(cls: type[Config], error: ValidationError, owner: str) -> str:
@@ -99,7 +114,8 @@ def _sentence(cls: type[Config], error: ValidationError, owner: str) -> str:
         offer = f" Did you mean {near[0]!r}?" if near else ""
         return f"Unknown setting {name!r} of {owner}.{offer} Known: {', '.join(known)}."
     demand = first["msg"].removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
-    got = f"Got {first['input']!r}."
+    given = repr(first["input"])
+    got = f"Got {given[:MOST_LETTERS]}{'...' if len(given) > MOST_LETTERS else ''}."
     if not demand.startswith("should"):
         return f"Setting {name!r} of {owner}: {demand}. {got}"
     return f"Setting {name!r} of {owner} {demand.replace('should', 'must', 1)}. {got}"
@@ -129,7 +145,10 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that holds names and values."""
     try:
-        text = path.read_text(encoding="utf-8")
+        if path.exists() and not path.is_file():  # a pipe or /dev/zero would never end
+            kind = "folder" if path.is_dir() else "pipe or device"
+            raise FileError(f"Cannot read settings from {path}: it is a {kind}.")
+        text = _limited(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FileError(f"Cannot read settings from {path}: it is not UTF-8.") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -143,24 +162,57 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
+def _limited(path: Path) -> bytes:
+    """The content of a file of a size that settings may have."""
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise FileError(
+            f"Cannot read settings from {path}: it must have at most {MOST_BYTES} bytes."
+        )
+    return content
+
+
 def to_yaml(values: Mapping[str, Any]) -> str:
     """The text that `load_yaml` reads back to the same values."""
     return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as everyone means it: `1e-3` is a number, `2026-01-01` is text, no key comes twice."""
+    """YAML as everyone means it: `1e-3` is a number, `2026-01-01` is text, no key comes twice.
+
+    Aliases are refused, as are files with too many values or levels: a few bytes of either can
+    stand for gigabytes.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.values, self.depth = 0, 0
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # yaml
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases are not read", mark)
+        self.values += 1
+        self.depth += 1
+        if self.values > MOST_VALUES or self.depth > MOST_LEVELS:
+            what = f"more than {MOST_VALUES} values or {MOST_LEVELS} levels are not read"
+            raise yaml.composer.ComposerError(None, None, what, mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: list[object] = []
+        seen: set[str] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
+            key = str(self.construct_object(key_node, deep=True))
             if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key!r} comes twice", key_node.start_mark
                 )
-            seen.append(key)
+            seen.add(key)
         content = super().construct_mapping(node, deep=deep)
         return {str(key): value for key, value in content.items()}
 

@@ -188,7 +188,8 @@ class Embedder:
     def policy(self, graph: Any) -> Float[Tensor, " nodes"] | None:  # noqa: ANN401
         """The gate weight of every node's low band, from 0 to 1; None without a gate."""
         gate = self._output(graph).gate
-        return None if gate is None else gate[:, 0].clone().cpu()
+        # The whole is copied, not the column: sums over another layout round otherwise.
+        return None if gate is None else gate.clone()[:, 0].cpu()
 
     def warnings(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
         """What is wrong with the model's output on a graph, one sentence each."""

@@ -1,17 +1,22 @@
-"""The versions and the device that numbers were made with."""
+"""The versions, the device and the memory that numbers were made with."""
 
 from __future__ import annotations
 
 import platform
+import resource
 from importlib.metadata import version
+from pathlib import Path
 
 import torch
 
 from aspect import __version__
 
-__all__ = ["device_name", "versions"]
+__all__ = ["device_name", "forget_peak", "peak_bytes", "versions"]
 
 PACKAGES = ("torch", "torch-geometric", "numpy")
+
+STATUS = Path("/proc/self/status")
+KIB = 1024
 
 
 def versions() -> dict[str, str]:
@@ -28,3 +33,22 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"cpu ({platform.processor() or platform.machine()})"
+
+
+def forget_peak(device: torch.device) -> None:
+    """Begin to count memory anew, where that is possible: on a GPU."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """Memory taken at most: on a GPU by tensors since `forget_peak`, else by the whole process."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    if STATUS.is_file():
+        # The system's own accounting keeps the peak of the process that started this one.
+        for line in STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * KIB
+    unit = 1 if platform.system() == "Darwin" else KIB
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

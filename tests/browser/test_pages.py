@@ -54,7 +54,7 @@ def pages(tmp_path_factory):
 def _is_unlucky(record):
     """One run of an entry; all of another on one graph, which leaves a gap."""
     cell = record.cell
-    one = cell.entry == "low" and cell.work.seed == 1 and cell.work.split_numbers == (0,)
+    one = cell.entry == "low" and cell.spec.seed == 1 and cell.spec.split_numbers == (0,)
     return one or (cell.entry == "high" and cell.graph == "texas")
 
 

@@ -93,7 +93,7 @@ def test_every_record_is_bound_to_its_flips(whole):
     assert [record.status for record in records] == ["done"] * CELLS, said.stdout
     traces = [PerturbationFile.read(cwd / "runs/tiny/perturbations" / name) for name in FILES]
     for record in records:
-        work = record.cell.work
+        work = record.cell.spec
         if work.perturbation is None:
             assert work.perturbation_sha256 is None
             continue
@@ -136,7 +136,7 @@ def test_files_found_elsewhere_serve_the_same_records(here, place, options, cli,
 def test_the_list_attacks_nothing(cli):
     prepare(cli.cwd)
     outcome = cli("bench", "tiny.yaml", "--list")
-    assert f"0 of {CELLS} cells are done" in outcome.out
+    assert f"0 of {CELLS} runs are done" in outcome.out
     assert "2 perturbation files are not there yet." in outcome.out
     assert not (cli.cwd / "runs").exists()
 
@@ -164,7 +164,7 @@ def test_an_attack_that_fails_costs_its_own_cells_alone(here, cli, monkeypatch):
     assert outcome.code == 1
     records = read_records(here / "out")
     failed = [record for record in records if record.status == "failed"]
-    assert {record.cell.work.split_numbers for record in failed} == {(1,), (0, 1)}
+    assert {record.cell.spec.split_numbers for record in failed} == {(1,), (0, 1)}
     assert len(records) - len(failed) == 1 + 2
     assert all("attack for split 1 failed" in record.error for record in failed)
     assert "could not be made" in outcome.err

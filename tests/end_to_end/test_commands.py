@@ -11,7 +11,7 @@ from aspect import Aspect, read_graph
 from aspect.attacks.pruning import prune_edges
 from aspect.data.datasets import DATASETS
 from aspect.data.synthetic import embedded_graph
-from aspect.experiment.runs import load_run
+from aspect.experiment.trained import load_run
 from aspect.methods.registry import method_names
 from aspect.settings import load_experiment
 
@@ -20,6 +20,7 @@ from .conftest import TINY, write_tables
 CONTROLS = ["random", "raw", "propagated", "spectral", "neighbour sets", "majority class"]
 
 FILES = {
+    "manifest.json",
     "config.yaml",
     "start.json",
     "metrics.jsonl",
@@ -115,12 +116,12 @@ def test_the_probe_of_version_0_1_is_named(cli, trained):
     cli("evaluate", trained, "--probe", "papers").refused("Did you mean 'paper'?")
 
 
-def test_evaluate_adds_a_row_that_doubts_edges(cli, trained):
-    found = cli("evaluate", trained, "--doubt", 0.1, "--doubt", 0.3, "--json").json
+def test_evaluate_adds_a_row_with_pruned_edges(cli, trained):
+    found = cli("evaluate", trained, "--prune", 0.1, "--prune", 0.3, "--json").json
     names = [row["name"] for row in found["rows"]]
     assert names == ["aspect", "aspect, pruned", *CONTROLS]
-    cli("evaluate", trained, "--doubt", 1).refused("--doubt", "below 1")
-    cli("evaluate", "mixed", "--mode", "evade", "--doubt", 0.1).refused("--doubt", "evade")
+    cli("evaluate", trained, "--prune", 1).refused("--prune", "below 1")
+    cli("evaluate", "mixed", "--mode", "evade", "--prune", 0.1).refused("--prune", "evade")
 
 
 def test_evaluate_answers_with_one_json_object(cli, trained):
@@ -230,14 +231,15 @@ def test_embed_serves_a_graph_that_was_not_trained_on(cli, trained, suffix):
         np.testing.assert_array_equal(np.load(cli.cwd / "new.npy"), expected.numpy())
 
 
-def test_embed_leaves_doubtful_edges_out(cli, trained):
+def test_embed_prunes_edges(cli, trained):
     whole = load_run(trained, device="cpu").read_trained_graph()
-    found = cli("embed", trained, "--doubt", 0.2, "--out", "z.npy", "--json").json
-    assert found["doubted_edges"] == int(0.2 * whole.num_edges)
+    found = cli("embed", trained, "--prune", 0.2, "--out", "z.npy", "--json").json
+    assert found["pruned_edges"] == int(0.2 * whole.num_edges)
     expected = Aspect.load(trained / "model.safetensors").embed(prune_edges(whole, 0.2))
     np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), expected.numpy())
-    told = cli("embed", trained, "--doubt", 0.2, "--out", "z.csv").out
-    assert f"{found['doubted_edges']} edges with little support were left out." in told
+    told = cli("embed", trained, "--doubt", 0.2, "--out", "z.csv")
+    assert f"{found['pruned_edges']} edges with little support were pruned." in told.out
+    assert "--doubt is called --prune now" in told.err
 
 
 def test_tensorboard_gets_the_same_curves(cli, tables):

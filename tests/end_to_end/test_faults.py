@@ -73,7 +73,7 @@ def test_interrupted_refused_resumed_and_equal(running, cli, tables, monkeypatch
     resumed, whole = cli.cwd / "run", cli.cwd / "whole" / "run"
     assert {path.name for path in resumed.iterdir()} == {path.name for path in whole.iterdir()}
     for path in resumed.iterdir():
-        if path.name != "record.json":
+        if path.name not in ("record.json", "manifest.json"):  # which hold the time
             assert path.read_bytes() == (whole / path.name).read_bytes(), path.name
     records = [json.loads((path / "record.json").read_text()) for path in (resumed, whole)]
     assert all(record.pop("seconds") > 0 for record in records)
@@ -130,12 +130,13 @@ def test_a_complete_run_needs_no_device(cli, trained, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     path = Path(shutil.copytree(trained, tmp_path / "complete"))
     (path / "start.json").write_text(json.dumps({"device": "cuda"}))
+    (path / "manifest.json").unlink()
     assert cli("train", "--out", path, "--resume", "--json").json["epochs"] == 3
 
 
 def test_a_run_that_began_without_a_gpu_does_not_move_to_one(cli, stopped, monkeypatch):
     given = Mock(side_effect=RunError("seen"))
-    monkeypatch.setattr("aspect.experiment.runs.Embedder", given)
+    monkeypatch.setattr("aspect.experiment.trained.Embedder", given)
     start = json.loads((stopped / "start.json").read_text())
     (stopped / "start.json").write_text(json.dumps({**start, "device": "cpu"}))
     cli("train", "--out", stopped, "--resume").refused("seen")
@@ -173,7 +174,7 @@ def test_a_full_disk_while_embedding(process, trained, tmp_path):
 
 def test_a_full_disk_does_not_cost_the_scores(cli, trained, monkeypatch):
     full = Mock(side_effect=FileError("Cannot write 's.json': the disk is full."))
-    monkeypatch.setattr("aspect.training.folder.write_json", full)
+    monkeypatch.setattr("aspect.workspace.write_json", full)
     told = cli("evaluate", trained, "--out", "s.json", "--json")
     assert told.code == 2
     assert "strict" in json.loads(told.out)

@@ -160,7 +160,7 @@ def test_a_runs_own_folder_takes_no_answers(cli, run_copy, trained, overwrite):
 def test_a_file_beside_the_matrix_is_found_before_the_work(cli, trained, name, monkeypatch):
     (cli.cwd / name).write_text("mine")
     monkeypatch.setattr(
-        "aspect.experiment.runs.load_run", Mock(side_effect=AssertionError("worked"))
+        "aspect.experiment.trained.load_run", Mock(side_effect=AssertionError("worked"))
     )
     cli("embed", trained, "--out", "z.npy").refused(name, "--overwrite")
     assert [path.name for path in cli.cwd.iterdir()] == [name]
@@ -174,8 +174,8 @@ def test_embeddings_are_not_replaced_unasked(cli, trained):
 
 
 @pytest.mark.parametrize("share", ["-0.1", "1", "nan"])
-def test_no_share_of_the_edges_to_doubt(cli, trained, share):
-    cli("embed", trained, "--doubt", share, "--out", "z.npy").refused("--doubt", "below 1")
+def test_no_ratio_of_the_edges_to_prune(cli, trained, share):
+    cli("embed", trained, "--prune", share, "--out", "z.npy").refused("--prune", "below 1")
     assert not list(cli.cwd.iterdir())
 
 
@@ -251,7 +251,7 @@ def test_runs_that_cannot_be_compared(cli, trained, inputs):
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_checkpoint(cli, inputs):
-    command = ["train", *inputs, *TINY, "--set", "learning_rate=1e30", "--checkpoint-every", 1]
+    command = ["train", *inputs, *TINY, "--set", "learning_rate=1e9", "--checkpoint-every", 1]
     line = cli(*command, "--out", "run").refused("not a finite number", "learning_rate")
     epoch = int(line.split("epoch ")[1].split()[0])
     from aspect.data.tensors import read_tensors
@@ -271,7 +271,7 @@ def test_debug_shows_the_traceback_and_nothing_else_does(cli, inputs):
 
 def test_an_unexpected_error_is_one_line_too(cli, trained, monkeypatch):
     monkeypatch.setattr(
-        "aspect.experiment.comparison.load_run", Mock(side_effect=ZeroDivisionError("oh"))
+        "aspect.experiment.evaluate.open_run", Mock(side_effect=ZeroDivisionError("oh"))
     )
     told = cli("evaluate", trained)
     assert told.code == 1
@@ -289,8 +289,27 @@ def test_an_unexpected_error_is_one_line_too(cli, trained, monkeypatch):
     ],
 )
 def test_out_of_memory_names_what_to_lower(cli, trained, monkeypatch, error):
-    monkeypatch.setattr("aspect.experiment.comparison.load_run", Mock(side_effect=error))
+    monkeypatch.setattr("aspect.experiment.evaluate.open_run", Mock(side_effect=error))
     cli("evaluate", trained).refused("memory", "width")
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [("epochs=true", "must be a number"), ("learning_rate=1e300", "less than or equal")],
+)
+def test_values_that_no_training_can_use(cli, inputs, setting, words):
+    cli("train", *inputs, "--set", setting).refused(setting.partition("=")[0], words)
+
+
+def test_options_that_would_do_nothing_are_not_offered(cli, trained):
+    for arguments in (
+        ["datasets", "--seed", 1],
+        ["methods", "--device", "cpu"],
+        ["embed", trained, "--out", "z.npy", "--seed", 1],
+        ["report", trained, "--seed", 1],
+        ["bench", "smoke", "--seed", 1],
+    ):
+        cli(*arguments).refused("No such option")
 
 
 def test_text_from_outside_cannot_move_the_cursor(cli, tmp_path):

@@ -161,7 +161,7 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
 
 
 def test_a_search_in_which_everything_fails_says_why(graph, cli):
-    wrong = ["--set", "learning_rate=1e30", "--set", "epochs=3"]
+    wrong = ["--set", "learning_rate=1e9", "--set", "epochs=3"]
     done = cli("tune", *graph, "--trials", 2, "--workers", 1, *wrong, *SMALL, "--out", "search")
     done.refused("All 2 trials of aspect on edges failed. The first:", "not a finite number")
     assert "failed" in Path("search/trials.csv").read_text()

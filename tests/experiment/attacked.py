@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from aspect import mixed_graph
 from aspect.data.archives import write_npz
-from aspect.experiment.attacking import Attacking, make_file
 from aspect.experiment.executor import Finished, Lost, Started
-from aspect.experiment.facts import read_facts
-from aspect.experiment.flips import find_files, wanted_files
-from aspect.experiment.layout import lay_out
+from aspect.experiment.perturbations import Attacking, find_files, make_file
+from aspect.experiment.plan import lay_out, read_facts
 from aspect.experiment.store import BenchFolder
 from experiment.grids import make_plan
 
@@ -57,16 +55,16 @@ class Prepared:
     def __init__(self, plan, out, given=None):
         self.plan, self.out = plan, out
         self.facts = dict(read_facts(plan, None))
-        self.wanted = wanted_files(plan, self.facts)
+        self.needed = [file for facts in self.facts.values() for file in facts.files]
         folder = BenchFolder(out)
-        self.flips, self.missing = find_files(self.wanted, given, folder.perturbations)
+        self.files, self.missing = find_files(self.needed, given, folder.perturbations)
 
     def attack(self, work=make_file, executor=None):
         """Make what is missing; the progress that was told."""
         with BenchFolder.open(self.out, self.plan) as folder:
-            attacking = Attacking(self.missing, self.plan.reading, folder, self.flips)
+            attacking = Attacking(self.missing, self.plan.reading, folder, self.files)
             return list(attacking.run(executor or Inline(), work))
 
     @property
     def cells(self):
-        return lay_out(self.plan, self.facts, "cpu", self.flips)
+        return lay_out(self.plan, self.facts, "cpu", self.files)

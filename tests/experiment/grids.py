@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from aspect.config import make_config
 from aspect.evaluation.details import Details
-from aspect.experiment.facts import ReadFacts
-from aspect.experiment.layout import lay_out
-from aspect.experiment.plan import Plan
-from aspect.experiment.record import GraphFacts, Record, SplitScores
+from aspect.experiment.plan import Plan, ReadFacts, lay_out
+from aspect.experiment.record import GraphSummary, Record, SplitScores
 
 FACTS = ReadFacts(sha256="0" * 64, num_splits=10, nodes=30, edges=60)
 
@@ -26,12 +24,12 @@ def done(cell, strict=50.0, **changes):
     """A record with this score on every split of the cell, one point more on each."""
     scores = tuple(
         SplitScores(split=number, validation=60, strict=strict + place, macro_f1=40, choice=0.0)
-        for place, number in enumerate(cell.work.split_numbers)
+        for place, number in enumerate(cell.spec.split_numbers)
     )
     values = {
         "status": "done",
         "cell": cell,
-        "graph": GraphFacts(name=cell.graph, nodes=30, edges=60, features=6, classes=2),
+        "graph": GraphSummary(name=cell.graph, nodes=30, edges=60, features=6, classes=2),
         "scores": scores,
         "seconds": {"train": 1.0, "embed": 0.5, "probe": 0.5},
     }
@@ -45,7 +43,7 @@ def failed(cell, error="It broke."):
 def make_details(cell, **changes):
     """A graph of one node, seen by the cell's model."""
     values = {
-        "method": cell.work.method,
+        "method": cell.spec.method,
         "title": cell.title,
         "graph": cell.graph,
         "seed": 0,

@@ -2,18 +2,23 @@
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import get_args
+from unittest.mock import Mock
 
 import pytest
 from pydantic import ValidationError
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.data.splits import SplitKind
 from aspect.evaluation import linear_probe as probe
 from aspect.evaluation.metrics import ClassScore
 from aspect.evaluation.result import SplitScore
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Cell, ProbeName, Record, SplitName, SplitScores, Work
+from aspect.experiment import spec
+from aspect.experiment.record import Record, SplitScores
+from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName
+from aspect.methods.registry import find_method, method_names
 from experiment.grids import cells_of, done, failed, make_plan
 
 RECORDS = Path(__file__).parents[2] / "results" / "records"
@@ -25,7 +30,7 @@ def cell():
 
 
 def changed(cell, **work):
-    return cell.model_copy(update={"work": cell.work.model_copy(update=work)})
+    return cell.model_copy(update={"spec": cell.spec.model_copy(update=work)})
 
 
 @pytest.mark.parametrize(
@@ -44,7 +49,8 @@ def changed(cell, **work):
         {"perturbation_sha256": ("1" * 64,)},
         {"seed": 1},
         {"device": "cuda"},
-        {"doubt": (0.0, 0.1)},
+        {"prune": (0.0, 0.1)},
+        {"source": "1" * 64},
         {"version": "9.9.9"},
     ],
     ids=str,
@@ -59,13 +65,13 @@ def test_labels_do_not(cell, label):
 
 
 def test_the_key_does_not_depend_on_the_order_of_settings(cell):
-    backward = dict(reversed(cell.work.settings.items()))
+    backward = dict(reversed(cell.spec.settings.items()))
     assert changed(cell, settings=backward).key == cell.key
 
 
 def test_the_shipped_records_keep_their_keys():
     """As they were written down: what is added to the work must not orphan older records."""
-    work = Work(
+    work = Spec(
         method="raw",
         settings={"epochs": 1},
         graph_sha256="0" * 64,
@@ -87,7 +93,7 @@ def test_records_of_version_0_1_load_with_their_keys(path):
         record = Record.model_validate_json(line)
         assert record.key == hashlib.sha256(plain.encode()).hexdigest()[:20]
         if work["version"] == "0.1.0":
-            assert record.cell.work.probe is None
+            assert record.cell.spec.probe is None
             assert record.health is None
 
 
@@ -106,7 +112,7 @@ def test_a_probes_score_becomes_a_record_of_its_split():
     assert (found.split, found.strict, found.choice) == (3, 55.0, 0.1)
     assert found.per_class_recall == (80.0, None)
     assert found.at_path_end
-    assert (found.majority, found.twins, found.doubt) == (40.0, 45.0, None)
+    assert (found.majority, found.twins, found.prune) == (40.0, 45.0, None)
 
 
 def test_a_key_is_the_hash_of_what_is_written(cell):
@@ -116,7 +122,7 @@ def test_a_key_is_the_hash_of_what_is_written(cell):
         plain = json.dumps(written, sort_keys=True, ensure_ascii=False)
         assert hashlib.sha256(plain.encode()).hexdigest()[:20] == each.key
         assert ("perturbation_sha256" in written) == (each is not cell)
-        assert Work.model_validate(written) == each.work
+        assert Spec.model_validate(written) == each.spec
 
 
 def test_the_key_is_a_files_name(cell):
@@ -134,3 +140,50 @@ def test_records_come_back_from_json_as_they_were(cell):
 def test_records_hold_numbers_alone(cell):
     with pytest.raises(ValidationError, match="finite"):
         done(cell, strict=float("nan"))
+
+
+def test_a_key_is_computed_once(cell, monkeypatch):
+    fresh = cell.spec.model_copy()
+    dump = Mock(wraps=hashlib.sha256)
+    monkeypatch.setattr("aspect.experiment.spec.hashlib.sha256", dump)
+    assert fresh.key == fresh.key
+    assert dump.call_count == 1
+
+
+def test_the_old_names_of_pruning_load_and_keep_their_keys(cell):
+    pruning = changed(cell, prune=(0.0, 0.1))
+    written = json.loads(pruning.model_dump_json())
+    assert written["work"]["doubt"] == [0.0, 0.1]
+    assert Cell.model_validate(written) == pruning
+    old = {"split": 0, "validation": 1, "strict": 1, "macro_f1": 1, "choice": 0, "doubt": 0.1}
+    assert SplitScores.model_validate(old).prune == 0.1
+
+
+@pytest.fixture
+def released(monkeypatch):
+    """The table of the release, as a test has it."""
+    table = {}
+    monkeypatch.setattr(spec, "_released", lambda: table)
+    spec.method_source.cache_clear()
+    yield table
+    spec.method_source.cache_clear()
+
+
+def test_an_edited_method_has_other_keys_and_a_released_one_the_old(released):
+    module = find_method("raw").method.__module__
+    digest = hashlib.sha256(Path(sys.modules[module].__file__).read_bytes()).hexdigest()
+    assert spec.method_source("raw") == digest, "unknown to the release"
+    spec.method_source.cache_clear()
+    edited = cells_of(make_plan(entries=["raw"]))[0]
+    released[module] = digest
+    spec.method_source.cache_clear()
+    assert spec.method_source("raw") is None
+    same = cells_of(make_plan(entries=["raw"]))[0]
+    assert edited.spec.source == digest
+    assert "source" not in same.spec.model_dump()
+    assert edited.key != same.key
+
+
+def test_the_table_of_the_release_names_modules_of_methods():
+    modules = {find_method(name).method.__module__ for name in method_names()}
+    assert set(json.loads(spec.RELEASED.read_text())) <= modules

@@ -1,4 +1,4 @@
-"""One cell: the same numbers as the steps by hand, and a record whatever happens."""
+"""One run: the same numbers as the steps by hand, and a record whatever happens."""
 
 import importlib.metadata
 import logging
@@ -8,20 +8,17 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from aspect import Embedder, linear_probe
+from aspect import Embedder, linear_probe, mixed_graph
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.perturbation import Perturbation
 from aspect.data.archives import read_npz, write_npz
 from aspect.data.splits import make_splits
 from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.linear_probe import probe_named
 from aspect.evaluation.pruning import probe_pruned
-from aspect.experiment.facts import read_facts
-from aspect.experiment.graphs import forget_graphs
-from aspect.experiment.layout import lay_out
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.perturbed import Change, perturb
-from aspect.experiment.run import Task, run_cell
+from aspect.experiment.plan import lay_out, read_facts
+from aspect.experiment.run import PerturbedGraph, Task, faults_of, forget_graphs, run, run_cell
 from aspect.methods.base import Method, Output
 from experiment.attacked import Prepared, attacked_plan
 from experiment.grids import make_plan
@@ -47,8 +44,8 @@ def by_hand(path, cell, graph=None):
     """The cell's model, graph and splits, made with nothing but the public pieces."""
     labelled = read_npz(path)
     splits = make_splits("random", labelled.labels, 2)
-    chosen = [splits[number] for number in cell.work.split_numbers]
-    model = Embedder("aspect", seed=cell.work.seed, device="cpu", **cell.work.settings)
+    chosen = [splits[number] for number in cell.spec.split_numbers]
+    model = Embedder("aspect", seed=cell.spec.seed, device="cpu", **cell.spec.settings)
     return model.fit(graph or labelled.graph), labelled, chosen
 
 
@@ -80,14 +77,14 @@ def test_a_clean_cell_is_training_and_probing(path):
 
 def test_the_plan_names_the_probe(path):
     cells = [cells_on(path, probe=probe)[0] for probe in ("neutral", "paper")]
-    assert [cell.work.probe for cell in cells] == ["neutral", "paper"]
+    assert [cell.spec.probe for cell in cells] == ["neutral", "paper"]
     model, labelled, splits = by_hand(path, cells[0])
     for cell in cells:
         expected = linear_probe(
             model.embed(labelled.graph, normalise="none"),
             labelled.labels,
             splits,
-            probe=probe_named(cell.work.probe),
+            probe=probe_named(cell.spec.probe),
         )
         found = run_cell(Task(cell)).record.scores
         assert scores(found) == scores(expected.splits)
@@ -99,7 +96,7 @@ def test_the_plan_names_the_probe(path):
 
 def test_a_work_without_a_probe_is_of_the_papers(path):
     (cell,) = cells_on(path, entries=["raw"], probe="paper")
-    old = cell.model_copy(update={"work": cell.work.model_copy(update={"probe": None})})
+    old = cell.model_copy(update={"spec": cell.spec.model_copy(update={"probe": None})})
     first, second = (run_cell(Task(each)).record for each in (cell, old))
     assert first.scores == second.scores
 
@@ -118,30 +115,30 @@ def test_a_collapsed_embedding_is_in_the_record_and_warned_of(path, monkeypatch)
 def test_a_worker_asks_for_the_twins_of_a_graph_once(path, monkeypatch):
     forget_graphs()
     asked = Mock(side_effect=twin_probe)
-    monkeypatch.setattr("aspect.experiment.graphs.twin_probe", asked)
+    monkeypatch.setattr("aspect.experiment.run.twin_probe", asked)
     first, second = cells_on(path, entries=["raw", {"name": "two", "method": "aspect"}])
     records = [run_cell(Task(each)).record for each in (first, second)]
     assert asked.call_count == 1
     assert records[0].scores[0].twins == records[1].scores[0].twins is not None
-    monkeypatch.setattr("aspect.experiment.graphs.MOST_NODES", 29)
+    monkeypatch.setattr("aspect.experiment.run.MOST_TWIN_NODES", 29)
     forget_graphs()
     assert run_cell(Task(first)).record.scores[0].twins is None
     forget_graphs()
 
 
-def test_a_doubting_cell_is_read_with_the_share_that_validation_prefers(path):
+def test_edges_are_pruned_at_the_ratio_that_validation_prefers(path):
     shares = [0.0, 0.1, 0.3]
-    plain, doubting = cells_on(
-        path, entries=["aspect", {"name": "wary", "method": "aspect", "doubt": shares}]
+    plain, pruning = cells_on(
+        path, entries=["aspect", {"name": "wary", "method": "aspect", "prune": shares}]
     )
-    assert plain.key != doubting.key
-    record = run_cell(Task(doubting)).record
-    model, labelled, splits = by_hand(path, doubting)
+    assert plain.key != pruning.key
+    record = run_cell(Task(pruning)).record
+    model, labelled, splits = by_hand(path, pruning)
     found, chosen = probe_pruned(model, labelled.graph, labelled, splits, shares)
     assert record.status == "done", record.error
     assert scores(record.scores) == scores(found.splits)
-    assert [score.doubt for score in record.scores] == list(chosen)
-    assert {score.doubt for score in run_cell(Task(plain)).record.scores} == {None}
+    assert [score.prune for score in record.scores] == list(chosen)
+    assert {score.prune for score in run_cell(Task(plain)).record.scores} == {None}
 
 
 def test_a_record_tells_what_a_reader_asks(path, small_graph):
@@ -159,9 +156,9 @@ def test_a_record_tells_what_a_reader_asks(path, small_graph):
 
 def test_a_poisoned_cell_trains_and_probes_on_its_splits_graph(path):
     _, cell = cells_on(path, perturbations=[{"kind": "random", "budgets": [0.2]}])
-    assert cell.work.split_numbers == (1,)
+    assert cell.spec.split_numbers == (1,)
     record = run_cell(Task(cell)).record
-    poisoned = perturb(read_npz(path).graph, Perturbation(kind="random", budget=0.2), 1)
+    poisoned = Perturbation(kind="random", budget=0.2).apply(read_npz(path), 1)
     model, labelled, splits = by_hand(path, cell, poisoned)
     expected = linear_probe(model.embed(poisoned), labelled.labels, splits)
     assert scores(record.scores) == scores(expected.splits)
@@ -174,7 +171,7 @@ def test_an_evaded_cell_trains_on_the_clean_graph_alone(path):
     record = run_cell(Task(cell)).record
     model, labelled, splits = by_hand(path, cell)
     what = Perturbation(kind="random", mode="evade", budget=0.2)
-    others = [model.embed(perturb(labelled.graph, what, split)) for split in (0, 1)]
+    others = [model.embed(what.apply(labelled, split)) for split in (0, 1)]
     clean = model.embed(labelled.graph)
     expected = evasion_probe(clean, others, labelled.labels, splits, num_classes=2)
     assert scores(record.scores) == scores(expected.splits)
@@ -192,8 +189,8 @@ def attacked(path, tmp_path):
     plan = attacked_plan(path, *ATTACKS)
     prepared = Prepared(plan, tmp_path / "out")
     prepared.attack()
-    tasks = [Task(cell, prepared.flips.paths(cell)) for cell in prepared.cells]
-    return tasks, [PerturbationFile.read(file.path) for file in prepared.flips.files.values()]
+    tasks = [Task(cell, prepared.files.paths(cell)) for cell in prepared.cells]
+    return tasks, [PerturbationFile.read(file.path) for file in prepared.files.files.values()]
 
 
 def test_a_cell_poisoned_by_a_file_trains_and_probes_on_its_splits_graph(path, attacked):
@@ -205,7 +202,7 @@ def test_a_cell_poisoned_by_a_file_trains_and_probes_on_its_splits_graph(path, a
     expected = linear_probe(model.embed(poisoned), labelled.labels, splits)
     assert scores(record.scores) == scores(expected.splits)
     assert record.scores[0].split == trace.facts.split == 1
-    assert record.cell.work.perturbation_sha256 == (trace.digest(0.2),)
+    assert record.cell.spec.perturbation_sha256 == (trace.digest(0.2),)
     assert record.attack.flips == round(0.2 * labelled.graph.num_edges)
     assert record.attack.settings == {"keep_last_edges": True}
 
@@ -237,7 +234,7 @@ def test_a_file_that_changed_fails_the_cell_before_it_is_trained(attacked, monke
 def test_details_show_what_files_do_to_the_first_split(path, attacked):
     (task, _, _), (trace, _) = attacked
     (cell,) = cells_on(path)
-    change = task.changes()[0]
+    change = task.perturbed()[0]
     outcome = run_cell(Task(cell, has_details=True, shown=(change,)))
     assert outcome.record.attack is None, "the cell itself is clean"
     (shown,) = outcome.details.attacked
@@ -249,7 +246,7 @@ def test_details_show_what_files_do_to_the_first_split(path, attacked):
 
 def test_details_show_the_clean_graph_and_the_perturbed_ones(path):
     (cell,) = cells_on(path)
-    shown = (Change(Perturbation(kind="random", budget=0.2), 0),)
+    shown = (PerturbedGraph(Perturbation(kind="random", budget=0.2), 0),)
     outcome = run_cell(Task(cell, has_details=True, shown=shown))
     assert outcome.record.status == "done", outcome.trace
     details = outcome.details
@@ -258,7 +255,7 @@ def test_details_show_the_clean_graph_and_the_perturbed_ones(path):
     assert len(details.curves["loss"]) == 3
     assert [each.label for each in details.attacked] == ["random 20%"]
     model, labelled, _ = by_hand(path, cell)
-    gate = model.policy(perturb(labelled.graph, shown[0].perturbation, 0))
+    gate = model.policy(shown[0].apply(labelled))
     torch.testing.assert_close(torch.tensor(details.attacked[0].gate), gate, rtol=1e-3, atol=1e-3)
     assert run_cell(Task(cell)).details is None
 
@@ -288,7 +285,7 @@ def test_what_the_library_warns_of_is_in_the_record(path, monkeypatch):
 
 
 def test_a_training_that_diverges_is_a_record(path):
-    (cell,) = cells_on(path, set={**TINY, "learning_rate": 1e30})
+    (cell,) = cells_on(path, set={**TINY, "learning_rate": 1e9})
     outcome = run_cell(Task(cell))
     assert outcome.record.status == "failed"
     assert "not" in outcome.record.error
@@ -354,3 +351,44 @@ def test_a_worker_reads_a_graph_once(path):
     run_cell(Task(first))
     path.unlink()
     assert run_cell(Task(second)).record.status == "done"
+
+
+def test_homophily_counts_edges_between_labelled_nodes(path, small_graph):
+    (cell,) = cells_on(path)
+    known = small_graph.labels.clone()
+    known[:10] = -1
+    ends = known[small_graph.graph.edge_index]
+    counted = ends[:, (ends != -1).all(dim=0)]
+    expected = float((counted[0] == counted[1]).float().mean())
+    for labels, homophily in ((known, expected), (torch.full((30,), -1), None)):
+        task = Task(cell, is_probed=False)
+        outcome = run(task, labelled=replace(small_graph, labels=labels))
+        assert outcome.record.graph.homophily == pytest.approx(homophily)
+        assert outcome.record.scores == ()
+
+
+def test_a_model_that_is_trained_already_is_probed_as_it_is(path, monkeypatch):
+    (cell,) = cells_on(path)
+    first = run(Task(cell))
+    monkeypatch.setattr(Embedder, "fit", None)  # it does not come to that
+    second = run(Task(cell), model=first.model)
+    assert second.record.scores == first.record.scores
+    assert second.record.parameters == first.record.parameters > 0
+
+
+def test_momentum_encoders_are_no_trained_numbers(path):
+    (cell,) = cells_on(path, entries=["bgrl"], set={"epochs": 1, "width": 8})
+    outcome = run(Task(cell))
+    method = outcome.model.method
+    everything = sum(one.numel() for one in method.parameters())
+    assert outcome.record.parameters < everything
+    loaded = run(Task(cell), model=outcome.model)
+    assert loaded.record.parameters == outcome.record.parameters
+
+
+def test_a_training_that_came_to_nothing_is_warned_of():
+    graph = mixed_graph(num_nodes=60, num_features=8, degree=6.0, seed=0).graph
+    for rate, is_wild in ((1e3, True), (1e-3, False)):
+        model = Embedder("dgi", device="cpu", epochs=9, patience=4, width=8, learning_rate=rate)
+        faults = faults_of(model, graph, model.fit(graph).health(graph))
+        assert any("those from before the training" in fault for fault in faults) == is_wild

@@ -1,6 +1,7 @@
 """A bench's folder: records are written once, read in the plan's order, and damage is named."""
 
 import json
+import random
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_a_plan_that_changed_leaves_old_records_unread(folder, plan, cells):
         folder.write(done(cell))
     smaller = plan.model_copy(update={"seeds": 1})
     folder.expect(smaller, cells_of(smaller))
-    assert {record.cell.work.seed for record in folder.records()} == {0}
+    assert {record.cell.spec.seed for record in folder.records()} == {0}
     assert len(list((folder.path / "cells").iterdir())) == len(cells), "nothing is thrown away"
 
 
@@ -186,7 +187,7 @@ def test_a_record_of_other_work_is_not_taken_for_a_cells_own(folder, cells):
     folder.write(done(cells[0]))
     (file,) = (folder.path / "cells").iterdir()
     file.rename(file.with_name(f"{cells[1].key}.json"))
-    with pytest.raises(RunError, match=rf"holds the record of other work, {cells[0].key}"):
+    with pytest.raises(RunError, match=rf"holds the record of another run, {cells[0].key}"):
         read_records(folder.path)
 
 
@@ -214,7 +215,7 @@ def test_a_newer_format_is_refused(folder, cells):
     folder.write(done(cells[0]))
     (file,) = (folder.path / "cells").iterdir()
     file.write_text(json.dumps({"format": 99, "new": "field"}))
-    with pytest.raises(RunError, match=r"format 99, newer than this version reads \(1\)"):
+    with pytest.raises(RunError, match=r"format 99, newer than this version reads \(2\)"):
         read_records(folder.path)
 
 
@@ -223,7 +224,7 @@ def test_what_holds_no_records_is_refused(tmp_path):
         read_records(tmp_path)
     with pytest.raises(FileError, match=r"folder or a \.jsonl file"):
         read_records(tmp_path / "records.csv")
-    with pytest.raises(FileError, match="no such file"):
+    with pytest.raises(RunError, match="no such file"):
         read_records(tmp_path / "records.jsonl")
     with pytest.raises(RunError, match="not a bench's folder"):
         read_details(tmp_path / "none")
@@ -236,3 +237,39 @@ def test_folders_that_cannot_be_written_are_named(tmp_path, plan):
         BenchFolder.open(tmp_path / "file" / "below", plan),
     ):
         pass
+
+
+@pytest.mark.parametrize("name", ["index.jsonl", "records.jsonl", "cells"])
+def test_flipped_bits_are_noticed(folder, cells, name):
+    for cell in cells[:2]:
+        folder.write(done(cell))
+    folder.conclude()
+    path = folder.path / name if name != "cells" else folder.path / "cells" / f"{cells[0].key}.json"
+    content, draw = path.read_bytes(), random.Random(0)  # noqa: S311 - no secret
+    for _ in range(100):
+        flipped = bytearray(content)
+        flipped[draw.randrange(len(content) - 1)] ^= 1 << draw.randrange(8)
+        path.write_bytes(bytes(flipped))
+        with pytest.raises(RunError, match=r"damaged|newer"):
+            read_records(path if name == "records.jsonl" else folder.path)
+
+
+def test_odd_line_breaks_in_a_title_end_no_line(tmp_path):
+    plan = make_plan(
+        title="a\u2028b\u0085c", entries=[{"name": "raw", "title": "r\u2028w", "note": "\u0085"}]
+    )
+    cells = cells_of(plan)
+    with BenchFolder.open(tmp_path / "bench", plan) as folder:
+        folder.expect(plan, cells)
+        folder.write(done(cells[0]))
+        folder.conclude()
+    assert read_plan(tmp_path / "bench") == plan
+    assert read_records(tmp_path / "bench") == read_records(tmp_path / "bench" / "records.jsonl")
+    assert read_records(tmp_path / "bench")[0].cell.title == "r\u2028w"
+
+
+def test_records_of_version_0_2_are_read_as_they_were_written(folder, cells):
+    record = done(cells[0]).model_copy(update={"format": 1})
+    file = folder.path / "cells" / f"{cells[0].key}.json"
+    file.write_text(record.model_dump_json(indent=1) + "\n")
+    assert read_records(folder.path) == [record]

@@ -4,9 +4,10 @@ import zlib
 
 import numpy as np
 
-from aspect.experiment.perturbation import Perturbation
+from aspect.attacks.perturbation import Perturbation
 from aspect.experiment.plan import Entry
-from aspect.experiment.record import Cell, GraphFacts, Record, SplitScores, Work
+from aspect.experiment.record import GraphSummary, Record, SplitScores
+from aspect.experiment.spec import Cell, Spec
 
 # Names of entries, graphs and notes are untrusted; each of these breaks out of something.
 NASTY = (
@@ -115,7 +116,7 @@ def make_records(  # noqa: PLR0913 - every option has a default, tests name one 
             for perturbation in perturbations:
                 for numbers in _groups(perturbation, splits):
                     for seed in range(min(seeds, entry.seeds or seeds)):
-                        key = Work(
+                        key = Spec(
                             method=entry.registered,
                             settings={**(settings or {"epochs": 30}), **entry.set},
                             graph_sha256=f"{hash_of(graph):064x}",
@@ -146,7 +147,7 @@ def _groups(perturbation, splits):
 
 def done(cell, score=drawn_score, missing_in_test=()):
     """A record of a cell that went well."""
-    work = cell.work
+    work = cell.spec
     scores = [
         split_scores(
             split,
@@ -192,7 +193,7 @@ def split_scores(split, strict, missing_in_test=()):
 
 
 def graph_facts(graph):
-    return GraphFacts(
+    return GraphSummary(
         name=graph, nodes=1000, edges=3000, features=50, classes=CLASSES, homophily=0.5
     )
 

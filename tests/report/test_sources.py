@@ -13,8 +13,8 @@ from aspect.data.source import Reading
 from aspect.data.splits import make_splits
 from aspect.errors import AspectError, RunError
 from aspect.experiment.plan import Plan
-from aspect.experiment.runs import load_run, train_run
 from aspect.experiment.store import BenchFolder
+from aspect.experiment.trained import load_run, train_run
 from aspect.report.sources import find_sources, read_sources
 from aspect.settings import Experiment, PerturbedBy
 from report.benchmark_records import make_records
@@ -107,7 +107,7 @@ def test_a_path_given_twice_counts_once(record_file, records):
 
 
 def test_a_run_becomes_a_record_with_the_scores_of_evaluate(run, tmp_path):
-    from aspect.experiment.comparison import evaluate_runs
+    from aspect.experiment.evaluate import evaluate_runs
 
     out = train(run, tmp_path / "first")
     told = []

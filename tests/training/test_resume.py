@@ -24,7 +24,14 @@ PLAIN = {
 NOISY = {**PLAIN, "batch_norm": True, "dropout": 0.4, "input_dropout": 0.4, "views": "both"}
 STOPPING = {**PLAIN, "epochs": 400, "patience": 8, "edge_drop": 0.6, "learning_rate": 0.01}
 
-RESULTS = ("model.safetensors", "embeddings.npy", "metrics.jsonl", "record.json", "config.yaml")
+RESULTS = (
+    "model.safetensors",
+    "embeddings.npy",
+    "metrics.jsonl",
+    "manifest.json",
+    "record.json",
+    "config.yaml",
+)
 PACE = 0.008  # seconds that a child sleeps after each epoch, so that kills fall into training
 
 

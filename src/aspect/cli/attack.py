@@ -265,7 +265,7 @@ def _tasks(
 
 
 def _run_all(session: Session, tasks: Sequence[_Task], out: Path) -> dict[str, Any]:
-    from aspect.experiment.memory import forget_peak, peak_bytes
+    from aspect.provenance import forget_peak, peak_bytes
 
     device = tasks[0].planned.device
     forget_peak(device)
@@ -285,7 +285,7 @@ def _run_all(session: Session, tasks: Sequence[_Task], out: Path) -> dict[str, A
 def _run(session: Session, task: _Task) -> PerturbationFile:
     """Attack with progress on the screen; the first flips tell how long the rest will take."""
     from aspect.attacks.run import run_attack
-    from aspect.experiment.memory import peak_bytes
+    from aspect.provenance import peak_bytes
 
     screen, planned = session.screen, task.planned
     if task.file.kept:

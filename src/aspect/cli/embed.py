@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from aspect.cli.options import Overwrite, ReadingOptions, check_doubt
+from aspect.cli.console import Screen
+from aspect.cli.options import Overwrite, ReadingOptions, check_ratio, with_old_name
 from aspect.cli.paths import check_target
 from aspect.cli.session import Session, command
 from aspect.data.source import GraphSource
@@ -25,13 +26,34 @@ FORMATS = (".npy", ".parquet", ".csv")
 BESIDE_NPY = (".policy.npy", ".ids.txt")  # what a bare matrix has no place for
 
 
-@command
+class PruneOptions(NamedTuple):
+    """Which edges are left out."""
+
+    prune: Annotated[
+        float,
+        typer.Option(
+            help="Ratio of the edges to prune: those that fit the neighbourhoods at their ends "
+            "least. Protects against edges that were added to mislead.",
+            metavar="RATIO",
+        ),
+    ] = 0.0
+    doubt: Annotated[float, typer.Option(hidden=True)] = 0.0
+
+    def ratio(self, screen: Screen) -> float:
+        """What is given under the new or the old name; what is no ratio is refused."""
+        ratio = with_old_name(screen, self.prune, self.doubt)
+        check_ratio(ratio)
+        return ratio
+
+
+@command(without=("seed",))
 def embed(
     session: Session,
     model: Annotated[
         str, typer.Argument(help="A run's folder or a saved model.", metavar="RUN|MODEL")
     ],
     reading: ReadingOptions,
+    pruning: PruneOptions,
     out: Annotated[
         Path, typer.Option(help="File to write: .npy, .parquet or .csv.", metavar="FILE")
     ],
@@ -41,14 +63,6 @@ def embed(
             help="A graph with the same features.  [default: the one trained on]", metavar="GRAPH"
         ),
     ] = None,
-    doubt: Annotated[
-        float,
-        typer.Option(
-            help="Share of the edges to leave out: those that fit the neighbourhoods at their ends "
-            "least. Insures against edges that somebody put there to mislead.",
-            metavar="SHARE",
-        ),
-    ] = 0.0,
     normalise: Annotated[
         Literal["none", "centre", "standard", "unit"],
         typer.Option(
@@ -62,10 +76,10 @@ def embed(
     source = None if graph is None else GraphSource.named(graph, reading.reading())
     if graph is None and reading != ReadingOptions():
         raise SettingsError("Options of reading belong to a graph. Name it after the model.")
-    check_doubt([doubt])
+    prune = pruning.ratio(session.screen)
     _check_out(out, overwrite, inputs=[model, graph, reading.nodes])
     with session.screen.activity("Embedding"):
-        content = _embed(session, model, source, out, doubt, normalise, overwrite=overwrite)
+        content = _embed(session, model, source, out, prune, normalise, overwrite=overwrite)
     for warning in content["warnings"]:
         session.screen.warn(warning)
     session.screen.answer(content, lambda: session.screen.say(_sentence(content)))
@@ -90,7 +104,7 @@ def _embed(
     model: str,
     source: GraphSource | None,
     out: Path,
-    doubt: float,
+    prune: float,
     normalise: Normalisation,
     *,
     overwrite: bool,
@@ -101,7 +115,7 @@ def _embed(
     embedder, whole = _load(session, model, source)
     for notice in whole.notices:
         session.screen.note(f"Note: {notice}")
-    graph = prune_edges(whole, doubt)
+    graph = prune_edges(whole, prune)
     embeddings, policy = embedder.embed(graph, normalise=normalise), embedder.policy(graph)
     health = embedder.health(graph)
     write_embeddings(
@@ -119,7 +133,7 @@ def _embed(
         "dim": embeddings.shape[1],
         "normalise": normalise,
         "gate": gate,
-        "doubted_edges": whole.num_edges - graph.num_edges,
+        "pruned_edges": whole.num_edges - graph.num_edges,
         "health": health.to_dict(),
         "warnings": health.warnings(),
     }
@@ -127,7 +141,7 @@ def _embed(
 
 def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Embedder, Graph]:
     from aspect.estimator import Embedder
-    from aspect.experiment.runs import load_run
+    from aspect.experiment.trained import load_run
 
     if Path(model).is_dir():
         run = load_run(model, device=session.device)
@@ -152,6 +166,6 @@ def _sentence(content: dict[str, Any]) -> str:
     gate = content["gate"]
     policy = "" if gate is None else f" Mean gate weight of the low band: {gate['mean']:.2f}."
     wrote = f"Wrote {content['nodes']} embeddings of {content['dim']} dimensions"
-    doubted = content["doubted_edges"]
-    left_out = f" {doubted} edges with little support were left out." if doubted else ""
-    return f"{wrote} to {content['out']}.{policy}{left_out}"
+    pruned = content["pruned_edges"]
+    told = f" {pruned} edges with little support were pruned." if pruned else ""
+    return f"{wrote} to {content['out']}.{policy}{told}"

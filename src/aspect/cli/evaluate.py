@@ -6,8 +6,10 @@ Beside them stand controls that learn nothing, and what perturbed graphs leave o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -17,24 +19,25 @@ from aspect.cli.options import (
     ScoreOptions,
     SeedOptions,
     SettingsOptions,
+    SweepOptions,
 )
 from aspect.cli.paths import CONFIG, is_run
-from aspect.cli.perturbation_options import SweepOptions
-from aspect.cli.perturbed import PerturbedEvaluation
-from aspect.cli.plan import Plan, plan_run
 from aspect.cli.scores import explain, interval_text, number_text, score_text
 from aspect.cli.session import Session, command
-from aspect.cli.train import run_all
+from aspect.cli.train import PlannedRun, plan_run, run_all
 from aspect.data.files import is_file
 from aspect.data.source import GraphSource
 from aspect.errors import RunError, SettingsError
 from aspect.settings import load_experiment
 
 if TYPE_CHECKING:
-    from aspect.experiment.comparison import Comparison
+    from aspect.attacks.file import PerturbationFile
+    from aspect.data.graph import LabelledGraph
+    from aspect.experiment.evaluate import Comparison, Robustness
 
 __all__ = ["evaluate"]
 
+AnyTable = TypeVar("AnyTable", "Comparison", "Robustness")
 Answer = tuple[Mapping[str, Any], Callable[[], None]]  # for a program, and for people
 
 
@@ -62,11 +65,11 @@ def evaluate(
     """
     scores.check()
     sweep.check(targets)
-    how.check()
-    if how.doubt and sweep.mode == "evade":
+    how = how.checked(session.screen)
+    if how.prune and sweep.mode == "evade":
         raise SettingsError(
-            "--doubt does not go with --mode evade: validation would choose on the clean graph. "
-            "Leave --doubt out, or take --mode poison on a graph."
+            "--prune does not go with --mode evade: validation would choose on the clean graph. "
+            "Leave --prune out, or take --mode poison on a graph."
         )
     paths = _folders(targets)
     given = [*wanted, *trained, session.seed is not None, reading != ReadingOptions()]
@@ -75,13 +78,13 @@ def evaluate(
             "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
             f"to a graph. {targets[0]} is a run."
         )
-    perturbed = PerturbedEvaluation(session, sweep, how)
+    evaluation = _Evaluation(session, sweep, how)
     if paths:
-        content, show = _answer_of_runs(perturbed, paths)
+        content, show = evaluation.of_runs(paths)
     else:
         sweep.check_clean(paths)
         plans = _plans(session, targets[0], wanted, reading, trained, sweep)
-        content, show = _answer_of_graph(perturbed, plans, retrain=trained.retrain)
+        content, show = evaluation.of_graph(plans, retrain=trained.retrain)
     # Said before it is written: a disk that is full by now does not cost the scores.
     session.screen.answer(content, show)
     if scores.out is not None:
@@ -90,30 +93,126 @@ def evaluate(
         write_json(scores.out, content)
 
 
-def _answer_of_runs(perturbed: PerturbedEvaluation, paths: Sequence[Path]) -> Answer:
-    """Probe what is trained already, on the graphs that it was trained on or on perturbed ones."""
-    poisoned = [path for path in paths if _is_poisoned(path)]
-    if poisoned:
-        perturbed.sweep.check_poisoned(poisoned[0])
-        return perturbed.answer(perturbed.of_poisoned_runs(paths, poisoned[0]))
-    perturbed.sweep.check_clean(paths)
-    if perturbed.sweep.perturbation:
-        return perturbed.answer(perturbed.of_runs(paths))
-    return _compare(perturbed.session, paths, perturbed.how)
+@dataclass(frozen=True)
+class _Evaluation:
+    """How runs are evaluated, as the command line says."""
 
+    session: Session
+    sweep: SweepOptions
+    how: ProbeOptions
 
-def _answer_of_graph(
-    perturbed: PerturbedEvaluation, plans: Sequence[Plan], *, retrain: bool
-) -> Answer:
-    """Train what is not trained yet, and probe it."""
-    if perturbed.how.doubt:
-        from aspect.evaluation.pruning import check_pruning
+    def of_runs(self, paths: Sequence[Path]) -> Answer:
+        """Probe what is trained already, on the graphs it was trained on or on perturbed ones."""
+        poisoned = [path for path in paths if _is_poisoned(path)]
+        if poisoned:
+            self.sweep.check_poisoned(poisoned[0])
+            with self.session.screen.activity("Starting"):
+                from aspect.attacks.files import check_kind_of_splits
+                from aspect.experiment.trained import open_run
 
-        check_pruning(plans[0].experiment.method, perturbed.how.doubt)
-    if perturbed.sweep.perturbation:
-        return perturbed.answer(perturbed.of_graph(plans, retrain=retrain))
-    paths = run_all(perturbed.session, plans, retrain=retrain)
-    return _compare(perturbed.session, paths, perturbed.how)
+                poison = open_run(poisoned[0]).poison
+                assert poison is not None  # its settings say so
+                check_kind_of_splits([poison.file], self.how.splits)
+            return self._poison(paths)
+        self.sweep.check_clean(paths)
+        if not self.sweep.perturbation:
+            return self._compare(paths)
+        with self.session.screen.activity("Starting"):
+            from aspect.experiment.trained import open_run
+
+            labelled = open_run(paths[0]).read_graph(self.session.data_dir)
+            files, budgets = self._files(labelled)
+        return self._evade(paths, files, budgets)
+
+    def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> Answer:
+        """Train what is not trained yet, and probe it."""
+        if self.how.prune:
+            from aspect.evaluation.pruning import check_pruning
+
+            check_pruning(plans[0].experiment.method, self.how.prune)
+        if not self.sweep.perturbation:
+            return self._compare(run_all(self.session, plans, retrain=retrain))
+        evades = self.sweep.mode == "evade"
+        with self.session.screen.activity("Starting"):
+            files, budgets = self._prepare(plans[0], evades=evades)
+        if evades:
+            paths = run_all(self.session, plans, retrain=retrain)
+            return self._evade(paths, files, budgets)
+        from aspect.experiment.trained import Poison
+
+        features = not self.sweep.edges_only
+        poisoned = [
+            plan.on_perturbed_graph(Poison(file, file.perturbation(budget, features=features)))
+            for budget in budgets
+            for file in files
+            for plan in plans
+        ]
+        self.session.screen.note(
+            f"{len(plans) + len(poisoned)} trainings: {len(plans)} on the clean graph and "
+            f"{len(poisoned)} on perturbed ones. What is complete under runs/ is taken from there."
+        )
+        return self._poison(run_all(self.session, [*plans, *poisoned], retrain=retrain))
+
+    def _prepare(
+        self, plan: PlannedRun, *, evades: bool
+    ) -> tuple[list[PerturbationFile], tuple[float, ...]]:
+        """Read graph and files, and refuse before the first training what the end would refuse."""
+        from aspect.experiment.evaluate import check_inductive, chosen_probe
+
+        if evades:
+            check_inductive(plan.experiment.method)
+        chosen_probe(plan.experiment, self.how.probe)
+        labelled = plan.source.read(self.session.data_dir)
+        files, budgets = self._files(labelled)
+        for file in files:
+            file.split_of(labelled)
+        return files, budgets
+
+    def _files(self, labelled: LabelledGraph) -> tuple[list[PerturbationFile], tuple[float, ...]]:
+        from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
+
+        files = read_files(self.sweep.perturbation or (), labelled)
+        budgets = common_budgets(files, self.sweep.budget or ())
+        check_kind_of_splits(files, self.how.splits)
+        return files, budgets
+
+    def _compare(self, paths: Sequence[Path]) -> Answer:
+        with self.session.screen.activity("Starting"):
+            from aspect.experiment.evaluate import evaluate_runs
+        comparison = self._evaluate(
+            partial(
+                evaluate_runs, paths, splits=self.how.splits or "random", prune=self.how.prune or ()
+            )
+        )
+        return comparison.to_dict(), lambda: _show(self.session, comparison)
+
+    def _poison(self, paths: Sequence[Path]) -> Answer:
+        from aspect.experiment.evaluate import evaluate_poisoned
+
+        table = self._evaluate(partial(evaluate_poisoned, paths, prune=self.how.prune or ()))
+        return table.to_dict(), lambda: _show_perturbed(self.session, table)
+
+    def _evade(
+        self, paths: Sequence[Path], files: Sequence[PerturbationFile], budgets: Sequence[float]
+    ) -> Answer:
+        from aspect.experiment.evaluate import evaluate_evaded
+
+        features = not self.sweep.edges_only
+        table = self._evaluate(partial(evaluate_evaded, paths, files, budgets, features=features))
+        return table.to_dict(), lambda: _show_perturbed(self.session, table)
+
+    def _evaluate(self, evaluate: Callable[..., AnyTable]) -> AnyTable:
+        """Evaluate with progress on the screen, and say what the runs warn of."""
+        with self.session.screen.progress("Evaluating") as advance:
+            table = evaluate(
+                probe=self.how.probe,
+                device=self.session.device,
+                data_dir=self.session.data_dir,
+                on_step=advance,
+            )
+        for warning in table.warnings:
+            self.session.screen.warn(warning)
+        return table
 
 
 def _plans(
@@ -123,7 +222,7 @@ def _plans(
     reading: ReadingOptions,
     trained: SeedOptions,
     sweep: SweepOptions,
-) -> list[Plan]:
+) -> list[PlannedRun]:
     """One training on the clean graph for every seed."""
     first = session.seed or 0
     plans = [
@@ -164,28 +263,6 @@ def _folders(targets: Sequence[str]) -> list[Path]:
     if not folders and not Path(targets[0]).suffix and len(Path(targets[0]).parts) > 1:
         raise RunError(f"There is no run in {targets[0]}. Train one with: aspect train --out.")
     return folders
-
-
-def _compare(
-    session: Session,
-    paths: Sequence[Path],
-    how: ProbeOptions,
-) -> Answer:
-    with session.screen.activity("Starting"):
-        from aspect.experiment.comparison import evaluate_runs
-    with session.screen.progress("Evaluating") as advance:
-        comparison = evaluate_runs(
-            paths,
-            splits=how.splits or "random",
-            probe=how.probe,
-            doubt=how.doubt or (),
-            device=session.device,
-            data_dir=session.data_dir,
-            on_step=advance,
-        )
-    for warning in comparison.warnings:
-        session.screen.warn(warning)
-    return comparison.to_dict(), lambda: _show(session, comparison)
 
 
 def _show(session: Session, comparison: Comparison) -> None:
@@ -234,3 +311,37 @@ def _show_classes(session: Session, comparison: Comparison) -> None:
         cells,
         title=f"Classes of {comparison.graph} with {comparison.rows[0].name}, in percent",
     )
+
+
+def _show_perturbed(session: Session, table: Robustness) -> None:
+    """The table, and what its columns mean."""
+    screen, first = session.screen, table.perturbations[0]
+    seeds, counts = len(table.rows[0].perturbed), {len(row.splits) for row in table.rows}
+    splits = f"{min(counts)} " if len(counts) == 1 else ""
+    title = (
+        f"{table.graph} under {first.perturbation.attack}, mode {table.mode}: strict accuracy in "
+        f"percent over {seeds} seed{'s' if seeds > 1 else ''} and {splits}"
+        f"{first.file.facts.splits} split{'' if counts == {1} else 's'}; probe: {table.probe}"
+    )
+    uneven = ["splits"] if len(counts) > 1 else []
+    names = ["method", "budget", *uneven, "clean", "perturbed", "drop", "macro-F1"]
+    cells = [
+        [
+            row["name"],
+            f"{100 * row['budget']:.4g}%",
+            *([len(row["splits"])] if uneven else []),
+            score_text(row["clean"]),
+            score_text(row["perturbed"]),
+            number_text(row["drop"]),
+            score_text(row["macro_f1"]),
+        ]
+        for row in (row.to_dict() for row in table.rows)
+    ]
+    screen.table(names, cells, title=title)
+    is_masked = first.perturbation.features
+    masked = " and of feature entries masked" if is_masked else ", with all features kept"
+    screen.say(f"budget: ratio of edges flipped{masked}. macro-F1: perturbed.")
+    screen.say("drop: (clean - perturbed) / clean of the two means, in percent.")
+    explain(screen, [row.name for row in table.rows if row.name != table.method])
+    for notice in table.notices:
+        screen.say(notice)

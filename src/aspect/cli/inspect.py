@@ -15,7 +15,7 @@ from aspect.cli.stability import check_out, check_run
 from aspect.errors import RunError
 
 if TYPE_CHECKING:
-    from aspect.experiment.runs import LoadedRun
+    from aspect.experiment.trained import LoadedRun
 
 __all__ = ["inspect"]
 
@@ -85,8 +85,8 @@ def _study(
 ) -> dict[str, Any]:
     with session.screen.activity("Starting"):
         from aspect.evaluation.headroom import headroom
-        from aspect.experiment.comparison import check_labels
-        from aspect.experiment.runs import load_run
+        from aspect.experiment.evaluate import check_labels
+        from aspect.experiment.trained import load_run
     loaded = [load_run(path, device=session.device) for path in paths]
     _check_comparable(loaded)
     labelled = loaded[0].read_graph(session.data_dir)
@@ -108,7 +108,7 @@ def _study(
 
 
 def _check_comparable(runs: Sequence[LoadedRun]) -> None:
-    from aspect.experiment.comparison import check_same_method, check_seeds
+    from aspect.experiment.evaluate import check_same_method, check_seeds
 
     for run in runs:
         if run.is_poisoned:

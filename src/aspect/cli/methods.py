@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["methods"]
 
 
-@command
+@command(without=("seed", "device", "data_dir"))
 def methods(
     session: Session,
     name: Annotated[

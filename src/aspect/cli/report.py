@@ -92,7 +92,7 @@ class ReportOptions(NamedTuple):
         return tuple(each for each in FORMATS if each in wanted)
 
 
-@command
+@command(without=("seed",))
 def report(
     session: Session,
     runs: Annotated[

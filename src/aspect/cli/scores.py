@@ -30,7 +30,7 @@ def number_text(value: float | None) -> str:
 
 def explain(screen: Screen, names: Iterable[str]) -> None:
     """Say in a line each what the controls of a table are."""
-    from aspect.experiment.comparison import EXPLANATIONS
+    from aspect.experiment.evaluate import EXPLANATIONS
 
     for name in dict.fromkeys(names):
         if name in EXPLANATIONS:

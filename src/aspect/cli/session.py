@@ -6,8 +6,9 @@ import inspect
 import sys
 import traceback
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import typer
@@ -44,11 +45,19 @@ class Session:
         return None if self.options.data_dir is None else str(self.options.data_dir)
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
+def command(
+    function: Callable[..., None] | None = None, *, without: Sequence[str] = ()
+) -> Callable[..., Any]:
     """Make a function into a command: its session and its groups of options become options.
 
     A group is a NamedTuple whose fields are annotated as typer wants them.
+
+    Args:
+        function: The command, with the session as its first parameter.
+        without: Common options that would do nothing, which are not offered.
     """
+    if function is None:
+        return partial(command, without=without)
     hints = typing.get_type_hints(function, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if _is_group(kind)}
 
@@ -65,9 +74,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(complain(error, debug=common.debug)) from error
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
-    parameters = _parameters(function, hints)
+    parameters = [one for one in _parameters(function, hints) if one.name not in without]
     vars(call)["__signature__"] = inspect.Signature(parameters)
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
 
 
@@ -77,7 +86,7 @@ def _is_group(kind: object) -> bool:
 
 def _gather(kind: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401 - a NamedTuple's class
     """Take the fields of a group out of what was parsed."""
-    return kind(**{name: values.pop(name) for name in kind._fields})
+    return kind(**{name: values.pop(name) for name in kind._fields if name in values})
 
 
 def _parameters(function: Callable[..., None], hints: dict[str, Any]) -> list[inspect.Parameter]:

@@ -1,34 +1,127 @@
-"""`aspect train`: a graph in, a run's folder out."""
+"""`aspect train`: a graph in, a run's folder out.
+
+Wrong names are answered before anything heavy is imported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aspect.attacks.registry import attack_title
-from aspect.cli.options import FolderOptions, ReadingOptions, SettingsOptions
+from aspect.cli.options import FolderOptions, PoisonOptions, ReadingOptions, SettingsOptions
 from aspect.cli.paths import CONFIG
-from aspect.cli.perturbation_options import PoisonOptions
-from aspect.cli.plan import Plan, plan_run
 from aspect.cli.session import Session, command
-from aspect.errors import CheckpointError, RunError
+from aspect.config import parse_overrides
+from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
+from aspect.errors import CheckpointError, RunError, SettingsError
+from aspect.methods.registry import require_method_name
+from aspect.settings import Experiment, PerturbedBy, find_experiment
 
 if TYPE_CHECKING:
     from aspect.data.graph import LabelledGraph
-    from aspect.experiment.runs import RunOptions
+    from aspect.experiment.trained import Poison, RunOptions
     from aspect.training.trainer import EpochReport
 
-__all__ = ["run_all", "run_plan", "train"]
+__all__ = ["PlannedRun", "plan_run", "run_all", "run_plan", "train"]
+
+NAMED_CHOICES = ("defaults", "published", "paper")
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """What will be trained, and where its settings come from."""
+
+    experiment: Experiment
+    source: GraphSource
+    settings_from: str
+    poison: Poison | None = None  # as read; what the experiment names is a path
+
+    @property
+    def default_out(self) -> Path:
+        """Where the run goes if the user does not say."""
+        words = [self.source.name, self.experiment.method, str(self.experiment.seed)]
+        if self.poison is not None:
+            words.append(self.poison.name)
+        return Path("runs") / "-".join(words)
+
+    @property
+    def title(self) -> str:
+        """What is trained on what, for a line on the screen."""
+        perturbed = "" if self.poison is None else f", perturbed by {self.poison.title}"
+        seed = f"with seed {self.experiment.seed}"
+        return f"{self.experiment.method} {seed} on {self.source.name}{perturbed}"
+
+    def on_clean_graph(self) -> PlannedRun:
+        """The same without a perturbation."""
+        experiment = self.experiment.model_copy(update={"perturbation": None})
+        return replace(self, experiment=experiment, poison=None)
+
+    def on_perturbed_graph(self, poison: Poison) -> PlannedRun:
+        """The same on a perturbed graph."""
+        experiment = self.experiment.model_copy(update={"perturbation": poison.described})
+        return replace(self, experiment=experiment, poison=poison)
+
+
+def plan_run(
+    graph: str | None,
+    options: SettingsOptions,
+    reading: Reading,
+    seed: int | None,
+    perturbation: PerturbedBy | None = None,
+) -> PlannedRun:
+    """Join graph, method, settings, seed and perturbation.
+
+    What the command line says wins over a settings file, and that over what is shipped.
+    """
+    if graph is not None:
+        GraphSource.named(graph, reading)
+    if options.method is not None:
+        require_method_name(options.method)
+    is_file = options.config is not None and options.config not in NAMED_CHOICES
+    named = None if is_file else _name_of(graph)
+    chosen, settings_from = find_experiment(options.method or "aspect", named, options.config)
+    overrides = parse_overrides(options.settings or [])
+    source = _source(graph, reading, chosen if is_file else None)
+    experiment = chosen.model_copy(
+        update={
+            "method": require_method_name(options.method or chosen.method),
+            "graph": source.graph,
+            "reading": source.reading,
+            "perturbation": perturbation or chosen.perturbation,
+            "seed": chosen.seed if seed is None else seed,
+            "settings": {**chosen.settings, **overrides},
+        }
+    )
+    changed = f", {' '.join(options.settings)}" if options.settings else ""
+    return PlannedRun(experiment, source, f"{settings_from}{changed}")
+
+
+def _source(graph: str | None, reading: Reading, file: Experiment | None) -> GraphSource:
+    """The graph of the command line, else the settings file's, else the embedded one."""
+    if graph is not None or file is None or file.graph is None:
+        return GraphSource.named(graph or MIXED, reading)
+    if reading != NO_READING:
+        raise SettingsError(
+            f"Options of reading belong to a graph on the command line. Name {file.graph!r} there."
+        )
+    return GraphSource.named(file.graph, file.reading)
+
+
+def _name_of(graph: str | None) -> str | None:
+    """The name under which settings may be shipped; None for a file of the user's."""
+    source = GraphSource(graph=MIXED if graph is None else graph)
+    return source.name if source.is_named else None
 
 
 @command
 def train(
     session: Session,
-    wanted: SettingsOptions,
+    options: SettingsOptions,
     reading: ReadingOptions,
     folder: FolderOptions,
     poison: PoisonOptions,
@@ -49,34 +142,34 @@ def train(
 ) -> None:
     """Learn embeddings of a graph; no labels are looked at."""
     perturbation = poison.described()
-    if folder.resume and graph is None and wanted.config is None and out is not None:
-        wanted = _settings_of_run(out, wanted)
-    plan = plan_run(graph, wanted, reading.reading(), session.seed, perturbation)
+    if folder.resume and graph is None and options.config is None and out is not None:
+        options = _settings_of_run(out, options)
+    plan = plan_run(graph, options, reading.reading(), session.seed, perturbation)
     plan = _with_perturbation(session, plan)
     record = run_plan(session, plan, out or plan.default_out, **folder._asdict())
     session.screen.answer(record, lambda: _show(session, record))
 
 
-def _settings_of_run(out: Path, wanted: SettingsOptions) -> SettingsOptions:
+def _settings_of_run(out: Path, options: SettingsOptions) -> SettingsOptions:
     """`--out RUN --resume` is enough to go on: the folder knows the rest."""
     config = out / CONFIG
     if not config.is_file():
         raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
-    return wanted._replace(config=str(config))
+    return options._replace(config=str(config))
 
 
-def _with_perturbation(session: Session, plan: Plan) -> Plan:
+def _with_perturbation(session: Session, plan: PlannedRun) -> PlannedRun:
     """Read the perturbation file, if there is one: a budget that it cannot serve is refused."""
-    wanted = plan.experiment.perturbation
-    if wanted is None:
+    named = plan.experiment.perturbation
+    if named is None:
         return plan
     with session.screen.activity("Reading the perturbation"):
-        from aspect.perturbation import FilePerturbation
+        from aspect.experiment.trained import Poison
 
-        return plan.on_perturbed_graph(FilePerturbation.read(wanted))
+        return plan.on_perturbed_graph(Poison.read(named))
 
 
-def run_all(session: Session, plans: Sequence[Plan], *, retrain: bool) -> list[Path]:
+def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> list[Path]:
     """One run per plan under runs/; those that are complete are taken as they are."""
     try:
         for number, plan in enumerate(plans, start=1):
@@ -106,7 +199,7 @@ def _say_nothing(news: object) -> None:
 
 def run_plan(
     session: Session,
-    plan: Plan,
+    plan: PlannedRun,
     out: Path,
     *,
     turn: str = "",
@@ -119,7 +212,7 @@ def run_plan(
     screen, experiment = session.screen, plan.experiment
     screen.note(f"{turn}Training {plan.title}; settings: {plan.settings_from}.")
     with screen.activity("Starting"):
-        from aspect.experiment.runs import RunOptions, train_run
+        from aspect.experiment.trained import RunOptions, train_run
     options = RunOptions(
         device=session.device, data_dir=session.data_dir, settings_from=plan.settings_from
     )

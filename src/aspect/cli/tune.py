@@ -12,8 +12,9 @@ import typer
 
 from aspect.cli.console import duration
 from aspect.cli.options import Overwrite, ReadingOptions, SettingsOptions
-from aspect.cli.plan import Plan, plan_run
 from aspect.cli.session import Session, command
+from aspect.cli.train import PlannedRun as Plan
+from aspect.cli.train import plan_run
 from aspect.config import parse_overrides
 from aspect.errors import SettingsError, TrainingError
 
@@ -203,7 +204,7 @@ def _search(session: Session, plan: Plan, options: TuneOptions) -> Search:
 def _run(
     session: Session, search: Search, out: Path, options: TuneOptions, seconds: float | None
 ) -> SearchResult:
-    from aspect.experiment.placement import Placement
+    from aspect.experiment.runner import Placement
     from aspect.experiment.tuning import tune as search_for
     from aspect.report.study import write_study_page
 

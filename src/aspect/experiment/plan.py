@@ -1,23 +1,97 @@
-"""A plan: which methods, graphs, perturbations, splits and seeds; `layout` makes its cells."""
+"""A plan: which methods, graphs, perturbations, splits and seeds; `lay_out` makes its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+    field_validator,
+    model_validator,
+)
 
-from aspect.config import Config, Count, Share, load_yaml, make_config
+from aspect import __version__
+from aspect.attacks.perturbation import Budget, Mode, Perturbation
+from aspect.attacks.registry import AttackName, check_solver
+from aspect.config import Config, Share, load_yaml, make_config
 from aspect.data.source import GraphSource, Reading, check_graph_name
-from aspect.errors import UnknownNameError
-from aspect.experiment.perturbation import AnyPerturbation, Perturbation
-from aspect.experiment.record import ProbeName, SplitName
+from aspect.errors import GraphError, SettingsError, UnknownNameError
+from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source
 from aspect.methods.registry import find_method, require_method_name
+from aspect.settings import find_experiment
 
-__all__ = ["Entry", "Plan", "load_plan", "plan_names"]
+if TYPE_CHECKING:
+    from aspect.experiment.perturbations import BenchFiles, NeededFile
+
+__all__ = [
+    "Entry",
+    "Plan",
+    "PlannedPerturbation",
+    "ReadFacts",
+    "lay_out",
+    "load_plan",
+    "plan_names",
+    "read_facts",
+]
+
+logger = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent / "plans"
+LETTERS = 12  # of a checksum, enough to tell graphs apart
+
+Seeds = Annotated[int, Field(ge=1, le=1000)]
+
+
+CLEAN = "none"  # the perturbation of a clean graph, in a plan
+
+
+class PlannedPerturbation(Config):
+    """One kind of perturbation at one or several budgets."""
+
+    kind: AttackName
+    solver: str = ""
+    """Of an attack that has several. There is no default: the tables of record use `unrolled` of
+    metattack, the original's, and `aspect attack` begins with `implicit`: either would surprise."""
+    mode: Mode = "poison"
+    budgets: Annotated[tuple[Budget, ...], Field(min_length=1)] = (0.1,)
+    features: bool = True
+    seeds: Seeds = 1
+    """At most so many pre-training seeds; a perturbation of its own for every split is one run."""
+
+    @model_validator(mode="after")
+    def _has_its_solver(self) -> PlannedPerturbation:
+        check_solver(self.kind, self.solver)
+        return self
+
+    def each(self) -> Iterator[Perturbation]:
+        """One for every budget."""
+        shared = self.model_dump(exclude={"budgets", "seeds"})
+        for budget in self.budgets:
+            yield Perturbation(**shared, budget=budget)
+
+
+def _from_word(given: object) -> object:
+    """None for the word of a clean graph; no other word is one."""
+    if isinstance(given, str) and given != CLEAN:
+        raise ValueError(f"must be {CLEAN!r}, or name kind and budgets")
+    return None if given == CLEAN else given
+
+
+def _to_word(planned: PlannedPerturbation | None, write: SerializerFunctionWrapHandler) -> object:
+    return CLEAN if planned is None else write(planned)
+
+
+# None: the graph as it is; `none` in a file.
+AnyPerturbation = Annotated[
+    PlannedPerturbation | None, BeforeValidator(_from_word), WrapSerializer(_to_word)
+]
 
 
 class Entry(Config):
@@ -35,23 +109,30 @@ class Entry(Config):
     """The entry that it is a variant of, for an ablation table; that entry names itself."""
     settings_of: str = ""
     """Method whose shipped settings are taken; the entry's own, if there is none."""
-    seeds: Count | None = None
+    seeds: Seeds | None = None
     """At most so many pre-training seeds: one, where nothing is drawn."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Changes to the settings."""
-    doubt: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
-    """Shares of doubtful edges to leave out of the embedding; validation chooses one a split."""
+    prune: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
+    """Ratios of edges to prune before the embedding; validation chooses one for each split."""
 
-    @field_validator("doubt")
+    @field_validator("prune")
     @classmethod
-    def _all_edges_are_a_choice(cls, doubt: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        """Smallest first, as `evaluate --doubt` tries them: of equals, the least is left out."""
-        return None if doubt is None else tuple(sorted({0.0, *doubt}))
+    def _no_pruning_is_a_choice(cls, prune: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        """Smallest first, as `evaluate --prune` tries them: of equals, the least is pruned."""
+        return None if prune is None else tuple(sorted({0.0, *prune}))
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, given: object) -> object:
-        return {"name": given} if isinstance(given, str) else given
+    def _as_written(cls, given: object) -> object:
+        if isinstance(given, str):
+            return {"name": given}
+        if isinstance(given, dict) and "doubt" in given and "prune" not in given:
+            logger.warning(
+                "`doubt` of an entry is called `prune` now; the next version will refuse `doubt`."
+            )
+            return {"prune" if name == "doubt" else name: value for name, value in given.items()}
+        return given
 
     @property
     def registered(self) -> str:
@@ -80,11 +161,11 @@ class Plan(Config):
     """Kind of splits."""
     probe: ProbeName = "neutral"
     """What scores the embeddings."""
-    num_splits: Count | None = None
+    num_splits: Seeds | None = None
     """The first so many, if there are; none: all that there are."""
-    seeds: Count = 1
+    seeds: Seeds = 1
     """Pre-training seeds from 0 on."""
-    seeds_of: dict[str, Count] = Field(default_factory=dict)
+    seeds_of: dict[str, Seeds] = Field(default_factory=dict)
     """Other numbers of seeds for some graphs."""
     perturbations: Annotated[tuple[AnyPerturbation, ...], Field(min_length=1)] = (None,)
     """What is done to the graphs; `none` leaves them clean."""
@@ -189,3 +270,181 @@ def load_plan(plan: str) -> Plan:
     loaded = make_config(Plan, values, owner=f"the plan {plan}")
     loaded.check_names()
     return loaded
+
+
+@dataclass(frozen=True)
+class ReadFacts:
+    """What a plan must know of a graph to lay out its runs."""
+
+    sha256: str
+    num_splits: int  # that the kind of splits offers
+    splits_sha256: str | None = None  # of published ones
+    nodes: int = 0
+    edges: int = 0
+    files: tuple[NeededFile, ...] = ()  # perturbation files of the whole plan
+
+
+def read_facts(
+    plan: Plan, data_dir: str | None, graphs: Sequence[str] = ()
+) -> Iterator[tuple[str, ReadFacts]]:
+    """Read one graph after the other; what no probe or attack could use is refused here.
+
+    Args:
+        plan: The whole plan, since a part of it must find the same files.
+        data_dir: Where files of named data sets lie.
+        graphs: Of the plan; all, if none are named.
+    """
+    from aspect.data.archives import content_sha256
+    from aspect.data.splits import make_splits, published_sha256
+    from aspect.experiment.perturbations import needed_files
+
+    names = plan.short_names()
+    for graph in graphs or plan.graphs:
+        labelled = plan.source(graph).read(data_dir)
+        sha256, name = content_sha256(labelled), plan.source(graph).name
+        if names[graph] != name:  # two graphs of one name must not share a perturbation file
+            name = f"{name}-{sha256[:LETTERS]}"
+        try:
+            splits = make_splits(
+                plan.splits, labelled.labels, labelled.num_classes, masks=labelled.masks
+            )
+        except GraphError as error:
+            raise GraphError(f"The graph {graph!r} cannot be split. {error}") from error
+        num_splits = min(len(splits), plan.num_splits or len(splits))
+        yield (
+            graph,
+            ReadFacts(
+                sha256=sha256,
+                num_splits=len(splits),
+                splits_sha256=published_sha256(plan.splits, labelled.masks),
+                nodes=labelled.graph.num_nodes,
+                edges=labelled.graph.num_edges,
+                files=needed_files(plan, graph, name, labelled, num_splits),
+            ),
+        )
+
+
+def lay_out(
+    plan: Plan,
+    facts: Mapping[str, ReadFacts],
+    device: Literal["cpu", "cuda"],
+    files: BenchFiles | None = None,
+) -> list[Cell]:
+    """All runs, graph by graph; a plan that has one twice, or an impossible one, is refused.
+
+    Args:
+        plan: What is asked for.
+        facts: By graph.
+        device: Kind of device that they run on.
+        files: Perturbation files, as far as there are; without its own a run has another key.
+    """
+    cells = [
+        Cell(
+            plan=plan.name,
+            entry=entry.name,
+            title=entry.title or entry.name,
+            note=entry.note,
+            group=entry.group,
+            graph=graph,
+            reading=plan.reading,
+            spec=spec.model_copy(
+                update={
+                    "device": device,
+                    "perturbation_sha256": files
+                    and files.sha256(graph, spec.perturbation, spec.split_numbers),
+                }
+            ),
+        )
+        for graph in plan.graphs
+        for entry in plan.entries
+        for spec in _specs(plan, entry, graph, facts[graph])
+    ]
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        other = seen.setdefault(cell.key, cell)
+        if other is not cell:
+            raise SettingsError(_same_spec(plan, other, cell))
+    return cells
+
+
+def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[Spec]:
+    """Those of one line and one column of the table."""
+    method, settings = find_method(entry.registered).method, _settings(plan, entry, graph)
+    count = min(facts.num_splits, plan.num_splits or facts.num_splits)
+    planned = plan.seeds_of.get(graph, plan.seeds)
+    most = min(planned, entry.seeds or planned)
+    for perturbation, seeds in plan.planned():
+        evades = perturbation is not None and perturbation.mode == "evade"
+        _refuse_evasion(plan, entry, evades=evades, inductive=method.inductive)
+        # A perturbed graph is trained on for its own split; else a training serves all splits.
+        poisons = perturbation is not None and not evades
+        groups = [(split,) for split in range(count)] if poisons else [tuple(range(count))]
+        for splits in groups:
+            for seed in range(min(most, seeds)):
+                yield Spec(
+                    method=entry.registered,
+                    source=method_source(entry.registered),
+                    settings=settings,
+                    graph_sha256=facts.sha256,
+                    splits=plan.splits,
+                    splits_sha256=facts.splits_sha256,
+                    split_numbers=splits,
+                    probe=plan.probe,
+                    perturbation=perturbation,
+                    prune=entry.prune,
+                    seed=seed,
+                    version=__version__,
+                )
+
+
+def _settings(plan: Plan, entry: Entry, graph: str) -> dict[str, Any]:
+    """In full: shipped ones, changed by the plan and then by the entry."""
+    config, source = find_method(entry.registered).config, plan.source(graph)
+    experiment, _ = find_experiment(
+        entry.settings_of or entry.registered,
+        source.name if source.is_named else None,
+        None if plan.settings == "shipped" else plan.settings,
+    )
+    # Another method's settings and changes for all may not all exist here; the entry's own must.
+    shared = {**experiment.settings, **plan.set} if entry.settings_of else plan.set
+    known = {name: value for name, value in shared.items() if name in config.model_fields}
+    base = {} if entry.settings_of else experiment.settings
+    values = {**base, **known, **entry.set}
+    return make_config(config, values, owner=entry.name).model_dump(mode="json")
+
+
+def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool, inductive: bool) -> None:
+    """Refuse before any training what cannot be embedded, or chosen, after it."""
+    where = f"Entry {entry.name!r} of the plan {plan.name!r}"
+    alone = f"{entry.registered!r} embeds no graph but the one that it was trained on"
+    if evades and not inductive:
+        raise SettingsError(
+            f"{where} cannot be evaded: {alone}. Leave the entry out, or let the mode be poison."
+        )
+    if entry.prune is None:
+        return
+    if not inductive:
+        raise SettingsError(f"{where} cannot prune edges: {alone}. Leave `prune` out.")
+    if evades:
+        raise SettingsError(
+            f"{where} cannot prune edges in mode evade: its probe, and what chooses for it, see "
+            "the clean graph. Let the mode be poison, or leave `prune` out."
+        )
+
+
+def _same_spec(plan: Plan, first: Cell, second: Cell) -> str:
+    """Why two runs are one, in a sentence."""
+    if first.entry != second.entry:
+        return (
+            f"Entries {first.entry!r} and {second.entry!r} of the plan {plan.name!r} are the "
+            f"same on {first.graph}: their settings must differ."
+        )
+    if first.graph != second.graph:
+        return (
+            f"Graphs {first.graph!r} and {second.graph!r} of the plan {plan.name!r} hold the "
+            "same graph: name it once."
+        )
+    return (
+        f"The plan {plan.name!r} asks for a run of {first.entry!r} on {first.graph} twice: "
+        "name every graph and every budget once."
+    )

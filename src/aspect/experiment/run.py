@@ -1,4 +1,7 @@
-"""One cell of the grid, carried out: read, perturb, train, embed, probe; a record in any case."""
+"""A run: read the graph, perturb it, train on it, embed it, probe the embedding, make a record.
+
+This is the only place where that happens: `train`, `evaluate`, `bench` and `report` call it.
+"""
 
 from __future__ import annotations
 
@@ -8,79 +11,149 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.source import GraphSource
-from aspect.data.splits import Split, published_sha256
-from aspect.errors import GraphError, sentence_of
+from aspect.attacks.file import PerturbationFile
+from aspect.attacks.perturbation import Perturbation
+from aspect.data.archives import content_sha256
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.source import GraphSource, Reading
+from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
+from aspect.errors import GraphError, RunError, sentence_of
 from aspect.estimator import Embedder
-from aspect.evaluation.baselines import majority_probe
+from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
 from aspect.evaluation.details import Details
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.inspection import ValueRecorder, inspect_model
-from aspect.evaluation.linear_probe import linear_probe, probe_named
+from aspect.evaluation.linear_probe import Probe, linear_probe, probe_named
 from aspect.evaluation.pruning import probe_pruned
 from aspect.evaluation.result import ProbeResult
-from aspect.experiment.facts import graph_facts
-from aspect.experiment.graphs import draw_splits, read_unchanged, twin_accuracies
-from aspect.experiment.memory import forget_peak, peak_bytes
-from aspect.experiment.model_facts import faults_of, gate_summary
-from aspect.experiment.perturbed import Change
-from aspect.experiment.record import Cell, Record, SplitScores
-from aspect.provenance import device_name, versions
-from aspect.training.health import check_finite
+from aspect.experiment.record import AttackNote, GraphSummary, Record, SplitScores
+from aspect.experiment.spec import Cell, Spec
+from aspect.provenance import device_name, forget_peak, peak_bytes, versions
+from aspect.training.health import Health, check_finite
+from aspect.training.trainer import Recorder
 
-__all__ = ["Outcome", "Task", "run_cell"]
+__all__ = [
+    "Outcome",
+    "PerturbedGraph",
+    "Task",
+    "attack_note",
+    "draw_splits",
+    "faults_of",
+    "forget_graphs",
+    "gate_summary",
+    "read_graph",
+    "run",
+    "run_cell",
+]
+
+GRAPHS_KEPT = 4  # in the memory of a worker
+
+
+@dataclass(frozen=True)
+class PerturbedGraph:
+    """A perturbation of one graph for one split, with the file of its flips if there is one."""
+
+    perturbation: Perturbation
+    split: int
+    path: Path | None = None  # None: the flips are drawn
+    sha256: str | None = None  # of all that the file does at the budget
+
+    def apply(self, labelled: LabelledGraph) -> Graph:
+        """The graph after it."""
+        return self.perturbation.apply(labelled, self.split, self.file())
+
+    def note(self) -> AttackNote | None:
+        """How its flips were found; None where they are drawn."""
+        file = self.file()
+        return None if file is None else attack_note(file, self.perturbation.budget)
+
+    def file(self) -> PerturbationFile | None:
+        """The file, if it still does what it did when the plan was laid out."""
+        if self.path is None:
+            return None
+        file = PerturbationFile.read(self.path)
+        digest = file.digest(self.perturbation.budget)
+        if digest != self.sha256:
+            raise RunError(
+                f"{str(self.path)!r} changed since the bench began: the sha256 of its flips up to "
+                f"a budget of {self.perturbation.budget:g} must be {self.sha256}. Got {digest}. "
+                "Run the bench again."
+            )
+        return file
+
+
+def attack_note(file: PerturbationFile, budget: float) -> AttackNote:
+    """What a record says of the flips of a file, up to a budget."""
+    facts = file.facts
+    return AttackNote(
+        flips=len(file.flips(budget)),
+        settings=facts.settings,
+        seed=facts.seed,
+        device=facts.device,
+        version=facts.versions.get("aspect", "unknown"),
+    )
 
 
 @dataclass(frozen=True)
 class Task:
-    """A cell, the files of its flips, and whether its model is to be looked into."""
+    """A run that is to be carried out, with the files of its flips."""
 
     cell: Cell
     files: tuple[Path, ...] = ()  # one for each of its splits, unless the flips are drawn
-    has_details: bool = False
-    shown: tuple[Change, ...] = ()  # what the details tell of besides the clean graph
+    is_probed: bool = True  # off: the splits say what was poisoned, and nothing is scored
+    has_details: bool = False  # whether its model is to be looked into
+    shown: tuple[PerturbedGraph, ...] = ()  # what the details show besides the clean graph
 
-    def changes(self) -> list[Change]:
+    def perturbed(self) -> list[PerturbedGraph]:
         """What is done to the graph, split by split."""
-        work = self.cell.work
-        if work.perturbation is None:
+        spec = self.cell.spec
+        if spec.perturbation is None:
             return []
-        if not work.perturbation.has_file:
-            return [Change(work.perturbation, split) for split in work.split_numbers]
-        checksums = work.perturbation_sha256 or ()
+        if not spec.perturbation.has_file:
+            return [PerturbedGraph(spec.perturbation, split) for split in spec.split_numbers]
         return [
-            Change(work.perturbation, split, path, sha256)
-            for split, path, sha256 in zip(work.split_numbers, self.files, checksums, strict=True)
+            PerturbedGraph(spec.perturbation, split, path, sha256)
+            for split, path, sha256 in zip(
+                spec.split_numbers, self.files, spec.perturbation_sha256 or (), strict=True
+            )
         ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """A record, and what does not fit into it."""
 
     record: Record
     details: Details | None = None
-    trace: str = ""  # where a cell that failed did so
+    trace: str = ""  # where a run that failed did so
+    model: Embedder | None = None  # this and the rest stay in the process that computed them
+    embeddings: Tensor | None = None  # of the graph that was trained on, on the model's device
+    policy: Tensor | None = None  # gate weight of every node's low band
+    probed: ProbeResult | None = None
 
 
 def run_cell(task: Task, *, data_dir: str | None = None, device: str | None = None) -> Outcome:
-    """Carry out a cell; whatever goes wrong becomes a failed record with a sentence.
+    """Carry out a run in a worker; whatever goes wrong becomes a failed record with a sentence.
 
     Args:
-        task: The cell.
+        task: The run.
         data_dir: Where files of named data sets lie.
-        device: Where to train; of the kind that the cell names.
+        device: Where to train; of the kind that the spec names.
     """
-    place = device or task.cell.work.device
     try:
-        with _listening() as heard:
-            return _Run(task, data_dir, place, heard).outcome()
+        with _warnings() as warned:
+            outcome = run(task, data_dir=data_dir, device=device)
+        record = outcome.record
+        record = record.model_copy(update={"warnings": (*warned, *record.warnings)})
+        return Outcome(record, outcome.details)
     except Exception as error:
         record = Record(
             status="failed", cell=task.cell, error=_sentence(error), versions=versions()
@@ -97,172 +170,170 @@ def _sentence(error: Exception) -> str:
 
 
 @contextmanager
-def _listening() -> Iterator[list[str]]:
+def _warnings() -> Iterator[list[str]]:
     """The library's warnings from here on, each once; a worker has no screen to show them on."""
-    heard: list[str] = []
+    warned: list[str] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.getMessage() not in heard:
-                heard.append(record.getMessage())
+            if record.getMessage() not in warned:
+                warned.append(record.getMessage())
 
     handler, logger = Listener(logging.WARNING), logging.getLogger("aspect")
     logger.addHandler(handler)
     try:
-        yield heard
+        yield warned
     finally:
         logger.removeHandler(handler)
 
 
+def run(
+    task: Task,
+    *,
+    data_dir: str | None = None,
+    device: str | None = None,
+    labelled: LabelledGraph | None = None,
+    model: Embedder | None = None,
+    probe: Probe | None = None,
+    recorder: Recorder | None = None,
+) -> Outcome:
+    """Carry out a run; what is wrong is raised.
+
+    Args:
+        task: The run.
+        data_dir: Where files of named data sets lie.
+        device: Where to train; by default of the kind that the spec names.
+        labelled: The clean graph of the spec, if it was read already.
+        model: Trained already, on the graph that the spec says; none: it is trained here.
+        probe: In place of the one that the spec names.
+        recorder: Keeps the reports of the training; by default their values, for the details.
+    """
+    spec = task.cell.spec
+    if labelled is None:
+        labelled = read_graph(task.cell.graph_source, data_dir, spec.graph_sha256)
+    published = published_sha256(spec.splits, labelled.masks)
+    if task.is_probed and published != spec.splits_sha256:
+        raise GraphError(
+            f"The splits of {task.cell.graph!r} changed since the bench began. Run the bench again."
+        )
+    return _Run(task, labelled, device or spec.device, probe).outcome(model, recorder)
+
+
 @dataclass
 class _Run:
-    """The steps of a cell, each timed."""
+    """The steps of a run, each timed."""
 
     task: Task
-    data_dir: str | None
+    labelled: LabelledGraph
     device: str
-    heard: list[str]  # what the library has warned of so far
+    probe: Probe | None
     seconds: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def cell(self) -> Cell:
-        return self.task.cell
+    def __post_init__(self) -> None:
+        self.cell, self.spec = self.task.cell, self.task.cell.spec
+        self.perturbed = self.task.perturbed()
 
-    def outcome(self) -> Outcome:
-        labelled = self._labelled()
-        splits = draw_splits(labelled, self.cell.work.splits, self.cell.work.split_numbers)
+    def outcome(self, model: Embedder | None, recorder: Recorder | None) -> Outcome:
+        spec = self.spec
+        splits = []
+        if self.task.is_probed:
+            splits = draw_splits(self.labelled, spec.splits, spec.split_numbers)
         # All files are looked at before the training: one that changed must not cost it.
-        notes = [change.note() for change in self.task.changes()]
-        curves = ValueRecorder()
-        model = self._model()
-        forget_peak(model.device)
-        graph = self._trained_on(labelled)
-        with self._timed("train", model.device):
-            model.fit(graph, recorder=curves)
-        record = self._record(model, graph, labelled, splits)
-        record = record.model_copy(update={"attack": notes[0] if notes else None})
-        details = self._details(model, labelled, curves) if self.task.has_details else None
-        return Outcome(record, details)
-
-    def _model(self) -> Embedder:
-        work = self.cell.work
-        return Embedder(work.method, seed=work.seed, device=self.device, **work.settings)
-
-    def _labelled(self) -> LabelledGraph:
-        cell, work = self.cell, self.cell.work
-        labelled = read_unchanged(cell.graph, cell.reading, self.data_dir, work.graph_sha256)
-        if published_sha256(work.splits, labelled.masks) != work.splits_sha256:
-            raise GraphError(
-                f"The splits of {cell.graph!r} changed since the bench began. Run the bench again."
-            )
-        return labelled
-
-    def _trained_on(self, labelled: LabelledGraph) -> Graph:
-        """The clean graph, or the one that was poisoned for the cell's only split."""
-        work = self.cell.work
-        if work.perturbation is None or work.perturbation.mode == "evade":
-            return labelled.graph
-        (change,) = self.task.changes()
-        return change.apply(labelled)
-
-    def _record(
-        self, model: Embedder, graph: Graph, labelled: LabelledGraph, splits: list[Split]
-    ) -> Record:
+        notes = [perturbed.note() for perturbed in self.perturbed]
+        graph, curves = self._trained_graph(), ValueRecorder()
+        if model is None:
+            model = Embedder(spec.method, seed=spec.seed, device=self.device, **spec.settings)
+            forget_peak(model.device)
+            with self._timed("train", model.device):
+                model.fit(graph, recorder=recorder or curves)
         with self._timed("embed", model.device):
-            embeddings = model.embed(graph, normalise="none")
+            embeddings = model.embed(graph, normalise="none").to(model.device)
         check_finite(embeddings)
-        with self._timed("probe", model.device):
-            found, doubt = self._probe(model, graph, embeddings, labelled, splits)
-        result, policy, health = model.result, model.policy(graph), model.health(graph)
-        assert result is not None  # the model is fitted
-        return Record(
+        probed: ProbeResult | None = None
+        scores: tuple[SplitScores, ...] = ()
+        if splits:
+            with self._timed("probe", model.device):
+                probed, prune = self._probe(model, graph, embeddings, splits)
+            scores = self._scores(probed, prune, splits)
+        health, policy = model.health(graph), model.policy(graph)
+        record = Record(
             status="done",
             cell=self.cell,
-            graph=graph_facts(self._source(), labelled),
-            scores=self._scores(found, doubt, labelled, splits),
-            epochs=result.epochs,
-            stopped_early=result.stopped_early,
-            loss={name: value for name, value in result.values.items() if math.isfinite(value)},
+            graph=_summary(self.cell.graph_source, self.labelled),
+            attack=notes[0] if notes else None,
+            scores=scores,
+            **_training_facts(model),
             dim=embeddings.shape[1],
             parameters=model.method.num_parameters,
             gate=gate_summary(policy),
             health=health.to_dict(),
             seconds=self.seconds,
             peak_memory_bytes=peak_bytes(model.device),
-            notices=found.notices_naming(labelled.class_names),
-            warnings=(*self.heard, *faults_of(model, graph, health)),
+            notices=probed.notices_naming(self.labelled.class_names) if probed else (),
+            warnings=tuple(faults_of(model, graph, health)),
             device=device_name(model.device),
             versions=versions(),
         )
+        details = self._details(model, graph, curves) if self.task.has_details else None
+        return Outcome(record, details, "", model, embeddings, policy, probed)
 
-    def _source(self) -> GraphSource:
-        return GraphSource(graph=self.cell.graph, reading=self.cell.reading)
+    def _trained_graph(self) -> Graph:
+        """The clean graph, or the one that was poisoned for the run's only split."""
+        perturbation = self.spec.perturbation
+        if perturbation is None or perturbation.mode == "evade":
+            return self.labelled.graph
+        (perturbed,) = self.perturbed
+        return perturbed.apply(self.labelled)
 
     def _probe(
-        self,
-        model: Embedder,
-        graph: Graph,
-        embeddings: torch.Tensor,
-        labelled: LabelledGraph,
-        splits: list[Split],
+        self, model: Embedder, graph: Graph, embeddings: Tensor, splits: list[Split]
     ) -> tuple[ProbeResult, Sequence[float | None]]:
-        """The scores, and the share of doubtful edges that was left out for each of them."""
-        work, labels = self.cell.work, labelled.labels
-        probe = probe_named(work.probe or "paper")
-        if work.doubt is not None:
-            return probe_pruned(model, graph, labelled, splits, work.doubt, probe=probe)
-        clean, classes = embeddings.to(model.device), labelled.num_classes
-        unasked = [None] * len(splits)
-        if work.perturbation is None or work.perturbation.mode == "poison":
-            result = linear_probe(clean, labels, splits, num_classes=classes, probe=probe)
-            return result, unasked
-        perturbed = (
-            model.embed(change.apply(labelled), normalise="none").to(model.device)
-            for change in self.task.changes()
-        )
-        result = evasion_probe(clean, perturbed, labels, splits, num_classes=classes, probe=probe)
-        return result, unasked
+        """The scores, and the ratio of pruned edges behind each of them."""
+        spec, labelled = self.spec, self.labelled
+        labels, classes = labelled.labels, labelled.num_classes
+        probe = self.probe or probe_named(spec.probe or "paper")
+        if spec.prune is not None:
+            return probe_pruned(model, graph, labelled, splits, spec.prune, probe=probe)
+        if spec.perturbation is None or spec.perturbation.mode == "poison":
+            result = linear_probe(embeddings, labels, splits, num_classes=classes, probe=probe)
+        else:
+            perturbed = (
+                model.embed(one.apply(labelled), normalise="none").to(model.device)
+                for one in self.perturbed
+            )
+            result = evasion_probe(
+                embeddings, perturbed, labels, splits, num_classes=classes, probe=probe
+            )
+        return result, (None,) * len(splits)
 
     def _scores(
-        self,
-        found: ProbeResult,
-        doubt: Sequence[float | None],
-        labelled: LabelledGraph,
-        splits: list[Split],
+        self, probed: ProbeResult, prune: Sequence[float | None], splits: list[Split]
     ) -> tuple[SplitScores, ...]:
-        """With what each split reads without any embedding."""
-        majority = majority_probe(labelled.labels, splits, num_classes=labelled.num_classes)
-        numbers = self.cell.work.split_numbers
-        rows = zip(numbers, found.splits, doubt, majority.splits, self._twins(), strict=True)
+        """With what each split gives without any embedding; twins of the clean graph alone."""
+        labels, classes = self.labelled.labels, self.labelled.num_classes
+        majority = majority_probe(labels, splits, num_classes=classes)
+        twins: tuple[float | None, ...] = (None,) * len(splits)
+        if self.spec.perturbation is None:
+            twins = _twin_accuracies(self.labelled, self.spec, splits)
+        rows = zip(
+            self.spec.split_numbers, probed.splits, prune, majority.splits, twins, strict=True
+        )
         return tuple(
-            SplitScores.of(number, score, doubt=share, majority=least.strict, twins=twins)
-            for number, score, share, least, twins in rows
+            SplitScores.of(number, score, prune=ratio, majority=least.strict, twins=twin)
+            for number, score, ratio, least, twin in rows
         )
 
-    def _twins(self) -> tuple[float | None, ...]:
-        """Of the clean graph; under a perturbation another rule would be needed for each split."""
-        cell, work = self.cell, self.cell.work
-        if work.perturbation is not None:
-            return (None,) * len(work.split_numbers)
-        return twin_accuracies(
-            cell.graph,
-            cell.reading,
-            self.data_dir,
-            work.graph_sha256,
-            work.splits,
-            work.split_numbers,
-        )
-
-    def _details(self, model: Embedder, labelled: LabelledGraph, curves: ValueRecorder) -> Details:
-        """Of the clean graph and the perturbed ones."""
-        shown = [(each.perturbation.label, each.apply(labelled)) for each in self.task.shown]
+    def _details(self, model: Embedder, graph: Graph, curves: ValueRecorder) -> Details:
+        """Of the graph that was trained on, and of perturbed ones."""
         return inspect_model(
             model,
-            labelled,
+            replace(self.labelled, graph=graph),
             title=self.cell.title,
-            graph=self._source().name,
+            graph=self.cell.graph_source.name,
             curves=curves.values,
-            perturbed=shown,
+            perturbed=[
+                (one.perturbation.label, one.apply(self.labelled)) for one in self.task.shown
+            ],
         )
 
     @contextmanager
@@ -272,3 +343,110 @@ class _Run:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         self.seconds[step] = time.perf_counter() - started
+
+
+def _training_facts(model: Embedder) -> dict[str, object]:
+    """How the training ended; nothing of a model that was loaded."""
+    result = model.result
+    if result is None:
+        return {}
+    finite = {name: value for name, value in result.values.items() if math.isfinite(value)}
+    return {"epochs": result.epochs, "stopped_early": result.stopped_early, "loss": finite}
+
+
+def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | None:
+    """Mean and standard deviation of the low band's weight over the nodes."""
+    if policy is None:
+        return None
+    return {"mean": float(policy.mean()), "std": float(policy.std())}
+
+
+@torch.no_grad()
+def faults_of(model: Embedder, graph: Graph, health: Health) -> list[str]:
+    """Warnings of the method, a training that came to nothing, a collapse; a sentence each."""
+    warnings = list(model.warnings(graph))
+    if model.result is not None and model.result.epochs > 0 and model.result.kept == 0:
+        warnings.append(
+            "No loss was below that of the first epoch, so the weights are those from before the "
+            "training. Try a lower learning_rate or more patience."
+        )
+    return [*warnings, *health.warnings()]
+
+
+def _summary(source: GraphSource, labelled: LabelledGraph) -> GraphSummary:
+    graph = labelled.graph
+    first, second = labelled.labels[graph.edge_index]
+    known = (first != UNLABELLED) & (second != UNLABELLED)
+    return GraphSummary(
+        name=source.name,
+        nodes=graph.num_nodes,
+        edges=graph.num_edges,
+        features=graph.num_features,
+        classes=labelled.num_classes,
+        homophily=float((first == second)[known].double().mean()) if bool(known.any()) else None,
+    )
+
+
+# Graphs: a worker meets the same few again and again, and reads each once.
+
+
+def read_graph(source: GraphSource, data_dir: str | None, sha256: str) -> LabelledGraph:
+    """The graph, if its content is still that which the bench began with.
+
+    Args:
+        source: Name or path, and how it is read.
+        data_dir: Where files of named data sets lie.
+        sha256: Checksum of the content as it was.
+    """
+    labelled, checksum = _read(source.graph, source.reading, data_dir)
+    if checksum != sha256:
+        raise GraphError(
+            f"The graph {source.graph!r} changed since the bench began: its sha256 must be "
+            f"{sha256}. Got {checksum}. Run the bench again."
+        )
+    return labelled
+
+
+def forget_graphs() -> None:
+    """Read every graph anew from here on."""
+    _read.cache_clear()
+    _twins.clear()
+
+
+@lru_cache(maxsize=GRAPHS_KEPT)
+def _read(graph: str, reading: Reading, data_dir: str | None) -> tuple[LabelledGraph, str]:
+    """A graph and the checksum of its content."""
+    labelled = GraphSource(graph=graph, reading=reading).read(data_dir)
+    return labelled, content_sha256(labelled)
+
+
+def draw_splits(labelled: LabelledGraph, kind: SplitKind, numbers: tuple[int, ...]) -> list[Split]:
+    """Some of a graph's splits by their numbers."""
+    if not numbers:
+        return []
+    drawn = make_splits(
+        kind, labelled.labels, labelled.num_classes, count=max(numbers) + 1, masks=labelled.masks
+    )
+    return [drawn[number] for number in numbers]
+
+
+_twins: dict[tuple[str, str, tuple[int, ...]], tuple[float | None, ...]] = {}
+
+
+def _twin_accuracies(
+    labelled: LabelledGraph, spec: Spec, splits: list[Split]
+) -> tuple[float | None, ...]:
+    """Test accuracy, split by split, of the nearest neighbour by neighbour sets on a clean graph.
+
+    None for every split of a graph that is too large. The rule knows no method, so a worker
+    computes it once for each graph.
+    """
+    if labelled.graph.num_nodes > MOST_TWIN_NODES:
+        return (None,) * len(splits)
+    key = (spec.graph_sha256, spec.splits, spec.split_numbers)
+    if key not in _twins:
+        result = twin_probe(
+            labelled.graph, labelled.labels, splits, num_classes=labelled.num_classes
+        )
+        _twins[key] = tuple(score.strict for score in result.splits)
+    return _twins[key]

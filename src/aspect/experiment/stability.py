@@ -13,7 +13,7 @@ from aspect.data.graph import LabelledGraph
 from aspect.errors import RunError, SettingsError
 from aspect.evaluation.stability import GivenSplits, OnStep, StabilityResult, study_stability
 from aspect.evaluation.stability_request import DEFAULT_BUDGETS, StabilityRequest
-from aspect.experiment.runs import StoredRun, open_run
+from aspect.experiment.trained import StoredRun, open_run
 
 __all__ = ["RunStability", "study_run"]
 
@@ -106,7 +106,7 @@ def _poisoned(
     places: Sequence[str | Path],
 ) -> _Given | None:
     """The poisoned graph is the reference, and its split the only one that counts."""
-    poison = stored.read_perturbation()
+    poison = stored.poison
     if poison is None:
         return None
     if places or request.num_splits is not None:
@@ -115,12 +115,12 @@ def _poisoned(
             f"{stored.path} was trained on a perturbed graph, {poison.title}. Perturbations start "
             f"from that one, and are judged on its split alone: {option} does not go with it."
         )
-    check_kind_of_splits([poison.trace], request.splits)
+    check_kind_of_splits([poison.file], request.splits)
     notice = (
         f"The run was trained on a perturbed graph ({poison.title}), which counts as the clean "
         "one here; it is judged on the split of that perturbation alone."
     )
-    splits = GivenSplits(poison.facts.splits, (poison.facts.split,))
+    splits = GivenSplits(poison.file.facts.splits, (poison.split,))
     perturbed = replace(labelled, graph=poison.apply(labelled))
     return _Given(perturbed, splits=splits, notices=(notice,))
 

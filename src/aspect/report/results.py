@@ -17,7 +17,8 @@ import pandas as pd
 
 from aspect.data.source import GraphSource
 from aspect.errors import SettingsError, UnknownNameError
-from aspect.experiment.record import Record, SplitName, Work
+from aspect.experiment.record import Record
+from aspect.experiment.spec import Spec, SplitName
 from aspect.report.tables import counted, slug
 
 __all__ = ["CLEAN", "METRICS", "PLACE", "Results", "Setup", "Variant", "collect", "distinct"]
@@ -37,7 +38,7 @@ MISSING = ("missing_in_train", "missing_in_test")
 ATTACK_ORDER = (("metattack", "unrolled"), ("metattack", "implicit"), ("dice", ""), ("random", ""))
 
 # What records of one variant and graph must share, and those behind one mean.
-ALWAYS_EQUAL = ("method", "settings", "graph_sha256", "doubt")
+ALWAYS_EQUAL = ("method", "settings", "graph_sha256", "prune")
 EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256", "probe")
 
 # `missing` holds this; records repeat it for their own splits.
@@ -229,9 +230,9 @@ def distinct(records: Sequence[Record]) -> list[Record]:
     return list(kept.values())
 
 
-def _spec(record: Record) -> Work:
+def _spec(record: Record) -> Spec:
     """What decided the record's numbers."""
-    return record.cell.work
+    return record.spec
 
 
 def _setup(record: Record) -> Setup | None:

@@ -112,7 +112,7 @@ def read_sources(
             titles.append(read_plan(source.path).title)
     runs = [source.path for source in sources if source.kind == "run"]
     if runs:
-        from aspect.report.runs import read_runs
+        from aspect.experiment.trained import read_runs
 
         trained = read_runs(runs, device=device, data_dir=data_dir, on_run=on_run)
         records += trained.records

@@ -18,7 +18,7 @@ from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import linear_probe
 from aspect.experiment import trial as trial_module
 from aspect.experiment import tuning
-from aspect.experiment.runs import source_of
+from aspect.experiment.trained import source_of
 from aspect.experiment.tuning import load_search, open_study
 from aspect.methods.aspect import AspectMethod
 from aspect.settings import load_experiment

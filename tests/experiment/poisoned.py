@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from aspect.attacks.file import PerturbationFile
 from aspect.data.archives import write_npz
 from aspect.data.graph import LabelledGraph
 from aspect.data.source import GraphSource
-from aspect.experiment.runs import RunOptions, train_run
+from aspect.experiment.trained import RunOptions, train_run
 from aspect.settings import Experiment, PerturbedBy, PublishedProbe
 from attacks.attempts import labelled_graph, plan, run
 
@@ -80,13 +80,13 @@ class Place:
 
 def cut(path: Path, count: int, new: Path) -> Path:
     """The same attack, stopped after so many flips."""
-    trace = PerturbationFile.read(path)
-    facts = trace.facts.model_copy(update={"wanted": count})
-    replace(trace, facts=facts, keys=trace.keys[:count]).write(new)
+    file = PerturbationFile.read(path)
+    facts = file.facts.model_copy(update={"wanted": count})
+    PerturbationFile(facts, file.keys[:count], file.state).write(new)
     return new
 
 
 def changed(path: Path, **facts) -> None:
     """Write other facts into a file."""
-    trace = PerturbationFile.read(path)
-    replace(trace, facts=trace.facts.model_copy(update=facts)).write(path)
+    file = PerturbationFile.read(path)
+    PerturbationFile(file.facts.model_copy(update=facts), file.keys, file.state).write(path)

@@ -1,6 +1,7 @@
 """Runs on poisoned graphs: what is learned from, what the folder tells, and going on with it."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +14,12 @@ from aspect.data.archives import content_sha256
 from aspect.data.splits import make_splits
 from aspect.errors import FileError, GraphError, RunError
 from aspect.estimator import Embedder
-from aspect.experiment.runs import RunOptions, load_run, open_run, train_run
+from aspect.experiment.evaluate import evaluate_runs
+from aspect.experiment.trained import RunOptions, load_run, open_run, read_runs, train_run
 from aspect.settings import Experiment, PerturbedBy, load_experiment
 from attacks.attempts import labelled_graph
-from experiment.robustness import poisoned as poisoned_runs
-from experiment.robustness.poisoned import TINY, Place, changed, cut
+from experiment import poisoned as poisoned_runs
+from experiment.poisoned import TINY, Place, changed, cut
 
 RESULTS = ("config.yaml", "embeddings.npy", "policy.npy", "metrics.jsonl", "model.safetensors")
 
@@ -95,7 +97,7 @@ def test_a_clean_run_says_nothing_of_perturbations(place):
     assert (out / "config.yaml").read_text() == to_yaml(expected)
     assert "perturbation" not in json.loads((out / "record.json").read_text())
     run = open_run(out)
-    assert run.read_perturbation() is None
+    assert run.poison is None
     assert torch.equal(run.read_trained_graph().edge_index, place.labelled.graph.edge_index)
 
 
@@ -201,3 +203,80 @@ def test_another_budget_is_another_run(place, poisoned):
     with pytest.raises(RunError, match="other settings"):
         place.train("poisoned", split=1, features=False, resume=True)
     assert place.train("poisoned", split=1, resume=True) == poisoned
+
+
+# Files of a run that are damaged, or of another run
+
+
+@pytest.fixture
+def two_runs(place, tmp_path):
+    """Two complete runs that differ in the seed; a test may change them."""
+    for seed in (0, 1):
+        if not (place.folder / f"seed{seed}").exists():
+            place.train(f"seed{seed}", seed=seed)
+        shutil.copytree(place.folder / f"seed{seed}", tmp_path / str(seed))
+    return tmp_path / "0", tmp_path / "1"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.yaml", "record.json", "start.json"])
+def test_a_file_of_another_run_is_refused(two_runs, name):
+    first, second = two_runs
+    is_same = (first / name).read_bytes() == (second / name).read_bytes()
+    shutil.copy(second / name, first / name)
+    if is_same:
+        load_run(first, device="cpu")
+        return
+    with pytest.raises(RunError, match=rf"{name} is damaged or of another folder"):
+        load_run(first, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.yaml", "record.json"])
+def test_the_same_without_a_manifest(two_runs, name, caplog):
+    first, second = two_runs
+    (first / "manifest.json").unlink()
+    load_run(first, device="cpu")
+    assert "has no manifest.json" in caplog.text
+    shutil.copy(second / name, first / name)
+    with pytest.raises(RunError, match=r"belongs to another run: its seed must be"):
+        load_run(first, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": 1}',
+        100_000 * "[" + 100_000 * "]",
+        '{"format": 1, "method": 3, "seed": 0, "settings": {}, "graph": {}, "warnings": []}',
+    ],
+    ids=range(6),
+)
+def test_a_damaged_record_is_one_sentence(two_runs, content):
+    first, _ = two_runs
+    (first / "manifest.json").unlink()
+    (first / "record.json").write_text(content)
+    with pytest.raises(RunError, match=r"record\.json is damaged .* Train again with --overwrite"):
+        open_run(first)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"epoch": 1, "loss": "high"}'])
+def test_a_damaged_log_is_one_sentence(two_runs, content):
+    first, _ = two_runs
+    (first / "manifest.json").unlink()
+    (first / "metrics.jsonl").write_text(f"{content}\n")
+    with pytest.raises(RunError, match=r"metrics\.jsonl, line 1 is damaged"):
+        read_runs([first], device="cpu")
+
+
+def test_a_run_becomes_a_record_as_a_bench_makes_it(two_runs):
+    _, second = two_runs
+    runs = read_runs([second], device="cpu")
+    assert [record.cell.entry for record in runs.records] == ["aspect"]
+    assert [record.spec.seed for record in runs.records] == [1]
+    table = evaluate_runs([second], device="cpu")
+    scores = [score.strict for score in runs.records[0].scores]
+    assert scores == [score.strict for score in table.rows[0].linear.results[0].splits]
+    assert len(runs.details[0].curves["loss"]) == runs.records[0].epochs == TINY["epochs"]
+    assert runs.records[0].seconds.keys() == {"train"}

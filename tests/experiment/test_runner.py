@@ -1,19 +1,21 @@
-"""A plan carried out: what is left, in which order, and what is kept; no processes needed."""
+"""A plan carried out: what is left, in which order, where, and what is kept; without processes."""
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from aspect.experiment.bench import Bench
-from aspect.experiment.executor import Finished, Lost, Quiet, Started
-from aspect.experiment.flips import Flips, FlipsFile, Slot
-from aspect.experiment.layout import lay_out
-from aspect.experiment.plan import Entry
+from aspect.cli.bench import _accuracy
+from aspect.errors import SettingsError
+from aspect.experiment import runner
+from aspect.experiment.executor import Finished, Lost, Quiet, Started, available_cores
+from aspect.experiment.perturbations import BenchFiles, KnownFile, Slot
+from aspect.experiment.plan import Entry, lay_out
 from aspect.experiment.run import Outcome
-from aspect.experiment.schedule import Clock, cost
+from aspect.experiment.runner import Bench, Clock, Placement, cost
 from aspect.experiment.store import BenchFolder, read_details, read_records
-from aspect.experiment.summary import strict_scores
 from experiment.grids import FACTS, cells_of, done, failed, make_details, make_plan
 
 
@@ -134,7 +136,7 @@ def test_details_are_made_once_of_the_first_clean_seed(plan, folder):
     run(open_bench(wanted, folder), executor, work)
     (task,) = shown
     assert executor.order == [task.cell], "only the details were missing"
-    assert (task.cell.work.seed, task.cell.work.perturbation) == (0, None)
+    assert (task.cell.spec.seed, task.cell.spec.perturbation) == (0, None)
     assert [(each.perturbation.budget, each.split) for each in task.shown] == [(0.3, 0)]
     assert len(read_details(folder.path)) == 1
     assert run(open_bench(wanted, folder)) == []
@@ -147,16 +149,16 @@ ATTACK = {"kind": "metattack", "solver": "implicit", "budgets": [0.1, 0.2]}
 def attacked():
     """A plan whose files are there for the first split, and failed for the second."""
     plan = make_plan(perturbations=["none", ATTACK, {**ATTACK, "mode": "evade"}])
-    slots = [Slot("mixed", "metattack", "implicit", split) for split in (0, 1)]
-    file = FlipsFile(Path("flips"), {0.1: "a", 0.2: "b"})
-    return plan, Flips({slots[0]: file}, {slots[1]: "No memory."})
+    slots = [Slot("mixed", "metattack", "implicit", None, split) for split in (0, 1)]
+    file = KnownFile(Path("flips"), {0.1: "a", 0.2: "b"})
+    return plan, BenchFiles({slots[0]: file}, {slots[1]: "No memory."})
 
 
 def open_attacked(attacked, folder, flips=None):
     plan, known = attacked
     facts = dict.fromkeys(plan.graphs, FACTS)
     flips = flips or known
-    return Bench(plan, lay_out(plan, facts, "cpu", flips), facts, folder, flips=flips)
+    return Bench(plan, lay_out(plan, facts, "cpu", flips), facts, folder, files=flips)
 
 
 def test_cells_whose_attack_failed_are_records_and_the_others_go_on(attacked, folder):
@@ -165,24 +167,24 @@ def test_cells_whose_attack_failed_are_records_and_the_others_go_on(attacked, fo
     last = run(bench, executor)[-1]
     # Of both entries: two poisoned ones with the second split, and both that evade on all splits.
     assert (last.done, last.failed) == (2 * (1 + 2), 2 * (2 + 2))
-    assert all(cell.work.split_numbers != (1,) for cell in executor.order)
+    assert all(cell.spec.split_numbers != (1,) for cell in executor.order)
     records = [each for each in read_records(folder.path) if each.status == "failed"]
     assert {each.error for each in records} == {"The attack for split 1 failed. No memory."}
-    assert {each.cell.work.split_numbers for each in records} == {(1,), (0, 1)}
+    assert {each.cell.spec.split_numbers for each in records} == {(1,), (0, 1)}
 
 
 def test_an_attack_is_given_up_when_all_its_cells_failed(attacked, folder):
     plan, flips = attacked
     slot = next(iter(flips.errors))
-    assert not open_attacked(attacked, folder, Flips()).is_given_up(slot)
+    assert not open_attacked(attacked, folder, BenchFiles()).is_given_up(slot)
     run(open_attacked(attacked, folder))
-    later = open_attacked(attacked, folder, Flips(flips.files))
+    later = open_attacked(attacked, folder, BenchFiles(flips.files))
     assert later.is_given_up(slot)
     assert run(later) == []
     later.retry_failed()
     assert not later.is_given_up(slot)
     more = (plan.model_copy(update={"entries": (*plan.entries, Entry(name="low"))}), flips)
-    assert not open_attacked(more, folder, Flips(flips.files)).is_given_up(slot)
+    assert not open_attacked(more, folder, BenchFiles(flips.files)).is_given_up(slot)
 
 
 def test_tasks_know_their_files(attacked, folder):
@@ -196,7 +198,7 @@ def test_tasks_know_their_files(attacked, folder):
     wanted = plan.model_copy(update={"details": ("aspect",)})
     run(open_attacked((wanted, flips), folder), work=work)
     for task in seen:
-        count = 0 if task.cell.work.perturbation is None else 1
+        count = 0 if task.cell.spec.perturbation is None else 1
         assert task.files == (Path("flips"),) * count
     (change,) = next(task for task in seen if task.has_details).shown
     assert (change.path, change.sha256, change.split) == (Path("flips"), "b", 0)
@@ -206,7 +208,7 @@ def test_tasks_know_their_files(attacked, folder):
 def test_no_details_of_attacks_that_failed(attacked, folder):
     plan, flips = attacked
     wanted = plan.model_copy(update={"details": ("aspect",)})
-    bench = open_attacked((wanted, flips), folder, Flips())
+    bench = open_attacked((wanted, flips), folder, BenchFiles())
     task = next(bench._task(cell) for cell in bench.cells if bench._wants_details(cell))
     assert task.has_details
     assert task.shown == ()
@@ -277,15 +279,22 @@ def test_cost_rises_with_the_graph_and_the_epochs():
     assert cost(few, FACTS) < cost(few, replace(FACTS, nodes=300))
 
 
+def test_redone_entries_are_run_again_and_no_others(plan, folder):
+    run(open_bench(plan, folder))
+    bench = open_bench(plan, folder)
+    bench.redo(["raw"])
+    executor = Inline()
+    last = run(bench, executor)[-1]
+    assert {cell.entry for cell in executor.order} == {"raw"}
+    assert last.done == len(bench.cells)
+
+
 def test_the_summary_averages_over_seeds_and_splits(plan):
-    records = [done(cell, strict=40 + 10 * cell.work.seed) for cell in cells_of(plan)]
-    table = strict_scores([*records[:-1], failed(records[-1].cell)])
-    named = {str(line): scores["mixed"] for line, scores in table.items()}
-    clean = named["aspect"]  # splits 40, 41 of one seed and 50, 51 of the other
-    assert clean.mean == pytest.approx(45.5)
-    assert clean.std == pytest.approx(0.5**0.5)
-    assert str(clean) == "45.5 ± 0.7"
-    assert named["raw, random 30% poison"].std is None
+    records = [done(cell, strict=40 + 10 * cell.spec.seed) for cell in cells_of(plan)]
+    table = _accuracy([*records[:-1], failed(records[-1].cell)])
+    named = {title: scores["mixed"] for (_, title), scores in table.items()}
+    assert named["aspect"] == "45.5 ± 0.7"  # splits 40, 41 of one seed and 50, 51 of the other
+    assert "±" not in named["raw, random 30% poison"]
 
 
 def test_the_summary_mixes_nothing_that_only_looks_alike():
@@ -293,8 +302,56 @@ def test_the_summary_mixes_nothing_that_only_looks_alike():
     planned = [{"kind": "random"}, {"kind": "random", "features": False}]
     plan = make_plan(entries=alike, graphs=["a/g.npz", "b/g.npz"], perturbations=planned)
     facts = {graph: replace(FACTS, sha256=graph) for graph in plan.graphs}
-    table = strict_scores(done(cell) for cell in lay_out(plan, facts, "cpu"))
-    assert sorted(map(str, table)) == sorted(
+    table = _accuracy(done(cell) for cell in lay_out(plan, facts, "cpu"))
+    assert sorted(title for _, title in table) == sorted(
         2 * ["T, random 10% poison", "T, random 10% poison, edges alone"]
     )
     assert all(list(scores) == ["a/g.npz", "b/g.npz"] for scores in table.values())
+
+
+@pytest.fixture
+def three_gpus(monkeypatch):
+    """A machine with three large GPUs and many cores, as far as is asked here."""
+    large = SimpleNamespace(total_memory=140 * 2**30)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: large)
+    monkeypatch.setattr(runner, "available_cores", lambda: 64)
+    return large
+
+
+def test_on_the_cpu_every_core_works():
+    assert Placement.choose("cpu", None) == Placement("cpu", available_cores())
+    assert Placement.choose("cpu", 3).workers == 3
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_all_gpus_are_used_in_turn():
+    chosen = Placement.choose("cuda", None)
+    assert chosen == Placement("cuda", 12, ("0", "1", "2"))
+    seen = [each["CUDA_VISIBLE_DEVICES"] for each in chosen.processes().environments]
+    assert seen == ["0", "1", "2"] * 4
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_one_gpu_may_be_named():
+    chosen = Placement.choose("cuda:1", 2)
+    assert chosen == Placement("cuda", 2, ("1",))
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_gpus_are_called_as_the_environment_calls_them(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
+    assert Placement.choose("cuda:2", 1).gpus == ("7",)
+
+
+def test_a_small_gpu_has_one_worker(three_gpus, monkeypatch):
+    monkeypatch.setattr(three_gpus, "total_memory", 8 * 2**30)
+    assert Placement.choose("cuda:0", None).workers == 1
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match="not there"):
+        Placement.choose("cuda", None)

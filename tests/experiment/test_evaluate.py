@@ -1,5 +1,6 @@
 """Runs on perturbed graphs are probed as the protocol says, and as the bench does it."""
 
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -9,26 +10,31 @@ import torch
 
 from aspect import __version__
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.files import read_files
+from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.pruning import prune_edges
 from aspect.data.splits import make_splits
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation import pruning as readings
 from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.linear_probe import PaperProbe, linear_probe
-from aspect.experiment.comparison import evaluate_runs
-from aspect.experiment.perturbation import Perturbation
-from aspect.experiment.record import Cell, Work
-from aspect.experiment.robustness.evaluation import evaluate_evaded, evaluate_poisoned
-from aspect.experiment.robustness.files import read_perturbations
+from aspect.evaluation.result import ProbeResult, SplitScore
+from aspect.experiment import run as run_module
+from aspect.experiment.evaluate import (
+    PerturbedRow,
+    evaluate_evaded,
+    evaluate_poisoned,
+    evaluate_runs,
+    group_poisoned,
+)
 from aspect.experiment.run import Task, run_cell
-from aspect.experiment.runs import load_run, open_run
+from aspect.experiment.spec import Cell, Spec
+from aspect.experiment.trained import load_run, open_run
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.controls import RawFeatures
-from aspect.perturbation import FilePerturbation
-from aspect.settings import PerturbedBy, PublishedProbe
-from experiment.robustness.poisoned import Place
+from aspect.settings import PublishedProbe
+from experiment.poisoned import Place, changed
 
 # A probe of few steps, for there are many of them.
 QUICK = PublishedProbe(learning_rate=0.05, weight_decay=0.001, steps=20)
@@ -107,7 +113,7 @@ def test_each_poisoned_model_is_judged_on_its_own_split_alone(place, poisoned, f
 
 def test_no_other_split_of_a_poisoned_model_is_ever_looked_at(place, poisoned, monkeypatch):
     seen = Mock(side_effect=linear_probe)
-    monkeypatch.setattr(readings, "linear_probe", seen)
+    monkeypatch.setattr(run_module, "linear_probe", seen)
     judge(poisoned[:1])
     test = splits_of(place)[1].test
     assert len(seen.mock_calls) == 2 * 4 + 1  # four controls, clean and poisoned; the method
@@ -116,8 +122,8 @@ def test_no_other_split_of_a_poisoned_model_is_ever_looked_at(place, poisoned, m
         assert torch.equal(split.test, test)
 
 
-def test_a_doubting_row_is_read_with_the_share_that_validation_prefers(place, clean, poisoned):
-    found = judge([poisoned[0], clean], doubt=[0.3, 0.1])
+def test_a_row_with_pruned_edges_has_the_ratio_that_validation_prefers(place, clean, poisoned):
+    found = judge([poisoned[0], clean], prune=[0.3, 0.1])
     assert [row.name for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
     row, split = row_of(found, "aspect, pruned", 0.1), splits_of(place)[1]
     told = []
@@ -138,9 +144,9 @@ def test_a_doubting_row_is_read_with_the_share_that_validation_prefers(place, cl
     assert f"for aspect, pruned clean: {told[1]}" in found.notices[-2]
 
 
-def test_a_clean_run_has_a_doubting_row_too(clean, place):
+def test_a_clean_run_has_a_row_with_pruned_edges_too(clean, place):
     options = {"splits": "random", "probe": "published", "device": "cpu"}
-    plain, found = evaluate_runs([clean], **options), evaluate_runs([clean], doubt=[0.2], **options)
+    plain, found = evaluate_runs([clean], **options), evaluate_runs([clean], prune=[0.2], **options)
     assert [row.name for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
     assert found.rows[0] == plain.rows[0]
     model, graph = load_run(clean, device="cpu").model, place.labelled.graph
@@ -155,24 +161,24 @@ def test_a_clean_run_has_a_doubting_row_too(clean, place):
         0.2 if chosen is pair[1] else 0.0
         for chosen, pair in zip(best, zip(*tried, strict=True), strict=True)
     ]
-    assert found.rows[1].to_dict()["doubt"] == shares
+    assert found.rows[1].to_dict()["prune"] == shares
     assert "Pruned for aspect, pruned: " in found.notices[-1]
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_a_share_to_doubt_is_checked(clean, poisoned, share):
+def test_a_ratio_to_prune_is_checked(clean, poisoned, share):
     for judged in (
-        lambda: judge(poisoned[:1], doubt=[share]),
-        lambda: evaluate_runs([clean], doubt=[share]),
+        lambda: judge(poisoned[:1], prune=[share]),
+        lambda: evaluate_runs([clean], prune=[share]),
     ):
         with pytest.raises(SettingsError, match="at least 0 and below 1"):
             judged()
 
 
-def test_a_method_bound_to_its_graph_doubts_nothing(clean, monkeypatch):
+def test_a_method_bound_to_its_graph_prunes_nothing(clean, monkeypatch):
     monkeypatch.setattr(AspectMethod, "inductive", False)
     with pytest.raises(SettingsError, match="its edges cannot be pruned"):
-        evaluate_runs([clean], doubt=[0.1])
+        evaluate_runs([clean], prune=[0.1])
 
 
 def test_the_clean_side_is_on_the_same_splits(place, clean, found):
@@ -259,8 +265,8 @@ def test_progress_is_told(poisoned):
 
 def evaded(place, clean, budgets=(0.1, 0.15), kind="random", probe="published"):
     places = [place.flips(split, kind=kind) for split in (0, 1)]
-    perturbations = read_perturbations(places, place.labelled, budgets=budgets)
-    return evaluate_evaded([clean], perturbations, probe=probe, device="cpu")
+    files = read_files(places, place.labelled)
+    return evaluate_evaded([clean], files, budgets, probe=probe, device="cpu")
 
 
 def test_evasion_learns_clean_and_tests_perturbed(place, clean):
@@ -295,7 +301,7 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
 
 def cell_of(place, run, mode, numbers):
     told, files = open_run(run).record, [place.flips(split, kind="dice") for split in numbers]
-    work = Work(
+    work = Spec(
         method="aspect",
         settings=told["settings"],
         graph_sha256=told["graph"]["sha256"],
@@ -307,7 +313,7 @@ def cell_of(place, run, mode, numbers):
         seed=0,
         version=__version__,
     )
-    cell = Cell(plan="plan", entry="aspect", title="aspect", graph=place.graph, work=work)
+    cell = Cell(plan="plan", entry="aspect", title="aspect", graph=place.graph, spec=work)
     return run_cell(Task(cell, tuple(map(Path, files))), device="cpu").record
 
 
@@ -340,14 +346,133 @@ def test_runs_that_do_not_go_together(place, clean, poisoned):
         evaluate_poisoned([poisoned[0], raw], device="cpu")
     with pytest.raises(RunError, match="must differ in the seed"):
         evaluate_poisoned([poisoned[0], clean, clean], device="cpu")
-    perturbation = FilePerturbation.read(PerturbedBy(file=str(place.flips(0)), budget=0.1))
+    files = [PerturbationFile.read(place.flips(0))]
     with pytest.raises(RunError, match="was trained on a perturbed graph"):
-        evaluate_evaded([poisoned[0]], [perturbation], device="cpu")
+        evaluate_evaded([poisoned[0]], files, [0.1], device="cpu")
 
 
 def test_a_method_that_embeds_its_own_graph_alone_cannot_be_evaded(place, monkeypatch):
     raw = place.train("bound", method="raw")
     monkeypatch.setattr(RawFeatures, "inductive", False)
-    perturbation = FilePerturbation.read(PerturbedBy(file=str(place.flips(0)), budget=0.1))
+    files = [PerturbationFile.read(place.flips(0))]
     with pytest.raises(SettingsError, match=r"raw cannot embed a graph .*--mode poison"):
-        evaluate_evaded([raw], [perturbation], device="cpu")
+        evaluate_evaded([raw], files, [0.1], device="cpu")
+
+
+# Which runs on poisoned graphs may be judged together
+
+
+@pytest.fixture
+def runs(place):
+    """Runs that learn nothing, which takes no time; each is trained once."""
+
+    def make(*wanted):
+        folders = []
+        for split, budget, seed, *features in wanted:
+            name = f"raw-{split}-{budget}-{seed}-{features}"
+            if not (place.folder / name).exists():
+                masked = {"features": features[0]} if features else {}
+                place.train(name, split=split, budget=budget, seed=seed, method="raw", **masked)
+            folders.append(place.folder / name)
+        return [open_run(folder) for folder in folders]
+
+    return make
+
+
+def test_groups_come_by_budget_and_split_with_seeds_in_order(runs):
+    groups = group_poisoned(runs((1, 0.1, 1), (0, 0.1, 0), (1, 0.1, 0), (0, 0.1, 1), (1, 0.05, 0)))
+    facts = [(each.poison.budget, each.poison.split) for each in groups]
+    assert facts == [(0.05, 1), (0.1, 0), (0.1, 1)]
+    assert [each.seeds for each in groups] == [(0,), (0, 1), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ([(0, 0.1, 0), (0, 0.1, 0)], "split 0 at a budget of 0.1 must differ in the seed.*have 0"),
+        (
+            [(0, 0.1, 0), (0, 0.1, 1), (1, 0.1, 1)],
+            "same seeds. There are seeds 0, 1 on split 0 .*, seed 1 on split 1 at a budget of 0.1",
+        ),
+        ([(0, 0.1, 0), (1, 0.1, 0, False)], "perturbed alike.* flipped edges alone"),
+        ([], "None of these runs"),
+    ],
+)
+def test_what_makes_no_whole(runs, wanted, words):
+    with pytest.raises(RunError, match=words):
+        group_poisoned(runs(*wanted))
+
+
+def test_seeds_that_met_different_flips(tmp_path):
+    own = Place.make(tmp_path)
+    first = own.train("first", split=0, method="raw")
+    second = own.train("second", split=0, seed=1, method="raw")
+    other = tmp_path / "other.safetensors"
+    shutil.copy(own.flips(0), other)
+    changed(other, mask_seed=7)
+    text = (second / "config.yaml").read_text()
+    sha256 = open_run(second).record["perturbation"]["sha256"]
+    lines = [line for line in text.splitlines() if sha256 not in line]
+    (second / "config.yaml").write_text("\n".join(lines).replace(str(own.flips(0)), str(other)))
+    (second / "manifest.json").unlink()  # as in a run of version 0.2
+    with pytest.raises(RunError, match="must have met the same flips"):
+        group_poisoned([open_run(first), open_run(second)])
+    changed(other, kind="dice", mask_seed=7)
+    third = own.train("third", split=1, method="raw")
+    with pytest.raises(SettingsError, match="must be of one attack"):
+        group_poisoned([open_run(third), open_run(second)])
+
+
+# The arithmetic of the drop
+
+
+def scores(*values):
+    return ProbeResult(
+        "paper",
+        "weight_decay",
+        3,
+        tuple(
+            SplitScore(0.0, 1, 50.0, value, value + 1, value / 2, None, (), (), 0.5)
+            for value in values
+        ),
+    )
+
+
+def row(clean, perturbed):
+    return PerturbedRow("aspect", 0.1, (2, 5), clean, perturbed)
+
+
+def test_the_drop_is_that_of_the_means():
+    """Not the mean of drops: (90 + 50) / 2 = 70 falls to (60 + 45) / 2 = 52.5."""
+    found = row({0: scores(90.0, 50.0)}, {0: scores(60.0, 45.0)})
+    assert found.drop == pytest.approx(25.0)
+    assert found.drop != pytest.approx((100 * 30 / 90 + 100 * 5 / 50) / 2)
+
+
+def test_seeds_count_alike():
+    clean = {0: scores(80.0, 60.0), 1: scores(100.0, 80.0)}
+    found = row(clean, {0: scores(40.0, 40.0), 1: scores(80.0, 80.0)})
+    assert found.drop == pytest.approx(100 * (80 - 60) / 80)
+    told = found.to_dict()
+    assert told["clean"]["mean"] == pytest.approx(80.0)
+    assert told["perturbed"]["mean"] == pytest.approx(60.0)
+    assert told["perturbed"]["seeds"] == 2
+    assert told["macro_f1"]["mean"] == pytest.approx(30.0)
+    assert [(each["seed"], each["split"], each["strict"]) for each in told["scores"]] == [
+        (0, 2, 40.0),
+        (0, 5, 40.0),
+        (1, 2, 80.0),
+        (1, 5, 80.0),
+    ]
+    assert len(told["clean_scores"]) == 4
+
+
+def test_a_gain_is_a_drop_below_zero():
+    found = row({0: scores(50.0, 50.0)}, {0: scores(55.0, 55.0)})
+    assert found.drop == pytest.approx(-10.0)
+
+
+def test_no_drop_without_something_to_drop_from():
+    assert row({}, {0: scores(60.0, 45.0)}).drop is None
+    assert row({}, {0: scores(60.0, 45.0)}).to_dict()["clean"] is None
+    assert row({0: scores(0.0, 0.0)}, {0: scores(60.0, 45.0)}).drop is None

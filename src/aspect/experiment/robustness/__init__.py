@@ -1,1 +1,0 @@
-"""What runs are worth on perturbed graphs, beside what they are worth on the clean one."""

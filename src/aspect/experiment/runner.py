@@ -1,0 +1,320 @@
+"""A plan carried out: which runs are left, in which order, on which workers, and what is kept."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+
+from aspect.attacks.perturbation import Perturbation
+from aspect.estimator import choose_device
+from aspect.experiment.executor import (
+    Executor,
+    Finished,
+    LocalProcesses,
+    Lost,
+    Quiet,
+    Started,
+    available_cores,
+)
+from aspect.experiment.perturbations import BenchFiles, Slot, slots_of
+from aspect.experiment.plan import Plan, ReadFacts
+from aspect.experiment.record import Record
+from aspect.experiment.run import Outcome, PerturbedGraph, Task
+from aspect.experiment.spec import Cell
+from aspect.experiment.store import BenchFolder
+from aspect.methods.registry import find_method
+from aspect.provenance import versions
+
+__all__ = ["Bench", "BenchProgress", "Clock", "Placement", "State", "cost"]
+
+State = Literal["done", "failed", "left"]
+
+# Small graphs leave a GPU idle between launches, so a few processes share it; each has its own copy
+# of everything, hence no more than fit.
+MOST_PER_GPU = 4
+BYTES_PER_WORKER = 12 * 2**30
+
+EPOCHS_PER_PROBE = 2.0  # what probing one split takes, in epochs of linear cost
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The kind of device, the number of workers, and the GPUs that they are spread over."""
+
+    kind: Literal["cpu", "cuda"]
+    workers: int
+    gpus: tuple[str, ...] = ()  # as CUDA_VISIBLE_DEVICES names them
+
+    @classmethod
+    def choose(cls, device: str | None, workers: int | None) -> Placement:
+        """What was asked for; by default every core, or a few workers on each GPU.
+
+        Args:
+            device: As for `choose_device`; `cuda` without a number means all GPUs.
+            workers: Their number, if it was asked for.
+        """
+        chosen = choose_device(device)
+        if chosen.type == "cpu":
+            return cls("cpu", workers or available_cores())
+        count = torch.cuda.device_count()
+        numbers = range(count) if chosen.index is None else [chosen.index]
+        room = torch.cuda.get_device_properties(numbers[0]).total_memory // BYTES_PER_WORKER
+        most = max(1, min(MOST_PER_GPU, room, available_cores() // len(numbers)))
+        names = _visible(count)
+        gpus = tuple(names[number] for number in numbers)
+        return cls("cuda", workers or most * len(gpus), gpus)
+
+    def processes(self) -> LocalProcesses:
+        """The workers; with several GPUs each sees one, in turn."""
+        places = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in self.gpus]
+        return LocalProcesses(self.workers, environments=places)
+
+
+def _visible(count: int) -> list[str]:
+    """Names of the GPUs that this process sees."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return [name.strip() for name in given.split(",")] if given else list(map(str, range(count)))
+
+
+def cost(cell: Cell, facts: ReadFacts) -> float:
+    """Work of a cell in arbitrary units: by epochs, and by nodes (squared, or with edges)."""
+    method = find_method(cell.spec.method).method
+    epochs = cell.spec.settings["epochs"] if method.trainable else 1
+    linear = facts.nodes + facts.edges
+    size = facts.nodes**2 if method.cost == "quadratic" else linear
+    probing = EPOCHS_PER_PROBE * linear * len(cell.spec.split_numbers)
+    return float(epochs * size + probing)
+
+
+class Clock:
+    """Time left, from what the most alike of the cells that are done took."""
+
+    def __init__(self, costs: dict[str, float]) -> None:
+        self.costs = costs  # by the cell's key
+        self.taken: dict[tuple[str, ...], tuple[float, float]] = {}  # seconds and cost, by likeness
+
+    def note(self, cell: Cell, seconds: float) -> None:
+        """Learn from a cell that is done."""
+        for likeness in _likenesses(cell):
+            before = self.taken.get(likeness, (0.0, 0.0))
+            self.taken[likeness] = (before[0] + seconds, before[1] + self.costs[cell.key])
+
+    def left(
+        self, waiting: Iterable[Cell], running: Sequence[tuple[Cell, float]], workers: int
+    ) -> float | None:
+        """Seconds until the last cell ends; None as long as nothing is known.
+
+        Args:
+            waiting: In the order in which they will be taken.
+            running: Each with the seconds that it has taken so far.
+            workers: Cells at a time.
+        """
+        if not self.taken:
+            return None
+        # One that takes longer than expected may be late by as much again.
+        ends = [abs(self._expected(cell) - seconds) for cell, seconds in running]
+        ends += [0.0] * (workers - len(ends))
+        heapq.heapify(ends)
+        for cell in waiting:
+            heapq.heapreplace(ends, ends[0] + max(self._expected(cell), self._least(cell, running)))
+        return max(ends)
+
+    def _expected(self, cell: Cell) -> float:
+        near = next(each for each in _likenesses(cell) if each in self.taken)
+        seconds, units = self.taken[near]
+        return self.costs[cell.key] * seconds / units
+
+    def _least(self, cell: Cell, running: Sequence[tuple[Cell, float]]) -> float:
+        """What cells of the same method and graph take at least, judged by those under way."""
+        closest = _likenesses(cell)[0]
+        rates = (
+            seconds / self.costs[other.key]
+            for other, seconds in running
+            if _likenesses(other)[0] == closest
+        )
+        return self.costs[cell.key] * max(rates, default=0.0)
+
+
+def _likenesses(cell: Cell) -> tuple[tuple[str, ...], ...]:
+    """From the closest to the loosest, which all cells share.
+
+    Units of linear and of quadratic work differ by orders of magnitude: one kind says little of the
+    other, and is asked last.
+    """
+    method = cell.spec.method
+    kind = find_method(method).method.cost
+    return (method, cell.graph), (method,), ("every method", "of cost", kind), ()
+
+
+@dataclass(frozen=True)
+class BenchProgress:
+    """Where a bench stands."""
+
+    cells: int
+    done: int  # before and now
+    failed: int  # before, unless they are tried again, and now
+    running: int
+    seconds_left: float | None  # None: nothing to go by yet
+
+
+@dataclass
+class Bench:
+    """The cells of a plan, or of a part of it, in a folder that is open."""
+
+    plan: Plan
+    cells: Sequence[Cell]
+    facts: Mapping[str, ReadFacts]  # by graph
+    folder: BenchFolder
+    workers: int = 1
+    files: BenchFiles = field(default_factory=BenchFiles)  # perturbation files
+    states: dict[str, State] = field(default_factory=dict)  # by the cell's key
+    running: dict[str, float] = field(default_factory=dict)  # key: when it was started
+
+    def __post_init__(self) -> None:
+        costs = {cell.key: cost(cell, self.facts[cell.graph]) for cell in self.cells}
+        self.clock = Clock(costs)
+        for cell in self.cells:
+            record = self.folder.done(cell)
+            if record is not None:
+                self.clock.note(cell, sum(record.seconds.values()))
+            self.states[cell.key] = self._state(cell, record)
+
+    def _state(self, cell: Cell, record: Record | None) -> State:
+        """What became of a cell so far; done without the details that are wanted is not done."""
+        has_details = not self._wants_details(cell) or self.folder.has_details(cell)
+        if record is not None and has_details:
+            return "done"
+        return "left" if self.folder.failed(cell) is None else "failed"
+
+    def redo(self, entries: Sequence[str]) -> None:
+        """Forget what became of these entries, so that they are run again."""
+        for cell in self.cells:
+            if cell.entry in entries:
+                self.folder.forget(cell)
+                self.states[cell.key] = "left"
+
+    def retry_failed(self) -> None:
+        """Let the cells that failed be tried again."""
+        for key, state in self.states.items():
+            if state == "failed":
+                self.states[key] = "left"
+
+    def run(
+        self, executor: Executor, work: Callable[[Task], Outcome]
+    ) -> Generator[BenchProgress, None, None]:
+        """Carry out what is left, expensive cells first; tell how it stands."""
+        self.folder.expect(self.plan, self.cells)
+        try:
+            self._fail_without_files()
+            with closing(executor.run(work, map(self._task, self._left()))) as events:
+                for news in events:
+                    if not isinstance(news, Quiet):
+                        self._note(news)
+                    # A worker that is free is not worth telling while it is about to begin again.
+                    if isinstance(news, Started | Quiet) or not self._has_waiting():
+                        yield self.progress()
+        finally:
+            self.folder.conclude()
+
+    def _fail_without_files(self) -> None:
+        """Make records of cells whose attack failed; there is nothing to carry out."""
+        for cell in self._left():
+            reason = self.files.error(cell)
+            if reason is not None:
+                self._keep(Outcome(_lost(cell, reason)), seconds=0.0)
+
+    def is_given_up(self, slot: Slot) -> bool:
+        """Whether all cells that need a perturbation file failed for want of it."""
+        states = [
+            self.states[cell.key]
+            for cell in self.cells
+            if cell.spec.perturbation_sha256 is None and slot in slots_of(cell)
+        ]
+        return set(states) == {"failed"}
+
+    def _has_waiting(self) -> bool:
+        left = {key for key, state in self.states.items() if state == "left"}
+        return bool(left - self.running.keys())
+
+    def progress(self) -> BenchProgress:
+        """Where it stands now."""
+        states, now = list(self.states.values()), time.monotonic()
+        left = self._left()
+        waiting = [cell for cell in left if cell.key not in self.running]
+        running = [
+            (cell, now - self.running[cell.key]) for cell in left if cell.key in self.running
+        ]
+        return BenchProgress(
+            cells=len(self.cells),
+            done=states.count("done"),
+            failed=states.count("failed"),
+            running=len(self.running),
+            seconds_left=self.clock.left(waiting, running, self.workers),
+        )
+
+    def _left(self) -> list[Cell]:
+        """What is not over, the largest first: the end is not one long cell that all wait for."""
+        left = [cell for cell in self.cells if self.states[cell.key] == "left"]
+        return sorted(left, key=lambda cell: -self.clock.costs[cell.key])
+
+    def _note(self, news: Started[Task] | Finished[Task, Outcome] | Lost[Task]) -> None:
+        cell = news.task.cell
+        if isinstance(news, Started):
+            self.running[cell.key] = time.monotonic()
+            self.folder.log("started", cell)
+            return
+        seconds = time.monotonic() - self.running.pop(cell.key)
+        if isinstance(news, Finished):
+            outcome = news.result
+        else:
+            outcome = Outcome(_lost(cell, news.reason), trace=news.trace)
+        self._keep(outcome, seconds)
+
+    def _keep(self, outcome: Outcome, seconds: float) -> None:
+        record = outcome.record
+        self.folder.write(record, outcome.details)
+        self.states[record.key] = record.status
+        if record.status == "done":
+            self.folder.log("done", record.cell)
+            self.clock.note(record.cell, seconds)
+        else:
+            self.folder.log("failed", record.cell, f"{record.error}\n{outcome.trace}")
+
+    def _task(self, cell: Cell) -> Task:
+        task = Task(cell, self.files.paths(cell))
+        if not self._wants_details(cell):
+            return task
+        return replace(task, has_details=True, shown=tuple(self._shown(cell.graph)))
+
+    def _shown(self, graph: str) -> Iterator[PerturbedGraph]:
+        """Every kind of perturbation at its largest budget, for the first split."""
+        for perturbation in _largest(self.plan):
+            perturbed = self.files.first(graph, perturbation)
+            if perturbed is not None:
+                yield perturbed
+
+    def _wants_details(self, cell: Cell) -> bool:
+        spec = cell.spec
+        return cell.entry in self.plan.details and spec.seed == 0 and spec.perturbation is None
+
+
+def _lost(cell: Cell, reason: str) -> Record:
+    return Record(status="failed", cell=cell, error=reason, versions=versions())
+
+
+def _largest(plan: Plan) -> tuple[Perturbation, ...]:
+    """Every kind of perturbation of the plan, at its largest budget."""
+    largest: dict[tuple[str, str], Perturbation] = {}
+    for perturbation, _ in plan.planned():
+        if perturbation is not None:
+            kind = (perturbation.kind, perturbation.solver)
+            if kind not in largest or largest[kind].budget < perturbation.budget:
+                largest[kind] = perturbation
+    return tuple(largest.values())

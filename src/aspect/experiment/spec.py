@@ -1,0 +1,152 @@
+"""What decides a result: the spec of a run, its key, and what the run is called in tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from typing_extensions import override
+
+from aspect.attacks.perturbation import Perturbation
+from aspect.config import Config
+from aspect.data.source import NO_READING, GraphSource, Reading
+from aspect.methods.registry import find_method
+
+__all__ = ["Cell", "ProbeName", "Spec", "SplitName", "method_source"]
+
+# As of `aspect.data.splits` and `aspect.evaluation.probe`, which would import torch for a plan.
+SplitName = Literal["random", "published", "class-balanced"]
+ProbeName = Literal["neutral", "paper"]
+
+# Left out where they hold nothing: older records, which lack them, keep their keys.
+OPTIONAL = ("splits_sha256", "perturbation_sha256", "doubt", "probe", "source")
+
+# Attributes have the names of this version, files those of version 0.1.
+BY_ALIAS = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+RELEASED = Path(__file__).parent / "released.json"  # SHA-256 of the methods' modules, by name
+
+
+class Spec(Config):
+    """Everything that decides the numbers of a run, and nothing that does not.
+
+    The key names the spec, not the last digits of its result: the number of threads, the model of
+    the processor, and on a GPU every repetition round otherwise. It is the hash of the spec as it
+    is written, which since version 0.1 has called edge pruning `doubt`.
+    """
+
+    model_config = ConfigDict(
+        validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+    method: str
+    """Name in the registry."""
+    source: str | None = None
+    """SHA-256 of the method's module; none: it is the released one, see `method_source`."""
+    settings: dict[str, Any]
+    """The method's settings in full."""
+    graph_sha256: str
+    """Content of the graph, labels included."""
+    splits: SplitName
+    """Kind of splits."""
+    splits_sha256: str | None = None
+    """Content of published splits; none: they are drawn, the same from the same labels."""
+    split_numbers: tuple[int, ...]
+    """Which of them; a poisoned graph is trained on for exactly one. Empty: nothing is probed."""
+    probe: ProbeName | None = None
+    """What scores the embeddings; none: the paper's probe, which version 0.1 had alone."""
+    perturbation: Perturbation | None = None
+    """What is done to the graph; none: it is clean."""
+    perturbation_sha256: tuple[str, ...] | None = None
+    """What the perturbation files do at the budget, split by split, so that a record is bound to
+    its very flips; none: they are drawn, or there was no file since the attack failed."""
+    prune: tuple[float, ...] | None = Field(default=None, alias="doubt")
+    """Ratios of edges to prune, of which validation chooses; none: all edges are kept."""
+    seed: int
+    """Pre-training seed."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Kind of device: each draws other numbers from the same seed."""
+    version: str
+    """Of aspect."""
+
+    @cached_property
+    def key(self) -> str:
+        """Twenty letters that no other spec shares."""
+        plain = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(plain.encode()).hexdigest()[:20]
+
+    @override
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copy = super().model_copy(update=update, deep=deep)
+        copy.__dict__.pop("key", None)  # of the content before the update
+        return copy
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        return {
+            name: value
+            for name, value in content.items()
+            if value is not None or name not in OPTIONAL
+        }
+
+
+class Cell(Config):
+    """One run of a plan: its spec, and what it is called in tables."""
+
+    model_config = ConfigDict(
+        validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+    plan: str
+    """Name of the plan."""
+    entry: str
+    """The line of the table: a method's name, or that of a variant."""
+    title: str
+    """The same for readers."""
+    note: str = ""
+    """A word on it."""
+    group: str = ""
+    """The entry that a variant belongs to, itself included; empty outside of ablations."""
+    graph: str
+    """Name of a data set, or path of a file."""
+    reading: Reading = NO_READING
+    """How the file is read."""
+    spec: Spec = Field(alias="work")
+    """What is computed."""
+
+    @property
+    def key(self) -> str:
+        """Of the spec: labels decide nothing."""
+        return self.spec.key
+
+    @property
+    def graph_source(self) -> GraphSource:
+        """Where the graph comes from."""
+        return GraphSource(graph=self.graph, reading=self.reading)
+
+
+@cache
+def method_source(method: str) -> str | None:
+    """SHA-256 of the module that a method is written in; None if it is the released one.
+
+    `released.json` beside this file holds the digests of the release (`benchmarks/released.py`
+    writes it). A method that was edited since, or that lies outside of the package, gets a digest
+    into its specs, and therefore other keys: it is run again. What it imports is not looked at.
+    """
+    name = find_method(method).method.__module__
+    file = sys.modules[name].__file__
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+    return None if _released().get(name) == digest else digest
+
+
+@cache
+def _released() -> dict[str, str]:
+    digests: dict[str, str] = json.loads(RELEASED.read_text(encoding="utf-8"))
+    return digests

@@ -1,0 +1,626 @@
+"""Folders of `aspect train`: a run from start to end, and what is read back from it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from aspect import __version__
+from aspect.attacks.file import PerturbationFile
+from aspect.attacks.perturbation import Mode, Perturbation
+from aspect.config import to_yaml
+from aspect.data.archives import content_sha256
+from aspect.data.embeddings import write_embeddings
+from aspect.data.files import is_file, replacing
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.source import GraphSource
+from aspect.data.splits import make_splits
+from aspect.errors import GraphError, RunError, SettingsError
+from aspect.estimator import Embedder, choose_device
+from aspect.evaluation.details import Details
+from aspect.evaluation.inspection import inspect_model
+from aspect.experiment.record import Record
+from aspect.experiment.run import Outcome, Task, run
+from aspect.experiment.spec import Cell, Spec, method_source
+from aspect.settings import Experiment, PerturbedBy, load_experiment
+from aspect.training.folder import CONFIG, METRICS, RECORD, RUN, RunFolder, Start, read_start
+from aspect.training.health import Health
+from aspect.training.trainer import EpochReport
+from aspect.workspace import MANIFEST, Workspace, read_json, read_json_lines, write_text
+
+__all__ = [
+    "MODEL",
+    "LoadedRun",
+    "Poison",
+    "RunOptions",
+    "StoredRun",
+    "TrainedRuns",
+    "load_run",
+    "open_run",
+    "read_runs",
+    "source_of",
+    "train_run",
+]
+
+logger = logging.getLogger(__name__)
+
+MODEL = "model.safetensors"
+RECORD_FORMAT = 1
+TRAIN_AGAIN = "Train again with --overwrite."
+
+
+def _ignore(news: object) -> None:
+    """The default of callbacks."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out; none of it changes what is learned."""
+
+    device: str | None = None  # the GPU if there is one, else the CPU
+    data_dir: str | None = None  # where files of named data sets lie
+    resume: bool = False
+    overwrite: bool = False
+    checkpoint_every: int = 20  # epochs
+    tensorboard: bool = False
+    settings_from: str = ""  # a word on where the settings come from, for the record
+    on_graph: Callable[[LabelledGraph], None] = _ignore  # called with the clean graph
+    on_outlook: Callable[[str], None] = _ignore  # called with what to know before training
+    on_epoch: Callable[[EpochReport], None] = _ignore  # called after every epoch
+
+
+@dataclass(frozen=True, eq=False)
+class Poison:
+    """A perturbation file up to a budget: what is done to a graph for the file's split."""
+
+    file: PerturbationFile
+    perturbation: Perturbation
+
+    @classmethod
+    def read(cls, named: PerturbedBy) -> Poison:
+        """Read the file that settings name; one that changed since is refused."""
+        file = PerturbationFile.read(Path(named.file).absolute())
+        poison = cls(file, file.perturbation(named.budget, features=named.features))
+        if named.sha256 not in (None, poison.sha256):
+            flips = len(file.flips(poison.budget))
+            raise RunError(
+                f"{file.path} is not the file that these settings were made with: the sha256 of "
+                f"its first {flips} flips must be {str(named.sha256)[:16]}... "
+                f"Got {poison.sha256[:16]}... Bring that file back, or train anew on this one "
+                "with --perturbation."
+            )
+        return poison
+
+    @property
+    def budget(self) -> float:
+        """Flips per edge of the clean graph."""
+        return self.perturbation.budget
+
+    @property
+    def split(self) -> int:
+        """Number of the only split that a model of the perturbed graph may be evaluated on."""
+        return self.file.facts.split
+
+    @property
+    def name(self) -> str:
+        """A word for folders."""
+        return self.file.name(self.perturbation)
+
+    @property
+    def title(self) -> str:
+        """Words for people."""
+        return self.file.title(self.perturbation)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of all that the budget does."""
+        return self.file.digest(self.budget)
+
+    @property
+    def described(self) -> PerturbedBy:
+        """The same for a run's settings, in full."""
+        return PerturbedBy(
+            file=str(self.file.path),
+            budget=self.budget,
+            features=self.perturbation.features,
+            sha256=self.sha256,
+        )
+
+    def in_mode(self, mode: Mode) -> Poison:
+        """The same for graphs that are trained on, or only embedded."""
+        return replace(self, perturbation=self.perturbation.model_copy(update={"mode": mode}))
+
+    def apply(self, labelled: LabelledGraph) -> Graph:
+        """The graph after it; one that the file was not made for is refused."""
+        self.file.check(labelled)
+        return self.perturbation.apply(labelled, self.split, self.file)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a record."""
+        return self.file.to_dict(self.perturbation)
+
+
+def source_of(experiment: Experiment) -> GraphSource:
+    """The graph that an experiment is about; the embedded one if it names none."""
+    named = {} if experiment.graph is None else {"graph": experiment.graph}
+    return GraphSource(**named, reading=experiment.reading)
+
+
+# Training
+
+
+def train_run(
+    experiment: Experiment, out: str | Path, options: RunOptions | None = None
+) -> dict[str, Any]:
+    """Train as the experiment says into the folder `out`; return the record it ends with.
+
+    Everything that can be refused is refused before the folder is touched. A complete run that is
+    resumed is left as it is; an unfinished one goes on with the device and the data it began with,
+    unless the options name others.
+    """
+    options = _as_begun(options or RunOptions(), Path(out))
+    source = source_of(experiment).absolute()
+    model = Embedder(
+        experiment.method, seed=experiment.seed, device=options.device, **experiment.settings
+    )
+    labelled = source.read(options.data_dir)
+    options.on_graph(labelled)
+    checksum = content_sha256(labelled)
+    poison = None if experiment.perturbation is None else Poison.read(experiment.perturbation)
+    if poison is not None and options.resume:
+        poison = _as_first_read(poison, Path(out))
+    graph = labelled.graph if poison is None else poison.apply(labelled)
+    with RunFolder.open(
+        Path(out),
+        _config_text(experiment, model, source, checksum, poison),
+        start=Start(
+            settings_from=options.settings_from,
+            data_dir=_absolute(options.data_dir),
+            device=model.device.type,
+        ),
+        resume=options.resume,
+        overwrite=options.overwrite,
+        checkpoint_every=options.checkpoint_every,
+        tensorboard=options.tensorboard,
+    ) as folder:
+        if folder.is_complete:
+            return dict(open_run(folder.path).record)
+        for sentence in model.outlook(graph):
+            options.on_outlook(sentence)
+        folder.on_epoch = options.on_epoch
+        spec = _spec(model, checksum, poison)
+        cell = Cell(
+            plan="train",
+            entry=model.name,
+            title=model.name,
+            graph=source.graph,
+            reading=source.reading,
+            spec=spec,
+        )
+        task = Task(cell, files=_files(poison), is_probed=False)
+        outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
+        _write_outputs(folder.path, outcome, graph)
+        record = _record(folder.path, outcome, options.settings_from)
+        record["notices"] = list(graph.notices)
+        record["graph"] = {
+            "name": source.name,
+            "path": None if source.is_named else source.graph,
+            "data_dir": _absolute(options.data_dir),
+            "nodes": labelled.graph.num_nodes,
+            "edges": labelled.graph.num_edges,
+            "features": labelled.graph.num_features,
+            "classes": labelled.num_classes,
+            "sha256": checksum,
+        }
+        if poison is not None:
+            record["perturbation"] = {**poison.to_dict(), "edges": graph.num_edges}
+        folder.complete(record)
+        return record
+
+
+def _as_begun(options: RunOptions, out: Path) -> RunOptions:
+    """The options of a resumed run, with what they leave open as it was at the beginning."""
+    start = read_start(out) if options.resume else None
+    if start is None:
+        return options
+    device = options.device
+    if device is None and not is_file(out / RECORD):  # a complete run needs no device
+        device = start.device
+        try:
+            choose_device(device)
+        except SettingsError as error:
+            raise RunError(
+                f"The run in {out} began on {device}, which is not there. "
+                "Pass --device cpu to go on elsewhere, with other rounding."
+            ) from error
+    return replace(
+        options,
+        device=device,
+        data_dir=options.data_dir or start.data_dir,
+        settings_from=start.settings_from,
+    )
+
+
+def _as_first_read(poison: Poison, out: Path) -> Poison:
+    """The same flips from the file that the run began with: where a copy lies decides nothing.
+
+    If that file is gone or changed, the run is one with other settings.
+    """
+    begun = load_experiment(out / CONFIG).perturbation if is_file(out / CONFIG) else None
+    if begun is None or not is_file(Path(begun.file)):
+        return poison
+    copy = poison.described.model_copy(update={"file": begun.file})
+    return Poison.read(begun) if copy == begun else poison
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
+
+
+def _files(poison: Poison | None) -> tuple[Path, ...]:
+    return () if poison is None or poison.file.path is None else (poison.file.path,)
+
+
+def _config_text(
+    experiment: Experiment,
+    model: Embedder,
+    source: GraphSource,
+    checksum: str,
+    poison: Poison | None,
+) -> str:
+    """The settings in full; `aspect train --config` takes the file as it is."""
+    full = experiment.model_copy(
+        update={
+            "graph": source.graph,
+            "reading": source.reading,
+            "graph_sha256": checksum,
+            "perturbation": None if poison is None else poison.described,
+        }
+    )
+    values = {
+        **full.model_dump(mode="json", exclude_defaults=True),
+        "method": full.method,
+        "seed": full.seed,
+        "settings": model.config.model_dump(mode="json"),
+    }
+    return to_yaml({name: values[name] for name in Experiment.model_fields if name in values})
+
+
+def _spec(model: Embedder, graph_sha256: str, poison: Poison | None) -> Spec:
+    """What decides the model; which splits it is evaluated on is for others to say."""
+    facts = None if poison is None else poison.file.facts
+    return Spec(
+        method=model.name,
+        source=method_source(model.name),
+        settings=model.config.model_dump(mode="json"),
+        graph_sha256=graph_sha256,
+        splits="random" if facts is None else facts.splits,
+        splits_sha256=None if facts is None else facts.splits_sha256,
+        split_numbers=() if facts is None else (facts.split,),
+        probe="neutral",
+        perturbation=None if poison is None else poison.perturbation,
+        perturbation_sha256=None if poison is None else (poison.sha256,),
+        seed=model.seed,
+        device="cuda" if model.device.type == "cuda" else "cpu",
+        version=__version__,
+    )
+
+
+def _record(path: Path, outcome: Outcome, settings_from: str) -> dict[str, Any]:
+    """What the folder says of the run."""
+    record, spec = outcome.record, outcome.record.spec
+    assert outcome.model is not None  # trained in this process
+    return {
+        "run": str(path),
+        "format": RECORD_FORMAT,
+        "method": spec.method,
+        "seed": spec.seed,
+        "settings": spec.settings,
+        "epochs": record.epochs,
+        "stopped_early": record.stopped_early,
+        "seconds": record.seconds["train"],  # in the process that ended it
+        "loss": record.loss,
+        "device": str(outcome.model.device),
+        "versions": record.versions,
+        "dim": record.dim,
+        "gate": record.gate,
+        "health": Health.from_dict(record.health or {}).to_dict(),  # before any centring
+        "warnings": list(record.warnings),
+        "settings_from": settings_from,
+    }
+
+
+def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
+    """Model, embeddings, policy and ids."""
+    assert outcome.model is not None  # trained in this process
+    outcome.model.save(path / MODEL)
+    write_embeddings(path / "embeddings.npy", outcome.model.embed(graph), overwrite=True)
+    if outcome.policy is not None:
+        with replacing(path / "policy.npy", overwrite=True) as file:
+            np.save(file, outcome.policy.numpy(), allow_pickle=False)
+    if graph.ids is not None:
+        lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
+        write_text(path / "ids.txt", "".join(f"{line}\n" for line in lines))
+
+
+# Runs that are there
+
+
+class _TrainedGraph(BaseModel):
+    """The graph that a run was trained on, as its record describes it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    path: str | None = None
+    data_dir: str | None = None
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    sha256: str
+
+
+class _RunRecord(BaseModel):
+    """A run's record.json; version 0.1 had fewer fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: int
+    method: str
+    seed: int
+    settings: dict[str, Any]
+    graph: _TrainedGraph
+    warnings: list[str]
+    epochs: int = 0
+    stopped_early: bool = False
+    seconds: float | None = None
+    loss: dict[str, float | None] = Field(default_factory=dict)
+    device: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)
+    gate: dict[str, float] | None = None
+    health: dict[str, int | float] | None = None
+    perturbation: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    """A complete run as its folder holds it; the model stays on disk."""
+
+    path: Path
+    experiment: Experiment
+    record: Mapping[str, Any]
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether it was trained on a perturbed graph."""
+        return self.experiment.perturbation is not None
+
+    def load_model(self, device: str | None = None) -> Embedder:
+        """The trained method; another run's model is refused."""
+        model = Embedder.load(self.path / MODEL, device=device)
+        given = (model.name, model.seed, model.config.model_dump(mode="json"))
+        _check_same(self.path / MODEL, given, self.record)
+        return model
+
+    @cached_property
+    def poison(self) -> Poison | None:
+        """What was done to its graph before the training; refused if the file changed since."""
+        named = self.experiment.perturbation
+        return None if named is None else Poison.read(named)
+
+    def read_trained_graph(self, data_dir: str | None = None) -> Graph:
+        """The graph as it was trained on: perturbed, if the run is a poisoned one."""
+        labelled = self.read_graph(data_dir)
+        return labelled.graph if self.poison is None else self.poison.apply(labelled)
+
+    def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
+        """The clean graph with its labels, refused if it changed since the training."""
+        facts = self.record["graph"]
+        labelled = source_of(self.experiment).read(data_dir or facts["data_dir"])
+        checksum = content_sha256(labelled)
+        if checksum != facts["sha256"]:
+            raise GraphError(
+                f"The graph of {self.path} changed since the training: its sha256 must be "
+                f"{facts['sha256']}. Got {checksum}. Train again."
+            )
+        return labelled
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRun(StoredRun):
+    """A complete run, read back with its model."""
+
+    model: Embedder
+
+
+def load_run(path: str | Path, *, device: str | None = None) -> LoadedRun:
+    """Read a complete run; one that is missing or unfinished is refused."""
+    stored = open_run(path)
+    return LoadedRun(stored.path, stored.experiment, stored.record, model=stored.load_model(device))
+
+
+def open_run(path: str | Path) -> StoredRun:
+    """The same without its model; every file of the run is compared with its manifest."""
+    path = Path(path)
+    workspace = Workspace(path, RUN)
+    if not workspace.has(CONFIG):
+        raise RunError(f"{path} is not a run's folder. Train one with: aspect train --out {path}.")
+    if not workspace.has(RECORD):
+        raise RunError(
+            f"The run in {path} is not complete. Go on with: aspect train --out {path} --resume."
+        )
+    if not workspace.verify(TRAIN_AGAIN):
+        logger.warning(
+            "%s has no %s, as runs of version 0.2 and before: damage may go unnoticed.",
+            path,
+            MANIFEST,
+        )
+    checked = read_json(path / RECORD, _RunRecord, fix=TRAIN_AGAIN, newest=RECORD_FORMAT)
+    record = {**checked.model_dump(exclude_unset=True), "run": str(path)}
+    record["graph"] = checked.graph.model_dump()
+    experiment = load_experiment(path / CONFIG)
+    given = (experiment.method, experiment.seed, experiment.settings)
+    _check_same(path / CONFIG, given, record)
+    return StoredRun(path, experiment, record)
+
+
+def _check_same(
+    path: Path, given: tuple[str, int, Mapping[str, Any]], record: Mapping[str, Any]
+) -> None:
+    """Refuse a file of another run: its scores would stand under this run's name."""
+    method, seed, settings = given
+    recorded = record["settings"]
+    differing = [
+        name for name, value in settings.items() if name in recorded and recorded[name] != value
+    ]
+    for what, expected, found in (
+        ("method", record["method"], method),
+        ("seed", record["seed"], seed),
+        *((f"setting {name}", recorded[name], settings[name]) for name in differing),
+    ):
+        if expected != found:
+            raise RunError(
+                f"{path} belongs to another run: its {what} must be {expected!r}, as {RECORD} "
+                f"says. Got {found!r}. {TRAIN_AGAIN}"
+            )
+
+
+# Runs as records
+
+
+@dataclass(frozen=True)
+class TrainedRuns:
+    """What several runs give a report."""
+
+    records: tuple[Record, ...]
+    details: tuple[Details, ...]
+
+
+def read_runs(
+    paths: Sequence[Path],
+    *,
+    device: str | None = None,
+    data_dir: str | None = None,
+    on_run: Callable[[Path], object] = str,
+) -> TrainedRuns:
+    """Probe every run on random splits, and look into its model.
+
+    One that was trained on a perturbed graph is probed there, on the split of its file alone.
+    """
+    runs = [load_run(path, device=device) for path in paths]
+    curves = [_curves(stored.path / METRICS) for stored in runs]  # before all the work
+    records, details = [], []
+    for stored, entry, own in zip(runs, _entry_names(runs), curves, strict=True):
+        on_run(stored.path)
+        labelled, poison = stored.read_graph(data_dir), stored.poison
+        outcome = _probed(stored, entry, labelled)
+        records.append(outcome.record)
+        graph = labelled.graph if poison is None else poison.apply(labelled)
+        details.append(
+            inspect_model(
+                stored.model,
+                replace(labelled, graph=graph),
+                title=entry if poison is None else f"{entry}, {poison.perturbation.label}",
+                graph=stored.record["graph"]["name"],
+                curves=own,
+            )
+        )
+    return TrainedRuns(tuple(records), tuple(details))
+
+
+def _entry_names(runs: Sequence[LoadedRun]) -> Iterator[str]:
+    """The method; its folder too where runs of it on one graph differ in more than the seed."""
+    settings: dict[tuple[str, str], set[str]] = {}
+    for stored in runs:
+        text = json.dumps(stored.record["settings"], sort_keys=True)
+        settings.setdefault(_group_of(stored), set()).add(text)
+    folders = Counter(stored.path.name for stored in runs)
+    for stored in runs:
+        folder = stored.path.name if folders[stored.path.name] == 1 else str(stored.path)
+        method = stored.model.name
+        yield method if len(settings[_group_of(stored)]) == 1 else f"{method} ({folder})"
+
+
+def _group_of(stored: LoadedRun) -> tuple[str, str]:
+    return stored.model.name, stored.record["graph"]["sha256"]
+
+
+def _probed(stored: LoadedRun, entry: str, labelled: LabelledGraph) -> Outcome:
+    """The run's record with scores; or without, and a notice that says why."""
+    recorded, poison = stored.record, stored.poison
+    spec = _spec(stored.model, recorded["graph"]["sha256"], poison).model_copy(
+        update={
+            "settings": recorded["settings"],
+            "version": recorded.get("versions", {}).get("aspect", "unknown"),
+        }
+    )
+    notices: tuple[str, ...] = ()
+    try:
+        if not bool((labelled.labels != UNLABELLED).any()):
+            raise GraphError("The graph has no labels, so nothing was scored.")
+        if poison is None:
+            splits = make_splits("random", labelled.labels, labelled.num_classes)
+            spec = spec.model_copy(update={"split_numbers": tuple(range(len(splits)))})
+        outcome = _run_stored(stored, entry, spec, labelled, is_probed=True)
+    except GraphError as error:  # too few labels to evaluate by; all else can still be shown
+        told = str(error) if "nothing was scored" in str(error) else f"Nothing was scored: {error}"
+        notices = (told,)
+        spec = spec.model_copy(update={"split_numbers": spec.split_numbers if poison else ()})
+        outcome = _run_stored(stored, entry, spec, labelled, is_probed=False)
+    known = {
+        name: recorded[name]
+        for name in ("epochs", "stopped_early", "loss", "device", "versions")
+        if name in recorded
+    }
+    seconds = {"train": recorded["seconds"]} if recorded.get("seconds") is not None else {}
+    record = outcome.record.model_copy(
+        update={
+            **known,
+            "seconds": seconds,
+            "peak_memory_bytes": None,
+            "notices": (*notices, *outcome.record.notices),
+        }
+    )
+    return replace(outcome, record=record)
+
+
+def _run_stored(
+    stored: LoadedRun, entry: str, spec: Spec, labelled: LabelledGraph, *, is_probed: bool
+) -> Outcome:
+    source = source_of(stored.experiment)
+    cell = Cell(
+        plan="train",
+        entry=entry,
+        title=entry,
+        graph=source.graph,
+        reading=source.reading,
+        spec=spec,
+    )
+    task = Task(cell, files=_files(stored.poison), is_probed=is_probed)
+    return run(task, labelled=labelled, model=stored.model)
+
+
+class _Epoch(BaseModel):
+    """One line of a run's log."""
+
+    model_config = ConfigDict(extra="allow")
+
+    __pydantic_extra__: dict[str, float | None]
+    epoch: int
+
+
+def _curves(path: Path) -> dict[str, list[float | None]]:
+    """Values of every epoch; None where there was none, or none that was a finite number."""
+    epochs = [line.__pydantic_extra__ for line in read_json_lines(path, _Epoch, fix=TRAIN_AGAIN)]
+    names: Iterable[str] = dict.fromkeys(name for values in epochs for name in values)
+    return {name: [values.get(name) for values in epochs] for name in names}
