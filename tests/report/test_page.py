@@ -99,7 +99,7 @@ def test_sections_in_reading_order_without_empty_ones():
     full = sections_of(make_records([*ABLATION, "raw"], perturbations=attacks, splits=6))
     names = ["accuracy", "clean", "perturbed", "ablation", "sweep", "significance", "runtime"]
     assert [part.name for part in full] == [*names, "again"]
-    assert all(part.text and (part.all_tables or part.plots) for part in full[:-1])
+    assert all(part.all_tables or part.plots for part in full[:-1])
     tables = [table.name for part in full for table in part.all_tables]
     assert len(set(tables)) == len(tables)
     for part in full:  # variants stand in the ablation alone
@@ -117,7 +117,7 @@ def test_models_are_shown_between_scores_and_runtime():
     gates = ["gate", "evidence", "sensitivity", "homophily"]
     seen = [*gates, "filters", "attacked", "training", "nodes"]
     assert [part.name for part in parts] == ["accuracy", "clean", *seen, "runtime", "again"]
-    assert all(part.text.endswith(".") and part.plots for part in parts[2:9])
+    assert all(part.plots for part in parts[2:9])
     bare = sections_of([], [plain_details()])
     assert [part.name for part in bare] == ["nodes", "again"]
 
@@ -132,14 +132,14 @@ def test_trainings_beyond_three_are_folded_and_none_is_lost():
 
 def test_correlations_are_printed_by_graph_or_by_model():
     def told(details, name="evidence"):
-        return next(part.text for part in sections_of([], details) if part.name == name)
+        return next(part.remark for part in sections_of([], details) if part.name == name)
 
     up = make_details()  # the gate is the cost gap, moved
     down = make_details(graph="down", gate=tuple(reversed(up.gate)))
     assert told([up, down]).endswith("of gate and cost gap: ring 1.00; down -1.00.")
     other = make_details(title="Other")
     assert told([up, other]).endswith("ASPECT on ring 1.00; Other on ring 1.00.")
-    many = [make_details(graph=f"g{k}") for k in range(13)]
+    many = [make_details(6, graph=f"g{k}") for k in range(13)]
     assert told(many).endswith("g9 1.00; and 3 more.")
     assert "gate and local homophily:" in told([up], "homophily")
     assert "Spearman" not in told([make_details(gate=(0.5,) * 24)])
@@ -151,7 +151,7 @@ def test_of_several_budgets_one_is_shown_and_the_others_are_folded():
     assert [table.name for table in part.tables] == ["perturbed-random-poison-10"]
     names = [table.name for table in part.more_tables]
     assert names == ["perturbed-random-poison-5", "perturbed-random-poison-20"]
-    assert "unrolled solver" not in part.text
+    assert "unrolled solver" not in part.remark
     more = make_records(
         perturbations=[poison(0.2), evade(0.3), metattack()], splits=3, plan="other"
     )
@@ -161,18 +161,17 @@ def test_of_several_budgets_one_is_shown_and_the_others_are_folded():
         "perturbed-random-poison-20",
         "perturbed-random-evade-30",
     ]
-    assert "unrolled solver is that of the original" in part.text
+    assert "unrolled solver is that of the original" in part.remark
 
 
 def test_too_few_splits_are_said_rather_than_shown():
     few = make_records(perturbations=[None, poison(0.1)], splits=5)
     part = section(few, "significance")
     assert part.tables == ()
-    assert part.text.endswith(" 5%.")
-    assert "Left out: clean graphs, random 10% (poison); with fewer" in part.text
+    assert part.remark.startswith("Left out: clean graphs, random 10% (poison); with fewer")
     part = section([*few, *make_records(splits=6, plan="other")], "significance")
     assert [table.name for table in part.tables] == ["significance"]
-    assert "Left out: random 10% (poison); " in part.text
+    assert "Left out: random 10% (poison); " in part.remark
 
 
 def test_published_figures_are_optional():
@@ -319,7 +318,7 @@ def test_hostile_names_stay_text():
         for number, name in enumerate(NASTY)
     ]
     attacks = [None, poison(0.1, solver=NASTY[2]), poison(0.2, solver=NASTY[2])]
-    records = make_records(entries, (NASTY[0], NASTY[2]), attacks, splits=6)
+    records = make_records(entries, (NASTY[0], NASTY[2]), attacks, seeds=1, splits=6)
     records = [fail(records[0], NASTY[0]), *records[1:]]
     records[1] = records[1].model_copy(
         update={"device": NASTY[0], "notices": (NASTY[0],), "warnings": (NASTY[0],)}

@@ -38,121 +38,23 @@ MOST_NAMED = 10  # models whose correlations are printed one by one
 MOST_TRAININGS = 3  # models before the others are folded
 FEWEST_TO_COMPARE = 2  # methods
 
-# Title and text of every section.
-WORDS = {
-    "accuracy": (
-        "Accuracy and ranks",
-        "Frozen embeddings, a linear probe on each split. Validation alone chooses the probe's "
-        "settings, and test nodes are evaluated once.",
-    ),
-    "clean": (
-        "Clean graphs",
-        "The first table is the one to cite. The best of a column is bold, the second best "
-        "underlined.",
-    ),
-    "perturbed": (
-        "Perturbed graphs",
-        "The same graphs after some edges are flipped. A poisoned graph is made for one split, and "
-        "each split has its own model. The average drop compares splits that both the clean and "
-        "the perturbed graph have.",
-    ),
-    "ablation": (
-        "Ablation",
-        "One part removed or replaced at a time, with the same settings otherwise. The best of "
-        "each column is marked within the group.",
-    ),
-    "sweep": (
-        "Accuracy by budget",
-        "One figure per graph and perturbation; a budget of zero is the clean graph.",
-    ),
-    "significance": (
-        "Significance",
-        "Differences are paired over the splits of one graph (seeds averaged), since scores of one "
-        "split share its test nodes; intervals are widened for the splits' overlap. p is that of a "
-        "t test widened likewise, after Holm's correction over all comparisons of a table, or of a "
-        "sign-flip test where that is larger. Means over graphs are tested in the same way from "
-        f"{FEWEST_TO_TEST} graphs on.",
-    ),
-    "gate": (
-        "Gate weights",
-        "Distribution of the gate weight of the low band over the nodes. A policy that collapsed "
-        "to one weight for all nodes would be a single peak.",
-    ),
-    "evidence": (
-        "Gate and cost",
-        "The gate should weigh the low band more where that band has the lower cost.",
-    ),
-    "sensitivity": (
-        "Gate and sensitivity",
-        "A gate that accounts for stability weighs the low band more where the high band is less "
-        "stable. ASPECT-S is searched with its own settings, other models with its defaults.",
-    ),
-    "homophily": (
-        "Gate and local homophily",
-        "Homophilic neighbourhoods should lean to the low band; no label is used in training.",
-    ),
-    "filters": ("Learned filters", "Response of each band over the spectrum of the graph."),
-    "attacked": (
-        "The gate on perturbed graphs",
-        "One model, trained on the clean graph, evaluated on the clean and on perturbed graphs.",
-    ),
-    "training": (
-        "Training",
-        "Loss terms and gate in training, and the adversarial perturbations that were found on the "
-        "way, for methods that search for them.",
-    ),
-    "nodes": (
-        "Node by node",
-        "Every dot is a node, placed by its embedding. A node's card shows the gate weight of its "
-        "low band, the loss of each band, the distance that each band moves under the worst small "
-        "perturbation of the graph that was found (its sensitivity), and its neighbours.",
-    ),
-    "runtime": (
-        "Runtime and memory",
-        "Times compare on one device alone, and when nothing else ran there.",
-    ),
-    "health": (
-        "Embedding health",
-        "An embedding whose rows nearly share one direction hardly distinguishes nodes, whatever a "
-        "probe makes of it. Features that are never negative share a direction without any "
-        "training.",
-    ),
-    "failed": (
-        "Failed runs",
-        "These runs left no scores; the tables show gaps where they would stand.",
-    ),
-    "again": (
-        "What was run",
-        "The commands that make this page again, and the settings behind every number.",
-    ),
-}
 METATTACK = (
-    " Metattack knows the classes of the split's training nodes. Its unrolled solver is that of "
+    "Metattack knows the classes of the split's training nodes. Its unrolled solver is that of "
     "the original and of published tables; the implicit one is another, usually stronger attack."
 )
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; some have more to show than tables and figures, by their name."""
+    """A part of the page. The template has its title and text, and more to show for some names."""
 
-    name: str  # of `WORDS`: the anchor
+    name: str  # of the template's `WORDS`: the anchor
     tables: tuple[Table, ...] = ()
     plots: tuple[Plot, ...] = ()
-    remark: str = ""  # after the text
+    remark: str = ""  # sentences after the text
     more_title: str = ""
     more_tables: tuple[Table, ...] = ()  # folded on the screen
     more_plots: tuple[Plot, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """The heading."""
-        return WORDS[self.name][0]
-
-    @property
-    def text(self) -> str:
-        """How to read the section."""
-        return WORDS[self.name][1] + self.remark
 
     @property
     def all_tables(self) -> tuple[Table, ...]:
@@ -219,7 +121,7 @@ def _scored(results: Results, with_published: bool, reference: str | None) -> It
     remark = ""
     if left_out:
         remark = (
-            f" Left out: {', '.join(left_out)}; with fewer than {FEWEST_TO_TEST} splits in common "
+            f"Left out: {', '.join(left_out)}; with fewer than {FEWEST_TO_TEST} splits in common "
             "no difference can be significant, since a sign-flip test then gives no p below 5%."
         )
     if tests or remark:
@@ -274,7 +176,7 @@ def _models(details: Sequence[Details]) -> Iterator[Section]:
 
 
 def _correlated(details: Sequence[Details], rival: models.Rival) -> str:
-    """Spearman's correlations of the gate, as a sentence after a space."""
+    """Spearman's correlations of the gate, as a sentence."""
     values = models.correlations(details, rival)
     if not values:
         return ""
@@ -285,7 +187,7 @@ def _correlated(details: Sequence[Details], rival: models.Rival) -> str:
     )
     more = f"; and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
     what = rival.replace("_", " ").replace("homophily", "local homophily")
-    return f" Spearman's rank correlation of gate and {what}: {words}{more}."
+    return f"Spearman's rank correlation of gate and {what}: {words}{more}."
 
 
 def _with_unique_names(parts: Sequence[Section]) -> list[Section]:
@@ -427,6 +329,7 @@ def render_page(
         },
         "sections": parts,
         "grids": grids,
+        "fewest_to_test": FEWEST_TO_TEST,
         "reference": results.title(results.reference(reference)) if results.variants else "",
         # Escaped by `explorer_json`: it holds no letter that could end the element.
         "nodes": Markup(explorer_json(material.details)) if material.details else "",  # noqa: S704
