@@ -256,9 +256,8 @@ def test_a_class_of_the_legend_is_shown_alone(pages, opened):
         assert key.get_attribute("aria-pressed") == "true"
 
 
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_names_run_nothing_and_are_shown_as_they_are(pages, opened, viewport):
-    with opened(pages["nasty"], viewport) as found:
+def test_names_run_nothing_and_are_shown_as_they_are(pages, opened):
+    with opened(pages["nasty"], PHONE) as found:
         assert found.run("document.images.length") == 0
         assert found.page.title() == NASTY
         assert found.page.locator("h1").inner_text() == NASTY
@@ -298,17 +297,15 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["benchmark", "demo"])
-def test_text_stands_out_from_its_background(pages, opened, name, scheme):
-    with opened(pages[name], color_scheme=scheme) as found:
+def test_text_stands_out_from_its_background(pages, opened, scheme):
+    with opened(pages["benchmark"], color_scheme=scheme) as found:
         background = found.run("getComputedStyle(document.body).backgroundColor")
         assert (background == "rgb(255, 255, 255)") == (scheme == "light")
         assert found.run(CONTRAST) >= 4.5
 
 
-@pytest.mark.parametrize("name", ["benchmark", "demo"])
-def test_a_page_prints_in_light_colours_with_whole_tables(pages, opened, name):
-    with opened(pages[name], color_scheme="dark") as found:
+def test_a_page_prints_in_light_colours_with_whole_tables(pages, opened):
+    with opened(pages["benchmark"], color_scheme="dark") as found:
         printed = found.page.pdf()
         assert printed.startswith(b"%PDF")
         assert len(printed) > 20_000

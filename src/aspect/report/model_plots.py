@@ -68,16 +68,14 @@ QUANTILES = (
 # Caption and axis of the figures that set the gate against something.
 RIVALS: dict[Rival, tuple[str, str]] = {
     "cost_gap": (
-        "Mean gate in bins of equally many nodes; bars: standard deviation within the bin. Right "
-        "of zero the low band has the lower contrastive loss, measured as in training (augmented "
-        "views, dropout, pooled over neighbours if the method does) and averaged over a few draws.",
+        "Mean gate in bins of equally many nodes; bars: standard deviation. Right of zero the low "
+        "band has the lower contrastive loss, measured as in training, averaged over some draws.",
         "cost gap: high band's less low band's",
     ),
     "sensitivity_gap": (
-        "Mean gate in bins of equally many nodes; bars: standard deviation within the bin. Right "
-        "of zero the low band is more stable: under the worst small perturbation of edges and "
-        "features that a search found, the high band of the node moves further. In units of the "
-        "distances' standard deviation over nodes and bands.",
+        "Mean gate in bins of equally many nodes; bars: standard deviation. Right of zero the high "
+        "band moves further under the worst small perturbation that a search found. In units of "
+        "the distances' standard deviation over nodes and bands.",
         "sensitivity gap: high band's less low band's",
     ),
     "homophily": (
