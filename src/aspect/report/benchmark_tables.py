@@ -330,12 +330,14 @@ def _majority_notes(results: Results, splits: str, graphs: Sequence[str]) -> lis
 def _missing_class_notes(results: Results, splits: str, graphs: Sequence[str]) -> list[str]:
     """A sentence on test sets and one on training sets, if any of the graphs' lack classes."""
     sentences = []
+    scores = results.select(split_kind=splits)
+    numbers = scores.groupby("graph")["split"].nunique()
     for part, metric in (("test", "missing_in_test"), ("training", "missing_in_train")):
         lacking = []
-        for graph in graphs:
-            missing = results.select(split_kind=splits, graph=graph, metric=metric)
-            number = results.select(split_kind=splits, graph=graph)["split"].nunique()
-            ratios = missing.groupby("value")["split"].nunique() / max(number, 1)
+        missing = scores[scores["metric"] == metric]
+        for graph in graphs if len(missing) else ():
+            counts = missing[missing["graph"] == graph].groupby("value")["split"].nunique()
+            ratios = counts / numbers.get(graph, 1)
             always, sometimes = (
                 ", ".join(f"{label:.0f}" for label in ratios.index[chosen])
                 for chosen in (ratios == 1, ratios < 1)
@@ -654,27 +656,33 @@ def run_table(results: Results, name: str) -> Table:
     Runs on clean graphs are summarised, or all where there are none.
     """
     caption, columns = RUN_TABLES[name]
-    done = results.runs[results.runs["status"] == "done"]
+    row = ["graph", "variant"]
+    runs = results.runs[results.runs["status"] == "done"]
+    is_clean = runs["perturbation"] == CLEAN
+    runs = runs[is_clean | ~is_clean.groupby([runs[key] for key in row]).transform("any")]
+    numbers = [column.name for column in columns if column.how != "words"]
+    by_row = runs.astype(dict.fromkeys(numbers, float)).groupby(row)
+    summary: dict[Any, dict[Any, Any]] = (
+        by_row[numbers].agg(["mean", "std", "max"]).to_dict("index")
+    )
+    devices = by_row["device"].agg(lambda names: ", ".join(dict.fromkeys(names))).to_dict()
     lines = []
     for graph, title in results.graphs.items():
         for variant in results.methods:
-            runs = done[(done["graph"] == graph) & (done["variant"] == variant)]
-            clean = runs[runs["perturbation"] == CLEAN]
-            runs = clean if len(clean) else runs
-            if len(runs) and (name == "runtime" or runs[columns[0].name].notna().any()):
-                cells = [_run_cell(runs[column.name], column) for column in columns]
-                lines.append(_line(results, variant, (Cell(word=title), *cells)))
+            values = summary.get((graph, variant))
+            if values is None or (name == "health" and pd.isna(values["mean_cosine", "mean"])):
+                continue
+            cells = [Cell(word=title)]
+            for column in columns:
+                if column.how == "words":
+                    cells.append(Cell(word=devices[graph, variant]))
+                    continue
+                value, *std = (values[column.name, how] for how in column.how.split(" ± "))
+                known = _known(std[0]) if std else None
+                cells.append(Cell(_known(value), std=known, digits=column.digits))
+            lines.append(_line(results, variant, cells))
     titles = ("graph", *(column.title for column in columns))
     return Table(name, caption, titles, tuple(lines))
-
-
-def _run_cell(values: pd.Series, column: RunColumn) -> Cell:
-    if column.how == "words":
-        return Cell(word=", ".join(dict.fromkeys(values)))
-    numbers = values.astype(float)
-    mean = numbers.max() if column.how == "max" else numbers.mean()
-    std = _known(numbers.std()) if column.how == "mean ± std" else None
-    return Cell(_known(mean), std=std, digits=column.digits)
 
 
 def graph_table(results: Results) -> Table:

@@ -13,7 +13,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
-from scipy.stats import gaussian_kde, spearmanr
 
 from aspect.evaluation.details import Details, SomeNumbers
 from aspect.report.html import PALETTE
@@ -149,6 +148,8 @@ def density(values: Values, positions: Values) -> Values:
     The kernel is half as wide as Scott's rule makes it, which is meant for a single peak; values
     that hardly differ become a narrow peak.
     """
+    from scipy.stats import gaussian_kde  # slow to import; pages without models do without
+
     std = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     if std < EQUAL:
         values, std = values.mean() + NARROWEST * np.array([-1.0, 1.0]), NARROWEST * np.sqrt(2)
@@ -245,6 +246,8 @@ def _against(details: Details, rival: Rival) -> tuple[Values, Values]:
 
 def _spearman(x: Values, y: Values) -> float | None:
     """Rank correlation; None where one side has nothing to rank."""
+    from scipy.stats import spearmanr
+
     if len(x) < FEWEST_TO_RANK or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     return float(spearmanr(x, y).statistic)

@@ -277,11 +277,8 @@ def marked(lines: Sequence[Line], lowest: Collection[int] = ()) -> tuple[Line, .
     """
     rows = [list(line.cells) for line in lines]
     for column in range(len(rows[0]) if rows else 0):
-        shown = {
-            round(row[column].value, row[column].digits)
-            for row in rows
-            if row[column].value is not None
-        }
+        cells = [row[column] for row in rows]
+        shown = {round(cell.value, cell.digits) for cell in cells if cell.value is not None}
         ends = sorted(shown, reverse=column not in lowest)[:2]
         marks: dict[float, Mark] = dict(zip(ends, ("best", "second"), strict=False))
         for row in rows:
