@@ -389,16 +389,17 @@ def perturbed_table(
         [(perturbation, graph) for graph in graphs],
     )
     drops = average_drop(results, splits, perturbation).reindex(index=rows, columns=graphs)
+    is_gap = drops.isna()
     lines = []
     for line, name in zip(
         scores.lines(rows, columns, with_published=with_published), rows, strict=True
     ):
-        gaps = [results.graphs[graph] for graph in graphs if pd.isna(drops.loc[name, graph])]
+        gaps = [results.graphs[graph] for graph in graphs if is_gap.loc[name, graph]]
         why = f"Without {', '.join(gaps)}: no clean or no perturbed figure." if gaps else ""
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
         figure = _published().get((name, "", "average-drop")) if has_all else None
         footnote = scores.notes.number(why)
-        drop = Cell(_known(drops.loc[name].mean()), published=figure, footnote=footnote)
+        drop = Cell(_known(float(drops.T[name].mean())), published=figure, footnote=footnote)
         lines.append(replace(line, cells=(*line.cells, drop)))
     lines += [
         replace(line, cells=(*line.cells, Cell()))
@@ -660,29 +661,25 @@ def run_table(results: Results, name: str) -> Table:
     runs = results.runs[results.runs["status"] == "done"]
     is_clean = runs["perturbation"] == CLEAN
     runs = runs[is_clean | ~is_clean.groupby([runs[key] for key in row]).transform("any")]
-    numbers = [column.name for column in columns if column.how != "words"]
-    by_row = runs.astype(dict.fromkeys(numbers, float)).groupby(row)
-    summary: dict[Any, dict[Any, Any]] = (
-        by_row[numbers].agg(["mean", "std", "max"]).to_dict("index")
-    )
-    devices = by_row["device"].agg(lambda names: ", ".join(dict.fromkeys(names))).to_dict()
+    groups: dict[Any, pd.DataFrame] = dict(iter(runs.groupby(row)))
     lines = []
     for graph, title in results.graphs.items():
         for variant in results.methods:
-            values = summary.get((graph, variant))
-            if values is None or (name == "health" and pd.isna(values["mean_cosine", "mean"])):
+            group = groups.get((graph, variant))
+            if group is None or (name == "health" and group["mean_cosine"].isna().all()):
                 continue
-            cells = [Cell(word=title)]
-            for column in columns:
-                if column.how == "words":
-                    cells.append(Cell(word=devices[graph, variant]))
-                    continue
-                value, *std = (values[column.name, how] for how in column.how.split(" ± "))
-                known = _known(std[0]) if std else None
-                cells.append(Cell(_known(value), std=known, digits=column.digits))
-            lines.append(_line(results, variant, cells))
+            cells = [_run_cell(group[column.name], column) for column in columns]
+            lines.append(_line(results, variant, (Cell(word=title), *cells)))
     titles = ("graph", *(column.title for column in columns))
     return Table(name, caption, titles, tuple(lines))
+
+
+def _run_cell(values: pd.Series, column: RunColumn) -> Cell:
+    if column.how == "words":
+        return Cell(word=", ".join(dict.fromkeys(values)))
+    numbers = values.astype(float)
+    mean, *std = (numbers.agg(how) for how in column.how.split(" ± "))
+    return Cell(_known(mean), std=_known(std[0]) if std else None, digits=column.digits)
 
 
 def graph_table(results: Results) -> Table:

@@ -305,7 +305,7 @@ def _bins_plot(
 def attacked_plots(details: Sequence[Details]) -> list[Plot]:
     """The gate of each model on the clean and on perturbed graphs: densities, then quantiles."""
     densities, quantiles = [], []
-    ticks = np.arange(1, NUM_QUANTILES + 1)
+    ticks = np.arange(1.0, NUM_QUANTILES + 1)
     for number, model in enumerate(details, start=1):
         if not model.attacked or model.gate is None:
             continue
@@ -331,7 +331,7 @@ def attacked_plots(details: Sequence[Details]) -> list[Plot]:
                     bins,
                     std="bands",
                     xticks=ticks,
-                    xticklabels=[f"Q{tick}" for tick in ticks],
+                    xticklabels=[f"Q{tick:.0f}" for tick in ticks],
                     xlabel="local homophily, in fifths",
                 )
             )
@@ -382,7 +382,9 @@ def _filter_plot(number: int, model: Details) -> Plot:
 
 def training_plots(details: Sequence[Details]) -> list[list[Plot]]:
     """Learning curves, the gate in training, and searches for perturbations: a list of each."""
-    losses, gates, searches = [], [], []
+    losses: list[Plot] = []
+    gates: list[Plot] = []
+    searches: list[Plot] = []
     for number, model in enumerate(details, start=1):
         epochs = len(model.curves.get("loss", ()))
         if epochs > 1:

@@ -305,7 +305,9 @@ def _perturbed_findings(results: Results, splits: str) -> Iterator[str]:
         if len(least) > 1:
             setup = results.perturbations[name]
             where = f"{setup.label}, {setup.mode} ({splits} splits)"
-            words = [f"{results.title(row)} {drop:.1f}%" for row, drop in least.head(3).items()]
+            words = [
+                f"{results.title(str(row))} {drop:.1f}%" for row, drop in least.head(3).items()
+            ]
             yield f"Smallest average drop under {where}: {', '.join(words)}."
 
 

@@ -272,15 +272,14 @@ def sweep_plots(sweeps: Sequence[Sweep]) -> Iterator[Plot]:
     for sweep in sweeps:
         lines = []
         for row in sweep.table.lines:
-            cells = [
-                (PERCENT * budget, cell)
+            known = [
+                (PERCENT * budget, cell.value, np.nan if cell.std is None else cell.std)
                 for budget, cell in zip(sweep.budgets, row.cells, strict=True)
                 if cell.value is not None
             ]
-            if cells:
-                x, y = [budget for budget, _ in cells], [cell.value for _, cell in cells]
-                std = [cell.std for _, cell in cells]
-                lines.append(Points(row.title, x, y, None if None in std else std))
+            if known:
+                x, y, std = np.array(known).T
+                lines.append(Points(row.title, x, y, None if np.isnan(std).any() else std))
         parts = [
             lines[start : start + len(COLOURS)] for start in range(0, len(lines), len(COLOURS))
         ]

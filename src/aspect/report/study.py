@@ -171,7 +171,7 @@ def _slice(complete: Sequence[FrozenTrial], name: str) -> Plot:
         is_number = not isinstance(distribution, optuna.distributions.CategoricalDistribution)
         axes.scatter(
             values if is_number else [str(value) for value in values],
-            [trial.value for trial in complete],
+            [trial.value or 0.0 for trial in complete],
             c=[trial.number for trial in complete],
             cmap=LATER_IS_BLUER,
             s=18,
