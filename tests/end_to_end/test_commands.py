@@ -9,7 +9,7 @@ import torch
 
 from aspect import Aspect, read_graph
 from aspect.attacks.pruning import prune_edges
-from aspect.data.datasets import DATASETS
+from aspect.data.source import DATASETS
 from aspect.data.synthetic import embedded_graph
 from aspect.experiment.trained import load_run
 from aspect.methods.registry import method_names
