@@ -1,35 +1,45 @@
-"""`aspect demo`: in small as a user meets it, and in full against what it promises."""
+"""`aspect demo` and `aspect theory`: in small as a user meets them, and the demo in full."""
 
 import csv
 import errno
 import json
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from aspect import mixed_graph
 from aspect.errors import FileError
 from aspect.examples.demo import ROWS
 from aspect.report.folder import ReportFolder
 
-FILES = {"record.json", "report.html", "accuracy.csv", "accuracy.md", "gate.csv", "gate.md"}
+FILES = {
+    "demo": {"report.html", "accuracy.csv", "accuracy.md", "gate.csv", "gate.md"},
+    "theory": {"report.html", "regret.csv", "regret.md", "trade-off.csv", "trade-off.md"},
+}
 
 
-@pytest.fixture
-def tiny(monkeypatch):
-    """A demo of seconds: a small graph, three epochs, three splits."""
-    from functools import partial
+@pytest.fixture(autouse=True)
+def tiny(request, monkeypatch):
+    """Examples of seconds: small graphs, few epochs."""
+    from aspect.examples import demo, theory
 
-    from aspect import mixed_graph
-    from aspect.examples import demo
-
-    settings = {"epochs": 3, "width": 4, "gate_width": 4}
-    small = {"labelled": mixed_graph(80, num_features=6), "settings": settings, "num_splits": 3}
+    if request.node.get_closest_marker("slow"):
+        return
+    settings = {"epochs": 2, "width": 4, "gate_width": 4}
+    small = {"labelled": mixed_graph(60, num_features=6), "settings": settings, "num_splits": 2}
     monkeypatch.setattr(demo, "run_demo", partial(demo.run_demo, **small))
+    few = {"nodes": 40, "epochs": 2, "width": 4, "mixes": 11, "perturbations": 2}
+    monkeypatch.setattr(theory, "QUICK", theory.QUICK.model_copy(update=few))
 
 
-@pytest.mark.usefixtures("tiny")
-def test_the_demo_prints_a_table_and_leaves_a_page(cli, tmp_path):
+def rows_of(path):
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_demo_prints_a_table_and_leaves_a_page(cli):
     outcome = cli("demo", "--seeds", 1, "--device", "cpu")
     assert outcome.code == 0, outcome.err
     for row in ROWS.values():
@@ -38,57 +48,79 @@ def test_the_demo_prints_a_table_and_leaves_a_page(cli, tmp_path):
     assert "runs/demo/report.html" in page
     assert following.startswith("Next: aspect train")
     assert "make test" in last
-    folder = tmp_path / "runs" / "demo"
-    assert {item.name for item in folder.iterdir()} - {".lock"} == FILES
+    folder = cli.cwd / "runs/demo"
     record = json.loads((folder / "record.json").read_text("utf-8"))
     assert [row["name"] for row in record["rows"]] == list(ROWS)
     assert record["command"] == "aspect demo --seeds 1 --seed 0 --device cpu"
     assert record["command"] in (folder / "report.html").read_text("utf-8")
-    with (folder / "accuracy.csv").open(encoding="utf-8") as file:
-        assert len(list(csv.DictReader(file))) == 3 * len(ROWS)
+    assert len(rows_of(folder / "accuracy.csv")) == 3 * len(ROWS)
 
 
-@pytest.mark.usefixtures("tiny")
-def test_two_demos_leave_the_same_bytes_but_for_timings(cli, tmp_path):
-    found = []
+def test_theory_prints_tables_and_leaves_a_page(cli):
+    outcome = cli("theory", "--quick", "--device", "cpu")
+    assert outcome.code == 0, outcome.err
+    for words in ("bound / regret", "p-", "p+", "mu", "Delta", "d_L (low band)"):
+        assert words in outcome.out
+    assert "In all 12 cases the measured regret is at least the bound" in outcome.out
+    assert "runs/theory/report.html" in outcome.out.splitlines()[-1]
+    folder = cli.cwd / "runs/theory"
+    record = json.loads((folder / "record.json").read_text("utf-8"))
+    assert record["command"] == "aspect theory --quick --seed 0 --device cpu"
+    assert record["versions"]["aspect"]
+    assert record["command"] in (folder / "report.html").read_text("utf-8")
+    rows = rows_of(folder / "regret.csv")
+    assert len(rows) == 12
+    assert all(float(row["regret"]) >= float(row["bound"]) - 1e-12 for row in rows)
+
+
+@pytest.mark.parametrize(("name", "options"), [("demo", ["--seeds", 1]), ("theory", ["--quick"])])
+def test_two_runs_leave_the_same_bytes_but_for_the_time(cli, name, options):
+    results = []
     for _ in range(2):  # the second replaces the first
-        command = ["demo", "--seeds", 1, "--seed", 3, "--device", "cpu", "--overwrite", "--json"]
+        command = [name, *options, "--seed", 3, "--device", "cpu", "--overwrite", "--json"]
         content = cli(*command).json
-        folder = tmp_path / "runs" / "demo"
+        folder = cli.cwd / "runs" / name
+        assert {item.name for item in folder.iterdir()} - {".lock"} == FILES[name] | {"record.json"}
         record = json.loads((folder / "record.json").read_text("utf-8"))
         assert record.pop("seconds") > 0
         assert content.pop("seconds") > 0
-        others = {name: (folder / name).read_bytes() for name in FILES - {"record.json"}}
-        found.append((content, record, others))
-    assert found[0] == found[1]
-    content = found[0][0]
-    assert content["seeds"] == [3]
-    assert [row["name"] for row in content["rows"]] == list(ROWS)
-    assert {facts["region"] for facts in content["gate"]} == {"homophilic", "heterophilic"}
-    assert content["report"] == "runs/demo/report.html"
+        pages = {file: (folder / file).read_bytes() for file in FILES[name]}
+        results.append((content, record, pages))
+    assert results[0] == results[1]
+    content = results[0][0]
+    assert content["report"] == f"runs/{name}/report.html"
+    if name == "demo":
+        assert content["seeds"] == [3]
+        assert [row["name"] for row in content["rows"]] == list(ROWS)
+        assert {facts["region"] for facts in content["gate"]} == {"homophilic", "heterophilic"}
+    else:
+        assert content["scope"]["seeds"] == [3]
+        assert content["holds"] is True
+        assert {row["keys"] for row in content["rows"]} == {"class", "own"}
+        assert len(content["findings"]) == 7
 
 
-def test_a_foreign_folder_is_refused_before_any_work(cli, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "report.html").write_text("mine")
-    cli("demo", "--out", "mine", "--overwrite").refused("mine is not empty", "another --out")
-    assert (tmp_path / "mine" / "report.html").read_text() == "mine"
-
-
-def earlier_demo(out):
-    with ReportFolder.open(out, "mixture") as folder:
-        folder.write('{"kind": "mixture"}', {"report.html": "earlier"})
+def earlier_report(out, kind="mixture"):
+    with ReportFolder.open(out, kind) as folder:
+        folder.write(json.dumps({"kind": kind}), {"report.html": "earlier"})
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
-def test_an_earlier_demo_is_not_replaced_unasked(cli, tmp_path):
-    before = earlier_demo(tmp_path / "demo")
-    cli("demo", "--out", "demo").refused("demo holds a mixture report", "--overwrite")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "demo").iterdir()} == before
+@pytest.mark.parametrize(("name", "kind"), [("demo", "mixture"), ("theory", "theory")])
+def test_what_is_there_is_not_replaced_unasked(cli, name, kind):
+    (cli.cwd / "mine").mkdir()
+    (cli.cwd / "mine/report.html").write_text("mine")
+    cli(name, "--out", "mine", "--overwrite").refused("mine is not empty", "another --out")
+    assert (cli.cwd / "mine/report.html").read_text() == "mine"
+    before = earlier_report(cli.cwd / "page", kind)
+    cli(name, "--out", "page").refused(f"page holds a {kind} report", "--overwrite")
+    assert {path.name: path.read_bytes() for path in (cli.cwd / "page").iterdir()} == before
+    cli(name, "--out", "new", "--device", "cuda:99").refused("cuda:99")
+    assert not (cli.cwd / "new").exists()
 
 
 def test_a_report_on_a_full_disk_leaves_the_earlier_one(tmp_path):
-    before = earlier_demo(tmp_path / "demo")
+    before = earlier_report(tmp_path / "demo")
     with (
         pytest.raises(FileError, match="the disk is full"),
         ReportFolder.open(tmp_path / "demo", "mixture") as folder,
@@ -130,7 +162,7 @@ def killed_after(steps, monkeypatch):
 def test_the_record_says_that_the_report_is_whole(tmp_path, monkeypatch, steps, replaces):
     out, record = tmp_path / "demo", '{"kind": "mixture", "new": 1}'
     files = {"report.html": "new", "gate.md": "new"}
-    earlier = earlier_demo(out).keys() if replaces else ()
+    earlier = earlier_report(out).keys() if replaces else ()
     with (
         killed_after(steps, monkeypatch),
         ReportFolder.open(out, "mixture", overwrite=True) as folder,
@@ -145,10 +177,6 @@ def test_the_record_says_that_the_report_is_whole(tmp_path, monkeypatch, steps, 
     with ReportFolder.open(out, "mixture", overwrite="record.json" in left) as folder:
         folder.write(record, files)
     assert {path.name for path in out.iterdir()} - {".lock"} == {"record.json", *files}
-
-
-def test_a_demo_needs_a_seed(cli):
-    cli("demo", "--seeds", 0).refused("--seeds")
 
 
 @pytest.mark.slow
