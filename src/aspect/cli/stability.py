@@ -10,8 +10,7 @@ import typer
 
 from aspect.attacks.files import files_at
 from aspect.attacks.registry import attack_info, attack_names
-from aspect.cli.options import Overwrite
-from aspect.cli.paths import CONFIG, check_target
+from aspect.cli.options import CONFIG, Overwrite, check_target
 from aspect.cli.session import Session, command
 from aspect.data.files import is_file
 from aspect.errors import RunError, SettingsError
