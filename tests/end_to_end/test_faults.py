@@ -1,5 +1,6 @@
 """What happens to a run from outside: a full disk, Ctrl-C, a second process, odd paths."""
 
+import importlib
 import json
 import resource
 import shutil
@@ -28,6 +29,7 @@ def at_most(num_bytes):
 @pytest.fixture
 def running(inputs, tmp_path):
     """A training that has done some epochs and is far from its end; its folder is `run`."""
+    importlib.import_module("aspect.experiment.trained")  # or it is done before a test sees it
     process = subprocess.Popen(
         command("train", *inputs, *LONG, "--out", "run", "--checkpoint-every", 1000),
         cwd=tmp_path,
