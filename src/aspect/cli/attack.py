@@ -224,10 +224,11 @@ def _plan(
     labelled = source.read(session.data_dir)
     for notice in labelled.graph.notices:
         session.screen.note(f"Note: {notice}")
-    train_model = None
-    if attack_info(request.kind).needs_model:
-        from aspect.evaluation.stability import train_stand_in as train_model
-    return plan_attacks(labelled, source.name, request, numbers, device, train_model)
+    if not attack_info(request.kind).needs_model:
+        return plan_attacks(labelled, source.name, request, numbers, device)
+    from aspect.evaluation.stability import train_stand_in
+
+    return plan_attacks(labelled, source.name, request, numbers, device, train_stand_in)
 
 
 def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> PerturbationFile:
