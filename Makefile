@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength memory probes search-strength doubt settings tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength memory probes search-strength prune settings tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -80,8 +80,8 @@ probes: $(INSTALLED) ## embeddings by both probes, three kinds of splits and sci
 search-strength: $(INSTALLED) ## does ASPECT-S's search raise the loss of the model as trained?
 	@$(BIN)/python benchmarks/search_strength.py
 
-doubt: $(INSTALLED) ## ASPECT read without its least supported edges, clean and poisoned; wants a GPU
-	@$(BIN)/python benchmarks/doubtful_edges.py --workers $(WORKERS)
+prune: $(INSTALLED) ## ASPECT with its least supported edges pruned, clean and poisoned; wants a GPU
+	@$(BIN)/python benchmarks/pruned_edges.py --workers $(WORKERS)
 
 settings: $(INSTALLED) ## search settings where a method's authors give none, and ship them; hours of a GPU
 	@$(BIN)/python benchmarks/settings.py --workers $(WORKERS)

@@ -208,10 +208,10 @@ def test_average_drop_is_the_mean_relative_loss_and_the_lowest_is_best():
 def test_graphs_without_both_figures_are_left_out_of_the_drop_and_named():
     def lacks(record):
         cell = record.cell
-        return (cell.entry, cell.graph) == ("raw", "cora") and not cell.work.perturbation
+        return (cell.entry, cell.graph) == ("raw", "cora") and not cell.spec.perturbation
 
     def fails(record):
-        return record.cell.entry == "low" and record.cell.work.perturbation is not None
+        return record.cell.entry == "low" and record.cell.spec.perturbation is not None
 
     records = make_records(
         perturbations=[None, poison()], missing=[lacks], failed=[fails], score=level
@@ -382,7 +382,7 @@ def test_a_sweep_begins_with_the_clean_graph():
         return 80 + split - (100 * perturbation.budget if perturbation else 0)
 
     def fails(record):
-        return record.cell.work.perturbation == poison(0.1) and record.cell.entry == "raw"
+        return record.cell.spec.perturbation == poison(0.1) and record.cell.entry == "raw"
 
     attacks = [None, *(poison(budget) for budget in BUDGETS[::-1]), evade(0.1)]
     records = make_records(
@@ -418,7 +418,7 @@ def test_all_points_of_a_sweep_are_over_the_same_splits():
     assert not table.notes
 
     def only(number):
-        return lambda record: record.cell.work.split_numbers != (number,)
+        return lambda record: record.cell.spec.split_numbers != (number,)
 
     first = make_records(["aspect"], ["cora"], [poison(0.1)], splits=2, missing=[only(0)])
     second = make_records(["aspect"], ["cora"], [poison(0.2)], splits=2, missing=[only(1)])

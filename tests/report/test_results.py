@@ -27,9 +27,9 @@ def test_the_long_table_has_one_row_per_score():
     }
     assert {name: row[name] for name in expected} == expected
     values = {
-        (record.cell.work.seed, score.split): score.strict
+        (record.cell.spec.seed, score.split): score.strict
         for record in records
-        if record.cell.work.perturbation is None
+        if record.cell.spec.perturbation is None
         for score in record.scores
     }
     clean = scores[scores["perturbation"] == CLEAN].set_index(["seed", "split"])["value"]

@@ -66,7 +66,7 @@ def test_every_metric_has_its_mean_or_none():
 
 def test_holes_are_left_out_and_counted():
     def is_gone(record):
-        return record.cell.work.seed == 0 and record.cell.work.split_numbers == (1,)
+        return record.cell.spec.seed == 0 and record.cell.spec.split_numbers == (1,)
 
     row = one(poison(), missing=[is_gone])
     left = TABLE[0, [0, 2, 3, 4]]
@@ -76,7 +76,7 @@ def test_holes_are_left_out_and_counted():
 
 
 def test_failures_leave_the_other_seeds_or_nothing():
-    row = one(failed=[lambda record: record.cell.work.seed == 2])
+    row = one(failed=[lambda record: record.cell.spec.seed == 2])
     assert row["mean"] == pytest.approx(TABLE[:2].mean())
     assert (row["failed"], row["error"]) == (1, "The loss is no longer a number after epoch 3.")
     nothing = one(failed=[lambda _: True])

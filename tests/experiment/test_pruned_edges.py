@@ -1,4 +1,4 @@
-"""`make doubt`: what it chooses, keeps and claims."""
+"""`make prune`: what it chooses, keeps and claims."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from scripts import load_script
 ROOT = Path(__file__).parents[2]
 
 
-script = load_script("doubtful_edges")
+script = load_script("pruned_edges")
 
 
 def test_validation_chooses_the_smallest_of_equal_shares():

@@ -7,8 +7,8 @@ ASPECT with its shipped settings, trained on the clean graph and on the one pois
 edges left out. `chosen` is read, split by split, with the share of the highest validation accuracy
 on the graph at hand, the smallest of equals; test labels choose nothing. The last column holds it
 against the reading with all edges, by the tests of the other tables. Scores go to
-`results/doubtful_edges.csv`; the graphs' files lie in the folder that ASPECT_DATA names. Run by
-`make doubt`.
+`results/pruned_edges.csv`; the graphs' files lie in the folder that ASPECT_DATA names. Run by
+`make prune`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 
 PERTURBATIONS = ROOT / "results" / "perturbations"
-SCORES = ROOT / "results" / "doubtful_edges.csv"
+SCORES = ROOT / "results" / "pruned_edges.csv"
 GRAPHS = ("cora", "citeseer", "chameleon", "squirrel")
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.3)
 SPLITS, NUM_SPLITS = "class-balanced", 10
@@ -188,7 +188,7 @@ def write_scores(scores: Sequence[Score]) -> None:
     """All of them, in one order whatever came first."""
     text = io.StringIO()
     text.write(
-        "# Made by `make doubt`: accuracy of ASPECT read without its least supported edges\n"
+        "# Made by `make prune`: accuracy of ASPECT with its least supported edges pruned\n"
     )
     writer = csv.DictWriter(text, [field.name for field in fields(Score)], lineterminator="\n")
     writer.writeheader()
