@@ -29,12 +29,12 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 from aspect.attacks.base import Target, apply_flips  # noqa: E402 - the path comes first
+from aspect.attacks.drawn import random_flips  # noqa: E402
 from aspect.attacks.file import PerturbationFile  # noqa: E402
 from aspect.attacks.pr_bcd import PRBCD  # noqa: E402
-from aspect.attacks.random_flips import random_flips  # noqa: E402
-from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import Graph, LabelledGraph  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import SPLIT_SEEDS, Split, make_splits  # noqa: E402
 from aspect.errors import AspectError, FileError, SettingsError  # noqa: E402
 from aspect.evaluation.significance import PairedTest, paired_test  # noqa: E402

@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.config import make_config  # noqa: E402 - the path comes first
-from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
 from aspect.errors import AspectError, FileError  # noqa: E402
 from aspect.methods.registry import find_method, method_names, require_method_name  # noqa: E402
 from aspect.provenance import peak_bytes  # noqa: E402

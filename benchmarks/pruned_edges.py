@@ -32,9 +32,9 @@ sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
 from aspect.attacks.pruning import edge_support, prune_edges  # noqa: E402
-from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import LabelledGraph, edge_keys  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
@@ -187,9 +187,7 @@ def read_scores() -> list[Score]:
 def write_scores(scores: Sequence[Score]) -> None:
     """All of them, in one order whatever came first."""
     text = io.StringIO()
-    text.write(
-        "# Made by `make prune`: accuracy of ASPECT with its least supported edges pruned\n"
-    )
+    text.write("# Made by `make prune`: accuracy of ASPECT with its least supported edges pruned\n")
     writer = csv.DictWriter(text, [field.name for field in fields(Score)], lineterminator="\n")
     writer.writeheader()
     rows = sorted(scores, key=lambda s: (GRAPHS.index(s.graph), s.poisoned, s.share, s.split))

@@ -28,9 +28,9 @@ from torch import Tensor
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.features import dense  # noqa: E402
 from aspect.data.graph import Graph  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
 from aspect.errors import AspectError  # noqa: E402 - the path comes first
 from aspect.losses.info_nce import info_nce  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod  # noqa: E402

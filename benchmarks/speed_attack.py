@@ -35,8 +35,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 from aspect import mixed_graph  # noqa: E402 - the path comes first
 from aspect.attacks.base import Target, flips_within  # noqa: E402
 from aspect.attacks.metattack import Metattack, MetattackConfig, Solver  # noqa: E402
-from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.graph import LabelledGraph  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import Split, make_splits  # noqa: E402
 from aspect.errors import AspectError  # noqa: E402
 from aspect.provenance import peak_bytes  # noqa: E402

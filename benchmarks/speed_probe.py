@@ -23,8 +23,8 @@ from torch import Tensor
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.graph import LabelledGraph  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402 - the path comes first
 from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, Probe, linear_probe  # noqa: E402
 

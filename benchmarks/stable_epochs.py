@@ -13,8 +13,8 @@ import torch
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
-from aspect.data.datasets import load_named  # noqa: E402
 from aspect.data.graph import Graph  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod  # noqa: E402
 from aspect.methods.aspect_s import AspectSConfig, AspectSMethod  # noqa: E402
 from aspect.methods.base import Step  # noqa: E402

@@ -36,6 +36,7 @@ from aspect.nn.normalisation import Scaling
 from aspect.settings import find_experiment
 from aspect.training.folder import RunFolder
 from aspect.training.health import Health
+from aspect.training.trainer import Recorder
 
 SMALL = {"epochs": 4, "width": 8, "order": 2, "gate_width": 8}
 # The same training in a process of its own: prints digests of the embedding and of the file.
@@ -105,19 +106,11 @@ def test_the_policy_is_the_low_bands_share(fitted, labelled):
     torch.testing.assert_close(weights.sum(1), torch.ones(40))
 
 
-@pytest.mark.parametrize("method", ["raw", "low", "high"])
+@pytest.mark.parametrize("method", ["raw", "low"])
 def test_methods_without_a_policy_have_none(labelled, method):
     settings = {} if method == "raw" else SMALL
     model = Embedder(method, device="cpu", **settings).fit(labelled)
     assert model.policy(labelled) is None
-
-
-def test_raw_features_are_a_copy(labelled):
-    model = Embedder("raw", device="cpu").fit(labelled)
-    z = model.embed(labelled, normalise="none")
-    assert_equal(z, labelled.graph.features)
-    z.zero_()
-    assert float(labelled.graph.features.abs().sum()) > 0
 
 
 def test_all_forms_of_a_graph_give_the_same_embedding(fitted, labelled):
@@ -141,12 +134,6 @@ def test_graphs_in_double_precision_are_served(fitted, labelled):
     assert_equal(small_aspect(seed=5).fit(double).embed(labelled), fitted.embed(labelled))
 
 
-def test_an_unseen_graph_is_embedded(fitted):
-    other = mixed_graph(num_nodes=24, num_features=6, seed=9)
-    assert fitted.embed(other).shape == (24, 16)
-    assert fitted.policy(other).shape == (24,)
-
-
 def test_what_was_prepared_for_one_graph_is_not_used_for_another(fitted, labelled):
     first = fitted.embed(labelled)
     other = mixed_graph(num_nodes=40, num_features=6, seed=2)
@@ -168,23 +155,25 @@ def passes(monkeypatch):
     return graphs
 
 
-def encodings(model):
-    calls = []
-    model.method.encoder.register_forward_hook(lambda *_: calls.append(1))
-    return calls
-
-
-def test_after_fit_the_training_graph_is_embedded_no_more(labelled, passes):
+def test_the_training_graph_is_embedded_once_and_not_by_fit(labelled, passes):
     model = small_aspect().fit(labelled)
-    assert passes == [labelled.graph]  # for the scaling
-    calls = encodings(model)
-    z, gate, health = model.embed(labelled), model.policy(labelled), model.health(labelled)
+    assert passes == []
+    model.embed(labelled)
+    model.policy(labelled)
+    model.health(labelled)
     assert model.warnings(labelled) == ()
-    assert calls == []
-    fresh = small_aspect().fit(labelled)
-    fresh._outputs.clear()
-    assert_equal((z, gate), (fresh.embed(labelled), fresh.policy(labelled)))
-    assert health == fresh.health(labelled)
+    assert passes == [labelled.graph]
+
+
+def test_the_scaling_is_that_of_the_training_graph_whatever_is_embedded_first(
+    fitted, labelled, tmp_path
+):
+    other = mixed_graph(num_nodes=24, num_features=6, seed=9)
+    model = small_aspect(seed=5).fit(labelled)
+    assert_equal(model.embed(other), fitted.embed(other))
+    small_aspect(seed=5).fit(labelled).save(tmp_path / "model.safetensors")
+    loaded = Aspect.load(tmp_path / "model.safetensors", device="cpu")
+    assert_equal(loaded.embed(other), fitted.embed(other))
 
 
 def test_another_graph_is_embedded_once_and_the_last_one_is_kept(fitted, passes):
@@ -213,7 +202,7 @@ def test_what_is_kept_goes_with_its_graph_and_with_the_weights(passes):
         model.method.encoder.linear.weight.mul_(2)
     assert not torch.equal(model.embed(graph), z)
     assert len(passes) == 2
-    model.calibrate(graph)
+    model.calibrate(graph).embed(graph)
     assert len(passes) == 3
     other = mixed_graph(num_nodes=20, num_features=6, seed=3).graph.to(torch.float64)
     model.embed(other)  # the method reads a copy
@@ -236,10 +225,8 @@ def test_a_graph_on_the_same_device_under_another_name_is_not_copied(labelled, f
 def test_on_a_gpu_a_graph_is_copied_and_prepared_once(labelled):
     for given, copies in ((labelled.graph, 1), (labelled.graph.to("cuda"), 0)):
         model = small_aspect(device="cuda").fit(given)
-        calls, prepared = encodings(model), model.method.ready._kept
+        prepared = model.method.ready._kept
         model.embed(given)
-        model.policy(given)
-        assert calls == []
         assert model.method.ready._kept is prepared
         assert (model.as_seen(given) is given) == (copies == 0)
 
@@ -281,10 +268,9 @@ def test_files_of_other_kinds_are_refused(tmp_path):
         Embedder.load(tmp_path / "nothing.safetensors")
 
 
-@pytest.mark.parametrize("version", ["1.0.0", "12.3"])
-def test_another_major_version_is_refused(saved, monkeypatch, version):
-    monkeypatch.setattr(estimator, "__version__", version)
-    with pytest.raises(CheckpointError, match=rf"written by aspect 0\.\S+; this is {version}"):
+def test_another_major_version_is_refused(saved, monkeypatch):
+    monkeypatch.setattr(estimator, "__version__", "12.3")
+    with pytest.raises(CheckpointError, match=r"written by aspect 0\.\S+; this is 12\.3"):
         Aspect.load(saved)
 
 
@@ -323,15 +309,9 @@ def test_a_place_that_cannot_be_written_is_said_so(fitted, tmp_path):
         fitted.save(tmp_path / "nowhere" / "model.safetensors")
 
 
-def test_an_integer_of_numpy_is_a_seed_like_any_other(labelled, fitted, tmp_path):
-    model = small_aspect(seed=np.int64(5)).fit(labelled)
-    assert_equal(model.embed(labelled), fitted.embed(labelled))
-    model.save(tmp_path / "model.safetensors")
-    assert Aspect.load(tmp_path / "model.safetensors").seed == 5
-
-
 @pytest.mark.parametrize("seed", [0.5, "7", None])
 def test_a_seed_is_an_integer(seed):
+    assert Aspect(seed=np.int64(5)).seed == 5
     with pytest.raises(SettingsError, match="The seed must be an integer"):
         small_aspect(seed=seed)
 
@@ -356,12 +336,6 @@ def test_none_is_the_methods_own_output_and_centre_the_default(fitted, labelled)
     assert float(fitted.embed(labelled).norm(dim=1).mean()) == pytest.approx(4.0, rel=1e-5)
 
 
-@pytest.mark.parametrize("how", ["none", "centre", "standard", "unit"])
-def test_every_normalisation_survives_a_file(fitted, saved, labelled, how):
-    loaded = Aspect.load(saved, device="cpu")
-    assert_equal(loaded.embed(labelled, normalise=how), fitted.embed(labelled, normalise=how))
-
-
 def test_an_unknown_normalisation_offers_the_nearest(fitted, labelled):
     with pytest.raises(UnknownNameError, match=r"Did you mean 'centre'\?"):
         fitted.embed(labelled, normalise="center")
@@ -379,10 +353,7 @@ def test_health_is_measured_before_any_centring(fitted, labelled):
 # Each with batch norm, embedded by running averages: as version 0.1 did without being asked.
 OLD = {
     "aspect": {"batch_norm": True, "centred": False, "unit_rows": False},
-    "polygcl": {"batch_norm": True},
-    "sp-gcl": {"batch_norm": True},
     "bgrl": {},
-    "gbt": {},
 }
 NEW_SETTINGS = ("norm_statistics", "centred", "unit_rows")
 
@@ -468,17 +439,6 @@ def test_the_old_setting_of_cca_ssg_is_translated(labelled, tmp_path, was, stati
         torch.testing.assert_close(loaded.embed(graph, normalise="none"), expected)
 
 
-@pytest.mark.parametrize("statistics", ["graph", "running"])
-def test_the_setting_that_s3gcl_had_before_is_kept(labelled, tmp_path, statistics):
-    path = tmp_path / "model.safetensors"
-    model = fit_old("s3gcl", labelled, statistics)
-    save_old(model, path, forget=())
-    loaded = Embedder.load(path, device="cpu")
-    assert loaded.config == model.config
-    expected = model.embed(labelled, normalise="none")
-    torch.testing.assert_close(loaded.embed(labelled, normalise="none"), expected)
-
-
 def test_a_scaling_with_gaps_is_refused(saved):
     tensors, manifest = read_tensors(saved)
     del tensors["scaling/std"]
@@ -503,35 +463,13 @@ def test_labels_are_never_read(labelled, fitted):
         assert_equal(small_aspect(seed=5).fit(source).embed(source), expected)
 
 
-def test_the_input_is_unchanged(labelled):
-    data = to_data(labelled)
-    before = {name: value.clone() for name, value in data if torch.is_tensor(value)}
-    names = list(data.keys())
-    model = small_aspect().fit(data)
-    model.embed(data)
-    model.policy(data)
-    assert list(data.keys()) == names
-    for name, value in before.items():
-        assert_equal(data[name], value)
-
-
-def test_torchs_generator_is_untouched(labelled):
-    torch.manual_seed(99)
-    before = torch.get_rng_state()
-    small_aspect().fit(labelled).embed(labelled)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_the_state_of_global_generators_does_not_matter(labelled, fitted):
+def test_global_generators_are_neither_read_nor_moved(labelled, fitted):
     torch.manual_seed(12345)
     np.random.seed(6)  # noqa: NPY002
     random.seed(7)
+    before = torch.get_rng_state()
     assert_equal(small_aspect(seed=5).fit(labelled).embed(labelled), fitted.embed(labelled))
-
-
-def test_same_seed_same_bytes_in_one_process(labelled, saved, tmp_path):
-    small_aspect(seed=5).fit(labelled).save(tmp_path / "again.safetensors")
-    assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_same_seed_same_bytes_in_another_process(fitted, labelled, saved, tmp_path):
@@ -578,14 +516,9 @@ def test_unfitted_use_is_refused(labelled, tmp_path):
 
 
 def test_a_failed_training_leaves_the_object_as_it_was(labelled, fitted):
-    class Full:
-        def latest(self):
-            return None
-
+    class Full(Recorder):
         def epoch_done(self, report, snapshot):  # noqa: ARG002
             raise TrainingError("enough")
-
-        def training_done(self): ...
 
     fresh = small_aspect()
     with pytest.raises(TrainingError, match="enough"):

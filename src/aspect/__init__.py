@@ -25,9 +25,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aspect.data.datasets import load_dataset
     from aspect.data.graph import Graph, LabelledGraph
-    from aspect.data.source import read_graph
+    from aspect.data.source import load_dataset, read_graph
     from aspect.data.splits import make_splits
     from aspect.data.synthetic import mixed_graph
     from aspect.errors import AspectError
@@ -59,7 +58,7 @@ _HOMES = {
     "LabelledGraph": "data.graph",
     "knn_probe": "evaluation.baselines",
     "linear_probe": "evaluation.linear_probe",
-    "load_dataset": "data.datasets",
+    "load_dataset": "data.source",
     "make_splits": "data.splits",
     "mixed_graph": "data.synthetic",
     "read_graph": "data.source",

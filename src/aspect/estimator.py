@@ -93,7 +93,9 @@ class Embedder:
         self._num_features = 0
         self._feature_names: tuple[str, ...] | None = None
         self._trained_on: str | None = None  # checksum of its graph, where no other can be embedded
-        self._scaling: Scaling | None = None  # None: not fitted, or saved by version 0.1
+        # None: not fitted, saved by version 0.1, or not measured yet on the graph after it.
+        self._scaling: Scaling | None = None
+        self._unmeasured: Graph | None = None
         # Of the last graph, while it lives: its copy as the method reads it (None: it is read
         # itself), and the result of a forward pass with the versions of the weights.
         self._copies: WeakKeyDictionary[Graph, Graph | None] = WeakKeyDictionary()
@@ -125,7 +127,7 @@ class Embedder:
         self._feature_names = placed.feature_names
         self._trained_on = None if method.inductive else graph_sha256(placed)
         self._keep_copy(given, placed)
-        self._scaling = Scaling.of(self._output(given).embedding)
+        self._scaling, self._unmeasured = None, given
         return self
 
     def calibrate(self, graph: Any) -> Self:  # noqa: ANN401
@@ -135,13 +137,20 @@ class Embedder:
         """
         self.method.calibrate(self.as_seen(graph))
         self._outputs.clear()
-        self._scaling = Scaling.of(self._output(graph).embedding)
+        self._scaling, self._unmeasured = None, as_graph(graph)
         return self
+
+    def _measured_scaling(self) -> Scaling | None:
+        """Measured when it is first needed, by the pass that embeds the training graph."""
+        if self._unmeasured is not None:
+            graph, self._unmeasured = self._unmeasured, None
+            self._scaling = Scaling.of(self._output(graph).embedding)
+        return self._scaling
 
     @property
     def is_stale(self) -> bool:
         """Whether its statistics are those of version 0.1: see `calibrate`."""
-        return self.method.is_stale or self._scaling is None
+        return self.method.is_stale or self._measured_scaling() is None
 
     def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
         """What to know of a training on a graph before it starts, one sentence each."""
@@ -177,8 +186,9 @@ class Embedder:
         """
         if normalise not in get_args(Normalisation):
             raise UnknownNameError("way to normalise", str(normalise), get_args(Normalisation))
+        scaling = self._measured_scaling()
         embedding = self._output(graph).embedding
-        scaled = (self._scaling or Scaling.of(embedding)).apply(embedding, normalise).cpu()
+        scaled = (scaling or Scaling.of(embedding)).apply(embedding, normalise).cpu()
         return scaled.clone() if scaled is embedding else scaled  # the caller may change it
 
     def health(self, graph: Any) -> Health:  # noqa: ANN401
@@ -255,8 +265,8 @@ class Embedder:
             "trained_on": self._trained_on,
         }
         tensors = dict(self.method.state_dict())
-        if self._scaling is not None:
-            tensors |= {f"{SCALING}{name}": value for name, value in vars(self._scaling).items()}
+        if (scaling := self._measured_scaling()) is not None:
+            tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
         write_tensors(Path(path), tensors, manifest)
 
     @classmethod
@@ -368,10 +378,6 @@ def _presets() -> set[str]:
     return {name for name in names if not name.endswith(".published")}
 
 
-def _method_name(*, stable: bool) -> str:
-    return "aspect-s" if stable else "aspect"
-
-
 class Aspect(Embedder):
     """ASPECT with its settings as keywords; with `stable=True` it is ASPECT-S.
 
@@ -391,7 +397,8 @@ class Aspect(Embedder):
         device: str | None = None,
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
-        super().__init__(_method_name(stable=stable), seed=seed, device=device, **settings)
+        method = "aspect-s" if stable else "aspect"
+        super().__init__(method, seed=seed, device=device, **settings)
 
     @classmethod
     @override
@@ -416,7 +423,7 @@ class Aspect(Embedder):
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
         if name not in (known := _presets()):
             raise UnknownNameError("preset", str(name), known)
-        method, choice = _method_name(stable=stable), "paper" if name == "paper" else None
+        method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
         experiment, _ = find_experiment(method, name, choice)
         settings = {**experiment.settings, **changes}
         return cls(stable=stable, seed=seed, device=device, **settings)

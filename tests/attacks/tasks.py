@@ -7,8 +7,7 @@ from torch import Tensor
 
 from aspect.attacks.base import Target
 from aspect.attacks.flip_ranking import AttackedEdges
-from aspect.attacks.meta_gradient import AttackLoss
-from aspect.attacks.surrogate import ConstantFeatures, Surrogate
+from aspect.attacks.meta_gradient import AttackLoss, ConstantFeatures, Surrogate
 from aspect.data.graph import Graph
 from reference.graphs import random_graph
 

@@ -66,12 +66,8 @@ def test_every_budget_that_a_file_reaches_is_measured(folder):
     } - {("unrolled", 1, 0.25)}
     assert found == expected
     assert len(scores) == len(found)
-
-
-def test_flips_are_as_many_as_the_budget_says(folder):
-    for score in measure(folder):
-        if score.attack != "pr-bcd":
-            assert score.flips == round(score.budget * EDGES)
+    for score in scores:
+        assert score.attack == "pr-bcd" or score.flips == round(score.budget * EDGES)
 
 
 def test_each_graph_is_the_one_its_file_gives(folder):
@@ -79,20 +75,14 @@ def test_each_graph_is_the_one_its_file_gives(folder):
     for number in (0, 1):
         split = strength.make_splits("class-balanced", LABELLED.labels, 3)[number]
         for attack, budget, graph in strength.perturbed(LABELLED, "cora", number, split, traces):
-            if attack in ("implicit", "unrolled"):
-                expected = traces["cora", attack, number].apply(LABELLED, budget, features=False)
+            file = traces.get(("cora", attack, number))
+            if attack == "random":  # the flips of the command
+                (path,) = folder.glob(f"*-random-*-{number}.safetensors")
+                file = PerturbationFile.read(path)
+            if file is not None:
+                expected = file.apply(LABELLED, budget, features=False)
                 assert torch.equal(graph.edge_index, expected.edge_index)
             assert torch.equal(graph.features, LABELLED.graph.features)
-
-
-def test_random_flips_are_those_of_the_command(folder):
-    (path,) = folder.glob("*-random-*-1.safetensors")
-    graphs = strength.perturbed(
-        LABELLED, "cora", 1, strength.make_splits("class-balanced", LABELLED.labels, 3)[1], {}
-    )
-    (found,) = [graph for attack, budget, graph in graphs if (attack, budget) == ("random", 0.1)]
-    expected = PerturbationFile.read(path).apply(LABELLED, 0.1, features=False)
-    assert torch.equal(found.edge_index, expected.edge_index)
 
 
 def test_what_is_missing_is_named(folder):
@@ -136,7 +126,7 @@ def test_scores_survive_the_file(tmp_path):
     assert path.read_text().splitlines()[0].startswith("# Made by `make strength`")
 
 
-@pytest.mark.parametrize("line", ["graph,attack\ncora,clean", "graph\n" * 3, "\x00", "mine,x,1"])
+@pytest.mark.parametrize("line", ["graph,attack\ncora,clean", "\x00"])
 def test_a_file_of_another_kind_is_not_replaced(tmp_path, capsys, folder, line):
     out = tmp_path / "strength.csv"
     out.write_text(f"graph,attack,budget\n{line}\n")
@@ -160,10 +150,3 @@ def test_the_command_writes_prints_and_keeps_other_graphs(folder, tmp_path, caps
     assert f"{mean:.1f} ±" in shown.out
     assert "1 to 2" in shown.out  # splits of the unrolled solver, whose file of one is short
     assert "squirrel" not in shown.out
-
-
-def test_a_damaged_file_ends_in_one_sentence(tmp_path, capsys):
-    (tmp_path / "a.safetensors").write_bytes(b"nothing")
-    assert strength.main(["--perturbations", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "a.safetensors" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

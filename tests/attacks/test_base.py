@@ -25,13 +25,13 @@ def ring():
     return Graph.build(torch.rand(20, 3), torch.stack([nodes, nodes.roll(1)]))
 
 
-@pytest.mark.parametrize(("share", "count"), [(0.05, 1), (0.1, 2), (0.12, 2), (1.0, 20)])
+@pytest.mark.parametrize(("share", "count"), [(0.05, 1), (0.12, 2), (1.0, 20)])
 def test_a_budget_counts_undirected_edges(ring, share, count):
     assert ring.num_edges == 20
     assert flips_within(share, ring) == count
 
 
-@pytest.mark.parametrize("count", [1, 7, 20, 333, 198_353])
+@pytest.mark.parametrize("count", [1, 20, 198_353])
 def test_the_budget_that_is_offered_allows_one_flip(count):
     share = least_budget(count)
     assert share == float(f"{share:g}") == float(f"{share:.2g}")
@@ -39,7 +39,7 @@ def test_the_budget_that_is_offered_allows_one_flip(count):
     assert round((share - 10 ** math.floor(math.log10(share) - 1)) * count) == 0
 
 
-@pytest.mark.parametrize("budget", [0.0, -0.1, 1.2, float("nan")])
+@pytest.mark.parametrize("budget", [0.0, 1.2, float("nan")])
 def test_what_is_no_ratio_is_refused(ring, budget):
     with pytest.raises(SettingsError, match=r"ratio in \(0, 1\]"):
         flips_within(budget, ring)
@@ -61,33 +61,17 @@ def shapes_with_flips(draw):
     return shape, draw(st.lists(st.sampled_from(pairs), unique_by=frozenset))
 
 
-def build_both(drawn):
-    shape, pairs = drawn
-    return build(shape), torch.tensor(pairs, dtype=torch.long).reshape(-1, 2)
-
-
 @given(shapes_with_flips())
 def test_flips_are_the_symmetric_difference(drawn):
-    graph, flips = build_both(drawn)
+    graph, flips = build(drawn[0]), torch.tensor(drawn[1], dtype=torch.long).reshape(-1, 2)
     flipped = apply_flips(graph, flips)
     pairs = {tuple(sorted(pair)) for pair in flips.tolist()}
     assert edge_set(flipped) == edge_set(graph) ^ pairs
-    assert flipped.ids == graph.ids
-    assert flipped.notices == graph.notices
+    assert (flipped.ids, flipped.notices) == (graph.ids, graph.notices)
     assert flipped.features is graph.features
-
-
-@given(shapes_with_flips())
-def test_the_result_is_what_building_it_anew_would_give(drawn):
-    flipped = apply_flips(*build_both(drawn))
     built = Graph.build(flipped.features, flipped.edge_index)
     assert torch.equal(built.edge_index, flipped.edge_index)
-
-
-@given(shapes_with_flips())
-def test_flipping_twice_changes_nothing(drawn):
-    graph, flips = build_both(drawn)
-    again = apply_flips(apply_flips(graph, flips), flips.flip(1))
+    again = apply_flips(flipped, flips.flip(1))
     assert torch.equal(again.edge_index, graph.edge_index)
 
 
@@ -95,7 +79,6 @@ def test_flipping_twice_changes_nothing(drawn):
     ("flips", "words"),
     [
         ([[1, 1]], r"two different nodes from 0 to 29\. Got \(1, 1\)"),
-        ([[0, 30]], r"two different nodes from 0 to 29\. Got \(0, 30\)"),
         ([[-1, 3]], r"Got \(-1, 3\)"),
         ([[1, 2], [2, 1]], r"once\. Got twice: \(1, 2\)"),
     ],
@@ -124,16 +107,10 @@ def test_nodes_come_in_order_with_their_classes():
     assert known.classes.tolist() == [0, 1, 1]
     assert known.targets.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
     assert known.targets.dtype == GRAPH.dtype
-
-
-def test_classes_are_counted_where_nobody_says():
-    assert read(num_classes=None).targets.shape == (3, 2)
-
-
-def test_other_labels_may_be_anything():
-    labels = torch.full((10,), 999)
-    labels[[0, 4, 7]] = LABELS[[0, 4, 7]]
-    assert torch.equal(read(labels).targets, read().targets)
+    assert read(num_classes=None).targets.shape == (3, 2)  # as many as there are
+    others = torch.full((10,), 999)
+    others[[0, 4, 7]] = LABELS[[0, 4, 7]]
+    assert torch.equal(read(others).targets, known.targets)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +118,6 @@ def test_other_labels_may_be_anything():
     [
         ({"train": ()}, r"needs training nodes with labels\. Got none"),
         ({"train": (0, 10)}, r"from 0 to 9\. Got 10 \(1 in all\)"),
-        ({"train": (0, -1)}, r"from 0 to 9\. Got -1 \(1 in all\)"),
         ({"train": (0, 1, 0)}, r"different from each other\. Got twice: 0 \(1 in all\)"),
         ({"train": (0, 3)}, r"at least 2 classes\. Got class 0 alone"),
         ({"train": (0, 9)}, r"classes 0 to 2\. Got -1 \(1 in all\)"),

@@ -87,9 +87,7 @@ def test_a_budget_is_a_prefix(share):
     [
         (0.6, rf"holds {EDGES // 2} flips, a budget of 0\.5.*wish for {round(0.6 * EDGES)}"),
         (1e-4, "allows no flip of"),
-        (0.0, r"ratio in \(0, 1\]\. Got 0"),
         (1.2, r"ratio in \(0, 1\]\. Got 1\.2"),
-        (float("nan"), r"ratio in \(0, 1\]\. Got nan"),
     ],
 )
 def test_budgets_beyond_what_it_holds_are_refused(share, words):
@@ -107,12 +105,8 @@ def test_edges_and_features_change_at_the_same_rate():
     alone = trace.apply(LABELLED, 0.25, features=False)
     assert alone.features is LABELLED.graph.features
     assert torch.equal(alone.edge_index, perturbed.edge_index)
-
-
-def test_masks_nest_over_budgets():
-    less, more = (dense(a_trace().apply(LABELLED, ratio).features) for ratio in (0.1, 0.4))
-    assert bool(((more != 0) <= (less != 0)).all())
-    assert bool(((more == less) | (more == 0)).all())
+    less, more = (dense(trace.apply(LABELLED, ratio).features) for ratio in (0.1, 0.4))
+    assert bool(((more == less) | (more == 0)).all())  # masks nest
 
 
 def one_label(labelled):
@@ -146,24 +140,19 @@ def test_another_graph_is_refused(change, mend):
         a_trace().apply(other, 0.1)
 
 
-def test_every_changed_byte_is_noticed(path):
+def test_changed_and_missing_bytes_are_noticed(path):
     a_trace(count=5).write(path)
     content = path.read_bytes()
-    for place in range(len(content)):
+    for place in range(0, len(content), 7):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
         with pytest.raises(CheckpointError):
             PerturbationFile.read(path)
-
-
-@pytest.mark.parametrize("eighth", range(8))
-def test_a_truncated_file_is_refused(path, eighth):
-    a_trace().write(path)
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) * eighth // 8])
-    with pytest.raises(CheckpointError, match=r"is damaged|Cannot read"):
-        PerturbationFile.read(path)
+    for eighth in range(8):
+        path.write_bytes(content[: len(content) * eighth // 8])
+        with pytest.raises(CheckpointError, match=r"is damaged|Cannot read"):
+            PerturbationFile.read(path)
 
 
 def test_a_newer_file_asks_for_an_upgrade(path, monkeypatch):
@@ -202,12 +191,10 @@ def forged(path, keys=None, **changes):
     ("keys", "words"),
     [
         (None, "it holds no flips"),
-        (torch.tensor([[1]]), "one list of integers"),
         (torch.tensor([1.0]), "one list of integers"),
         (torch.tensor([1, 2, 1]), "0 that are none, and 1 twice"),
         (torch.tensor([-1]), "1 that are none"),
-        (torch.tensor([60]), "1 that are none"),  # (1, 0)
-        (torch.tensor([61]), "1 that are none"),  # (1, 1)
+        (torch.tensor([60, 61]), "2 that are none"),  # (1, 0) and (1, 1)
         (torch.tensor([60 * 60 + 1]), "1 that are none"),
     ],
 )
@@ -221,11 +208,8 @@ def test_numbers_that_are_no_pairs_are_refused(path, keys, words):
     ("changes", "words"),
     [
         ({"kind": "prayer"}, r"\(kind\)"),
-        ({"split": "first"}, r"\(split\)"),
         ({"mask_seed": 2**70}, r"\(mask_seed\)"),
-        ({"graph": None}, r"\(graph\)"),
         ({"graph": {"name": "g", "sha256": "0", "nodes": 3, "edges": 0}}, r"\(graph\.edges\)"),
-        ({"graph": {"name": "g", "sha256": "0", "nodes": 0, "edges": 1}}, r"\(graph\.nodes\)"),
         ({"unheard": 1}, r"\(unheard\)"),
     ],
 )
@@ -233,12 +217,6 @@ def test_a_manifest_that_says_something_else_is_refused(path, changes, words):
     forged(path, torch.tensor([1]), **changes)
     with pytest.raises(CheckpointError, match=words):
         PerturbationFile.read(path)
-
-
-def test_the_digest_of_a_budget_stays_when_the_attack_goes_on():
-    short, long = a_trace(count=EDGES // 4), a_trace(count=EDGES // 2)
-    assert short.digest(0.2) == long.digest(0.2)
-    assert long.digest(0.2) != long.digest(0.3)
 
 
 @pytest.mark.parametrize("change", ["flips", "mask", "graph"])
@@ -253,12 +231,7 @@ def test_the_digest_knows_all_that_changes_the_perturbed_graph(change):
         "graph": PerturbationFile(FACTS.model_copy(update={"graph": graph}), trace.keys),
     }
     assert others[change].digest(0.2) != trace.digest(0.2)
-
-
-def test_files_of_other_attacks_and_splits_have_other_names():
-    other = FACTS.model_copy(update={"kind": "metattack", "solver": "implicit", "split": 3})
-    assert FACTS.file_name == f"{FACTS.graph.name}-random-{FACTS.splits}-{FACTS.split}.safetensors"
-    assert other.file_name == f"{FACTS.graph.name}-metattack-implicit-{FACTS.splits}-3.safetensors"
+    assert trace.digest(0.3) != trace.digest(0.2) == a_trace(count=EDGES // 4).digest(0.2)
 
 
 # Names, budgets and splits
@@ -288,13 +261,12 @@ def test_names_tell_all_that_differs(path):
     assert file.title(perturbation) == title
     content = json.loads(json.dumps(file.to_dict(perturbation)))
     assert (content["flips"], content["mode"], content["split"]) == (count, "poison", 3)
+    expected = make_splits("random", LABELLED.labels, LABELLED.num_classes)[3]
+    assert torch.equal(file.split_of(LABELLED).test, expected.test)
+    graph = FACTS.graph.name
+    assert file.facts.file_name == f"{graph}-metattack-implicit-random-3.safetensors"
+    assert FACTS.file_name == f"{graph}-random-random-0.safetensors"
     assert content["sha256"] == file.digest(0.1)
-
-
-def test_its_split_is_that_of_the_attack(path):
-    run(plan(LABELLED, "random", split=1), path)
-    expected = make_splits("random", LABELLED.labels, LABELLED.num_classes)[1]
-    assert torch.equal(PerturbationFile.read(path).split_of(LABELLED).test, expected.test)
 
 
 def changed(**facts):
@@ -318,7 +290,7 @@ def test_more_flips_than_edges_need_a_budget():
     assert len(file.flips(file.perturbation(1.0).budget)) == EDGES
 
 
-@pytest.mark.parametrize("solver", ["../../etc", "a b", "A", "-"])
+@pytest.mark.parametrize("solver", ["../../etc", "A"])
 def test_a_solver_that_would_leave_its_folder(solver):
     with pytest.raises(CheckpointError, match="impossible solver"):
         changed(solver=solver, complete=True).perturbation(0.1)
@@ -379,7 +351,6 @@ def test_a_file_that_is_there_is_refused_or_replaced(path):
     ("changes", "words"),
     [
         ({"split": 1}, "with split 0. Got 1."),
-        ({"seed": 1}, "with seed 0. Got 1."),
         ({"splits": "class-balanced"}, "with splits 'random'. Got 'class-balanced'."),
     ],
 )

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from aspect.attacks import surrogate
+from aspect.attacks import meta_gradient
 from aspect.attacks.base import Target, apply_flips, flips_within
+from aspect.attacks.drawn import random_flips
 from aspect.attacks.flip_ranking import THRESHOLD, DegreeTest
 from aspect.attacks.metattack import Metattack, MetattackConfig
-from aspect.attacks.random_flips import random_flips
 from aspect.data.graph import Graph
 from aspect.errors import GraphError, SettingsError, TrainingError
 from attacks.graphs import edge_set
@@ -46,41 +46,24 @@ def task():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_the_budget_is_exact_and_the_graph_stays_simple(task, solver):
-    count = flips_within(0.25, task.graph)
-    flips = attacked(task, count, config(solver))
-    assert flips.shape == (count, 2)
-    assert bool((flips[:, 0] < flips[:, 1]).all())
-    after = apply_flips(task.graph, flips)
-    assert len(edge_set(after) ^ edge_set(task.graph)) == count
-    matrix = dense_adjacency(after)
-    assert torch.equal(matrix, matrix.t())
-    assert not bool(matrix.diagonal().any())
+def test_a_smaller_budget_is_a_prefix_and_the_same_seed_gives_the_same(task, solver):
+    longer = attacked(task, 40, config(solver))
+    for count in (1, 7):
+        assert torch.equal(attacked(task, count, config(solver)), longer[:count])
+    backwards = attacked(task, 40, config(solver), train=task.train.flip(0))
+    assert torch.equal(backwards, longer)
+    other_seed = attacked(task, 40, config(solver), seed=1)
+    assert torch.equal(other_seed, longer) is (solver == "implicit")  # it draws no weights
+    assert longer.shape == (40, 2)
+    assert bool((longer[:, 0] < longer[:, 1]).all())
+    after = apply_flips(task.graph, longer)
+    assert len(edge_set(after) ^ edge_set(task.graph)) == 40
     assert not bool(((task.graph.degrees() > 0) & (after.degrees() == 0)).any())
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_smaller_budget_is_a_prefix_and_the_same_seed_gives_the_same(task, solver):
-    longer = attacked(task, 40, config(solver))
-    for count in (1, 4, 7, 40):
-        assert torch.equal(attacked(task, count, config(solver)), longer[:count])
-
-
-def test_the_seed_decides_where_weights_are_drawn(task):
-    drawn = [attacked(task, 20, config("unrolled"), seed=seed).tolist() for seed in (0, 1)]
-    assert drawn[0] != drawn[1]
-    solved = [attacked(task, 20, seed=seed).tolist() for seed in (0, 1)]
-    assert solved[0] == solved[1]
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_the_order_of_the_training_nodes_changes_nothing(task, solver):
-    expected = attacked(task, 20, config(solver))
-    assert torch.equal(attacked(task, 20, config(solver), train=task.train.flip(0)), expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("solver", "dtype"), [("implicit", torch.float32), ("unrolled", torch.float64)]
+)
 def test_renumbered_nodes_are_flipped_as_before(solver, dtype):
     task = class_task(dtype=dtype)
     order = torch.randperm(task.graph.num_nodes, generator=torch.Generator().manual_seed(3))
@@ -93,15 +76,15 @@ def test_renumbered_nodes_are_flipped_as_before(solver, dtype):
     assert torch.equal(renumbered, new[flips].sort(dim=1).values)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_scale_of_the_features_changes_nothing(dtype):
-    task = class_task(dtype=dtype)
+def test_the_scale_of_the_features_changes_nothing(task):
     larger = Graph.build(10 * task.graph.features, task.graph.edge_index)
     assert torch.equal(attacked(task, 30), attacked(task, 30, graph=larger))
+    zeros = Graph.build(torch.zeros_like(task.graph.features), task.graph.edge_index)
+    assert len(attacked(task, 6, graph=zeros)) == 6
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("at", [0, 3, 17])
+@pytest.mark.parametrize("at", [0, 17])
 def test_an_interrupted_attack_goes_on_to_the_same_flips(task, solver, at):
     settings = config(solver, unnoticeable=True)
     expected = attacked(task, 30, settings)
@@ -195,12 +178,12 @@ def test_degrees_look_as_before_where_asked_for(task):
 
 
 def test_every_pair_can_be_flipped_but_the_last_edges():
-    task = class_task(12, seed=2)
-    pairs = 12 * 11 // 2
+    task = class_task(9, seed=2)
+    pairs = 9 * 8 // 2
     everything = attacked(task, pairs, config(keep_last_edges=False))
     assert len({tuple(pair) for pair in everything.tolist()}) == pairs
     assert edge_set(apply_flips(task.graph, everything)).isdisjoint(edge_set(task.graph))
-    complete = Graph.build(task.graph.features, torch.combinations(torch.arange(12)).t())
+    complete = Graph.build(task.graph.features, torch.combinations(torch.arange(9)).t())
     with pytest.raises(SettingsError, match=r"must be at most \d+ here: every further one"):
         attacked(task, pairs, graph=complete)
 
@@ -223,11 +206,6 @@ def test_flips_per_gradient_depend_on_the_graph_alone():
         assert MetattackConfig(flips_per_gradient=7).flips_at_once(graph) == 7
 
 
-def test_features_of_zeros_are_no_error(task):
-    graph = Graph.build(torch.zeros_like(task.graph.features), task.graph.edge_index)
-    assert len(attacked(task, 6, graph=graph)) == 6
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_training_that_leaves_the_numbers_is_said(task, solver):
     graph = Graph.build(1e250 * task.graph.features, task.graph.edge_index)
@@ -235,16 +213,10 @@ def test_training_that_leaves_the_numbers_is_said(task, solver):
         attacked(task, 3, config(solver), graph=graph)
 
 
-def test_training_nodes_alone_may_be_attacked(task):
-    everything = torch.arange(task.graph.num_nodes)
-    flips = attacked(task, 5, config(train_weight=1.0), train=everything)
-    assert len(flips) == 5
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_rows_that_are_formed_as_on_a_gpu_give_the_same_flips(task, solver, monkeypatch):
     expected = attacked(task, 20, config(solver))
-    monkeypatch.setitem(surrogate.MOST_FORMED_ENTRIES, "cpu", 10_000)
+    monkeypatch.setitem(meta_gradient.MOST_FORMED_ENTRIES, "cpu", 10_000)
     assert torch.equal(attacked(task, 20, config(solver)), expected)
 
 
@@ -260,16 +232,16 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 graph = Graph.build(torch.randn(20_000, 50), torch.randint(0, 20_000, (2, 40_000)))
 target = Target(graph, torch.randint(0, 3, (20_000,)), torch.arange(10_000), 3)
-Metattack(target, MetattackConfig(solver="{solver}", inner_steps=20), seed=0).advance(1)
+for solver in ("implicit", "unrolled"):
+    Metattack(target, MetattackConfig(solver=solver, inner_steps=20), seed=0).advance(1)
 print(re.search(r"VmHWM:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1])
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_twenty_thousand_nodes_take_less_than_a_gibibyte(solver):
+def test_twenty_thousand_nodes_take_less_than_a_gibibyte():
     answer = subprocess.run(
-        [sys.executable, "-c", MEMORY_SCRIPT.format(solver=solver)],
+        [sys.executable, "-c", MEMORY_SCRIPT],
         check=True,
         capture_output=True,
         text=True,
@@ -286,6 +258,7 @@ def test_what_cannot_be_attacked_is_refused(task):
         attacked(task, 3, graph=empty)
     with pytest.raises(GraphError, match="outside of the training set"):
         attacked(task, 3, train=everything)
+    assert len(attacked(task, 5, config(train_weight=1.0), train=everything)) == 5
     attack = Metattack(task.target, config(), seed=0)
     with pytest.raises(SettingsError, match=r"1 or more\. Got 0"):
         attack.advance(0)

@@ -11,7 +11,7 @@ from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks
 from aspect.cli.main import commands
 from aspect.data.archives import content_sha256
-from aspect.data.datasets import load_named
+from aspect.data.source import load_named
 from attacks.attempts import CPU, labelled_graph
 from scripts import load_script
 
@@ -22,18 +22,19 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "results" / "perturbations").glob("*.safetensors"))
 
 
-def wanted(solvers=("implicit", "unrolled"), graphs=tuple(script.BUDGETS["implicit"])):
+def all_attacks(solvers=("implicit", "unrolled"), graphs=tuple(script.BUDGETS["implicit"])):
     return list(script.attacks(solvers, graphs))
 
 
-def test_there_is_a_file_for_every_solver_graph_and_split():
-    every = wanted()
+def test_files_are_made_and_called_as_by_the_command():
+    every = all_attacks()
     assert len({attack.file_name for attack in every}) == len(every) == 2 * 6 * 10
-    assert len(wanted(["unrolled"], ["cora", "actor"])) == 20
-
-
-def test_files_are_called_as_the_command_calls_them():
-    for attack in wanted(graphs=["cora"]):
+    (function,) = [command for command in commands if command.__name__ == "attack"]
+    name, _, *words = every[0].command
+    used = {word[2:] for word in words if word.startswith("--")}
+    assert (name, used) == ("attack", {"kind", "solver", "budget", "split"})
+    assert used <= set(inspect.signature(function).parameters)
+    for attack in all_attacks(graphs=["cora"]):
         settings = {"solver": attack.solver}
         request = AttackRequest(settings=settings, budget=0.1)
         (planned,) = plan_attacks(labelled_graph(), attack.graph, request, [attack.split], CPU)
@@ -41,16 +42,17 @@ def test_files_are_called_as_the_command_calls_them():
 
 
 def test_a_failure_is_one_sentence_and_ends_the_work(tmp_path, capsys, monkeypatch):
-    asked = []
-    monkeypatch.setattr(script, "run", lambda attack, *_: asked.append(attack) or fail(attack))
+    begun = []
+
+    def fail(attack, *_):
+        begun.append(attack)
+        raise CommandFailedError(f"{attack.graph} broke")
+
+    monkeypatch.setattr(script, "run", fail)
     words = ["--graph", "cora", "--solver", "implicit", "--workers", "1"]
     assert script.main([*words, "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == "cora broke\n"
-    assert len(asked) < len(script.SPLITS)
-
-
-def fail(attack):
-    raise CommandFailedError(f"{attack.graph} broke")
+    assert len(begun) < len(script.SPLITS)
 
 
 def test_a_process_that_fails_tells_why(tmp_path):
@@ -78,21 +80,17 @@ def test_a_file_is_made_once(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.count("21 flips") == 2
 
 
-def is_what_its_name_says(path):
-    file = PerturbationFile.read(path)
-    facts = file.facts
-    count = round(script.BUDGETS[facts.solver][facts.graph.name] * facts.graph.edges)
-    return (
-        facts.complete
-        and path.name == facts.file_name
-        and path.name in {attack.file_name for attack in wanted()}
-        and len(file.keys) == count
-        and (facts.kind, facts.seed) == ("metattack", 0)
-    )
-
-
 def test_files_of_record_are_what_their_names_say():
-    assert [path.name for path in FILES if not is_what_its_name_says(path)] == []
+    names, wrong = {attack.file_name for attack in all_attacks()}, []
+    for path in FILES:
+        file = PerturbationFile.read(path)
+        facts = file.facts
+        count = round(script.BUDGETS[facts.solver][facts.graph.name] * facts.graph.edges)
+        if (path.name, facts.file_name, len(file.keys)) != (facts.file_name, path.name, count) or (
+            path.name not in names or not facts.complete or facts.seed != 0
+        ):
+            wrong.append(path.name)
+    assert wrong == []
 
 
 @pytest.mark.data
@@ -111,12 +109,3 @@ def test_the_example_of_the_readme_runs(monkeypatch, capsys):
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     exec(compile(code, "README.md", "exec"), {})  # noqa: S102 - our own text
     assert capsys.readouterr().out.startswith("0 unrolled {")
-
-
-def test_the_command_has_the_options_that_are_used():
-    (function,) = [own for own in commands if own.__name__ == "attack"]
-    name, _, *words = wanted()[0].command
-    used = {word[2:] for word in words if word.startswith("--")}
-    assert name == "attack"
-    assert used == {"kind", "solver", "budget", "split"}
-    assert used <= set(inspect.signature(function).parameters)

@@ -61,7 +61,6 @@ def test_names_and_declarations_need_no_torch():
 def test_the_source_declares_what_the_class_knows(name):
     attack = find_attack(name)
     assert attack.info == attack_info(name)
-    assert attack_info(name).title
     graph = labelled_graph().graph
     config = attack.settle({}, graph)
     assert isinstance(config, attack.config_type)
@@ -90,12 +89,12 @@ def test_an_attack_is_registered_once_with_its_solvers(monkeypatch):
     class Own(Attack):
         pass
 
-    entered = register_attack("own", config=Config, title="an own attack", nested=False)(Own)
-    assert entered.info == AttackInfo("own", "an own attack", nested=False)
+    entered = register_attack("own", config=Config, nested=False)(Own)
+    assert entered.info == AttackInfo("own", nested=False)
     with pytest.raises(ValueError, match="Two attacks are called 'own'"):
-        register_attack("own", config=Config, title="again")(Own)
+        register_attack("own", config=Config)(Own)
     with pytest.raises(ValueError, match="must declare the solvers"):
-        register_attack("other", config=Config, title="t", solvers={"a": "b"})(Own)
+        register_attack("other", config=Config, solvers={"a": "b"})(Own)
 
 
 def poisoned(labelled, split):
@@ -180,14 +179,9 @@ def test_a_feature_mask_flips_nothing():
         planned(labelled, "feature")
 
 
-def test_flips_of_a_file_need_the_file():
-    with pytest.raises(
-        SettingsError, match=r"metattack \(implicit\) come from a perturbation file"
-    ):
+def test_what_an_attack_lacks_is_said():
+    with pytest.raises(SettingsError, match=r"metattack \(implicit\) come from a perturbation"):
         Perturbation(kind="metattack", solver="implicit").apply(labelled_graph(), 0)
-
-
-def test_a_search_without_a_model_is_refused():
     with pytest.raises(SettingsError, match="searches on a trained model, and none is given"):
         plan_attacks(labelled_graph(), "g", AttackRequest("gradient", flips=3), [0], CPU)
     with pytest.raises(SettingsError, match="needs a trained model"):

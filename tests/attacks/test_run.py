@@ -20,9 +20,8 @@ from attacks.attempts import CPU, Killed, killing, labelled_graph, plan, plan_to
 
 SOURCES = Path(aspect.__file__).parent.parent
 REAL = {
-    "implicit": {"solver": "implicit", "flips_per_gradient": 3},
+    "implicit": {"solver": "implicit", "flips_per_gradient": 3, "unnoticeable": True},
     "unrolled": {"solver": "unrolled", "flips_per_gradient": 3, "inner_steps": 10},
-    "tested": {"solver": "implicit", "flips_per_gradient": 3, "unnoticeable": True},
 }
 
 
@@ -42,7 +41,7 @@ def killed_and_resumed(planned, path, after):
             assert path.exists() == (after > 0)
 
 
-@pytest.mark.parametrize("after", [1, 2, 3, 6])
+@pytest.mark.parametrize("after", [1, 3])
 def test_a_killed_toy_ends_with_the_same_bytes(tmp_path, path, after):
     whole = run(plan_toy(), tmp_path / "whole")
     planned = plan_toy()
@@ -71,7 +70,7 @@ def test_a_process_killed_by_the_system_is_resumed(tmp_path, path):
     )
     deadline = time.monotonic() + 60
     versions = set()
-    while len(versions) < 6:
+    while len(versions) < 3:
         assert time.monotonic() < deadline, "it does not get on"
         assert child.poll() is None, "it ended by itself"
         if path.exists():
@@ -89,32 +88,19 @@ def test_a_process_killed_by_the_system_is_resumed(tmp_path, path):
     assert timeless(tmp_path / "b", trace) == timeless(tmp_path / "c", whole)
 
 
-def test_an_unfinished_file_serves_the_budgets_that_it_reaches(path):
-    planned = plan_toy()
-    with pytest.raises(Killed):
-        run(planned, path, on_progress=killing(3))
-    unfinished = PerturbationFile.read(path)
-    assert (len(unfinished.keys), unfinished.facts.complete) == (9, False)
-    assert unfinished.first(9).shape == (9, 2)
-    with pytest.raises(SettingsError, match="holds 9 flips"):
-        unfinished.first(10)
-
-
-@pytest.mark.parametrize("flips", [5, 9, 14, 30])
+@pytest.mark.parametrize("flips", [5, 9, 30])
 def test_one_that_was_interrupted_may_go_on_to_another_budget(tmp_path, path, flips):
     with pytest.raises(Killed):
         run(plan_toy(flips=20), path, on_progress=killing(3))
+    unfinished = PerturbationFile.read(path)
+    assert (len(unfinished.first(9)), unfinished.facts.complete) == (9, False)
+    with pytest.raises(SettingsError, match="holds 9 flips"):
+        unfinished.first(10)
     trace = run(plan_toy(flips=flips), path, resume=True)
     whole = run(plan_toy(flips=flips), tmp_path / "whole")
     assert timeless(tmp_path / "b", trace) == timeless(tmp_path / "c", whole)
     assert PerturbationFile.read(path).facts.complete
-
-
-def test_time_adds_up_over_processes(path):
-    with pytest.raises(Killed):
-        run(plan_toy(), path, on_progress=killing(3))
-    before = PerturbationFile.read(path).facts.seconds
-    assert 0 < before < run(plan_toy(), path, resume=True).facts.seconds
+    assert trace.facts.seconds > unfinished.facts.seconds > 0
 
 
 def test_threads_are_as_before(path):

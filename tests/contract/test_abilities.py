@@ -15,8 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from aspect.config import make_config
 from aspect.data.synthetic import mixed_graph
-from aspect.methods.citation import Citation
-from aspect.methods.registry import find_method, method_names
+from aspect.methods.registry import Citation, find_method, method_names
 from aspect.randomness import isolated_seed
 from aspect.training.trainer import train
 

@@ -1,20 +1,16 @@
-"""Archives, `.npz` and `.pt`: round trips, and every way in which one can be wrong."""
+"""Archives: round trips, and every way in which one can be wrong."""
 
 import io
-import os
 import pickle
 import stat
 import struct
 import zipfile
-import zlib
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from aspect.data import archives, files
+from aspect.data import files
 from aspect.data.archives import content_sha256, read_npz, write_npz
 from aspect.data.graph import Graph, LabelledGraph, label_graph
 from aspect.errors import AspectError, DataError, FileError, GraphError
@@ -25,14 +21,13 @@ def small_graph(seed: int = 0, num_nodes: int = 6, density: float = 0.5) -> Labe
     x = torch.randn(num_nodes, 5, generator=generator)
     x = x * (torch.rand(num_nodes, 5, generator=generator) < density)
     pairs = torch.randint(num_nodes, (2, 9), generator=generator)
-    labels = torch.arange(num_nodes) % 3
     nodes = torch.arange(num_nodes)
     masks = {
         "train": torch.stack([nodes < 2, nodes >= 4]),
         "validation": torch.stack([nodes == 2, nodes == 0]),
         "test": torch.stack([nodes > 2, nodes == 1]),
     }
-    return label_graph(Graph.build(x, pairs), labels, masks=masks)
+    return label_graph(Graph.build(x, pairs), nodes % 3, masks=masks)
 
 
 def arrays() -> dict[str, np.ndarray]:
@@ -65,25 +60,15 @@ def raw_member(tmp_path, name: str, content: bytes):
     return path
 
 
-@pytest.mark.parametrize("density", [0.05, 0.9])  # kept sparse, kept dense
-def test_round_trip_keeps_the_graph(tmp_path, density):
-    before = small_graph(density=density)
-    write_npz(tmp_path / "g.npz", before)
-    after = read_npz(tmp_path / "g.npz")
-    assert content_sha256(after) == content_sha256(before)
-    assert after.class_names == before.class_names
-    for part, mask in before.masks.items():
-        torch.testing.assert_close(after.masks[part], mask)
-
-
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(seed=st.integers(0, 10**6), num_nodes=st.integers(5, 12), density=st.floats(0, 1))
-def test_round_trip_of_any_graph(tmp_path, seed, num_nodes, density):
-    before = small_graph(seed, num_nodes, density)
-    write_npz(tmp_path / "g.npz", before, overwrite=True)
-    assert content_sha256(read_npz(tmp_path / "g.npz")) == content_sha256(before)
+def test_round_trip_keeps_the_graph(tmp_path):
+    for seed, density in enumerate((0.0, 0.05, 0.5, 0.9)):  # kept sparse, kept dense
+        before = small_graph(seed, 6 + seed, density)
+        write_npz(tmp_path / "g.npz", before, overwrite=True)
+        after = read_npz(tmp_path / "g.npz")
+        assert content_sha256(after) == content_sha256(before)
+        assert after.class_names == before.class_names
+        for part, mask in before.masks.items():
+            torch.testing.assert_close(after.masks[part], mask)
 
 
 def test_content_checksum_does_not_depend_on_the_form():
@@ -96,32 +81,32 @@ def test_content_checksum_does_not_depend_on_the_form():
     assert content_sha256(one) != content_sha256(changed)
 
 
-def test_plain_archive_is_read(tmp_path):
+def test_plain_archives_of_any_byte_order_are_read(tmp_path):
     graph = read_npz(spoilt(tmp_path))
     assert (graph.graph.num_nodes, graph.graph.num_edges, graph.num_classes) == (3, 2, 2)
+    edges = np.asfortranarray(np.array([[0, 1], [1, 2]], dtype=">i4"))
+    graph = read_npz(spoilt(tmp_path, edge_index=edges, y=np.array([0, 1, 0], dtype=">i2")))
+    assert graph.graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.labels.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
         ({"edge_index": np.array([[0], [3]])}, r"must join nodes 0 to 2. Got \(0, 3\)"),
-        ({"edge_index": np.array([[0], [-1]])}, r"Got \(0, -1\)"),
-        ({"edge_index": np.array([[0, 1], [1, 2], [2, 0]])}, "looks transposed"),
-        ({"x_indptr": np.array([0, 2, 1, 3])}, "must rise from 0 to 3 without falling"),
-        ({"x_indptr": np.array([0, 1, 3])}, r"x_indptr must have shape \[4\]. Got \[3\]"),
-        ({"x_indptr": np.array([0, 1, 2, 9])}, "must rise from 0 to 3"),
-        ({"x_indices": np.array([0, 1, 4])}, "must be columns 0 to 3. Got 0 to 4"),
-        ({"x_indices": np.array([0, -1, 3])}, "Got -1 to 3"),
-        ({"x_indices": np.array([0, 1])}, r"one length. Got \[2\] and \[3\]"),
+        ({"x_indptr": np.array([0, 2, 1, 3])}, "3 x 4 matrix .* non-decreasing"),
+        ({"x_indptr": np.array([0, 1, 3])}, r"3 x 4 matrix must be compressed .*should be 4"),
+        ({"x_indptr": np.array([0, 1, 2, 9])}, "Last value of index pointer"),
+        ({"x_indptr": np.array([0, 1, 2, 2])}, "to the last one"),
+        ({"x_indices": np.array([0, 1, 4])}, "3 x 4 matrix .* must be < 4"),
+        ({"x_indices": np.array([0, -1, 3])}, "3 x 4 matrix .* must be >= 0"),
+        ({"x_indices": np.array([0, 1])}, "indices and data should have the same size"),
         ({"x_indptr": np.array([0, 3, 3, 3]), "x_indices": np.array([1, 1, 2])}, "without repeats"),
-        ({"x_shape": np.array([3])}, "two counts"),
         ({"x_shape": np.array([3, 2**40])}, "two counts"),
-        ({"x_shape": np.array([-3, 4])}, "two counts"),
-        ({"x_data": np.array([1, np.nan, 1], dtype=np.float32)}, "row 1 column 1"),
         ({"x_data": np.array([1, 1e300, 1])}, "row 1 column 1"),
-        ({"y": np.array([0, 1])}, r"one per node, of shape \[3\]. Got \[2\]"),
-        ({"y": np.array([0, -2, 0])}, "or -1 where unknown. Got -2"),
         ({"y": np.array([0, 10**12, 0])}, "class numbers 0 to 2"),
+        ({"names": np.frombuffer(b'{"ids": [1]}', np.uint8)}, "JSON text of lists of strings"),
+        ({"names": np.frombuffer(b"[" * 10**5, np.uint8)}, "JSON text of lists of strings"),
     ],
 )
 def test_inconsistent_arrays_are_refused(tmp_path, changed, sentence):
@@ -136,9 +121,7 @@ def test_inconsistent_arrays_are_refused(tmp_path, changed, sentence):
         ({"train_masks": np.ones((1, 3), dtype=bool)}, "lacks test_masks, val_masks"),
         ({"extra": np.ones(2)}, "nothing else. Got 'extra.npy'"),
         ({"y": np.array([0.0, 1.0, 0.0])}, "must hold integers. Got float64"),
-        ({"x_data": np.array([1, 1, 1])}, "must hold floating-point numbers. Got int64"),
-        ({"edge_index": np.array([["a"], ["b"]])}, "must hold integers. Got <U1"),
-        ({"x_data": np.array([1j, 1, 1])}, "Got complex128"),
+        ({"x_data": np.array([1j, 1, 1])}, "floating-point numbers. Got complex128"),
     ],
 )
 def test_wrong_keys_and_types_are_refused(tmp_path, changed, sentence):
@@ -159,24 +142,11 @@ def test_overlapping_and_empty_splits_are_refused(tmp_path):
         read_npz(spoilt(tmp_path, train_masks=short, val_masks=short, test_masks=short))
 
 
-class Trap:
-    """Leaves a file behind if it is ever unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-def test_pickled_objects_are_never_loaded(tmp_path):
-    trap = np.array([Trap(tmp_path / "sprung")], dtype=object)
+def test_pickled_objects_are_never_loaded(tmp_path, trap):
     with pytest.raises(FileError, match="Python objects, which are never loaded"):
-        read_npz(spoilt(tmp_path, y=trap))
-    pickled = pickle.dumps(Trap(tmp_path / "sprung"))
+        read_npz(spoilt(tmp_path, y=np.array([trap], dtype=object)))
     with pytest.raises(FileError, match="damaged array header"):
-        read_npz(raw_member(tmp_path, "y", pickled))
-    assert not (tmp_path / "sprung").exists()
+        read_npz(raw_member(tmp_path, "y", pickle.dumps(trap)))
 
 
 def header(text: str, length: int | None = None) -> bytes:
@@ -190,52 +160,34 @@ def header(text: str, length: int | None = None) -> bytes:
         (header("{'descr':'<i8','fortran_order':False,'shape':(99,),}\n") + bytes(24), "takes 792"),
         (header("{'descr':'<i8','fortran_order':False,'shape':(-3,),}\n") + bytes(24), "-24 bytes"),
         (header("{'descr':'<i8','fortran_order':False,'shape':(3,)\n"), "damaged array header"),
-        (header("{}", length=60_000), "damaged array header"),
         (b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1), "damaged array header"),
         (b"\x93NUMPY\x07\x00" + bytes(90), "not a plain .npy array"),
-        (b"\x93NUMPY\x01", "damaged array header"),
-        (b"\x93NUMPY\x01\x00\x01", "damaged array header"),
         (b"", "damaged array header"),
     ],
-    ids=[
-        "shape too large",
-        "negative shape",
-        "open bracket",
-        "long header",
-        "huge header",
-        "version",
-        "cut magic",
-        "cut length",
-        "empty",
-    ],
+    ids=["large shape", "negative shape", "bracket", "huge", "version", "empty"],
 )
 def test_lying_array_headers_are_refused(tmp_path, content, sentence):
     with pytest.raises(FileError, match=sentence):
         read_npz(raw_member(tmp_path, "y", content))
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../../y.npy", "C:\\y.npy", "a/../y.npy"])
-def test_strange_member_names_are_refused(tmp_path, name):
-    path = spoilt(tmp_path)
-    with zipfile.ZipFile(path, "a") as out:
-        out.writestr(name, b"x")
-    with pytest.raises(FileError, match="nothing else"):
-        read_npz(path)
+def test_strange_member_names_are_refused(tmp_path):
+    for name in ("/etc/passwd", "../../y.npy"):
+        path = spoilt(tmp_path)
+        with zipfile.ZipFile(path, "a") as out:
+            out.writestr(name, b"x")
+        with pytest.raises(FileError, match="nothing else"):
+            read_npz(path)
 
 
-def test_a_member_twice_is_refused(tmp_path):
+def test_members_twice_links_and_encryption_are_refused(tmp_path):
     path = spoilt(tmp_path)
+    with zipfile.ZipFile(path) as archive_file:
+        members = {info.filename: archive_file.read(info) for info in archive_file.infolist()}
     with zipfile.ZipFile(path, "a") as out, pytest.warns(UserWarning, match="Duplicate name"):
         out.writestr("y.npy", b"x")
     with pytest.raises(FileError, match="nothing else"):
         read_npz(path)
-
-
-def test_links_and_encryption_are_refused(tmp_path):
-    path = tmp_path / "graph.npz"
-    spoilt(tmp_path)
-    with zipfile.ZipFile(path) as archive_file:
-        members = {info.filename: archive_file.read(info) for info in archive_file.infolist()}
 
     def rewrite(mode):
         with zipfile.ZipFile(path, "w") as out:
@@ -249,47 +201,34 @@ def test_links_and_encryption_are_refused(tmp_path):
         read_npz(path)
     rewrite(stat.S_IFREG)
     data = bytearray(path.read_bytes())
-    directory = data.index(b"PK\x01\x02")
-    data[directory + 8] |= 1
+    data[data.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(data)
     with pytest.raises(FileError, match="encrypted"):
         read_npz(path)
 
 
-def test_archive_that_would_grow_beyond_belief_is_refused_unread(tmp_path, monkeypatch):
-    path = tmp_path / "graph.npz"
-    np.savez_compressed(path, **(arrays() | {"x_data": np.zeros(20 * 2**20, dtype=np.float32)}))
+def test_archives_that_would_grow_too_much_are_refused_unread(tmp_path, monkeypatch):
+    bomb, large = tmp_path / "bomb.npz", tmp_path / "large.npz"
+    np.savez_compressed(bomb, **(arrays() | {"x_data": np.zeros(5 * 2**20, dtype=np.float32)}))
+    np.savez_compressed(large, **(arrays() | {"x_data": np.zeros(9000, dtype=np.float32)}))
     monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("a member was read"))
-    with pytest.raises(FileError, match="-fold to 83886208 bytes; at most 200-fold"):
-        read_npz(path)
-
-
-def test_archive_beyond_the_memory_is_refused_unread(tmp_path, monkeypatch):
-    path = spoilt(tmp_path)
-    monkeypatch.setattr(files, "available_bytes", lambda: path.stat().st_size * 4 + 4)
-    read_npz(path)
-    np.savez_compressed(path, **(arrays() | {"x_data": np.zeros(9000, dtype=np.float32)}))
-    monkeypatch.setattr(archives.zipfile.ZipFile, "open", lambda *_: pytest.fail("was read"))
+    with pytest.raises(FileError, match="-fold to 20971648 bytes; at most 200-fold"):
+        read_npz(bomb)
+    monkeypatch.setattr(files, "available_bytes", lambda: large.stat().st_size * 4 + 4)
     with pytest.raises(FileError, match=r"bytes; at most \d+ fit the memory"):
-        read_npz(path)
+        read_npz(large)
 
 
-def test_truncated_and_damaged_archives_give_one_sentence(tmp_path):
-    path = tmp_path / "g.npz"
-    write_npz(path, small_graph())
-    whole = path.read_bytes()
-    for cut in range(0, len(whole), max(1, len(whole) // 64)):
-        path.write_bytes(whole[:cut])
-        with pytest.raises(FileError, match="cut off or damaged"):
-            read_npz(path)
-
-
-def test_any_changed_byte_gives_a_sentence_or_the_same_graph(tmp_path):
+def test_cut_and_changed_bytes_give_a_sentence_or_the_same_graph(tmp_path):
     path = tmp_path / "g.npz"
     before = small_graph()
     write_npz(path, before)
     whole = path.read_bytes()
-    for place in range(0, len(whole), 7):
+    for cut in range(0, len(whole), len(whole) // 16):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(FileError, match="cut off or damaged"):
+            read_npz(path)
+    for place in range(0, len(whole), 37):
         changed = bytearray(whole)
         changed[place] ^= 0xFF
         path.write_bytes(changed)
@@ -304,17 +243,3 @@ def test_wrong_checksum_names_both(tmp_path):
     path = spoilt(tmp_path)
     with pytest.raises(DataError, match=r"sha256 must be 00ff\. Got [0-9a-f]{64}"):
         read_npz(path, sha256="00ff")
-
-
-def test_fortran_order_and_foreign_byte_order_are_understood(tmp_path):
-    edges = np.asfortranarray(np.array([[0, 1], [1, 2]], dtype=">i4"))
-    graph = read_npz(spoilt(tmp_path, edge_index=edges, y=np.array([0, 1, 0], dtype=">i2")))
-    assert graph.graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
-    assert graph.labels.tolist() == [0, 1, 0]
-
-
-def test_not_a_zip_at_all(tmp_path):
-    path = tmp_path / "g.npz"
-    path.write_bytes(zlib.compress(b"hello"))
-    with pytest.raises(FileError, match=r"not a whole \.npz archive"):
-        read_npz(path)

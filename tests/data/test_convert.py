@@ -1,220 +1,270 @@
-"""Graphs of other libraries: what is taken over, and what each wrong form answers."""
+"""Graphs of other libraries, in memory and saved: what is taken over, and what is refused."""
+
+import pickle
+import random
+from contextlib import suppress
 
 import networkx
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
+from aspect.data import files
+from aspect.data.archives import content_sha256
 from aspect.data.convert import as_graph, as_labelled, to_data
 from aspect.data.features import dense
 from aspect.data.graph import Graph, label_graph
+from aspect.data.source import read_graph
 from aspect.data.sparse import SparseMatrix
-from aspect.errors import GraphError
+from aspect.errors import AspectError, FileError, GraphError, SettingsError
 
 X = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 PAIRS = torch.tensor([[0, 1], [1, 2]])
 BOTH = [[0, 1, 1, 2], [1, 0, 2, 1]]
+Y = torch.tensor([0, 1, 0])
 
 
-class TestData:
-    def test_plain(self):
-        data = Data(x=X, edge_index=PAIRS, y=torch.tensor([0, 1, 0]))
-        labelled = as_labelled(data)
-        assert labelled.graph.edge_index.tolist() == BOTH
-        torch.testing.assert_close(labelled.graph.features, X)
-        assert labelled.class_names == ("0", "1")
-        assert data.edge_index is PAIRS  # nothing of the input is changed
+# PyG
 
-    def test_round_trip(self):
-        masks = {
-            "train": torch.tensor([[True, False, False], [False, True, False]]),
-            "validation": torch.tensor([[False, True, False], [True, False, False]]),
-            "test": torch.tensor([[False, False, True], [False, False, True]]),
-        }
-        graph = Graph.build(X, PAIRS, ["a", "b", "c"])
-        before = label_graph(graph, torch.tensor([1, -1, 0]), ("u", "v", "w"), masks)
-        data = to_data(before)
-        assert data.train_mask.shape == (3, 2)
-        after = as_labelled(data)
-        assert after.graph.ids == ("a", "b", "c")
-        assert after.class_names == ("u", "v", "w")
-        assert after.labels.tolist() == [1, -1, 0]
-        for part, mask in masks.items():
-            torch.testing.assert_close(after.masks[part], mask)
 
-    def test_labels_are_not_looked_at_by_as_graph(self):
-        assert as_graph(Data(x=X, edge_index=PAIRS, y=torch.rand(3, 7))).num_nodes == 3
+def test_data_in_and_out():
+    masks = {
+        "train": torch.tensor([[True, False, False], [False, True, False]]),
+        "validation": torch.tensor([[False, True, False], [True, False, False]]),
+        "test": torch.tensor([[False, False, True], [False, False, True]]),
+    }
+    graph = Graph.build(X, PAIRS, ["a", "b", "c"])
+    before = label_graph(graph, torch.tensor([1, -1, 0]), ("u", "v", "w"), masks)
+    data = to_data(before)
+    assert data.train_mask.shape == (3, 2)
+    after = as_labelled(data)
+    torch.testing.assert_close(after.graph.features, X)
+    assert after.graph.edge_index.tolist() == BOTH
+    assert after.graph.ids == ("a", "b", "c")
+    assert after.class_names == ("u", "v", "w")
+    assert after.labels.tolist() == [1, -1, 0]
+    for part, mask in masks.items():
+        torch.testing.assert_close(after.masks[part], mask)
 
-    @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
-    def test_sparse_features(self, layout):
-        eye = torch.eye(12)
+
+def test_labels_are_not_looked_at_by_as_graph():
+    data = Data(x=X, edge_index=PAIRS, y=torch.rand(3, 7))
+    assert as_graph(data).num_nodes == 3
+    assert data.edge_index is PAIRS  # nothing of the input is changed
+
+
+def test_sparse_features():
+    eye = torch.eye(12)
+    for layout in (torch.sparse_coo, torch.sparse_csr):
         graph = as_graph(Data(x=eye.to_sparse(layout=layout), edge_index=PAIRS))
         assert isinstance(graph.features, SparseMatrix)
         torch.testing.assert_close(dense(graph.features), eye)
 
-    @pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.float64, torch.float16])
-    def test_features_of_other_types(self, kind):
-        x = torch.tensor([[1, 0], [1, 1], [0, 1]]).to(kind)
-        assert dense(as_graph(Data(x=x, edge_index=PAIRS)).features).dtype == torch.float32
 
-    def test_ids_under_either_name(self):
-        numbers = torch.tensor([7, 8, 9])
-        assert as_graph(Data(x=X, edge_index=PAIRS, node_id=numbers)).ids == ("7", "8", "9")
-        assert as_graph(Data(x=X, edge_index=PAIRS, ids=["007", "7", "x"])).ids == ("007", "7", "x")
-
-    @pytest.mark.parametrize(
-        ("changed", "sentence"),
-        [
-            ({"edge_index": PAIRS.t().repeat(2, 1)}, r"Got \[4, 2\]. It looks transposed"),
-            ({"edge_index": torch.tensor([0, 1])}, r"shape \[2, pairs\]. Got \[2\]"),
-            ({"edge_index": torch.tensor([[0, 3], [1, 2]])}, r"0 to 2. Got \(3, 2\) \(1 in all\)"),
-            ({"edge_index": torch.tensor([[0, -1], [1, 2]])}, r"Got \(-1, 2\)"),
-            ({"edge_index": torch.tensor([[0, 0.5], [1, 2]])}, r"hold integers. Got 0.5"),
-            ({"edge_index": torch.tensor([[0, 2.0**25], [1, 2]])}, "hold integers. Got 33554432.0"),
-            ({"edge_index": torch.tensor([[True], [False]])}, "hold integers. Got torch.bool"),
-            (
-                {"edge_index": np.array([["a"], ["b"]], dtype=object)},
-                "an array of numbers. Got obj",
-            ),
-            ({"edge_index": None}, "has no edges: set data.edge_index"),
-            (
-                {"x": None, "num_nodes": 3},
-                "3 nodes have no features: set data.x.*--features degree",
-            ),
-            ({"x": torch.zeros(3, 0)}, "no features.*--features"),
-            ({"x": torch.ones(3)}, r"shape \[nodes, features\]. Got \[3\]"),
-            (
-                {"x": torch.tensor([[1.0], [torch.nan], [torch.inf]])},
-                "row 1 column 0, row 2 column 0",
-            ),
-            ({"x": X.to(torch.complex64)}, "real numbers. Got torch.complex64"),
-            ({"x": torch.zeros(0, 2), "edge_index": torch.zeros(2, 0)}, "at least 2 nodes. Got 0"),
-            ({"x": torch.zeros(1, 2), "edge_index": torch.zeros(2, 0)}, "at least 2 nodes. Got 1"),
-            ({"x": torch.ones(2, 2)}, r"nodes 0 to 1. Got \(1, 2\)"),
-            ({"ids": ["a", "b"]}, "one id per node. Got 2 for 3 nodes"),
-            ({"ids": ["a", "b", "a"]}, r"unique. Repeated: 'a' \(1 in all\)"),
-            ({"y": torch.tensor([0, 1])}, r"one per node, of shape \[3\]. Got \[2\]"),
-            ({"y": torch.tensor([0.0, 0.5, 1.0])}, "integers from 0, or -1.*Got torch.float32"),
-            ({"y": torch.tensor([0, -7, 1])}, "-1 where unknown. Got -7"),
-            ({"y": torch.rand(3, 2)}, r"Got \[3, 2\]"),
-            ({"edge_weight": torch.tensor([1.0, -2.0])}, r"positive numbers. Got -2.0"),
-            ({"edge_weight": torch.tensor([1.0, torch.nan])}, "positive numbers. Got nan"),
-        ],
-    )
-    def test_wrong_parts(self, changed, sentence):
-        parts = {"x": X, "edge_index": PAIRS, "y": torch.tensor([0, 1, 0])} | changed
-        with pytest.raises(GraphError, match=sentence):
-            as_labelled(Data(**parts))
-
-    def test_whole_numbers_kept_as_floats_are_cast(self):
-        data = Data(x=X, edge_index=PAIRS.double(), y=torch.tensor([[1.0], [torch.nan], [0.0]]))
-        labelled = as_labelled(data)
-        assert labelled.graph.edge_index.tolist() == BOTH
-        assert labelled.labels.tolist() == [1, -1, 0]
-
-    def test_weights_are_said_to_be_left_aside(self):
-        data = Data(x=X, edge_index=PAIRS, edge_weight=torch.tensor([1.0, 2.0]))
-        assert any("weights are left aside" in notice for notice in as_graph(data).notices)
-
-    def test_zero_edges_are_served_with_a_warning(self):
-        graph = as_graph(Data(x=X, edge_index=torch.zeros(2, 0, dtype=torch.long)))
-        assert graph.num_edges == 0
-        assert any("no edges" in notice for notice in graph.notices)
-
-    def test_single_split_and_incomplete_ones(self):
-        train, val, test = torch.eye(3).bool()
-        data = Data(
-            x=X, edge_index=PAIRS, y=torch.tensor([0, 1, 0]), train_mask=train, val_mask=val
-        )
-        labelled = as_labelled(data)
-        assert labelled.masks == {}
-        assert any("only train_mask and val_mask" in notice for notice in labelled.graph.notices)
-        data.test_mask = test
-        assert as_labelled(data).masks["test"].tolist() == [[False, False, True]]
-        data.test_mask = train | test
-        with pytest.raises(GraphError, match=r"must not share nodes\. Got node 0 in split 0"):
-            as_labelled(data)
-        data.test_mask = torch.zeros(3, dtype=torch.bool)
-        with pytest.raises(GraphError, match=r"Every split needs test nodes\. None in splits 0"):
-            as_labelled(data)
-        data.test_mask = torch.ones(2, dtype=torch.bool)
-        with pytest.raises(GraphError, match=r"one shape \[splits, 3\]"):
-            as_labelled(data)
-
-    def test_too_few_class_names(self):
-        with pytest.raises(GraphError, match=r"one per class\. Got 1 for 2 classes"):
-            as_labelled(Data(x=X, edge_index=PAIRS, y=torch.tensor([0, 1, 0]), class_names=["u"]))
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool])
+def test_other_types_are_cast_where_that_is_exact(kind):
+    x = torch.tensor([[1, 0], [1, 1], [0, 1]]).to(kind)
+    assert dense(as_graph(Data(x=x, edge_index=PAIRS)).features).dtype == torch.float32
+    data = Data(x=x, edge_index=PAIRS.double(), y=torch.tensor([[1.0], [torch.nan], [0.0]]))
+    assert as_labelled(data).graph.edge_index.tolist() == BOTH
+    assert as_labelled(data).labels.tolist() == [1, -1, 0]
 
 
-class TestScipy:
-    def test_pair_of_matrices(self):
-        adjacency = scipy.sparse.csr_matrix(([1, 1, 0], ([0, 1, 2], [1, 2, 0])), shape=(3, 3))
-        features = scipy.sparse.random_array((3, 40), density=0.1, rng=0)
-        for x in (features, features.tocsr(), features.toarray()):
-            graph = as_graph((adjacency, x))
-            assert graph.edge_index.tolist() == BOTH
-            np.testing.assert_allclose(dense(graph.features), features.toarray(), rtol=1e-6)
-
-    def test_wrong_counts(self):
-        with pytest.raises(GraphError, match="Got 4 x 4 for 3 rows of features"):
-            as_graph((scipy.sparse.eye_array(4), X))
-        with pytest.raises(GraphError, match=r"must be square.*Got 3 x 4"):
-            as_graph((scipy.sparse.csr_array((3, 4)), X))
-
-    def test_wrong_values(self):
-        for weight in (-1.0, np.nan, np.inf):
-            adjacency = scipy.sparse.csr_array(([weight], ([0], [1])), shape=(3, 3))
-            with pytest.raises(GraphError, match="positive numbers"):
-                as_graph((adjacency, X))
-        words = np.array([["a"], ["b"], ["c"]])
-        with pytest.raises(GraphError, match="Features must be an array of numbers"):
-            as_graph((scipy.sparse.csr_array((3, 3)), words))
-
-    def test_other_tuples(self):
-        with pytest.raises(
-            GraphError, match=r"\(scipy adjacency, feature matrix\)\. Got \(Tensor, T"
-        ):
-            as_graph((X, PAIRS))
+def test_ids_under_either_name():
+    numbers = torch.tensor([7, 8, 9])
+    assert as_graph(Data(x=X, edge_index=PAIRS, node_id=numbers)).ids == ("7", "8", "9")
+    assert as_graph(Data(x=X, edge_index=PAIRS, ids=["007", "7", "x"])).ids == ("007", "7", "x")
 
 
-class TestNetworkx:
-    def test_names_features_and_classes(self):
-        source = networkx.Graph([("b", "a"), ("a", 3)])
-        for k, node in enumerate(source):
-            source.nodes[node].update(x=[k, 1.0], y="even" if k % 2 == 0 else "odd")
-        labelled = as_labelled(source)
-        assert labelled.graph.ids == ("b", "a", "3")
-        assert labelled.graph.edge_index.tolist() == BOTH
-        assert labelled.graph.notices == ()
-        assert labelled.class_names == ("even", "odd")
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"edge_index": torch.tensor([[0, 3], [1, 2]])}, r"0 to 2. Got \(3, 2\) \(1 in all\)"),
+        ({"edge_index": torch.tensor([[0, 0.5], [1, 2]])}, r"hold integers. Got 0.5"),
+        ({"edge_index": torch.tensor([[0, 2.0**25], [1, 2]])}, "hold integers. Got 33554432.0"),
+        ({"edge_index": np.array([["a"], ["b"]], dtype=object)}, "an array of numbers. Got obj"),
+        ({"edge_index": None}, "has no edges: set data.edge_index"),
+        ({"x": None, "num_nodes": 3}, "3 nodes have no features: set data.x.*--features degree"),
+        ({"x": torch.ones(3)}, r"shape \[nodes, features\]. Got \[3\]"),
+        ({"x": X.to(torch.complex64)}, "real numbers. Got torch.complex64"),
+        ({"x": torch.zeros(0, 2), "edge_index": torch.zeros(2, 0)}, "at least 2 nodes. Got 0"),
+        ({"y": torch.tensor([0, 1])}, r"one per node, of shape \[3\]. Got \[2\]"),
+        ({"y": torch.tensor([0.0, 0.5, 1.0])}, "y must hold integers. Got 0.5"),
+        ({"y": torch.tensor([0, -7, 1])}, "-1 where unknown. Got -7"),
+        ({"class_names": ["u"]}, "one per class. Got 1 for 2 classes"),
+        ({"edge_weight": torch.tensor([1.0, -2.0])}, r"positive numbers. Got -2.0 at edge 2"),
+    ],
+)
+def test_wrong_parts_of_data(changed, sentence):
+    parts = {"x": X, "edge_index": PAIRS, "y": Y} | changed
+    with pytest.raises(GraphError, match=sentence):
+        as_labelled(Data(**parts))
 
-    def test_without_classes_and_with_several_edges(self):
-        source = networkx.MultiDiGraph([(0, 1), (0, 1), (1, 1)])
-        networkx.set_node_attributes(source, {0: 1.0, 1: 2.0}, "x")
-        labelled = as_labelled(source)
-        assert labelled.num_classes == 0
-        assert labelled.graph.num_edges == 1
 
-    def test_missing_and_uneven_features(self):
-        source = networkx.path_graph(8)
-        with pytest.raises(
-            GraphError, match=r"attribute 'x'. Missing at 0, 1, 2, 3, 4, ... \(8 in"
-        ):
-            as_graph(source)
-        networkx.set_node_attributes(source, {k: [1.0] * (1 + k % 2) for k in range(8)}, "x")
-        with pytest.raises(GraphError, match=r"one length. Got the shapes \(1,\), \(2,\)"):
-            as_graph(source)
-        with pytest.raises(GraphError, match="attribute 'x'"):
-            as_graph(networkx.Graph())
+def test_weights_are_said_to_be_left_aside():
+    data = Data(x=X, edge_index=PAIRS, edge_weight=torch.tensor([1.0, 2.0]))
+    assert any("weights are left aside" in notice for notice in as_graph(data).notices)
 
-    def test_impossible_weight(self):
-        source = networkx.path_graph(2)
-        networkx.set_node_attributes(source, 1.0, "x")
-        source.edges[0, 1]["weight"] = -3
-        with pytest.raises(GraphError, match=r"positive numbers\. Got -3"):
-            as_graph(source)
+
+def test_single_split_and_incomplete_ones():
+    train, val, test = torch.eye(3).bool()
+    data = Data(x=X, edge_index=PAIRS, y=Y, train_mask=train, val_mask=val)
+    labelled = as_labelled(data)
+    assert labelled.masks == {}
+    assert any("only train_mask and val_mask" in notice for notice in labelled.graph.notices)
+    data.test_mask = test
+    assert as_labelled(data).masks["test"].tolist() == [[False, False, True]]
+    data.test_mask = torch.ones(2, dtype=torch.bool)
+    with pytest.raises(GraphError, match=r"one shape \[splits, 3\]"):
+        as_labelled(data)
+
+
+# PyG in a file
+
+
+@pytest.fixture
+def saved(tmp_path):
+    torch.save(Data(x=X, edge_index=PAIRS, y=Y), tmp_path / "graph.pt")
+    return tmp_path / "graph.pt"
+
+
+def test_saved_data(saved, monkeypatch):
+    labelled = read_graph(saved)
+    assert (labelled.graph.num_edges, labelled.class_names) == (2, ("0", "1"))
+    with pytest.raises(SettingsError, match="--nodes belongs to an edge table"):
+        read_graph(saved, nodes="nodes.csv")
+    monkeypatch.setattr(files, "available_bytes", lambda: 4 * saved.stat().st_size - 1)
+    with pytest.raises(FileError, match="fit the memory"):
+        read_graph(saved)
+
+
+def test_saved_data_without_features(saved):
+    torch.save(Data(edge_index=PAIRS, num_nodes=4), saved)
+    with pytest.raises(GraphError, match=r"4 nodes have no features: set data\.x"):
+        read_graph(saved)
+    assert read_graph(saved, features="degree").graph.num_nodes == 4
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.sparse_coo])
+def test_missing_features_are_imputed_whatever_their_form(saved, layout):
+    x = torch.zeros(4, 6)
+    x[:, 0] = torch.tensor([1.0, torch.nan, 4.0, 1.0])
+    x[0, 5] = torch.inf
+    torch.save(Data(x=x.to_sparse(layout=layout), edge_index=PAIRS), saved)
+    with pytest.raises(GraphError, match="row 0 column 5, row 1 column 0"):
+        read_graph(saved)
+    for how, value in (("zero", 0.0), ("mean", 2.0)):
+        graph = read_graph(saved, impute=how).graph
+        assert dense(graph.features)[:, 0].tolist() == [1, value, 4, 1]
+        assert dense(graph.features)[0, 5] == 0
+        assert f"2 missing or infinite features in 2 columns set to {how}." in graph.notices
+
+
+@pytest.mark.parametrize("how", ["torch", "legacy", "pickle", "inside"])
+def test_code_in_a_saved_file_is_never_run(saved, trap, how):
+    if how == "pickle":
+        saved.write_bytes(pickle.dumps(trap))
+    elif how == "inside":
+        torch.save(Data(x=X, edge_index=PAIRS, extra=trap), saved)
+    else:
+        torch.save(trap, saved, _use_new_zipfile_serialization=how == "torch")
+    with pytest.raises(FileError, match=r"never loaded\. Save a plain torch_geometric\.data\.Data"):
+        read_graph(saved)
+
+
+def test_other_saved_things(saved):
+    torch.save({"weight": torch.ones(2)}, saved)
+    with pytest.raises(GraphError, match=r"must hold a PyG Data with an edge_index\. Got dict"):
+        read_graph(saved)
+    torch.save(HeteroData(), saved)
+    with pytest.raises(AspectError):
+        read_graph(saved)
+    data = Data(x=X, edge_index=PAIRS)
+    torch.save(data, saved, _use_new_zipfile_serialization=False)
+    assert "has no checksums" in read_graph(saved).graph.notices[0]
+    del data.__dict__["_store"]  # a Data of another age
+    torch.save(data, saved)
+    with pytest.raises(FileError, match=r"not a whole file of torch\.save with a PyG Data"):
+        read_graph(saved)
+
+
+def test_cut_and_changed_saved_data_is_noticed(saved):
+    whole, before = saved.read_bytes(), content_sha256(read_graph(saved))
+    for cut in range(0, len(whole) - 1, len(whole) // 8):
+        saved.write_bytes(whole[:cut])
+        with pytest.raises(FileError, match=r"damaged|not a whole file"):
+            read_graph(saved)
+    draw = random.Random(0)  # noqa: S311 - no secret
+    for _ in range(50):
+        changed = bytearray(whole)
+        changed[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        saved.write_bytes(changed)
+        with suppress(AspectError):
+            assert content_sha256(read_graph(saved)) == before
+
+
+def test_saved_data_that_says_it_is_huge_is_refused(saved):
+    for changed in (
+        {"x": torch.zeros(1, 1).expand(10**8, 10**4)},  # one number, of strides zero
+        {"edge_index": torch.zeros(2, 1, dtype=torch.long).expand(2, 10**12)},
+        {"x": None, "num_nodes": 2 * 10**12},
+    ):
+        torch.save(Data(**({"x": X, "edge_index": PAIRS} | changed)), saved)
+        with pytest.raises(FileError, match="fit the memory"):
+            read_graph(saved, features="degree")
+
+
+# Scipy and networkx
+
+
+def test_pair_of_matrices():
+    adjacency = scipy.sparse.csr_matrix(([1, 1, 0], ([0, 1, 2], [1, 2, 0])), shape=(3, 3))
+    features = scipy.sparse.random_array((3, 40), density=0.1, rng=0)
+    for x in (features, features.tocsr(), features.toarray()):
+        graph = as_graph((adjacency, x))
+        assert graph.edge_index.tolist() == BOTH
+        np.testing.assert_allclose(dense(graph.features), features.toarray(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ((scipy.sparse.eye_array(4), X), "Got 4 x 4 for 3 rows of features"),
+        ((scipy.sparse.csr_array((3, 4)), X), r"must be square.*Got 3 x 4"),
+        ((scipy.sparse.csr_array(-np.eye(3)), X), "positive numbers"),
+        ((scipy.sparse.csr_array((3, 3)), np.array([["a"]] * 3)), "must be an array of numbers"),
+        ((X, PAIRS), r"\(scipy adjacency, feature matrix\)\. Got \(Tensor, T"),
+        (networkx.path_graph(8), r"attribute 'x'. Missing at 0, 1, 2, 3, 4, ... \(8 in"),
+        (networkx.Graph(), "attribute 'x'"),
+        ({"x": 1}, r"A graph must be .* a PyG Data, .* networkx graph\. Got dict"),
+    ],
+)
+def test_sources_that_are_refused(source, sentence):
+    with pytest.raises(GraphError, match=sentence):
+        as_graph(source)
+
+
+def test_networkx():
+    source = networkx.Graph([("b", "a"), ("a", 3)])
+    for k, node in enumerate(source):
+        source.nodes[node].update(x=[k, 1.0], y="even" if k % 2 == 0 else "odd")
+    labelled = as_labelled(source)
+    assert labelled.graph.ids == ("b", "a", "3")
+    assert labelled.graph.edge_index.tolist() == BOTH
+    assert labelled.graph.notices == ()
+    assert labelled.class_names == ("even", "odd")
+    source.edges["b", "a"]["weight"] = -3
+    with pytest.raises(GraphError, match=r"positive numbers\. Got -3"):
+        as_graph(source)
+    source.nodes[3]["x"] = [1.0]
+    with pytest.raises(GraphError, match=r"one length. Got the shapes \(1,\), \(2,\)"):
+        as_graph(source)
+    source = networkx.MultiDiGraph([(0, 1), (0, 1), (1, 1)])
+    networkx.set_node_attributes(source, {0: 1.0, 1: 2.0}, "x")
+    labelled = as_labelled(source)
+    assert (labelled.num_classes, labelled.graph.num_edges) == (0, 1)
 
 
 def test_own_forms_pass_through():
@@ -224,15 +274,5 @@ def test_own_forms_pass_through():
     assert as_graph(labelled) is graph
     assert as_labelled(labelled) is labelled
     assert labelled.labels.tolist() == [-1, -1, -1]
-
-
-def test_anything_else_is_told_what_would_be_right():
-    with pytest.raises(
-        GraphError, match=r"A graph must be .* a PyG Data, .* networkx graph\. Got dict"
-    ):
-        as_graph({"x": 1})
-
-
-def test_directed_as_an_error():
     with pytest.raises(GraphError, match="directed: 2 edges lack their reverse"):
         as_labelled(Data(x=X, edge_index=PAIRS), directed_is_error=True)

@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,9 +13,9 @@ import scipy.sparse
 
 from aspect.data import downloads
 from aspect.data.archives import content_sha256, read_npz
-from aspect.data.datasets import DATASETS, load_named
 from aspect.data.downloads import fetch
 from aspect.data.features import dense
+from aspect.data.source import DATASETS, load_named
 from aspect.errors import DataError, FileError
 
 DATA = os.environ.get("ASPECT_DATA", "")
@@ -153,7 +154,7 @@ WRITERS = {
 
 @pytest.mark.data
 @needs_data
-@pytest.mark.parametrize("name", ["texas", "cornell_old", "cora", "citeseer", "amazon_photo"])
+@pytest.mark.parametrize("name", ["texas", "cornell_old", "citeseer"])
 def test_a_download_is_the_published_graph_and_is_kept(name, web, tmp_path):
     published = read_npz(f"{DATA}/{name}.npz")
     source = DATASETS[name].download
@@ -167,9 +168,19 @@ def test_a_download_is_the_published_graph_and_is_kept(name, web, tmp_path):
 
 @pytest.mark.data
 @needs_data
-@pytest.mark.parametrize("protocol", [0, 2])
-def test_pickles_of_every_age_are_read(web, protocol):
-    web |= planetoid("cora", read_npz(f"{DATA}/cora.npz"), protocol)
+def test_the_benchmark_of_shchur_gives_the_same_graph(web):
+    """Written with the graph of Texas: the published one is large."""
+    published = read_npz(f"{DATA}/texas.npz")
+    web |= gnn_benchmark("amazon_electronics_photo", published)
+    source = DATASETS["amazon_photo"].download
+    assert web.keys() == {f"{source.name}.npz"}
+    assert content_sha256(fetch(source)) == content_sha256(published)
+
+
+@pytest.mark.data
+@needs_data
+def test_pickles_of_every_age_are_read(web):
+    web |= planetoid("cora", read_npz(f"{DATA}/cora.npz"), protocol=0)
     assert content_sha256(fetch(DATASETS["cora"].download)) == DATASETS["cora"].content_sha256
 
 
@@ -191,34 +202,23 @@ def test_pyg_reads_the_same_graph_from_these_files(tmp_path):
     assert (data.y == labelled.labels).all()
 
 
-class Trap:
-    """Leaves a folder behind if it is ever unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-@pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_a_hostile_server_runs_no_code(web, tmp_path, protocol):
-    trap = pickle.dumps(Trap(tmp_path / "sprung"), protocol)
-    web |= {f"ind.cora.{part}": trap for part in ("allx", "tx", "ally", "ty", "graph")}
+@pytest.mark.parametrize("protocol", [0, 4])
+def test_a_hostile_server_runs_no_code(web, tmp_path, trap, protocol):
+    content = pickle.dumps(trap, protocol)
+    web |= {f"ind.cora.{part}": content for part in ("allx", "tx", "ally", "ty", "graph")}
     web["ind.cora.test.index"] = b"1\n2\n"
     with pytest.raises(FileError, match=r"'ind\.cora\.allx' is damaged, or names what no data set"):
         load_named("cora")
-    assert not (tmp_path / "sprung").exists()
     assert not (tmp_path / "cache").exists()
 
 
-def test_arrays_of_objects_and_lists_without_end_are_refused():
-    array = downloads._unpickled(pickle.dumps(np.array([None, 1])), None)
+def test_arrays_of_objects_are_refused():
+    array = downloads._unpickled(pickle.dumps(np.array([None, 1])), Path("x"))
     with pytest.raises(FileError, match=r"must hold numbers\. Got 'O8'"):
         array.array()
 
 
-@pytest.mark.parametrize("name", ["texas", "cora", "cornell_old", "amazon_photo"])
+@pytest.mark.parametrize("name", ["texas", "cora"])
 def test_what_is_not_there_names_file_checksum_and_folder(name, web, tmp_path):
     assert web == {}
     with pytest.raises(DataError) as info:

@@ -20,21 +20,17 @@ def write(path, content=b"new", **options):
 def test_content_appears_under_its_name_alone(tmp_path):
     path = tmp_path / "Füße und Spaces.npy"
     write(path)
-    assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_existing_file_is_kept_unless_overwriting_is_asked_for(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
     with pytest.raises(FileError, match=r"exists\. Pass --overwrite"):
-        write(path)
-    assert path.read_bytes() == b"old"
-    write(path, overwrite=True)
+        write(path, b"newer")
     assert path.read_bytes() == b"new"
+    (tmp_path / "link").symlink_to(path)
+    write(tmp_path / "link", b"newer", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert path.read_bytes() == b"newer"
 
 
-@pytest.mark.parametrize("fault", [RuntimeError("stop"), KeyboardInterrupt(), ValueError("bad")])
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), ValueError("bad")])
 def test_interrupted_writing_leaves_the_old_file(tmp_path, fault):
     path = tmp_path / "file"
     path.write_bytes(b"old")
@@ -69,20 +65,12 @@ def test_numpy_on_a_full_disk_is_noticed(tmp_path, limited_file_size):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("number", "sentence"),
-    [
-        (errno.ENOSPC, "the disk is full"),
-        (errno.EROFS, "the file system is read-only"),
-        (errno.EACCES, "permission is denied"),
-    ],
-)
-def test_what_the_system_refuses_is_said_in_words(tmp_path, monkeypatch, number, sentence):
+def test_what_the_system_refuses_is_said_in_words(tmp_path, monkeypatch):
     def refuse(*_args, **_options):
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(FileError, match=f"Cannot write '.*file': {sentence}"):
+    with pytest.raises(FileError, match=r"Cannot write '.*file': the file system is read-only"):
         write(tmp_path / "file")
 
 
@@ -100,14 +88,6 @@ def test_impossible_places_to_write(tmp_path):
         with pytest.raises(FileError, match=sentence):
             write(path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["loop", "plain"]
-
-
-def test_a_link_is_written_through(tmp_path):
-    (tmp_path / "target").write_bytes(b"old")
-    (tmp_path / "link").symlink_to(tmp_path / "target")
-    write(tmp_path / "link", overwrite=True)
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "target").read_bytes() == b"new"
 
 
 def test_impossible_places_to_read(tmp_path):
@@ -131,11 +111,16 @@ def test_impossible_places_to_read(tmp_path):
     ("told", "left"),
     [
         ({"memory.max": "1000\n", "memory.current": "300\n"}, 700),
-        ({"memory.max": "1000\n"}, 1000),
         ({"memory.max": "1000\n", "memory.current": "1200\n"}, 0),
         ({"memory.max": "max\n", "memory.current": "300\n"}, 5000),
-        ({"memory.max": "9000\n", "memory.current": "300\n"}, 5000),
-        ({"memory.current": "300\n"}, 5000),
+        (  # files that were read make room when it is needed
+            {
+                "memory.max": "1000\n",
+                "memory.current": "900\n",
+                "memory.stat": "anon 200\ninactive_anon 5\ninactive_file 600\n",
+            },
+            700,
+        ),
     ],
 )
 def test_what_the_container_uses_already_is_not_available(tmp_path, monkeypatch, told, left):
@@ -144,12 +129,3 @@ def test_what_the_container_uses_already_is_not_available(tmp_path, monkeypatch,
     for name, text in told.items():
         (tmp_path / name).write_text(text)
     assert available_bytes() == left
-
-
-def test_files_kept_in_memory_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "CGROUP", tmp_path)
-    monkeypatch.setattr(files, "_free_memory", lambda: 5000)
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.current").write_text("900\n")
-    (tmp_path / "memory.stat").write_text("anon 200\ninactive_anon 5\ninactive_file 600\n")
-    assert available_bytes() == 700

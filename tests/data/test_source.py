@@ -1,235 +1,338 @@
-"""One way in: names, archives, tables and saved PyG objects, and what each wrong source answers."""
+"""Where graphs come from: the catalogue and its files, new entries, and the user's own files."""
 
 import os
-import pickle
 import random
+import re
+import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 
-import numpy as np
+import platformdirs
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
+import yaml
 
-from aspect.data import files
+from aspect.data import downloads, source
 from aspect.data.archives import content_sha256, write_npz
-from aspect.data.features import dense
 from aspect.data.graph import Graph, label_graph
-from aspect.data.source import read_graph
-from aspect.errors import AspectError, FileError, GraphError, SettingsError, UnknownNameError
+from aspect.data.source import (
+    DATASETS,
+    Dataset,
+    GraphSource,
+    add_dataset,
+    cache_dir,
+    catalogue,
+    dataset,
+    find,
+    load_dataset,
+    load_named,
+    read_graph,
+)
+from aspect.errors import AspectError, DataError, FileError, SettingsError, UnknownNameError
 
 DATA = os.environ.get("ASPECT_DATA", "")
-PAIRS = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+needs_data = pytest.mark.skipif(not DATA, reason="ASPECT_DATA names no folder of data sets")
 
 
 @pytest.fixture
-def tables(tmp_path):
-    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
-    (tmp_path / "nodes.csv").write_text("id,x,colour,label\na,1,red,u\nb,,blue,v\nc,3,red,u\n")
-    return tmp_path / "edges.csv", tmp_path / "nodes.csv"
+def homes(tmp_path, monkeypatch):
+    """Empty folders of the user, and no network."""
+    monkeypatch.setenv("ASPECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ASPECT_DATA", raising=False)
+    monkeypatch.setattr(platformdirs, "user_data_dir", lambda *_, **__: str(tmp_path / "home"))
+    monkeypatch.setattr(downloads, "fetch", lambda *_: pytest.fail("the network was used"))
 
 
 @pytest.fixture
-def saved(tmp_path):
-    data = Data(x=torch.rand(3, 2), edge_index=PAIRS, y=torch.tensor([0, 1, 0]))
-    torch.save(data, tmp_path / "graph.pt")
-    return tmp_path / "graph.pt"
-
-
-def test_tables_with_structural_features_need_no_others(tables):
-    edges, nodes = tables
-    with pytest.raises(GraphError, match="'colour' with 'red'"):
-        read_graph(edges, nodes=nodes)
-    labelled = read_graph(edges, nodes=nodes, features="identity")
-    assert labelled.graph.num_features == 3
-    assert labelled.class_names == ("u", "v")
-    assert read_graph(edges, features="degree").graph.ids == ("a", "b", "c")
-
-
-def test_options_reach_the_tables(tmp_path):
-    (tmp_path / "e.txt").write_bytes("a;b\né;n\n".encode("latin-1"))
-    (tmp_path / "n.txt").write_bytes("id;x;kind\né;1;p\nn;;q\n".encode("latin-1"))
-    labelled = read_graph(
-        tmp_path / "e.txt", nodes=tmp_path / "n.txt", encoding="latin-1", delimiter=";",
-        label="kind", impute="mean",
+def tiny(homes, monkeypatch):  # noqa: ARG001 - a fixture
+    """A data set of four nodes in the catalogue."""
+    pairs = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    graph = label_graph(Graph.build(torch.eye(4), pairs), torch.tensor([0, 1, 0, 1]))
+    entry = Dataset(
+        name="tiny", num_nodes=4, num_edges=3, num_features=4, num_classes=2, num_splits=0,
+        file_sha256="f" * 64, content_sha256=content_sha256(graph), source="here", licence="none",
+        note="four nodes", download={"format": "planetoid", "name": "tiny"},
     )  # fmt: skip
-    assert labelled.graph.ids == ("é", "n")
-    assert labelled.class_names == ("p", "q")
-    assert labelled.graph.features.tolist() == [[1], [1]]
+    monkeypatch.setattr(source, "dataset", lambda *_: entry)
+    return graph
 
 
-def test_archive(tmp_path):
-    graph = label_graph(Graph.build(torch.rand(3, 2), PAIRS), torch.tensor([0, 1, 0]))
-    write_npz(tmp_path / "my graph.npz", graph)
-    assert content_sha256(read_graph(tmp_path / "my graph.npz")) == content_sha256(graph)
-    assert read_graph(str(tmp_path / "my graph.npz"), features="random").graph.num_features == 32
+def serve(monkeypatch, outcome):
+    """Let the download give this graph, or fail with this error."""
+
+    def fetch(*_):
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(downloads, "fetch", fetch)
 
 
-def test_saved_data(saved):
-    labelled = read_graph(saved)
-    assert labelled.graph.num_edges == 2
-    assert labelled.class_names == ("0", "1")
+def test_every_entry_is_complete():
+    for name, entry in DATASETS.items():
+        assert entry.name == name
+        assert re.fullmatch("[0-9a-f]{64}", entry.file_sha256)
+        assert re.fullmatch("[0-9a-f]{64}", entry.content_sha256)
+        assert min(entry.num_nodes, entry.num_edges, entry.num_features, entry.num_classes) > 0
+        assert (entry.splits_sha256 is None) == (entry.num_splits == 0)
+        assert entry.source
+        assert entry.note
+    assert len({entry.content_sha256 for entry in DATASETS.values()}) == len(DATASETS)
 
 
-def test_saved_data_without_features(tmp_path):
-    torch.save(Data(edge_index=PAIRS, num_nodes=4), tmp_path / "g.pt")
-    with pytest.raises(GraphError, match=r"4 nodes have no features: set data\.x"):
-        read_graph(tmp_path / "g.pt")
-    assert read_graph(tmp_path / "g.pt", features="degree").graph.num_nodes == 4
+def test_a_wrong_name_is_answered_without_heavy_packages():
+    code = (
+        "import sys; from aspect.data.source import dataset\n"
+        "try: dataset('corra')\n"
+        "except KeyError as error: print(error)\n"
+        "assert not {'torch', 'numpy', 'pyarrow'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Unknown data set 'corra'. Did you mean 'cora'?" in done.stdout
 
 
-@pytest.mark.parametrize("layout", [torch.strided, torch.sparse_coo])
-def test_missing_features_are_imputed_whatever_the_file(tmp_path, layout):
-    x = torch.zeros(4, 6)
-    x[:, 0] = torch.tensor([1.0, torch.nan, 4.0, 1.0])
-    x[0, 5] = torch.inf
-    torch.save(Data(x=x.to_sparse(layout=layout), edge_index=PAIRS), tmp_path / "g.pt")
-    with pytest.raises(GraphError, match="row 0 column 5, row 1 column 0"):
-        read_graph(tmp_path / "g.pt")
-    with pytest.raises(SettingsError, match=r"must be 'zero' or 'mean'\. Got 'median'"):
-        read_graph(tmp_path / "g.pt", impute="median")
-    for how, value in (("zero", 0.0), ("mean", 2.0)):
-        graph = read_graph(tmp_path / "g.pt", impute=how).graph
-        assert dense(graph.features)[:, 0].tolist() == [1, value, 4, 1]
-        assert dense(graph.features)[0, 5] == 0
-        assert f"2 missing or infinite features in 2 columns set to {how}." in graph.notices
+def test_download_is_checked_kept_and_found_again(tiny, monkeypatch, tmp_path):
+    folder = tmp_path / "mit Leerzeichen und 数据"
+    monkeypatch.setenv("ASPECT_CACHE", str(folder))
+    serve(monkeypatch, tiny)
+    assert content_sha256(load_named("tiny")) == content_sha256(tiny)
+    assert [path.name for path in folder.iterdir()] == ["tiny.npz"]
+    serve(monkeypatch, OSError("the network is down"))
+    assert content_sha256(load_named("tiny")) == content_sha256(tiny)
+    data = load_dataset("tiny")  # in the form of PyG
+    assert (data.x.dtype, data.x.layout) == (torch.float32, torch.strided)
+    assert data.is_undirected()
+    assert data.y.tolist() == [0, 1, 0, 1]
 
 
-def test_missing_features_of_an_archive(tmp_path):
-    write_npz(tmp_path / "g.npz", label_graph(Graph.build(torch.eye(3), PAIRS), torch.arange(3)))
-    arrays = dict(np.load(tmp_path / "g.npz"))
-    arrays["x_data"][1] = np.nan
-    np.savez(tmp_path / "g.npz", **arrays)
-    with pytest.raises(GraphError, match="row 1 column 1"):
-        read_graph(tmp_path / "g.npz")
-    graph = read_graph(tmp_path / "g.npz", impute="zero").graph
-    assert dense(graph.features).diagonal().tolist() == [1, 0, 1]
+@pytest.mark.usefixtures("tiny")
+def test_failed_download_names_file_checksum_and_folder(monkeypatch, tmp_path):
+    serve(monkeypatch, TimeoutError())
+    with pytest.raises(DataError) as info:
+        load_named("tiny", tmp_path)
+    sentence = str(info.value)
+    assert "Put tiny.npz (sha256 " + "f" * 64 + ")" in sentence
+    assert str(tmp_path) in sentence
+    assert "Downloading it failed" in sentence
+    assert not (tmp_path / "cache").exists()
 
 
-class Trap:
-    """Leaves a folder behind if it is ever unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-@pytest.mark.parametrize("how", ["torch", "legacy", "pickle", "inside"])
-def test_code_in_a_saved_file_is_never_run(tmp_path, how):
-    path, trap = tmp_path / "graph.pt", Trap(tmp_path / "sprung")
-    if how == "pickle":
-        path.write_bytes(pickle.dumps(trap))
-    elif how == "inside":
-        torch.save(Data(x=torch.rand(3, 2), edge_index=PAIRS, extra=trap), path)
-    else:
-        torch.save(trap, path, _use_new_zipfile_serialization=how == "torch")
-    with pytest.raises(FileError, match=r"never loaded\. Save a plain torch_geometric\.data\.Data"):
-        read_graph(path)
-    assert not (tmp_path / "sprung").exists()
+def test_wrong_download_is_refused_and_not_kept(tiny, monkeypatch, tmp_path):
+    graph = Graph.build(torch.eye(4), torch.tensor([[0, 1], [1, 2]]))
+    serve(monkeypatch, label_graph(graph, tiny.labels))
+    with pytest.raises(DataError, match=r"its number of edges must be 3\. Got 2"):
+        load_named("tiny")
+    serve(monkeypatch, label_graph(tiny.graph, torch.tensor([0, 1, 1, 1])))
+    with pytest.raises(DataError, match=r"its content sha256 must be [0-9a-f]{64}\. Got"):
+        load_named("tiny")
+    assert not (tmp_path / "cache").exists()
 
 
-def test_other_saved_things(tmp_path):
-    torch.save({"weight": torch.ones(2)}, tmp_path / "g.pt")
-    with pytest.raises(GraphError, match=r"must hold a PyG Data with an edge_index\. Got dict"):
-        read_graph(tmp_path / "g.pt")
-    torch.save(HeteroData(), tmp_path / "g.pt")
-    with pytest.raises(AspectError):
-        read_graph(tmp_path / "g.pt")
+def test_folder_argument_goes_before_the_environment(tiny, tmp_path, monkeypatch):
+    for name in ("given", "environment", "cache"):
+        (tmp_path / name).mkdir()
+        write_npz(tmp_path / name / "tiny.npz", tiny)
+    assert find("tiny") == tmp_path / "cache" / "tiny.npz"
+    monkeypatch.setenv("ASPECT_DATA", str(tmp_path / "environment"))
+    assert find("tiny") == tmp_path / "environment" / "tiny.npz"
+    assert find("tiny", tmp_path / "given") == tmp_path / "given" / "tiny.npz"
+    with pytest.raises(DataError, match=f"sha256 must be {'f' * 64}. Got [0-9a-f]{{64}}"):
+        load_named("tiny", tmp_path / "given")
 
 
-def test_truncated_saved_data(saved):
-    whole = saved.read_bytes()
-    for cut in range(0, len(whole) - 1, len(whole) // 16):
-        saved.write_bytes(whole[:cut])
-        with pytest.raises(FileError, match=r"damaged|not a whole file"):
-            read_graph(saved)
+@pytest.mark.usefixtures("tiny")
+def test_places_that_cannot_be_read(tmp_path):
+    for folder in (tmp_path / "missing", tmp_path / ("n" * 300), tmp_path / "nul\0"):
+        with pytest.raises(FileError, match="--data-dir must be a folder"):
+            load_named("tiny", folder)
+    (tmp_path / "tiny.npz").symlink_to(tmp_path / "tiny.npz")
+    with pytest.raises(FileError, match="form a loop"):
+        load_named("tiny", tmp_path)
+    (tmp_path / "tiny.npz").unlink()
+    (tmp_path / "tiny.npz").mkdir()
+    with pytest.raises(FileError, match="Got a folder"):
+        load_named("tiny", tmp_path)
 
 
-def test_changed_bits_of_saved_data_are_noticed(saved):
-    whole, before = saved.read_bytes(), content_sha256(read_graph(saved))
-    draw = random.Random(0)  # noqa: S311 - no secret
-    for _ in range(150):
-        changed = bytearray(whole)
-        changed[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
-        saved.write_bytes(changed)
-        with suppress(AspectError):
-            assert content_sha256(read_graph(saved)) == before
+def test_a_cache_that_is_none_does_not_hinder(tiny, monkeypatch, tmp_path, caplog):
+    serve(monkeypatch, tiny)
+    (tmp_path / "plain").write_text("a file")
+    monkeypatch.setenv("ASPECT_CACHE", str(tmp_path / "plain" / "cache"))
+    assert content_sha256(load_named("tiny")) == content_sha256(tiny)
+    assert "is not kept for the next time" in caplog.text
+    monkeypatch.delenv("ASPECT_CACHE")
+    for kind in ("user_cache_dir", "user_data_dir"):  # without a home
+        monkeypatch.setattr(platformdirs, kind, lambda *_, **__: "~/.somewhere/aspect")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert cache_dir() is None
+    load_named("tiny")
+    assert list((tmp_path / "work").iterdir()) == []
+    serve(monkeypatch, OSError("down"))
+    with pytest.raises(DataError, match="a folder named by --data-dir or ASPECT_DATA"):
+        load_named("tiny")
 
 
-def test_a_file_without_checksums_says_so(tmp_path):
-    data = Data(x=torch.rand(3, 2), edge_index=PAIRS)
-    torch.save(data, tmp_path / "g.pt", _use_new_zipfile_serialization=False)
-    assert "has no checksums" in read_graph(tmp_path / "g.pt").graph.notices[0]
+@pytest.mark.data
+@needs_data
+def test_published_files_hold_what_the_catalogue_says():
+    for name, entry in DATASETS.items():
+        labelled = load_named(name)  # compared with the entry when it is read
+        assert bool(labelled.masks) == bool(entry.num_splits)
+
+
+@pytest.mark.data
+@needs_data
+def test_cora_in_the_public_form_and_texas_by_its_name():
+    data = load_dataset("cora")
+    assert data.x.shape == (2708, 1433)
+    assert data.edge_index.shape == (2, 10556)
+    for name in ("train_mask", "val_mask", "test_mask"):
+        assert data[name].shape == (2708, 10)
+    assert data.train_mask.sum(0).tolist() == [1192] * 10
+    assert read_graph("texas", data_dir=DATA, features="degree").graph.num_features < 10
+
+
+@pytest.mark.data
+@needs_data
+def test_one_changed_byte_is_refused(tmp_path):
+    content = bytearray((Path(DATA) / "texas.npz").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "texas.npz").write_bytes(content)
+    with pytest.raises(DataError, match=DATASETS["texas"].file_sha256):
+        load_named("texas", tmp_path)
+
+
+# Entries of the user's own
+
+
+@pytest.fixture
+def labelled(homes, tmp_path, monkeypatch):  # noqa: ARG001 - a fixture
+    """A graph with names and splits, and a folder for entries."""
+    monkeypatch.setenv("ASPECT_DATA", str(tmp_path / "data"))
+    nodes = torch.arange(6)
+    graph = Graph.build(
+        torch.rand(6, 2), torch.stack([nodes, nodes.roll(1)]), list("abcdef"),
+        feature_names=["height", "width"],
+    )  # fmt: skip
+    masks = {"train": nodes < 2, "validation": nodes == 2, "test": nodes > 2}
+    masks = {part: mask.unsqueeze(0) for part, mask in masks.items()}
+    return label_graph(graph, nodes % 2, ["even", "odd"], masks)
+
+
+def test_an_added_graph_is_a_data_set_like_any_other(labelled, tmp_path):
+    entry = add_dataset("my-graph_1", labelled, source="Me, 2026", licence="CC0", note="Six nodes.")
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
+        "my-graph_1.npz", "my-graph_1.yaml"
+    ]  # fmt: skip
+    assert catalogue()["my-graph_1"] == dataset("my-graph_1") == entry
+    assert (entry.num_nodes, entry.num_edges, entry.num_splits) == (6, 6, 1)
+    named = GraphSource.named("my-graph_1")
+    assert named.is_named
+    assert named.absolute() == named
+    read = named.read()
+    assert content_sha256(read) == content_sha256(labelled)
+    assert read.graph.ids == tuple("abcdef")
+    assert read.graph.feature_names == ("height", "width")
+    assert read.class_names == ("even", "odd")
+    assert read.masks["test"].tolist() == labelled.masks["test"].tolist()
+
+
+def test_where_entries_are_looked_for(labelled, tmp_path, monkeypatch):
+    add_dataset("there", labelled, tmp_path / "elsewhere")
+    assert "there" not in catalogue()
+    assert "there" in catalogue(tmp_path / "elsewhere")
+    assert load_named("there", tmp_path / "elsewhere").graph.num_nodes == 6
+    with pytest.raises(UnknownNameError):
+        load_named("there")
+    monkeypatch.delenv("ASPECT_DATA")
+    add_dataset("mine", labelled)
+    monkeypatch.setenv("ASPECT_DATA", str(tmp_path / "data"))
+    assert find("mine") == tmp_path / "home" / "mine.npz"
+
+
+def test_names_that_are_taken_or_none_are_refused(labelled, tmp_path):
+    for name in ("cora", "mixed", "Mine", "../mine", "", "x" * 65):
+        with pytest.raises(SettingsError, match="must be new and made of"):
+            add_dataset(name, labelled)
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_entry_is_replaced_only_when_asked(labelled, tmp_path):
+    add_dataset("mine", labelled)
+    with pytest.raises(FileError, match=r"mine\.npz' exists\. Pass --overwrite"):
+        add_dataset("mine", labelled)
+    assert add_dataset("mine", labelled, note="again", overwrite=True).note == "again"
+    (tmp_path / "data" / "mine.yaml").rename(tmp_path / "data" / "cora.yaml")
+    assert dataset("cora") == DATASETS["cora"]  # the package's own stay what they are
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "sentence"),
     [
-        {"x": torch.zeros(1, 1).expand(10**8, 10**4)},  # one number, of strides zero
-        {"edge_index": torch.zeros(2, 1, dtype=torch.long).expand(2, 10**12)},
-        {"x": None, "num_nodes": 2 * 10**12},
+        ({"content_sha256": "0" * 64}, "its content sha256 must be 000"),
+        ({"splits_sha256": "0" * 64}, "its splits sha256 must be 000"),
+        ({"num_edges": 7}, r"its number of edges must be 7\. Got 6"),
+        ({"colour": "red"}, "Unknown setting 'colour'"),
     ],
 )
-def test_saved_data_that_says_it_is_huge_is_refused(tmp_path, changed):
-    torch.save(Data(**({"x": torch.rand(3, 2), "edge_index": PAIRS} | changed)), tmp_path / "g.pt")
-    with pytest.raises(FileError, match="fit the memory"):
-        read_graph(tmp_path / "g.pt", features="degree")
+def test_an_edited_entry_is_refused(labelled, tmp_path, changed, sentence):
+    add_dataset("mine", labelled)
+    file = tmp_path / "data" / "mine.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | changed))
+    with pytest.raises(AspectError, match=sentence):
+        load_named("mine")
 
 
-def test_saved_data_beyond_the_memory(saved, monkeypatch):
-    monkeypatch.setattr(files, "available_bytes", lambda: 4 * saved.stat().st_size - 1)
-    with pytest.raises(FileError, match="fit the memory"):
-        read_graph(saved)
+def test_an_entry_without_its_file_says_what_is_missing(labelled, tmp_path):
+    add_dataset("mine", labelled)
+    (tmp_path / "data" / "mine.npz").unlink()
+    with pytest.raises(DataError, match=r"Put mine\.npz .*No source offers it for download"):
+        load_named("mine")
+
+
+# Files of the user
+
+
+def test_options_reach_the_files(tmp_path):
+    (tmp_path / "e.txt").write_bytes("a;b\né;n\n".encode("latin-1"))
+    (tmp_path / "n.txt").write_bytes("id;x;kind\né;1;p\nn;;q\n".encode("latin-1"))
+    options = {"nodes": tmp_path / "n.txt", "encoding": "latin-1", "delimiter": ";"}
+    read = read_graph(tmp_path / "e.txt", **options, label="kind", impute="mean")
+    assert read.graph.ids == ("é", "n")
+    assert read.class_names == ("p", "q")
+    assert read.graph.features.tolist() == [[1], [1]]
+    write_npz(tmp_path / "my graph.npz", read)
+    assert content_sha256(read_graph(tmp_path / "my graph.npz")) == content_sha256(read)
+    assert read_graph(str(tmp_path / "my graph.npz"), features="random").graph.num_features == 32
+    with pytest.raises(SettingsError, match=r"must be 'symmetrise' or 'error'\. Got 'yes'"):
+        read_graph(tmp_path / "e.txt", directed="yes")
+    with pytest.raises(SettingsError, match=r"'features' of the graph .*'laplacian'\. Got 'eigen'"):
+        read_graph(tmp_path / "e.txt", features="eigen")
+    with pytest.raises(SettingsError, match=r"--impute belongs to a graph in files of yours"):
+        GraphSource.named("cora", source.Reading(impute="zero"))
 
 
 @pytest.mark.parametrize(
-    ("source", "kind", "sentence"),
+    ("graph", "kind", "sentence"),
     [
-        (
-            "corra",
-            UnknownNameError,
-            r"data set or file 'corra'\. Did you mean 'cora'\? Known: actor",
-        ),
-        ("Cora", UnknownNameError, r"Did you mean 'cora'\?"),
+        ("corra", UnknownNameError, r"'corra'\. Did you mean 'cora'\? Known: actor"),
         ("", UnknownNameError, "Known: actor"),
         ("graph.xlsx", FileError, r"must end in \.npz, \.csv, \.tsv, .*Got 'graph\.xlsx'"),
         ("folder/graph", FileError, "must end in"),
         ("missing.csv", FileError, r"Cannot read 'missing\.csv': there is no such file"),
-        ("missing.npz", FileError, "there is no such file"),
-        ("missing.pt", FileError, "there is no such file"),
         ("n" * 300 + ".npz", FileError, "the path is too long"),
         ("nul\0.csv", FileError, "Cannot read"),
     ],
 )
-def test_sources_that_are_none(source, kind, sentence, tmp_path, monkeypatch):
+def test_sources_that_are_none(graph, kind, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind, match=sentence):
-        read_graph(source)
+        read_graph(graph)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_node_table(tables):
-    with pytest.raises(FileError, match=r"Cannot read 'nowhere\.csv': there is no such file"):
-        read_graph(tables[0], nodes="nowhere.csv")
-
-
-def test_node_table_where_none_belongs(saved):
-    with pytest.raises(SettingsError, match="--nodes belongs to an edge table"):
-        read_graph(saved, nodes="nodes.csv")
-
-
-def test_unknown_choices(tables):
-    with pytest.raises(
-        SettingsError, match=r"'features' of the graph must be .*'laplacian'\. Got 'eigen'"
-    ):
-        read_graph(tables[0], features="eigen")
-    with pytest.raises(SettingsError, match=r"must be 'symmetrise' or 'error'\. Got 'yes'"):
-        read_graph(tables[0], directed="yes")
-    with pytest.raises(GraphError, match="2 edges lack their reverse"):
-        read_graph(tables[0], features="degree", directed="error")
 
 
 def damage(content, draw):
@@ -242,36 +345,22 @@ def damage(content, draw):
     return bytes(damaged)
 
 
-@pytest.mark.parametrize("edges", ["edges.csv", "edges.parquet", "graph.pt"])
-def test_damaged_files_never_give_a_raw_error(edges, tmp_path, saved):
-    """A few hundred damaged files: each is read, or answered by one of our sentences."""
-    (tmp_path / "edges.csv").write_text('source,target\na,b\nb,"c\nd"\n')
-    (tmp_path / "nodes.csv").write_text('id,x,label\na,1,u\nb,2e3,v\n"c\nd",3,u\n')
-    columns = {"source": ["a", "b"], "target": ["b", "c"]}
-    pa.parquet.write_table(pa.table(columns), tmp_path / "edges.parquet")
-    rows = {"id": ["a", "b", "c"], "x": [1.0, 2.0, 3.0], "y": [1, 2, 1]}
-    pa.parquet.write_table(pa.table(rows), tmp_path / "nodes.parquet")
-    nodes = None if edges == saved.name else tmp_path / edges.replace("edges", "nodes")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_damaged_files_never_give_a_raw_error(kind, tmp_path):
+    """A hundred damaged files: each is read, or answered by one of our sentences."""
+    edges, nodes = tmp_path / f"edges.{kind}", tmp_path / f"nodes.{kind}"
+    if kind == "csv":
+        edges.write_text('source,target\na,b\nb,"c\nd"\n')
+        nodes.write_text('id,x,label\na,1,u\nb,2e3,v\n"c\nd",3,u\n')
+    else:
+        pa.parquet.write_table(pa.table({"source": ["a", "b"], "target": ["b", "c"]}), edges)
+        rows = {"id": ["a", "b", "c"], "x": [1.0, 2.0, 3.0], "y": [1, 2, 1]}
+        pa.parquet.write_table(pa.table(rows), nodes)
     draw = random.Random(0)  # noqa: S311 - no secret
-    for victim in filter(None, (tmp_path / edges, nodes)):
+    for victim in (edges, nodes):
         whole = victim.read_bytes()
-        for _ in range(150):
+        for _ in range(50):
             victim.write_bytes(damage(whole, draw))
             with suppress(AspectError):
-                read_graph(tmp_path / edges, nodes=nodes)
+                read_graph(edges, nodes=nodes)
         victim.write_bytes(whole)
-
-
-def test_data_of_another_age(tmp_path):
-    data = Data(x=torch.rand(3, 2), edge_index=PAIRS)
-    del data.__dict__["_store"]
-    torch.save(data, tmp_path / "g.pt")
-    with pytest.raises(FileError, match=r"no whole PyG Data|not a whole file"):
-        read_graph(tmp_path / "g.pt")
-
-
-@pytest.mark.data
-@pytest.mark.skipif(not DATA, reason="ASPECT_DATA names no folder of data sets")
-def test_name_of_a_data_set():
-    assert read_graph("texas").graph.num_nodes == 183
-    assert read_graph("texas", data_dir=DATA, features="degree").graph.num_features < 10

@@ -9,7 +9,7 @@ import torch
 
 from aspect import Aspect, read_graph
 from aspect.attacks.pruning import prune_edges
-from aspect.data.datasets import DATASETS
+from aspect.data.source import DATASETS
 from aspect.data.synthetic import embedded_graph
 from aspect.experiment.trained import load_run
 from aspect.settings import load_experiment
@@ -229,7 +229,7 @@ def test_aspect_s_says_beforehand_what_it_takes(cli, inputs):
     found = cli("train", *inputs, *method, *settings, "--out", "run")
     assert found.code == 0
     (note,) = [line for line in found.err.splitlines() if "ASPECT-S" in line]
-    assert note.startswith("Note: ASPECT-S searches for harmful changes in ")
+    assert note.startswith("Note: ASPECT-S searches for harmful perturbations in ")
     again = cli("train", "--out", "run", "--resume")
     assert "ASPECT-S" not in again.err  # there is nothing left to do
     never = cli("train", *inputs, *method, "--out", "never", "--json")

@@ -1,22 +1,19 @@
 """`aspect demo` and `aspect theory`: in small as a user meets them, and the demo in full."""
 
 import csv
-import errno
 import json
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from aspect import mixed_graph
-from aspect.errors import FileError
 from aspect.examples.demo import ROWS
-from aspect.report.folder import ReportFolder
+
+from .conftest import snapshot
 
 FILES = {
-    "demo": {"report.html", "accuracy.csv", "accuracy.md", "gate.csv", "gate.md"},
-    "theory": {"report.html", "regret.csv", "regret.md", "trade-off.csv", "trade-off.md"},
+    "demo": {"report.html", "accuracy.csv", "gate.csv"},
+    "theory": {"report.html", "regret.csv", "trade-off.csv"},
 }
 
 
@@ -100,83 +97,21 @@ def test_two_runs_leave_the_same_bytes_but_for_the_time(cli, name, options):
         assert len(content["findings"]) == 7
 
 
-def earlier_report(out, kind="mixture"):
-    with ReportFolder.open(out, kind) as folder:
-        folder.write(json.dumps({"kind": kind}), {"report.html": "earlier"})
-    return {path.name: path.read_bytes() for path in out.iterdir()}
-
-
 @pytest.mark.parametrize(("name", "kind"), [("demo", "mixture"), ("theory", "theory")])
 def test_what_is_there_is_not_replaced_unasked(cli, name, kind):
     (cli.cwd / "mine").mkdir()
     (cli.cwd / "mine/report.html").write_text("mine")
     cli(name, "--out", "mine", "--overwrite").refused("mine is not empty", "another --out")
     assert (cli.cwd / "mine/report.html").read_text() == "mine"
-    before = earlier_report(cli.cwd / "page", kind)
+    (cli.cwd / "page").mkdir()
+    (cli.cwd / "page/record.json").write_text(json.dumps({"kind": kind}))
+    (cli.cwd / "page/report.html").write_text("earlier")
+    before = snapshot(cli.cwd / "page")
     cli(name, "--out", "page").refused(f"page holds a {kind} report", "--overwrite")
-    assert {path.name: path.read_bytes() for path in (cli.cwd / "page").iterdir()} == before
+    after = snapshot(cli.cwd / "page")
+    assert {path: after[path] for path in before} == before
     cli(name, "--out", "new", "--device", "cuda:99").refused("cuda:99")
     assert not (cli.cwd / "new").exists()
-
-
-def test_a_report_on_a_full_disk_leaves_the_earlier_one(tmp_path):
-    before = earlier_report(tmp_path / "demo")
-    with (
-        pytest.raises(FileError, match="the disk is full"),
-        ReportFolder.open(tmp_path / "demo", "mixture") as folder,
-    ):
-        folder.write("{}", {"report.html": FullDisk()})
-    left = {path.name: path.read_bytes() for path in (tmp_path / "demo").iterdir()}
-    assert {name: left[name] for name in before} == before
-
-
-class FullDisk(str):
-    def encode(self, *_):
-        raise OSError(errno.ENOSPC, "full")
-
-
-@contextmanager
-def killed_after(steps, monkeypatch):
-    """Let so many files take or lose their name, then end as a kill would."""
-
-    def counted(real):
-        def step(path, *given, **options):
-            nonlocal steps
-            if given or path.suffix != ".part":  # leftovers are removed only by the living
-                steps -= 1
-                if steps < 0:
-                    raise SystemExit
-            return real(path, *given, **options)
-
-        return step
-
-    with monkeypatch.context() as patch:
-        for name in ("unlink", "replace"):
-            patch.setattr(Path, name, counted(getattr(Path, name)))
-        with pytest.raises(SystemExit):
-            yield
-
-
-@pytest.mark.parametrize("steps", range(6))
-@pytest.mark.parametrize("replaces", [False, True])
-def test_the_record_says_that_the_report_is_whole(tmp_path, monkeypatch, steps, replaces):
-    out, record = tmp_path / "demo", '{"kind": "mixture", "new": 1}'
-    files = {"report.html": "new", "gate.md": "new"}
-    earlier = earlier_report(out).keys() if replaces else ()
-    with (
-        killed_after(steps, monkeypatch),
-        ReportFolder.open(out, "mixture", overwrite=True) as folder,
-    ):
-        folder.write(record, files)
-    left = {path.name: path.read_text() for path in out.iterdir()}
-    if left.get("record.json") == record:
-        assert files.items() <= left.items()
-    elif "record.json" in left:
-        assert left["report.html"] == "earlier"
-        assert left.keys() - earlier <= {".unfinished"}
-    with ReportFolder.open(out, "mixture", overwrite="record.json" in left) as folder:
-        folder.write(record, files)
-    assert {path.name for path in out.iterdir()} - {".lock"} == {"record.json", *files}
 
 
 @pytest.mark.slow

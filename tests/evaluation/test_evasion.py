@@ -47,23 +47,13 @@ def test_each_split_is_tested_on_its_own_perturbed_embeddings(clean, labels, spl
     assert evaded.splits[0] == plain.splits[0]
     assert evaded.splits[2] == plain.splits[2]
     assert evaded.splits[1].strict < plain.splits[1].strict
-
-
-def test_only_test_nodes_are_looked_at_in_the_perturbed_graph(clean, labels, splits, probe):
-    split = splits[0]
-    wild = torch.full_like(clean, 1e6)
-    wild[split.test] = clean[split.test]
-    evaded = evasion_probe(clean, [wild], labels, [split], num_classes=2, probe=probe)
-    plain = linear_probe(clean, labels, [split], num_classes=2, probe=probe)
-    assert evaded.splits == plain.splits
-
-
-def test_choices_do_not_depend_on_the_perturbation(clean, labels, splits, probe):
-    noise = torch.randn(60, 4, generator=torch.Generator().manual_seed(1))
-    evaded = evasion_probe(clean, [noise] * 3, labels, splits, num_classes=2, probe=probe)
-    plain = linear_probe(clean, labels, splits, num_classes=2, probe=probe)
+    # The perturbation decides no choice, and only test nodes are looked at in the perturbed graph.
     chosen = [(score.choice, score.step, score.validation) for score in evaded.splits]
     assert chosen == [(score.choice, score.step, score.validation) for score in plain.splits]
+    wild = torch.full_like(clean, 1e6)
+    wild[splits[0].test] = clean[splits[0].test]
+    evaded = evasion_probe(clean, [wild], labels, splits[:1], num_classes=2, probe=probe)
+    assert evaded.splits == plain.splits[:1]
 
 
 def test_every_split_needs_its_embeddings(clean, labels, splits, probe):

@@ -9,7 +9,6 @@ import torch
 from aspect import Embedder, mixed_graph
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.splits import make_splits
-from aspect.data.synthetic import mixed_regions
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation import headroom as module
 from aspect.evaluation.headroom import (
@@ -21,7 +20,6 @@ from aspect.evaluation.headroom import (
     supervised_gate,
 )
 from aspect.evaluation.linear_probe import linear_probe
-from aspect.examples.demo import oracle_weights
 
 QUICK = {"width": 8, "epochs": 3, "gate_width": 4, "device": "cpu"}
 
@@ -46,6 +44,13 @@ def two_regions(nodes=200, dim=6, seed=0):
     bands[..., -1] = torch.where(in_low, 1.0, -1.0)
     weights = torch.stack([in_low, ~in_low], dim=1).float()
     return bands - bands.mean(dim=1, keepdim=True), weights, without_edges(labels)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Few mixes and short trainings, where the numbers do not matter."""
+    monkeypatch.setattr(module, "MIXES", (0.0, 0.5, 1.0))
+    monkeypatch.setattr(module, "GATE_EPOCHS", 5)
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +79,6 @@ def test_a_gate_that_knows_the_regions_wins_and_a_shuffled_one_does_not(results)
     assert list(accuracy) == list(FUSIONS)
     assert accuracy["gate"] > accuracy["one-mix"] + 5
     assert accuracy["shuffled-gate"] < accuracy["gate"] - 5
-
-
-def test_a_gate_trained_with_labels_finds_what_there_is_to_win(results):
-    accuracy = means(results)
     assert accuracy["supervised-gate"] > accuracy["one-mix"] + 3
     assert accuracy["supervised-gate"] > accuracy["concatenated"] + 3
     assert accuracy["supervised-gate"] <= accuracy["gate"] + 2
@@ -115,26 +116,20 @@ def test_one_mix_is_the_one_that_validation_prefers(case, results):
         assert score.strict in tied
 
 
-def test_labels_of_test_nodes_enter_the_scores_alone(case):
+@pytest.mark.usefixtures("hasty")
+def test_labels_of_test_nodes_enter_the_scores_alone_and_unlabelled_nodes_nothing(case):
     bands, weights, labelled, splits = case
     split = splits[0]
     other = labelled.labels.clone()
     other[split.test] = 1 - other[split.test]
     honest = read(bands, weights, labelled, [split])
-    flipped = read(bands, weights, without_edges(other), [split])
-    for name in FUSIONS:
+    loud = 100 * torch.randn(2, 5, bands.shape[2], generator=torch.Generator().manual_seed(1))
+    labels = torch.cat([other, torch.full((5,), UNLABELLED)])
+    both = torch.cat([bands, loud], dim=1), torch.cat([weights, weights[:5]])
+    flipped = read(*both, without_edges(labels), [split])
+    for name in set(FUSIONS) - {"shuffled-gate"}:  # another number of nodes is shuffled otherwise
         # With two classes, what was right is wrong now: the answers are the same.
         assert honest[name].strict.mean == pytest.approx(100 - flipped[name].strict.mean)
-
-
-def test_nodes_without_a_label_do_not_matter(case, results):
-    bands, weights, labelled, splits = case
-    loud = 100 * torch.randn(2, 5, bands.shape[2], generator=torch.Generator().manual_seed(1))
-    labels = torch.cat([labelled.labels, torch.full((5,), UNLABELLED)])
-    both = torch.cat([bands, loud], dim=1), torch.cat([weights, weights[:5]])
-    more = read(*both, without_edges(labels), splits)
-    for name in set(FUSIONS) - {"shuffled-gate"}:  # another number of nodes is shuffled otherwise
-        assert more[name].strict.mean == pytest.approx(results[name].strict.mean)
 
 
 def test_a_supervised_gate_weighs_the_band_that_tells_the_classes(case):
@@ -149,29 +144,6 @@ def test_a_supervised_gate_weighs_the_band_that_tells_the_classes(case):
     torch.testing.assert_close(scaled, gate, rtol=1e-3, atol=1e-3)
     constant = supervised_gate(torch.zeros_like(bands), known, splits[0], 2)
     torch.testing.assert_close(constant, torch.full_like(constant, 0.5))
-
-
-def test_on_a_mixed_graph_the_supervised_gate_wins_a_part_of_what_an_oracle_does():
-    labelled = mixed_graph(300, degree=16.0, purity=0.9, signal=1.0, num_features=4, seed=0)
-    source, target = labelled.graph.edge_index
-    features = labelled.graph.features
-    total = torch.zeros_like(features).index_add_(0, target, features[source])
-    mean = total / torch.bincount(target, minlength=300).clamp_min(1).unsqueeze(1)
-    bands = torch.stack([features + 2 * mean, features - 2 * mean])
-    bands = torch.cat([bands, bands.norm(dim=2, keepdim=True)], dim=2)  # tells the regions
-    bands = bands - bands.mean(dim=1, keepdim=True)
-    splits = make_splits("random", labelled.labels, 2, count=2)
-    accuracy = means(read(bands, oracle_weights(mixed_regions(300)), labelled, splits))
-    assert accuracy["gate"] > accuracy["concatenated"] + 10
-    assert accuracy["supervised-gate"] > accuracy["concatenated"]
-    assert accuracy["shuffled-gate"] < accuracy["gate"] - 10
-
-
-@pytest.fixture
-def hasty(monkeypatch):
-    """Few mixes and short trainings, where the numbers do not matter."""
-    monkeypatch.setattr(module, "MIXES", (0.0, 0.5, 1.0))
-    monkeypatch.setattr(module, "GATE_EPOCHS", 5)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +178,6 @@ def test_the_supervised_gate_is_trained_on_few_splits_and_compared_on_them(label
     supervised = result.row("supervised-gate")
     assert supervised.accuracy.splits == supervised.gains["one-mix"].splits == 2
     assert result.row("gate").gains["one-mix"].splits == 3
-    assert result.rows == headroom(model, labelled, num_splits=3).rows
     own = make_splits("random", labelled.labels, 2, count=1)
     single = headroom(model, labelled, own)
     assert single.splits == "own"

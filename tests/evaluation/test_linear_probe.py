@@ -17,7 +17,6 @@ from aspect.evaluation.linear_probe import (
     probe_named,
     validation_accuracy,
 )
-from aspect.evaluation.result import without_test_labels
 
 PROBES = [NeutralProbe(penalties=(1.0, 1e-1, 1e-2, 1e-3, 1e-4)), PaperProbe(steps=40)]
 
@@ -48,26 +47,8 @@ def test_test_labels_change_no_choice(probe):
         assert honest.strict.mean != shuffled.strict.mean
 
 
-@probes
-def test_no_answer_depends_on_a_test_label(probe):
-    embeddings, labels = blurred()
-    split = make_splits("random", labels, 3, count=1)[0]
-    hidden = labels.clone()
-    hidden[split.test] = 10**6  # would fail as an index if anything looked it up
-    answers = [
-        next(probe.answer(embeddings, without_test_labels(known, [split]), [split], 3))
-        for known in (labels, hidden)
-    ]
-    assert torch.equal(answers[0].predictions, answers[1].predictions)
-    assert torch.equal(answers[0].scores, answers[1].scores)
-
-
-@pytest.mark.parametrize("name", ["neutral", "paper"])
-def test_probes_have_names(name):
-    assert probe_named(name).name == name
-
-
-def test_an_unknown_probe_is_refused_with_the_known_ones():
+def test_probes_have_names():
+    assert [probe_named(name).name for name in ("neutral", "paper")] == ["neutral", "paper"]
     with pytest.raises(UnknownNameError, match=r"Unknown probe 'ours'. Known: neutral, paper"):
         probe_named("ours")
 
@@ -102,8 +83,8 @@ def test_nodes_in_no_split_change_nothing():
 
 def test_arrays_and_tensors_give_the_same():
     embeddings, labels = blurred()
-    expected = linear_probe(embeddings, labels)
-    arrays = linear_probe(embeddings.double().numpy(), labels.double().numpy())
+    expected = linear_probe(embeddings, labels, probe=PROBES[0])
+    arrays = linear_probe(embeddings.double().numpy(), labels.double().numpy(), probe=PROBES[0])
     assert arrays == expected
 
 
@@ -137,13 +118,6 @@ def test_a_record_is_plain_json(probe):
     assert [score["label"] for score in again["splits"][0]["per_class"]] == [0, 1, 2]
 
 
-def test_one_split_has_a_mean_and_no_spread():
-    embeddings, labels = blurred()
-    split = make_splits("random", labels, 3, count=1)
-    result = linear_probe(embeddings, labels, split)
-    assert (result.strict.mean, result.strict.std) == (result.splits[0].strict, None)
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -166,13 +140,10 @@ def test_what_cannot_be_probed_is_refused(change, sentence):
         linear_probe(*change(*blurred()))
 
 
-def test_published_splits_must_be_given():
-    with pytest.raises(GraphError, match="publishes no splits"):
-        linear_probe(*blurred(), "published")
-
-
-def test_too_few_classes_are_refused():
+def test_missing_masks_and_too_few_classes_are_refused():
     embeddings, labels = blurred()
+    with pytest.raises(GraphError, match="publishes no splits"):
+        linear_probe(embeddings, labels, "published")
     splits = make_splits("random", labels, 3)
     with pytest.raises(SettingsError, match=r"above the largest label, 2. Got 2"):
         linear_probe(embeddings, labels, splits, num_classes=2)
@@ -197,23 +168,21 @@ def validated(embeddings, labels, splits):
     return validation_accuracy(embeddings, labels, splits, num_classes=CLASSES, probe=QUICK)
 
 
-@pytest.mark.parametrize("kind", ["class-balanced", "random"])
-def test_equals_the_validation_column_of_the_linear_probe(kind):
+def test_equals_the_validation_column_of_the_linear_probe():
     embeddings, labels = blurred()
     labels[::7] = UNLABELLED  # nodes in no split
-    splits = make_splits(kind, labels, CLASSES)
+    splits = make_splits("random", labels, CLASSES)
     probed = linear_probe(embeddings, labels, splits, num_classes=CLASSES, probe=QUICK)
     expected = tuple(each.validation for each in probed.splits)
     assert len(set(expected)) > 1
     assert validated(embeddings, labels, splits) == expected
 
 
-@pytest.mark.parametrize("nonsense", [UNLABELLED, 10**6])
-def test_nonsense_in_the_test_labels_changes_nothing(nonsense):
+def test_nonsense_in_the_test_labels_changes_nothing():
     embeddings, labels = blurred()
-    for split in make_splits("random", labels, CLASSES, count=3):
+    for split in make_splits("random", labels, CLASSES, count=2):
         spoilt = labels.clone()
-        spoilt[split.test] = nonsense
+        spoilt[split.test] = 10**6
         assert validated(embeddings, spoilt, [split]) == validated(embeddings, labels, [split])
 
 
@@ -248,14 +217,6 @@ def test_a_probe_is_handed_no_test_label(monkeypatch, probe):
     for line, split in seen:
         assert bool((line[split.test] == UNLABELLED).all())
         assert torch.equal(line[split.train], labels[split.train])
-
-
-def test_the_labels_given_are_left_alone():
-    _, labels = blurred()
-    before = labels.clone()
-    known = without_test_labels(labels, make_splits("random", labels, CLASSES, count=2))
-    assert torch.equal(labels, before)
-    assert bool((known == UNLABELLED).any(dim=1).all())
 
 
 def test_what_does_not_fit_is_refused():
@@ -304,10 +265,9 @@ def test_on_its_own_embedding_it_is_the_linear_probe(trained, classes, splits, k
         assert trained.strict(number, clean) == score.strict
 
 
-@pytest.mark.parametrize("size", [0.1, 0.5, 2.0])
-def test_on_others_it_is_the_probe_of_evasion(trained, classes, splits, size, kind):
+def test_on_others_it_is_the_probe_of_evasion(trained, classes, splits, kind):
     clean = embedding(classes)
-    other = clean + size * (embedding(classes, seed=1) - clean)
+    other = clean + 0.5 * (embedding(classes, seed=1) - clean)
     evaded = evasion_probe(
         clean, [other] * 2, classes, list(splits.values()), num_classes=3, probe=kind
     )

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch.nn.functional import one_hot
 
-from aspect.data.splits import Split, make_splits
+from aspect.data.splits import make_splits
 from aspect.errors import SettingsError
 from aspect.evaluation import neutral_probe
 from aspect.evaluation.linear_probe import linear_probe
@@ -67,17 +67,12 @@ def test_every_split_is_the_regression_of_scikit_learn(dim):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda z: z + 1000 * torch.ones(z.shape[1]),
-        lambda z: 1e-4 * z,
-        lambda z: 1e4 * z,
         lambda z: 1e-30 * z,
         lambda z: 1e30 * z,
-        lambda z: z @ orthogonal(z.shape[1]),
-        lambda z: 10 + 5 * z @ orthogonal(z.shape[1]),
-        lambda z: torch.cat([z, torch.full((len(z), 1), 10.0)], dim=1),
-        lambda z: torch.cat([z, torch.zeros(len(z), 3)], dim=1),
+        lambda z: 1000 + 5 * z @ orthogonal(z.shape[1]),
+        lambda z: torch.cat([z, torch.full((len(z), 1), 10.0), torch.zeros(len(z), 3)], dim=1),
     ],
-    ids=["shift", "small", "large", "tiny", "huge", "turn", "all", "constant", "zeros"],
+    ids=["tiny", "huge", "shift and turn", "constant and zeros"],
 )
 def test_shift_scale_and_rotation_change_no_score(change, dim):
     embeddings, labels = blurred(dim=dim)
@@ -128,17 +123,6 @@ def test_weights_apply_to_the_embeddings_as_given():
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_a_class_without_training_nodes_is_never_predicted():
-    embeddings, labels = blurred(num_nodes=200)
-    split = make_splits("random", labels, 3, count=1)[0]
-    train = split.train[labels[split.train] != 2]
-    result = linear_probe(embeddings, labels, [Split(train, split.validation, split.test)])
-    assert 2 not in result.predictions[0].tolist()
-    assert math.isfinite(result.strict.mean)
-    assert result.splits[0].missing_in_train == (2,)
-    assert result.splits[0].per_class[2].recall == 0
-
-
 def test_test_nodes_far_off_disturb_nothing():
     embeddings, labels = blurred()
     split = make_splits("random", labels, 3, count=1)[0]
@@ -149,20 +133,15 @@ def test_test_nodes_far_off_disturb_nothing():
     assert torch.equal(one.predictions[0][1:], other.predictions[0][1:])
 
 
-@pytest.mark.parametrize("limit", [1, 40_000])
-def test_little_memory_changes_nothing(monkeypatch, limit):
+def test_little_memory_and_few_axes_change_nothing(monkeypatch):
     embeddings, labels = blurred()
     splits = make_splits("random", labels, 3, count=3)
     expected = linear_probe(embeddings, labels, splits, probe=SHORT)
-    monkeypatch.setattr(neutral_probe, "BATCH_BYTES", limit)
+    monkeypatch.setattr(neutral_probe, "BATCH_BYTES", 40_000)
     assert linear_probe(embeddings, labels, splits, probe=SHORT).splits == expected.splits
-
-
-def test_more_columns_than_axes_are_looked_for_change_no_score(monkeypatch):
-    embeddings, labels = blurred(dim=40)
-    splits = make_splits("random", labels, 3, count=2)
-    expected = linear_probe(embeddings, labels, splits, probe=SHORT)
-    monkeypatch.setattr("aspect.evaluation.neutral_probe.MOST_AXES", 10)
+    monkeypatch.setattr(neutral_probe, "MOST_AXES", 5)
+    assert principal_axes(torch.randn(6, 7)) is None
+    assert principal_axes(torch.randn(6, 5)) is not None
     assert linear_probe(embeddings, labels, splits, probe=SHORT).strict == expected.strict
 
 
@@ -210,7 +189,7 @@ def solved(rows, tasks, tolerance=1e-9, start=None):
     return solve(inputs, tasks, start, torch.full_like(tasks.penalties, tolerance))
 
 
-@pytest.mark.parametrize("penalty", [10.0, 1e-1, 1e-3, 1e-5])
+@pytest.mark.parametrize("penalty", [10.0, 1e-4])
 @pytest.mark.parametrize("dim", [6, 120])  # fewer columns than rows, and more: separable
 def test_the_solution_is_that_of_scikit_learn(penalty, dim):
     rows, labels, trained = problem(dim)
@@ -226,19 +205,6 @@ def test_the_solution_is_that_of_scikit_learn(penalty, dim):
         torch.testing.assert_close(logits.softmax(dim=1), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_the_gradient_of_the_objective_vanishes():
-    rows, labels, trained = problem()
-    penalties = torch.tensor([0.3, 0.003], dtype=torch.float64)
-    found = solved(rows, tasks_of(labels, trained, penalties)).requires_grad_()
-    losses = [
-        torch.nn.functional.cross_entropy((with_constant(rows) @ weights.t())[mask], labels[mask])
-        + penalty / 2 * weights[:, :-1].square().sum()
-        for weights, mask, penalty in zip(found, trained, penalties, strict=True)
-    ]
-    (gradient,) = torch.autograd.grad(sum(losses), found)
-    assert float(gradient.flatten(1).norm(dim=1).max()) < 1e-9
-
-
 def test_the_start_does_not_matter():
     rows, labels, trained = problem()
     tasks = tasks_of(labels, trained, [1e-2, 1e-3])
@@ -249,14 +215,6 @@ def test_the_start_does_not_matter():
         for weights in (solved(rows, tasks), solved(rows, tasks, start=wild))
     )
     torch.testing.assert_close(found, other, rtol=1e-6, atol=1e-6)
-
-
-def test_tasks_do_not_disturb_each_other():
-    rows, labels, trained = problem()
-    together = solved(rows, tasks_of(labels, trained, [1.0, 1e-6]))
-    for number, penalty in enumerate([1.0, 1e-6]):
-        alone = solved(rows, tasks_of(labels, trained[number : number + 1], [penalty]))
-        torch.testing.assert_close(together[number], alone[0], rtol=1e-6, atol=1e-8)
 
 
 def test_a_class_without_training_rows_is_never_predicted():
@@ -293,12 +251,6 @@ def test_axes_keep_lengths_and_leave_rows_uncorrelated(shape):
     torch.testing.assert_close(
         products, products.diag().diag(), rtol=0, atol=1e-5 * len(products) ** 3
     )
-
-
-def test_too_many_axes_are_not_looked_for(monkeypatch):
-    monkeypatch.setattr(neutral_probe, "MOST_AXES", 5)
-    assert principal_axes(torch.randn(6, 7)) is None
-    assert principal_axes(torch.randn(6, 5)) is not None
 
 
 def test_what_is_not_solved_is_said_and_stays_finite(caplog):

@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from sklearn.linear_model import LogisticRegression
 
 from aspect.data.splits import Split, make_splits
 from aspect.errors import SettingsError
 from aspect.evaluation.linear_probe import linear_probe
 from aspect.evaluation.paper_probe import (
     PaperProbe,
-    ProbeTrace,
     SplitTables,
     pick_decay_and_step,
-    scores_of,
     train_probe,
 )
 from aspect.evaluation.result import score, with_constant, without_test_labels
@@ -50,17 +47,19 @@ def problem():
     return rows, labels, splits
 
 
-def trace_of(problem, settings):
-    rows, labels, splits = problem
+def trace_of(rows, labels, splits, settings, num_classes=3):
     inputs = with_constant(rows)
-    tasks = SplitTables.build(labels, splits, 3, inputs)
-    return train_probe(inputs, tasks, settings, settings.weight_decays)
+    tasks = SplitTables.build(labels, splits, num_classes, inputs)
+    return train_probe(inputs, tasks, settings)
 
 
 def test_every_step_equals_torch_adam_with_autograd(problem):
     rows, labels, splits = problem
     settings = PaperProbe(steps=80, weight_decays=(0.0, 5e-4, 0.1))
-    trace = trace_of(problem, settings)
+    before = rows.clone(), labels.clone()
+    trace = trace_of(rows, labels, splits, settings)
+    assert torch.equal(rows, before[0])
+    assert torch.equal(labels, before[1])
     for number, split in enumerate(splits):
         for place, weight_decay in enumerate(settings.weight_decays):
             run = reference.run(rows, labels, split, weight_decay, 3, settings)
@@ -73,72 +72,27 @@ def test_every_step_equals_torch_adam_with_autograd(problem):
             # bias of a class with a third of the nodes), rounding is all that is left.
             weights = trace.weights[:, number, place]
             torch.testing.assert_close(weights, run.weights[best], rtol=1e-9, atol=1e-9)
-            last = trace.last[:, number, place]
-            torch.testing.assert_close(last, run.weights[-1], rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("weight_decay", [1e-2, 1e-1])
-def test_converges_to_the_solution_of_scikit_learn(problem, weight_decay):
-    rows, labels, splits = problem
-    settings = PaperProbe(learning_rate=0.02, steps=3000, weight_decays=(weight_decay,))
-    last = trace_of(problem, settings).last
-    for number, split in enumerate(splits):
-        strength = 1 / (weight_decay * len(split.train))
-        solver = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000)
-        solver.fit(rows[split.train].numpy(), labels[split.train].numpy())
-        expected = torch.from_numpy(solver.predict_log_proba(rows.numpy()))
-        logits = scores_of(last, with_constant(rows))[:, number, 0]
-        torch.testing.assert_close(logits.log_softmax(dim=0).t(), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_weight_decays_in_parts_join_to_the_same_trace(problem):
-    rows, labels, splits = problem
-    settings = PaperProbe(steps=15)
-    inputs = with_constant(rows)
-    tasks = SplitTables.build(labels, splits, 3, inputs)
-    decays = settings.weight_decays
-    parts = [
-        train_probe(inputs, tasks, settings, decays[:2]),
-        train_probe(inputs, tasks, settings, decays[2:]),
-    ]
-    joined, whole = ProbeTrace.join(parts), train_probe(inputs, tasks, settings, decays)
-    assert torch.equal(joined.correct, whole.correct)
-    assert torch.equal(joined.answers, whole.answers)
-    torch.testing.assert_close(joined.weights, whole.weights)
-    torch.testing.assert_close(joined.last, whole.last)
-
-
-def test_the_inputs_are_left_alone(problem):
-    rows, labels, splits = problem
-    inputs = with_constant(rows)
-    before, known = inputs.clone(), labels.clone()
-    train_probe(inputs, SplitTables.build(labels, splits, 3, inputs), PaperProbe(steps=3), (0.0,))
-    assert torch.equal(inputs, before)
-    assert torch.equal(labels, known)
 
 
 def test_huge_logits_stay_finite(problem):
     rows, labels, splits = problem
-    last = trace_of((rows * 1e4, labels, splits), PaperProbe(learning_rate=10.0, steps=20)).last
-    assert bool(torch.isfinite(last).all())
+    settings = PaperProbe(learning_rate=10.0, steps=20)
+    assert bool(torch.isfinite(trace_of(rows * 1e4, labels, splits, settings).weights).all())
 
 
 def test_equal_logits_go_to_the_first_class():
     labels = torch.tensor([1, 2, 1, 2])
     split = Split(torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3]))
-    inputs = with_constant(torch.zeros(4, 2))
-    trace = train_probe(
-        inputs, SplitTables.build(labels, [split], 3, inputs), PaperProbe(steps=5), (0.0,)
-    )
+    settings = PaperProbe(steps=5, weight_decays=(0.0,))
+    trace = trace_of(torch.zeros(4, 2), labels, [split], settings)
     assert trace.answers.flatten().tolist() == [1] * 5  # classes 1 and 2 tie, class 0 is behind
 
 
 def test_many_classes_do_not_overflow_the_kept_answers():
     labels = torch.arange(300).repeat(3)
     parts = torch.arange(900).split(300)
-    inputs = with_constant(torch.eye(300).repeat(3, 1))
-    tasks = SplitTables.build(labels, [Split(*parts)], 300, inputs)
-    trace = train_probe(inputs, tasks, PaperProbe(learning_rate=0.1, steps=3), (0.0,))
+    settings = PaperProbe(learning_rate=0.1, steps=3, weight_decays=(0.0,))
+    trace = trace_of(torch.eye(300).repeat(3, 1), labels, [Split(*parts)], settings, 300)
     assert torch.equal(trace.answers[-1].flatten().long(), torch.arange(300))
 
 
@@ -207,7 +161,7 @@ def test_rows_have_length_d_to_a_quarter_and_zeros_stay():
     assert bool((inputs[:, -1] == 1).all())
 
 
-@pytest.mark.parametrize("limit", [1, 14_000, 70_000])
+@pytest.mark.parametrize("limit", [1, 140_000])
 def test_little_memory_changes_nothing(monkeypatch, limit):
     embeddings, labels = blurred()
     expected = linear_probe(embeddings, labels, probe=QUICK)
@@ -217,16 +171,13 @@ def test_little_memory_changes_nothing(monkeypatch, limit):
 
 @pytest.mark.data
 @pytest.mark.skipif(not DATA, reason="ASPECT_DATA is not set")
-@pytest.mark.parametrize(
-    ("name", "strict", "optimistic"), [("texas", 83.0, 86.4), ("wisconsin", 87.9, 89.4)]
-)
-def test_raw_features_score_what_they_scored(name, strict, optimistic):
-    """Measured once with this probe; a plainer probe gave 83.6 / 85.2 and 85.4 / 86.0."""
-    with np.load(Path(DATA) / f"{name}.npz", allow_pickle=False) as file:
+def test_raw_features_score_what_they_scored():
+    """Measured once with this probe; a plainer probe gave 83.6 / 85.2."""
+    with np.load(Path(DATA) / "texas.npz", allow_pickle=False) as file:
         parts = (file["x_data"], file["x_indices"], file["x_indptr"])
         features = scipy.sparse.csr_matrix(parts, shape=tuple(file["x_shape"])).toarray()
         labels = file["y"]
     features = features / np.maximum(features.sum(axis=1, keepdims=True), 1)
     result = linear_probe(features, labels, "class-balanced", probe=PaperProbe())
-    assert result.strict.mean == pytest.approx(strict, abs=1.5)
-    assert result.optimistic.mean == pytest.approx(optimistic, abs=1.5)
+    assert result.strict.mean == pytest.approx(83.0, abs=1.5)
+    assert result.optimistic.mean == pytest.approx(86.4, abs=1.5)

@@ -46,9 +46,6 @@ def test_spread_separates_seeds_from_splits():
 def test_a_single_seed_takes_its_interval_from_the_splits():
     spread, summary = Spread.of(torch.tensor([[80.0, 82.0]])), Summary.of([80.0, 82.0])
     assert (spread.low, spread.high, spread.std_seeds) == (summary.low, summary.high, None)
-
-
-def test_one_seed_and_one_split_have_only_a_mean():
     assert Spread.of(torch.tensor([[80.0]])) == Spread(80.0, None, None, None, None, 1, 1)
 
 

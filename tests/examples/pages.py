@@ -1,10 +1,10 @@
-"""The examples in small: seconds instead of minutes, and their pages."""
+"""The examples in small: seconds instead of minutes."""
 
 from functools import cache
 
 from aspect import mixed_graph
-from aspect.examples.demo import demo_files, run_demo
-from aspect.examples.theory import TheoryScope, run_theory, theory_files
+from aspect.examples.demo import run_demo
+from aspect.examples.theory import TheoryScope, run_theory
 
 SETTINGS = {"epochs": 3, "width": 4, "order": 2, "gate_width": 4, "readout": "fused"}
 SCOPE = TheoryScope(
@@ -24,20 +24,21 @@ def small_graph():
     return mixed_graph(num_nodes=80, num_features=6, seed=0)
 
 
-def small_demo(seeds=(0, 1), **options):
-    given = {"labelled": small_graph(), "settings": SETTINGS, "num_splits": 2, "device": "cpu"}
-    return run_demo(seeds, **{**given, **options})
-
-
-def small_theory(scope=SCOPE, **options):
-    return run_theory(scope, {"order": 2, "temperature": 0.7}, device="cpu", **options)
+@cache
+def small_demo(seeds=(0, 1)):
+    calls = []
+    demo = run_demo(
+        seeds,
+        labelled=small_graph(),
+        settings=SETTINGS,
+        num_splits=2,
+        device="cpu",
+        advance=lambda *call: calls.append(call),
+    )
+    assert [done for done, _, _ in calls] == list(range(calls[0][1] + 1))
+    return demo
 
 
 @cache
-def demo_page():
-    return demo_files(small_demo(), FACTS)["report.html"]
-
-
-@cache
-def theory_page():
-    return theory_files(small_theory(), FACTS)["report.html"]
+def small_theory(scope=SCOPE):
+    return run_theory(scope, {"order": 2, "temperature": 0.7}, device="cpu")

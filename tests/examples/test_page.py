@@ -1,13 +1,29 @@
-"""The examples' page: parses, fetches nothing, escapes all text, and its figures have words."""
+"""The examples' page and folder: fetches nothing, escapes all text, replaces its kind alone."""
 
+import errno
+import json
 import re
 from collections import Counter
+from contextlib import contextmanager
 from html.parser import HTMLParser
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from aspect.examples.page import COLOURS, ExampleTable, PageSection, line_figure, render_page
-from examples.pages import demo_page, theory_page
+from aspect.errors import FileError, RunError
+from aspect.examples.demo import demo_files
+from aspect.examples.page import (
+    COLOURS,
+    ExampleTable,
+    PageSection,
+    draw,
+    render_page,
+    report_folder,
+    write_report,
+)
+from aspect.examples.theory import theory_files
+from examples.pages import FACTS, small_demo, small_theory
 
 VOID = {"meta", "br", "img", "hr"}
 HOSTILE = '</style></title><img src=x onerror="alert(1)">\'"=cmd()$_\x1b[31m'
@@ -22,9 +38,11 @@ class ParsedPage(HTMLParser):
         self.feed(text)
         self.close()
         assert self.open == []
+        self.counts = Counter(tag for tag, _ in self.tags)
+        self.text = " ".join("".join(self.texts).split())
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
+        self.handle_startendtag(tag, attrs)
         if tag not in VOID:
             self.open.append(tag)
 
@@ -37,18 +55,17 @@ class ParsedPage(HTMLParser):
     def handle_data(self, data):
         self.texts.append(data)
 
-    @property
-    def text(self):
-        return " ".join("".join(self.texts).split())
 
-    @property
-    def counts(self):
-        return Counter(tag for tag, _ in self.tags)
-
-
-@pytest.mark.parametrize(("page", "figures"), [(demo_page, 9), (theory_page, 2 + 2 + 4 + 3)])
-def test_a_page_is_whole_and_fetches_nothing(page, figures):
-    text, parsed = page(), ParsedPage(page())
+@pytest.mark.parametrize(("example", "figures"), [("demo", 3), ("theory", 2)])
+def test_a_page_is_whole_and_fetches_nothing(example, figures):
+    files = {
+        "demo": lambda: demo_files(small_demo(), FACTS),
+        "theory": lambda: theory_files(small_theory(), FACTS),
+    }[example]
+    made = files()
+    assert made == files()
+    text = made["report.html"]
+    parsed = ParsedPage(text)
     assert (parsed.counts["table"], parsed.counts["script"]) == (2, 0)
     assert parsed.counts["svg"] == parsed.counts["figure"] == figures
     assert "aspect demo --seeds 2" in parsed.text
@@ -64,18 +81,26 @@ def test_a_page_is_whole_and_fetches_nothing(page, figures):
 
 
 def test_figures_keep_their_letters_and_take_the_page_s_colours():
-    figure = line_figure("A <title>", "Words.", [0, 1], {"<y>": [[1, 2]]}, ("x axis", "y axis"))
+    def made():
+        labels = ("x axis", "y axis")
+        return draw(
+            "A <title>",
+            "Words.",
+            labels,
+            lambda axes: axes.plot([0, 1], color=COLOURS["blue"], label="<y>"),
+        )
+
+    figure = made()
     assert "x axis" in figure.svg
     assert "&lt;y&gt;" in figure.inline
     assert 'aria-label="A &lt;title&gt;. Words."' in figure.inline
     assert "var(--blue)" in figure.inline
     assert not any(colour in figure.inline for colour in COLOURS.values())
-    again = line_figure("A <title>", "Words.", [0, 1], {"<y>": [[1, 2]]}, ("x axis", "y axis"))
-    assert again == figure
+    assert made() == figure
 
 
 def test_hostile_text_stays_text():
-    table = ExampleTable("t", HOSTILE, (HOSTILE, "b"), ((HOSTILE, HOSTILE),))
+    table = ExampleTable(HOSTILE, pd.DataFrame({HOSTILE: [HOSTILE], "b": [HOSTILE]}))
     section = PageSection(HOSTILE, HOSTILE, [HOSTILE], (), [table])
     parsed = ParsedPage(render_page(HOSTILE, HOSTILE, [section], {HOSTILE: HOSTILE}))
     assert parsed.counts["img"] == 0
@@ -84,6 +109,97 @@ def test_hostile_text_stays_text():
     assert " ".join(HOSTILE.split()) in parsed.text
 
 
-def test_markdown_has_a_line_per_row():
-    table = ExampleTable("t", "c", ("a", "b"), (("x|y", "1"), ("z", "2")))
-    assert table.to_markdown() == "| a | b |\n| --- | --- |\n| x\\|y | 1 |\n| z | 2 |\n"
+def write(out, text="earlier", kind="mixture", **content):
+    with report_folder(out, kind, overwrite=True) as folder:
+        write_report(folder, kind, content, {"report.html": text, "gate.csv": text})
+    return {path.name: path.read_text() for path in out.iterdir()}
+
+
+def test_an_earlier_report_is_replaced_if_asked(tmp_path):
+    before = write(tmp_path / "a" / "b")
+    with (
+        pytest.raises(RunError, match=r"b holds a mixture report\. Pass --overwrite"),
+        report_folder(tmp_path / "a" / "b", "mixture", overwrite=False),
+    ):
+        pass
+    assert {path.name: path.read_text() for path in (tmp_path / "a" / "b").iterdir()} == before
+    after = write(tmp_path / "a" / "b", "second", number=1)
+    assert (after["report.html"], after.keys()) == ("second", before.keys())
+    assert json.loads(after["record.json"]) == {"kind": "mixture", "number": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("report.html", "mine"),
+        ("record.json", '{"kind": "theory"}'),
+        ("record.json", '{"method": "aspect"}'),
+        ("record.json", "no JSON"),
+        (".unfinished", "theory"),
+    ],
+)
+def test_a_foreign_folder_is_refused_and_left_alone(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RunError, match=r"holds no mixture report\. Choose another --out"):
+        write(tmp_path)
+    assert [(item.name, item.read_text()) for item in tmp_path.iterdir()] == [(name, text)]
+
+
+def test_two_at_once_are_one_too_many(tmp_path):
+    with (
+        report_folder(tmp_path, "mixture", overwrite=True),
+        pytest.raises(RunError, match="Another process is using"),
+    ):
+        write(tmp_path)
+
+
+class FullDisk(str):
+    def encode(self, *_):
+        raise OSError(errno.ENOSPC, "full")
+
+
+def test_a_report_on_a_full_disk_leaves_the_earlier_one(tmp_path):
+    before = write(tmp_path)
+    with pytest.raises(FileError, match="the disk is full"):
+        write(tmp_path, FullDisk())
+    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert {name: left[name] for name in before} == before
+
+
+@contextmanager
+def killed_after(steps, monkeypatch):
+    """Let so many files take or lose their name, then end as a kill would."""
+
+    def counted(real):
+        def step(path, *given, **options):
+            nonlocal steps
+            if given or path.suffix != ".part":  # leftovers are removed only by the living
+                steps -= 1
+                if steps < 0:
+                    raise SystemExit
+            return real(path, *given, **options)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        for name in ("unlink", "replace"):
+            patch.setattr(Path, name, counted(getattr(Path, name)))
+        with pytest.raises(SystemExit):
+            yield
+
+
+@pytest.mark.parametrize("steps", range(6))
+@pytest.mark.parametrize("replaces", [False, True])
+def test_the_record_says_that_the_report_is_whole(tmp_path, monkeypatch, steps, replaces):
+    earlier = write(tmp_path).keys() if replaces else ()
+    with killed_after(steps, monkeypatch):
+        write(tmp_path, "new", new=1)
+    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    record = json.loads(left.get("record.json", "{}"))
+    if record.get("new"):
+        assert left["report.html"] == left["gate.csv"] == "new"
+    elif record:
+        assert left["report.html"] == "earlier"
+        assert left.keys() - earlier <= {".unfinished"}
+    after = write(tmp_path, "new", new=1)
+    assert after.keys() - {".lock"} == {"record.json", "report.html", "gate.csv"}

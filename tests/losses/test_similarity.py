@@ -1,17 +1,12 @@
 """Cosines and the losses made of them: bootstrap, information hinge, top similarities."""
 
-import math
-
 import pytest
 import torch
-from torch.nn.functional import cosine_similarity
 from torch.testing import assert_close
 
 from aspect.losses.similarity import (
-    bootstrap_loss,
     cosines,
     directions,
-    information_hinge,
     top_similarity_loss,
 )
 
@@ -47,80 +42,7 @@ class TestCosine:
         assert torch.autograd.gradcheck(cosines, (one, other))
 
 
-class TestBootstrap:
-    def test_it_runs_from_zero_to_two(self):
-        x = rows()
-        assert bootstrap_loss(3 * x, x).item() == pytest.approx(0)
-        assert bootstrap_loss(-x, x).item() == pytest.approx(2)
-        assert_close(bootstrap_loss(x, rows(seed=1)), 1 - cosines(x, rows(seed=1)).mean())
-
-    def test_the_target_gets_no_gradient(self):
-        predicted, target = rows(), rows(seed=1)
-        bootstrap_loss(predicted, target).backward()
-        assert target.grad is None
-        assert bool(predicted.grad.any())
-
-
-class TestInformationHinge:
-    @staticmethod
-    def plain(first, second, original, temperature):
-        def bound(a, b):
-            return math.exp(float(cosine_similarity(a, b, dim=0).detach()) / temperature)
-
-        total = 0.0
-        for a, b, o in zip(first, second, original, strict=True):
-            between = (cosine_similarity(a, b, dim=0) / temperature).exp()
-            total = total + torch.relu(2 * between - bound(a, o) - bound(b, o))
-        return total / len(first)
-
-    def test_value_and_gradients_are_those_of_the_formula(self):
-        first, second, original = (rows(9, seed=seed) for seed in range(3))
-        hinge = information_hinge(first, second, original, 0.4)
-        expected = self.plain(first, second, original, 0.4)
-        assert float(hinge.detach()) > 0
-        assert_close(hinge, expected)
-        views = first, second
-        expected_gradients = torch.autograd.grad(expected, views)
-        assert_close(torch.autograd.grad(hinge, views, retain_graph=True), expected_gradients)
-        hinge.backward()
-        assert original.grad is None
-
-    def test_views_that_are_the_original_pay_nothing(self):
-        first = rows()
-        assert float(information_hinge(first, first, first, 0.4).detach()) == 0
-        assert float(information_hinge(first, -first, first, 0.4).detach()) == 0
-
-
 class TestTopSimilarity:
-    def test_identical_rows(self):
-        same = torch.ones(6, 3, dtype=torch.float64)
-        assert top_similarity_loss(same, 2, 10, generator()).item() == pytest.approx(-2 + 10)
-
-    def test_orthogonal_rows_have_themselves_alone(self):
-        loss = top_similarity_loss(torch.eye(50).double(), 5, 0, generator())
-        assert loss.item() == pytest.approx(-2 / 5)
-
-    def test_it_equals_the_loop(self):
-        x, unit = rows(), directions(rows())
-        similarity = unit @ unit.t()
-        drawn = torch.randint(8, (8, 3), generator=generator(4))
-        expected = 0.0
-        for i in range(8):
-            best = similarity[i].sort(descending=True).values[:2]
-            assert best[0].item() == pytest.approx(1)  # the node itself
-            expected += -2 * best.mean() / 8 + similarity[i][drawn[i]].square().sum() / 8
-        assert_close(top_similarity_loss(x, 2, 3, generator(4)), expected)
-
-    def test_the_mean_over_draws_is_that_over_all_pairs(self):
-        x = rows(6)
-        similarity = directions(x) @ directions(x).t()
-        draws = torch.stack(
-            [top_similarity_loss(x, 1, 4, generator(seed)) for seed in range(400)]
-        ).detach()
-        expected = -2 + 4 / 36 * similarity.square().sum().item()
-        error = abs(draws.mean().item() - expected) / (draws.std().item() / math.sqrt(400))
-        assert error < 4
-
     def test_gradients_flow_on_both_sides_of_a_similarity(self):
         x = rows(5)
         loss = top_similarity_loss(x, 2, 3, generator())

@@ -14,6 +14,7 @@ from aspect.methods.grace import GRACE, GRACEConfig
 from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.propagation import SymmetricPropagation
 from aspect.randomness import generator_for
+from methods.building import build, generator, step
 from reference import contrast
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
@@ -26,8 +27,6 @@ RATES = {
     "second_column_mask": 0.1,
 }
 SMALL = NETWORKS | RATES | {"row_normalise": True}
-# The gradients of a mean over few nodes are larger than over many.
-NEAR = {"edge_step": 5.0, "feature_step": 0.003, "feature_box": 0.01}
 BINDING = 3e4  # a step over edges that takes all of the budget
 
 
@@ -37,18 +36,7 @@ def graph(request):
 
 
 def make(graph, kind=ARIEL, config=ARIELConfig, **settings):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        method = kind(config(**(SMALL | settings)), graph.num_features)
-    return method.to(graph.dtype)
-
-
-def generator(seed=5):
-    return torch.Generator().manual_seed(seed)
-
-
-def step(seed=5):
-    return Step(1, generator(seed))
+    return build(kind, config(**(SMALL | settings)), graph)
 
 
 def first_view(method, graph, seed=5):
@@ -147,18 +135,6 @@ class TestSearch:
         assert search(method, lonely).flips.tolist() == []
         assert all(torch.isfinite(term) for term in method.loss_terms(lonely, step()).values())
 
-    def test_random_slopes_are_for_training_alone(self, graph):
-        method = make(graph, activation="rrelu", **NEAR)
-        clean = method.source(graph).clean
-        one, other = (method.projections(clean, generator(seed)) for seed in (0, 1))
-        assert not torch.equal(one, other)
-        assert_close(method.projections(clean), method.projector(method.embed(graph)))
-        shares = [
-            method.search(graph, first_view(method, graph), generator(seed)).shares
-            for seed in (0, 1)
-        ]
-        assert torch.equal(*shares)
-
 
 class TestLoss:
     @pytest.mark.parametrize("size", [15, 26])
@@ -207,20 +183,6 @@ class TestLoss:
                 torch.autograd.grad(term, parameters, retain_graph=True),
             )
 
-    def test_every_step_samples_anew(self, graph, monkeypatch):
-        method, seen = make(graph, sample=10, perturbation_steps=1), []
-        inner = method.corrupted
-
-        def listen(part, generator):
-            seen.append(part)
-            return inner(part, generator)
-
-        monkeypatch.setattr(method, "corrupted", listen)
-        for seed in (0, 1):
-            method.loss_terms(graph, step(seed))
-        assert [part.num_nodes for part in seen] == [10, 10]
-        assert not torch.equal(*(dense(part.features) for part in seen))
-
 
 def test_the_embedding_is_the_whole_clean_graph_s(graph):
     method = make(graph, sample=5, perturbation_steps=1)
@@ -229,16 +191,6 @@ def test_the_embedding_is_the_whole_clean_graph_s(graph):
     assert_close(method.embed(graph), before, rtol=0, atol=0)
     clean = View(row_normalise(graph.features), SymmetricPropagation(graph).smoothing())
     assert_close(method.projector(before), method.projections(clean))
-
-
-def test_first_weights_are_uniform_within_the_output_s_root():
-    graph = random_graph(20, 40, 300)
-    method = ARIEL(ARIELConfig(width=32), graph.num_features)
-    layers = zip(method.encoder.weights, method.encoder.biases, strict=True)
-    for (weight, bias), width in zip(layers, (64, 32), strict=True):
-        for parameter in (weight, bias):
-            bound = 1 / math.sqrt(width)
-            assert 0.8 * bound < float(parameter.detach().abs().max()) <= bound
 
 
 @pytest.mark.parametrize("temperature", [0.01, 0.0249])
@@ -272,3 +224,13 @@ def test_a_step_on_a_gpu(graph, activation):
     torch.stack(list(terms.values())).sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in method.parameters())
     assert method.embed(placed).device.type == "cuda"
+
+
+def test_first_weights_are_uniform_within_the_output_s_root():
+    graph = random_graph(20, 40, 300)
+    method = ARIEL(ARIELConfig(width=32), graph.num_features)
+    layers = zip(method.encoder.weights, method.encoder.biases, strict=True)
+    for (weight, bias), width in zip(layers, (64, 32), strict=True):
+        for parameter in (weight, bias):
+            bound = 1 / math.sqrt(width)
+            assert 0.8 * bound < float(parameter.detach().abs().max()) <= bound

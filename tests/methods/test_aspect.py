@@ -6,16 +6,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.operators import RescaledLaplacian
 from aspect.data.synthetic import mixed_graph
 from aspect.methods import aspect
 from aspect.methods.aspect import AspectConfig, AspectMethod
-from aspect.methods.base import Step
 from aspect.methods.controls import HighBandOnly, LowBandOnly
 from aspect.nn.gate import fuse
 from aspect.training.trainer import train
+from methods.building import build, step
 from reference.graphs import random_graph
 from reference.plain_aspect import PlainAspect
 
@@ -54,14 +53,7 @@ DROPPING = {"input_dropout": 0.4, "dropout": 0.3}
 
 
 def make(graph, kind=AspectMethod, **changes):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(11)
-        method = kind(AspectConfig(**(BASE | changes)), graph.num_features)
-    return method.to(graph.dtype).train()
-
-
-def step(seed=5):
-    return Step(1, torch.Generator().manual_seed(seed))
+    return build(kind, AspectConfig(**(BASE | changes)), graph, seed=11)
 
 
 def gradients(terms, method):
@@ -207,18 +199,6 @@ class TestCost:
         method.loss_terms(graph, step())
         assert len(propagations) == expected
 
-    def test_a_graph_is_prepared_once(self, graph):
-        method, prepared = make(graph), []
-        make_ready = method.ready._make
-        method.ready._make = lambda given: prepared.append(given) or make_ready(given)
-        method.prepare(graph)
-        method.loss_terms(graph, step())
-        method.embed(graph)
-        assert [id(given) for given in prepared] == [id(graph)]
-        other = random_graph(num_features=13, seed=4)
-        assert method.eval().embed(other).shape == (20, BASE["width"])
-        assert prepared[-1] is other
-
 
 class TestBandLosses:
     @pytest.mark.parametrize("views", ["one", "both"])
@@ -247,14 +227,6 @@ class TestGradients:
         policy = cut.loss_terms(one_graph, step())["policy"]
         found = torch.autograd.grad(policy, list(cut.encoder.parameters()), allow_unused=True)
         assert all(gradient is None for gradient in found)
-
-    def test_without_gate_gradient_the_gate_still_learns(self, one_graph):
-        method = make(one_graph, gate_gradient=False)
-        terms = method.loss_terms(one_graph, step())
-        gate = list(method.gate.parameters())
-        for name in ("contrast", "policy"):
-            found = torch.autograd.grad(terms[name], gate, retain_graph=True)
-            assert any(bool(gradient.any()) for gradient in found)
 
     def test_channel_terms_do_not_reach_the_gate(self, one_graph):
         method = make(one_graph)
@@ -333,45 +305,6 @@ class TestTerms:
         assert not torch.equal(two["contrast"], true["contrast"])
 
 
-class TestViews:
-    @pytest.mark.parametrize("self_loops", [False, True])
-    def test_edge_drop_keeps_the_operator_symmetric(self, one_graph, self_loops):
-        method = make(one_graph, self_loops=self_loops, edge_drop=0.5)
-        signal = method.augmented(one_graph, torch.Generator().manual_seed(0))
-        eye = torch.eye(one_graph.num_nodes, dtype=torch.float64)
-        clean = method.ready(one_graph).signal.operator(eye)
-        dropped = signal.operator(eye)
-        assert_close(dropped, dropped.t())
-        absent = (dropped == 0) & (clean != 0)
-        assert 0 < int(absent.sum()) < int((clean != 0).sum())
-
-    def test_column_mask_hides_whole_columns(self, graph):
-        method = make(graph, column_mask=0.5)
-        signal = method.augmented(graph, torch.Generator().manual_seed(0))
-        clean = dense(method.ready(graph).features)
-        masked = dense(signal.features)
-        hidden = (masked == 0).all(0)
-        assert 0 < int(hidden.sum()) < graph.num_features
-        assert_close(masked[:, ~hidden], clean[:, ~hidden], rtol=0, atol=0)
-
-    def test_the_first_view_is_clean_or_augmented(self, one_graph):
-        """A clean first view has the same gate, whatever is drawn."""
-        for views, same in (("one", True), ("both", False)):
-            method = make(one_graph, views=views)
-            seen = []
-            for seed in (1, 2):
-                method.loss_terms(one_graph, step(seed))
-                seen.append(method.monitors()["gate_mean"])
-            assert torch.equal(*seen) == same
-
-    def test_row_normalisation_forgets_the_scale_of_a_row(self, one_graph):
-        scale = torch.linspace(0.5, 2, one_graph.num_nodes, dtype=torch.float64).unsqueeze(1)
-        scaled = Graph.build(one_graph.features * scale, one_graph.edge_index)
-        normed, raw = make(one_graph).eval(), make(one_graph, row_normalise=False).eval()
-        assert_close(normed.embed(scaled), normed.embed(one_graph))
-        assert not torch.allclose(raw.embed(scaled), raw.embed(one_graph))
-
-
 class TestPolicy:
     def test_rows_sum_to_one_and_blend_the_embedding(self, one_graph):
         method = make(one_graph).eval()
@@ -429,11 +362,6 @@ class TestPolicy:
         method.calibrate(graph)
         assert not bool(method.embed(graph).any())
 
-    def test_the_gate_reaches_the_default_embedding(self):
-        config = AspectConfig()
-        assert config.readout == "weighted"
-        assert config.centred
-
     def test_a_collapsed_gate_is_warned_of(self, one_graph):
         method = make(one_graph).eval()
         assert method.policy(one_graph)[:, 0].std().item() > 1e-3
@@ -443,11 +371,6 @@ class TestPolicy:
             method.gate.network[-1].bias.fill_(1.0)
         (warning,) = method.warnings(method.output(one_graph))
         assert "gate collapsed: the gate weight of the low band is 0.731 at every node" in warning
-
-    def test_one_number_by_choice_is_no_collapse(self, one_graph):
-        for fusion in ("global", "half"):
-            method = make(one_graph, fusion=fusion).eval()
-            assert list(method.warnings(method.output(one_graph))) == []
 
     def test_monitors_report_the_gate_of_the_first_view(self, one_graph):
         method = make(one_graph)
@@ -476,12 +399,6 @@ class TestPolicy:
 
 
 class TestContract:
-    def test_the_global_generator_is_neither_read_nor_moved(self, one_graph):
-        method = make(one_graph, **DROPPING)
-        before = torch.random.get_rng_state()
-        method.loss_terms(one_graph, step())
-        assert torch.equal(torch.random.get_rng_state(), before)
-
     def test_every_parameter_is_in_one_group_and_filters_have_their_own(self, one_graph):
         method = make(
             one_graph,

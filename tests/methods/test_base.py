@@ -37,10 +37,6 @@ class Decoupled(Layers):
     decoupled_decay = True
 
 
-class Untrained(Layers):
-    trainable = False
-
-
 class TestGroups:
     def test_all_that_have_gradients_are_trained_in_their_order(self):
         method = Layers(RatesConfig())
@@ -56,17 +52,10 @@ class TestGroups:
         assert (group.learning_rate, group.weight_decay) == (0.3, 0.1)
         assert group.decoupled is decoupled
 
-    def test_without_settings_of_it_nothing_decays(self):
-        (group,) = Layers(MethodConfig()).parameter_groups()
-        assert (group.learning_rate, group.weight_decay) == (1e-3, 0.0)
-
 
 class TestParameters:
     def test_those_that_are_trained_by_gradient_are_counted(self):
         assert Layers(MethodConfig()).num_parameters == 2 * 2 * 2  # two of three layers
-
-    def test_what_is_not_trained_has_none(self):
-        assert Untrained(MethodConfig()).num_parameters == 0
 
     def test_a_momentum_encoder_is_not_counted(self):
         entry = find_method("bgrl")

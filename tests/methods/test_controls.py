@@ -9,7 +9,6 @@ from aspect.data.features import dense
 from aspect.data.graph import Graph
 from aspect.data.operators import normalised_adjacency
 from aspect.data.synthetic import mixed_graph
-from aspect.estimator import Embedder
 from aspect.experiment.plan import load_plan, plan_names
 from aspect.methods.registry import find_method
 from aspect.randomness import generator_for
@@ -35,7 +34,7 @@ def ring(num_nodes, num_features=3):
 # Propagated features
 
 
-@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("hops", [1, 3])
 def test_propagated_features_are_powers_of_the_smoothed_adjacency(hops):
     graph = small_graph()
     looped = torch.eye(graph.num_nodes, dtype=torch.float64)
@@ -47,10 +46,6 @@ def test_propagated_features_are_powers_of_the_smoothed_adjacency(hops):
     lengths = [block.norm(dim=1).mean() for block in expected]
     scaled = [block * lengths[0] / length for block, length in zip(expected, lengths, strict=True)]
     torch.testing.assert_close(embedded("propagated", graph, hops=hops), torch.cat(scaled, dim=1))
-
-
-def test_two_hops_are_the_default():
-    assert embedded("propagated", small_graph()).shape == (40, 3 * 5)
 
 
 def test_without_edges_propagation_repeats_the_features():
@@ -82,20 +77,13 @@ def test_the_spectral_block_is_the_truncated_svd(num_nodes):
     torch.testing.assert_close(embedding[:, : graph.num_features], rows)
 
 
-def test_both_blocks_have_rows_of_the_same_mean_length():
-    graph = small_graph()
-    embedding = embedded("spectral", graph)
-    lengths = structure_of(embedding, graph).norm(dim=1).mean()
-    torch.testing.assert_close(lengths, dense(graph.features).norm(dim=1).mean())
-
-
 def test_the_number_of_components_is_bounded_by_the_nodes():
     graph = small_graph()
     assert embedded("spectral", graph, components=7).shape[1] == 5 + 7
     assert embedded("spectral", graph).shape[1] <= 5 + 40 - 2
 
 
-@pytest.mark.parametrize("components", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("components", [2, 5])
 def test_eigenspaces_are_kept_whole_or_left_out(components):
     # But for the first and last, the eigenvalues of a ring come in pairs, and in fours by size.
     graph = ring(12)
@@ -122,13 +110,6 @@ def test_small_components_do_not_lead():
     graph = Graph.build(features, torch.cat([large.edge_index, pairs], dim=1))
     found = structure_of(embedded("spectral", graph, components=4), graph)
     assert float(found[60:].norm()) < 1e-3 * float(found[:60].norm())
-
-
-@pytest.mark.parametrize("name", ["raw", "propagated", "spectral"])
-def test_what_is_not_trained_is_fitted_at_once(name):
-    model = Embedder(name, device="cpu").fit(small_graph())
-    assert model.result.epochs == 0
-    assert model.embed(small_graph()).shape[0] == 40
 
 
 # Plans

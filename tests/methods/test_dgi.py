@@ -8,6 +8,7 @@ from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import find_method
 from aspect.randomness import generator_for
 from aspect.training.trainer import train
+from methods.building import assert_same_with_gradients, build, generator, step
 from reference.graphs import random_graph
 from reference.two_views import features_of, smoothing
 from training.toys import MemoryRecorder
@@ -19,16 +20,7 @@ def graph(request):
 
 
 def make(graph, **settings):
-    torch.manual_seed(0)
-    return DGI(DGIConfig(width=5, **settings), graph.num_features).double()
-
-
-def step(seed=0):
-    return Step(1, torch.Generator().manual_seed(seed))
-
-
-def order_of(graph, seed=0):
-    return torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
+    return build(DGI, DGIConfig(width=5, **settings), graph, seed=0)
 
 
 def encode(method, x, graph):
@@ -54,30 +46,8 @@ def test_loss_and_gradients_are_those_of_the_formula(graph):
     method.scorer.bias.data.fill_(0.3)
     method.encoder.biases[0].data.normal_(generator=torch.Generator().manual_seed(1))
     found = method.loss_terms(graph, step())["discrimination"]
-    expected = plain_loss(method, graph, order_of(graph))
-    assert_close(found, expected)
-    parameters = list(method.parameters())
-    assert_close(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters))
-
-
-def test_the_summary_is_the_clean_graphs_whatever_the_order(graph, monkeypatch):
-    method, seen = make(graph), []
-    inner = method.scorer.forward
-
-    def listen(nodes, summary):
-        seen.append(summary)
-        return inner(nodes, summary)
-
-    monkeypatch.setattr(method.scorer, "forward", listen)
-    losses = [
-        float(method.loss_terms(graph, step(seed))["discrimination"].detach()) for seed in (0, 1)
-    ]
-    assert losses[0] != losses[1]
-    expected = encode(method, features_of(graph), graph).mean(0).sigmoid()
-    assert len(seen) == 4
-    for summary in seen:
-        assert_close(summary, expected)
-    assert bool(((expected > 0) & (expected < 1)).all())
+    expected = plain_loss(method, graph, torch.randperm(graph.num_nodes, generator=generator()))
+    assert_same_with_gradients(found, expected, method)
 
 
 def test_the_embedding_is_the_activated_layer_as_it_is(graph):
@@ -102,8 +72,3 @@ def test_training_ends_with_the_weights_of_the_lowest_loss(graph):
 @pytest.mark.parametrize("name", ["dgi", "ggd", "gmi", "graphcl", "rdgi"])
 def test_the_family_keeps_the_weights_whose_loss_was_the_lowest(name):
     assert find_method(name).method.keeps_before_step
-
-
-def test_all_weights_share_rate_and_decay(graph):
-    (group,) = make(graph, learning_rate=0.02, weight_decay=0.1).parameter_groups()
-    assert (group.learning_rate, group.weight_decay, group.decoupled) == (0.02, 0.1, False)

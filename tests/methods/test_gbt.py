@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.methods.base import Step
-from aspect.methods.gbt import GBT, GBTConfig, warm_up_then_cosine
+from aspect.methods.gbt import GBT, GBTConfig
 from aspect.training.trainer import train
+from methods.building import build, step
 from reference import two_views
 from reference.graphs import random_graph
 
@@ -19,14 +19,7 @@ def graph():
 
 
 def make(graph, **changes):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        method = GBT(GBTConfig(**(SMALL | changes)), graph.num_features)
-    return method.to(graph.dtype).train()
-
-
-def step(seed=5):
-    return Step(1, torch.Generator().manual_seed(seed))
+    return build(GBT, GBTConfig(**(SMALL | changes)), graph)
 
 
 def encode(method, features, operator, biases):
@@ -54,17 +47,6 @@ def test_the_loss_is_the_papers_whatever_its_biases(graph, scale):
     assert_close(method.loss_terms(graph, step()), {"correlation": expected})
 
 
-def test_the_embedding_is_linear_in_the_last_layer_and_by_running_statistics(graph):
-    still = {"edge_drop": 0.0, "column_mask": 0.0}
-    method = make(graph, norm_statistics="running", norm_momentum=1.0, **still)
-    method.loss_terms(graph, step())  # the statistics are now those of the clean graph
-    hidden = two_views.smoothing(graph) @ two_views.features_of(graph) @ method.encoder.weights[0]
-    centred = (hidden - hidden.mean(0)) / (hidden.var(0) + 1e-5).sqrt()
-    active = two_views.prelu(centred, 0.25)
-    expected = two_views.smoothing(graph) @ active @ method.encoder.weights[1]
-    assert_close(method.eval().embed(graph), expected)
-
-
 def test_the_embedding_is_by_the_statistics_of_the_clean_graph(graph):
     method = make(graph)
     train(method, graph, seed=0)
@@ -73,16 +55,6 @@ def test_the_embedding_is_by_the_statistics_of_the_clean_graph(graph):
 
 
 class TestSchedule:
-    def test_it_rises_from_zero_rests_for_an_epoch_and_falls_to_zero(self):
-        rates = [warm_up_then_cosine(done, 10, 60) for done in range(61)]
-        assert rates[0] == 0
-        assert rates[9] == rates[10] == 1
-        assert rates[60] == pytest.approx(0)
-        assert rates[35] == pytest.approx(0.5)
-        assert rates[:11] == sorted(rates[:11])
-        assert rates[10:] == sorted(rates[10:], reverse=True)
-        assert all(rate == pytest.approx(done / 9) for done, rate in enumerate(rates[:10]))
-
     def test_the_official_one_is_a_tenth_of_a_thousand_epochs(self, graph):
         method = make(graph, epochs=1000)
         assert method.learning_rate_factor(1) == 0

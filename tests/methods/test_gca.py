@@ -4,7 +4,6 @@ from torch.testing import assert_close
 
 from aspect.data.features import dense
 from aspect.data.graph import Graph
-from aspect.methods.base import Step
 from aspect.methods.gca import GCA, GCAConfig
 from aspect.methods.grace import GRACE, GRACEConfig
 from aspect.nn.augmentations import (
@@ -13,6 +12,7 @@ from aspect.nn.augmentations import (
     pagerank_centrality,
 )
 from aspect.nn.mlp import MEAN_SLOPE
+from methods.building import build, generator, step
 from reference.graphs import random_graph
 
 SMALL = {"width": 6, "projection_width": 5, "activation": "prelu", "temperature": 0.5}
@@ -41,14 +41,7 @@ def graph(request):
 
 
 def make(graph, kind=GCA, config=GCAConfig, **settings):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        method = kind(config(**(SMALL | RATES | settings)), graph.num_features)
-    return method.to(graph.dtype)
-
-
-def generator(seed=5):
-    return torch.Generator().manual_seed(seed)
+    return build(kind, config(**(SMALL | RATES | settings)), graph)
 
 
 def ring(nodes=8, features=None):
@@ -117,8 +110,8 @@ def test_a_high_rate_is_cut_off(graph, highest):
 
 def test_a_regular_graph_with_equal_columns_is_grace():
     graph = ring()
-    one = make(graph).loss_terms(graph, Step(1, generator()))
-    other = make(graph, GRACE, GRACEConfig).loss_terms(graph, Step(1, generator()))
+    one = make(graph).loss_terms(graph, step())
+    other = make(graph, GRACE, GRACEConfig).loss_terms(graph, step())
     # Probabilities of zero are drawn too, but the last drawn are the last view's columns.
     assert_close(one, other)
 

@@ -4,8 +4,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from aspect.data.features import dense, row_normalise
-from aspect.methods.base import Step
 from aspect.methods.ggd import GGD, GGDConfig
+from methods.building import assert_same_with_gradients, build, generator, step
 from reference.graphs import random_graph
 from reference.two_views import smoothing
 
@@ -16,16 +16,11 @@ def graph(request):
 
 
 def make(graph, **settings):
-    torch.manual_seed(0)
-    return GGD(GGDConfig(width=5, **settings), graph.num_features).double()
+    return build(GGD, GGDConfig(width=5, **settings), graph, seed=0)
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def loss_of(method, graph, seed=0):
-    return method.loss_terms(graph, Step(1, generator(seed)))["discrimination"]
+def loss_of(method, graph, seed=5):
+    return method.loss_terms(graph, step(seed))["discrimination"]
 
 
 def encode(method, x, graph):
@@ -55,9 +50,7 @@ def test_loss_and_gradients_are_those_of_the_formula(graph, layers):
     masked = torch.randperm(12, generator=draws)[:3]  # floor(0.3 * 12)
     order = torch.randperm(graph.num_nodes, generator=draws)
     expected = plain_loss(method, graph, masked, order)
-    assert_close(found, expected)
-    parameters = list(method.parameters())
-    assert_close(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters))
+    assert_same_with_gradients(found, expected, method)
 
 
 @pytest.mark.parametrize(("rate", "count"), [(0.2, 2), (0.0, 0), (0.99, 11)])

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.methods.base import Step
 from aspect.methods.grace import GRACE, GRACEConfig
+from methods.building import assert_same_with_gradients, build, step
 from reference import contrast, two_views
 from reference.graphs import random_graph
 
@@ -16,14 +16,7 @@ def graph(request):
 
 
 def make(graph, **settings):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        method = GRACE(GRACEConfig(**(SMALL | settings)), graph.num_features)
-    return method.to(graph.dtype)
-
-
-def step(seed=5):
-    return Step(1, torch.Generator().manual_seed(seed))
+    return build(GRACE, GRACEConfig(**(SMALL | settings)), graph)
 
 
 def plain_embedding(method, features, matrix):
@@ -61,9 +54,7 @@ def test_the_loss_equals_the_formula(graph, temperature):
     both = contrast.intra_view(u, v, temperature) + contrast.intra_view(v, u, temperature)
     found = method.loss_terms(graph, step())["contrast"]
     expected = both.mean() / 2
-    assert_close(found, expected)
-    parameters = list(method.parameters())
-    assert_close(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters))
+    assert_same_with_gradients(found, expected, method)
 
 
 def test_the_embedding_is_the_encoders_on_the_clean_graph(graph):
@@ -77,8 +68,3 @@ def test_the_hidden_layer_is_twice_as_wide_and_has_the_same_slope(graph):
     assert [tuple(weight.shape) for weight in method.encoder.weights] == [(9, 12), (12, 6)]
     assert len(method.encoder.activations) == 1
     assert method.cost == "quadratic"
-
-
-def test_decay_comes_by_the_gradient():
-    (group,) = make(random_graph(), learning_rate=0.002, weight_decay=0.03).parameter_groups()
-    assert (group.learning_rate, group.weight_decay, group.decoupled) == (0.002, 0.03, False)

@@ -1,6 +1,5 @@
 """`make memory`: what is measured, stopped, merged and shown."""
 
-import json
 import subprocess
 import sys
 from itertools import product
@@ -53,12 +52,6 @@ def test_what_is_due_now_and_then_is_due(monkeypatch):
     assert done == ["search", "choose_anew"]
 
 
-def test_every_setting_that_is_changed_is_one():
-    assert set(script.EVERYTHING_IS_DUE) <= set(method_names())
-    for name, changes in script.EVERYTHING_IS_DUE.items():
-        assert set(changes) <= set(find_method(name).config.model_fields)
-
-
 GREEDY = "import time; held = bytearray(b'1') * (300 * 2**20); time.sleep(60)"
 
 
@@ -82,18 +75,6 @@ def test_a_process_that_grows_too_large_is_stopped(monkeypatch):
 def test_a_process_of_its_own_answers_or_says_why():
     line = script.measure_apart("pubmet", "raw")
     assert line.startswith("raw on pubmet: Unknown data set 'pubmet'. Did you mean 'pubmed'?")
-
-
-def test_memory_of_a_process_that_is_gone_is_nothing():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    assert script.resident_bytes(process.pid) == 0
-
-
-def test_the_target_is_eight_gigabytes():
-    assert measurement(peak_bytes=8 * GB - 1).is_small
-    assert not measurement(peak_bytes=8 * GB).is_small
-    assert not measurement(stopped=True).is_small
 
 
 def test_measurements_survive_the_file_and_are_merged(tmp_path):
@@ -155,9 +136,3 @@ def test_every_released_method_was_measured_on_both_graphs_and_stays_within_the_
     assert not missing, "Run: python benchmarks/memory_methods.py --method NAME"
     assert {method for _, method in places} <= set(method_names())
     assert [row for row in measured if not row.is_small] == []
-
-
-@pytest.mark.usefixtures("small")
-def test_one_measurement_is_printed_as_json(capsys):
-    assert script.main(["--one", "--graph", "pubmed", "--method", "raw"]) == 0
-    assert script.Measurement(**json.loads(capsys.readouterr().out)).method == "raw"

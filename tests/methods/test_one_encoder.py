@@ -8,8 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from aspect.data.features import dense, row_normalise
-from aspect.methods.base import Method, OneEncoder, OneEncoderConfig, PerGraph, Step
-from aspect.methods.registry import method_names
+from aspect.methods.base import OneEncoder, OneEncoderConfig, PerGraph, Step
 from aspect.nn.gcn import GCNStack
 from reference import two_views
 from reference.graphs import random_graph
@@ -67,14 +66,6 @@ def test_a_step_tells_what_it_monitors(graph):
     assert set(method.monitors()) == {"largest"}
 
 
-def test_it_is_no_method_by_itself():
-    assert issubclass(OneEncoder, Method)
-    assert OneEncoder.name == ""
-    assert "one_encoder" not in method_names()
-    with pytest.raises(TypeError, match="loss_terms"):
-        OneEncoder(OneEncoderConfig())
-
-
 def test_it_is_made_once_for_a_graph_and_anew_for_another():
     made = []
     prepared = PerGraph(lambda graph: made.append(graph) or len(made))
@@ -91,15 +82,6 @@ class Doubling(nn.Module):
 
     def make(self, graph):
         return self.factor * graph.num_nodes
-
-
-def test_a_copied_module_makes_its_own():
-    original = Doubling()
-    copied = copy.deepcopy(original)
-    copied.factor = 3
-    graph = random_graph(num_nodes=20)
-    assert (original.prepared(graph), copied.prepared(graph)) == (40, 60)
-    assert original.state_dict() == {}
 
 
 def test_loading_a_state_makes_it_forget_in_a_copy_too():

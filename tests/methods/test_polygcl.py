@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from aspect.methods.base import Step
 from aspect.methods.polygcl import PolyGCL, PolyGCLConfig
 from aspect.training.trainer import train
+from methods.building import assert_same_with_gradients, generator, step
 from reference.graphs import random_graph
 from reference.two_views import features_of
 
@@ -28,10 +28,6 @@ def make(graph, **settings):
         band.increments.data.normal_(0.3, 0.4, generator=draw)
     method.mixture.data.copy_(torch.tensor([0.7, -0.4]))
     return method.double().train()
-
-
-def step(seed=0):
-    return Step(1, torch.Generator().manual_seed(seed))
 
 
 def nodes_and_values(method):
@@ -100,11 +96,9 @@ def plain_loss(method, graph, order):
 def test_loss_and_gradients_are_those_of_the_formula(graph, kind):
     method = make(graph, **STILL, **kind)
     found = method.loss_terms(graph, step())["discrimination"]
-    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(graph.num_nodes, generator=generator())
     expected = plain_loss(method, graph, order)
-    assert_close(found, expected)
-    trained = [each for each in method.parameters() if each.requires_grad]
-    assert_close(torch.autograd.grad(found, trained), torch.autograd.grad(expected, trained))
+    assert_same_with_gradients(found, expected, method)
 
 
 def test_the_embedding_is_the_mixture_of_both_bands(graph):
@@ -120,15 +114,6 @@ def test_each_band_embeds_by_its_own_statistics_on_the_clean_graph(graph):
     x, (beta, alpha) = features_of(graph), method.mixture.detach()
     expected = beta * encode(method, graph, x, 0) + alpha * encode(method, graph, x, 1)
     assert_close(method.embed(graph), expected, rtol=1e-6, atol=1e-7)
-
-
-def test_rows_are_left_as_they_are_where_the_settings_say_so():
-    graph = random_graph()
-    raw, normalised = make(graph, row_normalise=False).eval(), make(graph).eval()
-    other = random_graph()
-    other.features.copy_(features_of(graph))
-    assert_close(raw.embed(other), normalised.embed(graph))
-    assert not torch.allclose(raw.embed(graph), normalised.embed(graph))
 
 
 def test_every_view_is_dropped_out_by_itself(graph, monkeypatch):
@@ -184,3 +169,12 @@ def test_the_bank_takes_the_values_at_the_nodes():
     assert list(bank.responses) == ["low", "high"]
     for found, expected in zip(bank.responses.values(), both, strict=True):
         assert_close(found, torch.stack(expected))
+
+
+def test_rows_are_left_as_they_are_where_the_settings_say_so():
+    graph = random_graph()
+    raw, normalised = make(graph, row_normalise=False).eval(), make(graph).eval()
+    other = random_graph()
+    other.features.copy_(features_of(graph))
+    assert_close(raw.embed(other), normalised.embed(graph))
+    assert not torch.allclose(raw.embed(graph), normalised.embed(graph))

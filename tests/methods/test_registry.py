@@ -1,10 +1,14 @@
-"""A declaration that cannot be right is refused when it is made, in a sentence."""
+"""What the registry refuses in a sentence, and how a paper is cited."""
+
+import re
 
 import pytest
 
 from aspect.methods import registry
 from aspect.methods.controls import RawConfig, RawFeatures
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, find_method, method_names, register
+
+TITLE = "On Graphs: A Study"
 
 
 class Cubic(RawFeatures):
@@ -28,3 +32,46 @@ def test_what_cannot_be_right_is_refused(method, family, sentence):
         register("mine", config=RawConfig, paper="", family=family)(method)
     assert registry._registry == before
     assert RawFeatures.name == "raw"
+
+
+@pytest.mark.parametrize(
+    ("authors", "short"),
+    [
+        ("A. One", "One, ICML 2020"),
+        ("A. One, B. C. Two", "One and Two, ICML 2020"),
+        ("A. One, B. Two, C. van der Three", "One, Two and van der Three, ICML 2020"),
+        ("A. One, B. Two, C. Three, D. Four", "One et al., ICML 2020"),
+    ],
+)
+def test_few_authors_are_named_and_of_many_the_first(authors, short):
+    assert str(Citation(authors, TITLE, "ICML", 2020)) == short
+
+
+def test_a_preprint_has_a_year_alone():
+    paper = Citation("A. One, B. Two", TITLE, "", 2026)
+    assert str(paper) == "One and Two, 2026"
+    assert paper.reference == "A. One and B. Two: On Graphs: A Study. 2026."
+    assert paper.bibtex.startswith("@misc{one2026graphs,\n")
+
+
+@pytest.mark.parametrize(
+    ("in_journal", "opening", "where"),
+    [(False, "@inproceedings{", "booktitle"), (True, "@article{", "journal")],
+)
+def test_bibtex_tells_proceedings_from_journals(in_journal, opening, where):
+    paper = Citation("P. Veličković, P. Liò", TITLE, "ICLR", 2019, in_journal=in_journal)
+    assert paper.bibtex == (
+        f"{opening}velickovic2019graphs,\n"
+        "  author = {P. Veličković and P. Liò},\n"
+        "  title = {{On Graphs: A Study}},\n"
+        f"  {where} = {{ICLR}},\n"
+        "  year = {2019},\n"
+        "}"
+    )
+
+
+def test_keys_of_the_registry_are_plain_and_each_papers_own():
+    papers = {find_method(name).paper for name in method_names()} - {""}
+    keys = [re.match(r"@\w+\{([a-z0-9]+),\n", paper.bibtex)[1] for paper in papers]
+    assert len(set(keys)) == len(keys)
+    assert all(paper.bibtex.count("{") == paper.bibtex.count("}") for paper in papers)

@@ -7,9 +7,9 @@ from torch.testing import assert_close
 
 from aspect.data.features import dense, drop_entries
 from aspect.data.graph import Graph
-from aspect.methods.base import Step
 from aspect.methods.s3gcl import S3GCL, S3GCLConfig
 from aspect.training.trainer import train
+from methods.building import step
 from reference.graphs import random_graph
 from reference.spectrum import rescaled_laplacian
 
@@ -26,10 +26,6 @@ def make(graph, **settings):
     small = {"width": 7, "order": 4, "neighbours": 3, "low_weight": 0.3}
     method = S3GCL(S3GCLConfig(**small | settings), graph.num_features)
     return method.double().train()
-
-
-def step(seed=0):
-    return Step(1, torch.Generator().manual_seed(seed))
 
 
 def standardised(x, norm):
@@ -122,19 +118,6 @@ def test_entries_are_dropped_before_a_filter_and_for_each_branch_anew(graph):
         assert_close(found, expected)
 
 
-def test_entries_are_dropped_after_a_filter(graph):
-    seen = {}
-    for rate in (0.0, 0.5):
-        method, seen[rate] = make(graph, input_dropout=0.0, dropout=rate), []
-        for branch in method.branches.values():
-            branch.norm.register_forward_pre_hook(lambda _, x, kept=seen[rate]: kept.append(x[0]))
-        method.loss_terms(graph, step())
-    for found, whole in zip(seen[0.5], seen[0.0], strict=True):
-        kept = found != 0
-        assert_close(found[kept], 2 * whole[kept])
-        assert not bool(kept[whole != 0].all())
-
-
 def test_positives_are_the_nearest_and_the_neighbours():
     graph = random_graph()
     positives = make(graph)._positives(graph)
@@ -168,15 +151,6 @@ def test_the_embedding_is_what_comes_before_the_projector(graph):
     trained = make(graph, epochs=3)
     train(trained, graph, seed=0)
     assert_close(trained.embed(graph), embed(trained, dense(graph.features)))
-
-
-def test_stored_statistics_embed_a_node_the_same_in_any_company():
-    graph = random_graph()
-    half = Graph.build(graph.features[:10], torch.zeros(2, 0, dtype=torch.long))
-    for statistics, alone in (("recomputed", True), ("running", True), ("graph", False)):
-        method = make(graph, epochs=3, norm_statistics=statistics)
-        train(method, graph, seed=0)
-        assert torch.allclose(method.embed(half), method.embed(graph)[:10]) == alone
 
 
 def test_rows_are_normalised_where_the_settings_say_so():

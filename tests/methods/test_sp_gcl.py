@@ -3,10 +3,10 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.graph import Graph
-from aspect.methods.base import Step
 from aspect.methods.sp_gcl import SPGCL, SPGCLConfig
 from aspect.nn.augmentations import draw_near
 from aspect.training.trainer import train
+from methods.building import step
 from reference import two_views
 from reference.graphs import path_graph, random_graph
 
@@ -33,10 +33,6 @@ def make(graph, **changes):
         for bias in method.encoder.biases:
             torch.nn.init.normal_(bias)
     return method.to(graph.dtype).train()
-
-
-def step(seed=5):
-    return Step(1, torch.Generator().manual_seed(seed))
 
 
 def encode(method, graph, *, norm=False):

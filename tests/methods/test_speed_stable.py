@@ -46,12 +46,6 @@ def test_growth_is_a_line_or_is_not():
     assert not script.Growth.of(searches(9_000, 8_000, 7_000, 6_000)).reached
 
 
-def test_both_epochs_count_for_the_memory():
-    peak = script.Peak("pubmed", 2, 1.0, 1, 2.0, search_bytes=3_900_000_000)
-    assert peak.reached
-    assert not script.Peak("pubmed", 2, 1.0, 1, 2.0, search_bytes=4_000_000_000).reached
-
-
 def test_both_kinds_of_epoch_are_timed_and_the_count_stands_beside_them(graph):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -69,14 +63,6 @@ def test_a_search_and_epochs_are_measured(graph):
     peak = script.measure_epochs("mixed", graph, config)
     assert peak.search_bytes >= peak.plain_bytes > 0
     assert min(peak.plain_seconds, peak.search_seconds) > 0
-
-
-def test_settings_are_the_papers_with_the_channel_term():
-    for name, (steps, budget, rayleigh) in load_script("stable_epochs").SEARCHES.items():
-        config = script.settings(name)
-        assert (config.perturbation_steps, config.perturbation_budget) == (steps, budget)
-        assert (config.rayleigh_weight, config.channel_weight) == (rayleigh, 1.0)
-        assert (config.width, config.order) == (512, 4 if name == "pubmed" else 5)
 
 
 def test_findings_are_shown_and_written(capsys):
@@ -97,12 +83,6 @@ def test_findings_are_shown_and_written(capsys):
     script.show(nothing)
     assert capsys.readouterr().out == ""
     assert json.loads(nothing.as_json())["growth"] is None
-
-
-def test_a_graph_that_is_not_there_is_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("ASPECT_DATA", str(tmp_path))
-    with pytest.raises(script.AspectError, match="nowhere"):
-        script.apart("search", "nowhere", 1, {})
 
 
 @pytest.mark.slow

@@ -12,10 +12,8 @@ from aspect.nn.gate import (
     HalfPolicy,
     NodePolicy,
     fuse,
-    make_policy,
     neighbourhood_mean,
     read_out,
-    with_zero_logit,
 )
 from reference.graphs import random_graph
 from reference.losses import sigmoid
@@ -44,13 +42,6 @@ def test_fusion_is_the_weighted_sum_node_by_node(views, weights):
     assert_close(fuse(views, weights), expected)
 
 
-def test_weight_one_keeps_that_band_alone(views, bands):
-    chosen = torch.arange(5) % bands
-    weights = torch.nn.functional.one_hot(chosen, bands).double()
-    expected = torch.stack([views[chosen[v], v] for v in range(5)])
-    assert_close(fuse(views, weights), expected, rtol=0, atol=0)
-
-
 def test_readouts(views, weights, bands):
     assert_close(read_out(views, weights, "fused"), fuse(views, weights), rtol=0, atol=0)
     side_by_side = read_out(views, weights, "concatenated")
@@ -76,16 +67,6 @@ def node_policy(bands=2, gate_input="layer-norm", hops=0):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         return NodePolicy(6, bands, 4, gate_input, hops).double()
-
-
-def test_softmax_over_a_logit_and_zero_is_the_sigmoid():
-    logits = torch.linspace(-30, 30, 61, dtype=torch.float64).unsqueeze(1)
-    weights = with_zero_logit(logits).log_softmax(1).exp()
-    expected = torch.tensor(
-        [sigmoid(float(logit)) for logit in logits.detach()], dtype=torch.float64
-    )
-    assert_close(weights[:, 0], expected)
-    assert_close(weights[:, 1], 1 - expected, rtol=1e-6, atol=1e-15)
 
 
 @pytest.mark.parametrize("gate_input", ["layer-norm", "raw"])
@@ -138,24 +119,6 @@ def test_half_policy_has_nothing_to_learn(gate_views):
     policy = HalfPolicy()
     assert list(policy.parameters()) == []
     assert_close(policy(gate_views, unused), torch.full((9, 2), math.log(0.5), dtype=torch.float64))
-
-
-@pytest.mark.parametrize(
-    ("fusion", "bands", "kind"),
-    [
-        ("node-wise", 2, NodePolicy),
-        ("node-wise", 3, NodePolicy),
-        ("global", 2, GlobalPolicy),
-        ("half", 2, HalfPolicy),
-        ("node-wise", 1, HalfPolicy),
-        ("global", 1, HalfPolicy),
-    ],
-)
-def test_the_setting_names_the_policy(fusion, bands, kind):
-    policy = make_policy(fusion, 6, bands, 4, "layer-norm", 0).double()
-    assert type(policy) is kind
-    gate_views = torch.randn(bands, 5, 6, dtype=torch.float64)
-    assert policy(gate_views, unused).shape == (5, bands)
 
 
 def test_log_weights_stay_finite_where_the_gate_is_certain():

@@ -2,16 +2,14 @@ import math
 
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 from torch_geometric.nn import GCNConv
 
-from aspect.data.features import dense, take_rows
+from aspect.data.features import dense
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.augmentations import keep_mask
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MEAN_SLOPE, Activation, RandomLeaky
-from aspect.nn.normalisation import recording
 from aspect.nn.propagation import SymmetricPropagation, dense_smoothing
 from reference.graphs import random_graph
 
@@ -99,12 +97,6 @@ class TestStart:
 
 
 class TestLayers:
-    def test_one_slope_a_layer_or_one_for_all(self):
-        apart = [m for m in stack(4, 3, 2).modules() if isinstance(m, nn.PReLU)]
-        shared = stack(4, 3, 2, shared_activation=True)
-        assert [m.weight.numel() for m in apart] == [1, 1]
-        assert len([m for m in shared.modules() if isinstance(m, nn.PReLU)]) == 1
-
     def test_a_shared_slope_serves_every_layer(self, graph):
         operator = SymmetricPropagation(graph).smoothing()
         shared, apart = stack(12, 6, 5, shared_activation=True), stack(12, 6, 5)
@@ -142,29 +134,12 @@ class TestLayers:
         ours(graph.features, SymmetricPropagation(graph).smoothing())
         assert_close(ours.norms[0].running_mean, 0.99 * before.mean(0, keepdim=True))
 
-    def test_recorded_layers_embed_as_in_training(self, graph):
-        ours, operator = stack(12, 8, 5, batch_norm=True), SymmetricPropagation(graph).smoothing()
-        trained = ours(graph.features, operator)
-        with torch.no_grad(), recording(ours.norms):
-            ours.eval()(graph.features, operator)
-        assert_close(ours(graph.features, operator), trained)
-
-    def test_no_bias(self):
-        names = {name for name, _ in stack(4, 3, bias=False).named_parameters()}
-        assert names == {"weights.0", "activations.0.function.weight"}
-
     def test_a_dense_operator_serves_too(self, graph):
         adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
         adjacency[tuple(graph.edge_index)] = 1
         smoothing, ours = dense_smoothing(adjacency), stack(12, 8, 5)
         expected = ours(graph.features, SymmetricPropagation(graph).smoothing())
         assert_close(ours(graph.features, lambda x: smoothing @ x), expected)
-
-    def test_shuffled_features_need_no_second_product(self, graph):
-        operator, ours = SymmetricPropagation(graph).smoothing(), stack(12, 8, 5)
-        order = torch.randperm(graph.num_nodes, generator=generator())
-        expected = ours(take_rows(graph.features, order), operator)
-        assert_close(ours.propagate(ours.project(graph.features)[order], operator), expected)
 
     @pytest.mark.parametrize("widths", [(5,), (), (5, 0)])
     def test_impossible_widths_are_refused(self, widths):

@@ -63,26 +63,10 @@ def test_what_is_equal_but_for_rounding_is_equal():
     assert nearest_by_cosine(lengths * direction, 3).tolist() == first
 
 
-def test_none():
-    assert nearest_by_cosine(drawn(), 0).shape == (25, 0)
-
-
 @pytest.mark.parametrize("count", [-1, 25])
 def test_more_than_there_are_is_refused(count):
     with pytest.raises(ValueError, match=rf"between 0 and 24 in number\. Got {count}\."):
         nearest_by_cosine(drawn(), count)
-
-
-@pytest.mark.parametrize("compress", [False, True], ids=["dense", "compressed"])
-def test_positives_are_the_node_and_its_nearest(compress):
-    features = drawn(binary=True)
-    features[3] = 0
-    given = SparseMatrix.from_dense(features) if compress else features
-    found = similar_positives(given, 4).matrix
-    sets = [set(row.nonzero().flatten().tolist()) for row in found.dense()]
-    assert sets == [{i, *nearest} for i, nearest in enumerate(slow(features, 4))]
-    assert sets[3] == {3}
-    assert found.dtype == features.dtype
 
 
 def test_more_positives_than_nodes_are_all_nodes():
@@ -120,19 +104,6 @@ def test_they_are_those_of_the_loop(graph, share, sign):
     found = {tuple(pair) for pair in graph.edge_index.t()[weights.bool()].tolist()}
     assert found == chosen_by_loop(graph, similarity, share)
     assert set(weights.tolist()) <= {0.0, 1.0}
-
-
-def test_the_whole_share_is_the_whole_graph(graph):
-    similarity = edge_similarity(graph, graph.features)
-    assert bool(choose_edges(graph, similarity, 1.0).all())
-
-
-@pytest.mark.parametrize("share", [0.01, 0.4])
-def test_no_node_with_a_neighbour_is_left_alone(graph, share):
-    weights = choose_edges(graph, edge_similarity(graph, graph.features), share)
-    degrees = torch.zeros(25, dtype=torch.float64).index_add(0, graph.edge_index[0], weights)
-    assert bool((degrees >= torch.ceil(share * graph.degrees())).all())
-    assert bool(((degrees > 0) == (graph.degrees() > 0)).all())
 
 
 def test_a_share_that_is_whole_but_for_rounding_is_whole():
@@ -223,13 +194,6 @@ class TestChoice:
         assert_close(found.heterophilic, edge_split_chosen_by_loop(edge_split_graph, x, 0.7, -1))
         assert not found.homophilic.requires_grad
 
-    @pytest.mark.parametrize("density", [1.0, 0.1], ids=["dense", "compressed"])
-    def test_whole_shares_are_the_whole_graph(self, density):
-        edge_split_graph = random_graph(num_features=12, isolated=1, density=density)
-        found = split(edge_split_graph, like_share=1.0, unlike_share=1.0)
-        assert bool(found.homophilic.all())
-        assert bool(found.heterophilic.all())
-
     def test_equally_similar_edges_are_chosen_whatever_the_numbering(self):
         generator = draw(1)
         words = (torch.rand(40, 4, generator=generator) < 0.5).double()  # sixteen rows at most
@@ -245,30 +209,7 @@ class TestChoice:
         assert_close(there, here[order][:, order])
 
 
-class TestPasses:
-    @pytest.mark.parametrize("unit_diagonal", [False, True])
-    def test_they_are_the_matrices_of_the_two_subgraphs(self, edge_split_graph, unit_diagonal):
-        found = split(edge_split_graph, unit_diagonal=unit_diagonal)
-        own = torch.eye(edge_split_graph.num_nodes, dtype=torch.float64)
-        high = own - smoothing(edge_split_graph, found.heterophilic)
-        expected = torch.where(own == 1, own, high) if unit_diagonal else high
-        assert_close(found.low().operator(own), smoothing(edge_split_graph, found.homophilic))
-        assert_close(found.high().operator(own), expected)
-        assert_close(dense(found.low().features), features_of(edge_split_graph))
-
-
 class TestDraws:
-    def test_nothing_is_dropped_at_zero(self, edge_split_graph):
-        found, generator = split(edge_split_graph), draw()
-        before = generator.get_state()
-        for drawn, clean in (
-            (found.low(0.0, 0.0, generator), found.low()),
-            (found.high(0.0, 0.0, generator), found.high()),
-        ):
-            assert torch.equal(drawn.operator.matrix.values, clean.operator.matrix.values)
-            assert drawn.features is clean.features
-        assert torch.equal(generator.get_state(), before)
-
     def test_low_views_lose_single_directions_of_like_edges(self, edge_split_graph):
         found = split(edge_split_graph)
         own = torch.eye(edge_split_graph.num_nodes, dtype=torch.float64)

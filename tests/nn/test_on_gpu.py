@@ -59,7 +59,7 @@ BLOCKS = {
     "split": lambda g, x: (
         EdgeSplit.of(ViewSource(g), like_share=0.4, unlike_share=0.7).high().operator(x)
     ),
-    "unlike": lambda g, x: WalkedGraph.of(g, normalise_rows=True, walk_steps=4).filters(
+    "unlike": lambda g, x: WalkedGraph(g, normalise_rows=True, walk_steps=4).filters(
         weights_of(g), 0.3
     )[1](x),
     "walks": lambda g, x: return_probabilities(g) + 0 * x.sum(),

@@ -3,9 +3,8 @@ import torch
 from torch.testing import assert_close
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from aspect.data.graph import Graph, edge_keys
+from aspect.data.graph import edge_keys
 from aspect.nn.propagation import (
-    MatrixOperator,
     SymmetricPropagation,
     dense_smoothing,
     neighbour_mean,
@@ -56,13 +55,6 @@ def test_loops_weigh_what_is_asked(graph, loop_weight):
     propagation = SymmetricPropagation(graph, loop_weight=loop_weight)
     expected = normalised(adjacency(graph) + loop_weight * eye(graph))
     assert_close(propagation.smoothing()(eye(graph)), expected)
-
-
-def test_weights_may_differ_between_the_directions(graph):
-    weights = entry_weights(graph)
-    found = SymmetricPropagation(graph).smoothing(weights)(eye(graph))
-    assert_close(found, normalised(adjacency(graph, weights) + eye(graph)))
-    assert not torch.equal(found, found.t())
 
 
 def test_it_is_what_pyg_does_with_messages_from_column_to_row(graph):
@@ -130,14 +122,6 @@ def test_thinning_drops_and_scales_entries_the_diagonal_included(graph):
     on_diagonal = operator.matrix.pattern.rows == operator.matrix.pattern.columns
     assert 0 in ratio[on_diagonal]
     assert operator.thinned(0.5, None).matrix.values is operator.matrix.values
-
-
-def test_a_graph_without_edges_keeps_its_signal():
-    graph = Graph.build(torch.eye(3, dtype=torch.float64), torch.empty(2, 0, dtype=torch.long))
-    operator = SymmetricPropagation(graph).smoothing()
-    assert isinstance(operator, MatrixOperator)
-    assert_close(operator(eye(graph)), eye(graph))
-    assert_close(neighbour_mean(graph)(eye(graph)), 0 * eye(graph))
 
 
 def test_a_negative_loop_weight_is_refused(graph):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from aspect.data.datasets import DATASETS
+from aspect.data.source import DATASETS
 from aspect.errors import SettingsError
 from aspect.methods.registry import find_method
 from aspect.settings import FOLDER, find_experiment, load_experiment, shipped

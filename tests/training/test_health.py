@@ -101,13 +101,6 @@ def test_a_common_direction_is_a_collapse(nodes, dtype):
     assert "Try" in sentence
 
 
-def test_constant_rows_are_a_collapse():
-    same = Health.of(normal(1, 6).repeat(40, 1))
-    assert same.mean_cosine == pytest.approx(1)
-    assert same.variance_share == pytest.approx(0)
-    assert same.is_collapsed
-
-
 def test_zero_rows_are_a_collapse():
     (sentence,) = Health.of(torch.zeros(40, 6)).warnings()
     assert "every embedding is zero" in sentence

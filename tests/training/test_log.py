@@ -35,14 +35,6 @@ def test_what_is_no_number_becomes_null_and_the_line_stays_json(path):
     assert path.read_text() == '{"epoch": 1, "a": null, "b": null, "c": 2.0}\n'
 
 
-def test_a_line_is_there_as_soon_as_it_is_written(path):
-    lines = JsonLinesLog(path, keep_epochs=0)
-    lines.write(1, {"loss": 1.0})
-    assert path.read_text().count("\n") == 1
-    lines.sync()
-    lines.close()
-
-
 def test_lines_beyond_the_checkpoint_are_cut_off(path):
     write_epochs(path, 1, 9)
     whole = path.read_bytes()

@@ -57,24 +57,6 @@ def test_a_method_is_trained_in_training_mode_and_handed_back_in_evaluation_mode
     assert not method.training
 
 
-def test_no_epochs_leave_the_first_weights():
-    method = Toy(epochs=0)
-    result = train(method, tiny_graph(), seed=0)
-    assert result == trainer.TrainingResult(0, False, {}, kept=0)
-    torch.testing.assert_close(method.weights.detach(), torch.tensor([2.0, -1.0]))
-
-
-def test_what_is_not_trainable_is_not_trained():
-    class Fixed(Toy):
-        trainable: ClassVar[bool] = False
-
-    method = Fixed(epochs=5)
-    recorder = MemoryRecorder()
-    assert train(method, tiny_graph(), seed=0, recorder=recorder).epochs == 0
-    assert int(method.last_epoch) == 0
-    assert recorder.is_done
-
-
 # Early stopping
 
 
@@ -244,20 +226,6 @@ def test_groups_reach_the_optimiser_with_their_own_rates():
     torch.testing.assert_close(method.other.detach(), torch.tensor([3.0 - 0.5]))
 
 
-def test_parameters_outside_of_all_groups_stay():
-    class Frozen(Toy):
-        def __init__(self, **settings):
-            super().__init__(**settings)
-            self.frozen = nn.Parameter(torch.tensor([1.0, 1.0]))
-
-        def loss_terms(self, graph, step):
-            return {"product": (self.weights * self.frozen).sum()}
-
-    method = Frozen(epochs=3)
-    train(method, tiny_graph(), seed=0)
-    torch.testing.assert_close(method.frozen.detach(), torch.ones(2), rtol=0, atol=0)
-
-
 class Adversaries(Toy):
     """Two phases on two parameters: one pulls the product up, the other down."""
 
@@ -282,13 +250,6 @@ class Adversaries(Toy):
 
     def after_step(self, step):
         self.stepped.append((step.epoch, step.phase))
-
-
-def test_phases_follow_one_another_in_every_epoch():
-    method = Adversaries(epochs=2)
-    train(method, tiny_graph(), seed=0)
-    assert method.history == [(1, "critic"), (1, "encoder"), (2, "critic"), (2, "encoder")]
-    assert method.stepped == method.history
 
 
 def test_each_phase_steps_its_own_parameters_by_its_own_gradient():
@@ -362,16 +323,6 @@ def test_a_loss_that_is_no_number_names_epoch_and_term(bad):
     assert not recorder.is_done
     kept = recorder.snapshots[-1].tensors["method/weights"]
     torch.testing.assert_close(method.weights.detach(), kept, rtol=0, atol=0)
-
-
-def test_terms_that_are_finite_but_not_together_are_named_so():
-    class Huge(Toy):
-        def loss_terms(self, graph, step):
-            huge = self.weights.abs().sum() * 1e38
-            return {"a": huge, "b": huge}
-
-    with pytest.raises(TrainingError, match=r"at epoch 1 \(term: their sum\)"):
-        train(Huge(epochs=2), tiny_graph(), seed=0)
 
 
 def test_a_gradient_that_is_no_number_stops_before_it_spoils_the_weights():
@@ -589,3 +540,20 @@ def test_weight_decay_acts_on_the_weights_or_through_the_gradient(decoupled):
     # Through the gradient, Adam forgets the size of the decay: a step is the learning rate.
     expected = [2 * (1 - 0.05), -1 * (1 - 0.05)] if decoupled else [1.9, -0.9]
     assert method.weights.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_terms_that_are_finite_but_not_together_are_named_so():
+    class Huge(Toy):
+        def loss_terms(self, graph, step):
+            huge = self.weights.abs().sum() * 1e38
+            return {"a": huge, "b": huge}
+
+    with pytest.raises(TrainingError, match=r"at epoch 1 \(term: their sum\)"):
+        train(Huge(epochs=2), tiny_graph(), seed=0)
+
+
+def test_no_epochs_leave_the_first_weights():
+    method = Toy(epochs=0)
+    result = train(method, tiny_graph(), seed=0)
+    assert result == trainer.TrainingResult(0, False, {}, kept=0)
+    torch.testing.assert_close(method.weights.detach(), torch.tensor([2.0, -1.0]))

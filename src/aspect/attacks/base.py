@@ -90,11 +90,7 @@ def check_flips(count: int, graph: Graph) -> None:
 
 
 def apply_flips(graph: Graph, flips: Int[Tensor, "flips 2"]) -> Graph:
-    """The graph with every pair flipped: removed where it is an edge, added where it is none.
-
-    Features, ids and notices are those of the graph before. Flipping the same pairs again gives
-    the first graph back.
-    """
+    """The graph with every pair flipped: removed where it is an edge, added where it is none."""
     flips, num_nodes = flips.to(graph.device), graph.num_nodes
     outside = ((flips < 0) | (flips >= num_nodes)).any(dim=1) | (flips[:, 0] == flips[:, 1])
     if bool(outside.any()):
@@ -169,7 +165,20 @@ class Target:
         graph = self.graph
         if self.labels is None or self.train is None or len(self.train) == 0:
             raise GraphError("An attack needs training nodes with labels. Got none.")
-        nodes = _different_nodes(self.train.to(graph.device).long(), graph.num_nodes)
+        train = self.train.to(graph.device).long()
+        outside = train[(train < 0) | (train >= graph.num_nodes)]
+        if len(outside):
+            raise GraphError(
+                f"Training nodes must be from 0 to {graph.num_nodes - 1}. "
+                f"Got {shown(outside.tolist())}."
+            )
+        nodes: Tensor
+        nodes, times = torch.unique(train, return_counts=True)
+        if len(nodes) < len(train):
+            twice = shown(nodes[times > 1].tolist())
+            raise GraphError(
+                f"Training nodes must be different from each other. Got twice: {twice}."
+            )
         if len(self.labels) != graph.num_nodes:
             raise GraphError(
                 f"An attack needs a label for each of the {graph.num_nodes} nodes. "
@@ -191,21 +200,6 @@ class Target:
         return Known(nodes, torch.nn.functional.one_hot(classes, count).to(graph.dtype))
 
 
-def _different_nodes(train: Int[Tensor, " train"], num_nodes: int) -> Int[Tensor, " train"]:
-    """The training nodes in ascending order."""
-    outside = train[(train < 0) | (train >= num_nodes)]
-    if len(outside):
-        raise GraphError(
-            f"Training nodes must be from 0 to {num_nodes - 1}. Got {shown(outside.tolist())}."
-        )
-    nodes: Tensor
-    nodes, times = torch.unique(train, return_counts=True)
-    if len(nodes) < len(train):
-        twice = shown(nodes[times > 1].tolist())
-        raise GraphError(f"Training nodes must be different from each other. Got twice: {twice}.")
-    return nodes
-
-
 # The attack
 
 OnFlips = Callable[[int], object]  # called with the number of flips so far
@@ -222,16 +216,16 @@ class Attack(ABC):
     config_type: ClassVar[type[Config]]  # set by the registration
     surrogate: ClassVar[str] = ""  # the model that the attacker trains, if any
 
-    @abstractmethod
     def __init__(
         self,
         target: Target,
         config: Any,  # noqa: ANN401 - of the attack's own type
         *,
         seed: int,
-        state: Mapping[str, Tensor] | None = None,
+        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - of those that have one
     ) -> None:
         """Begin the attack, or go on where its state was taken."""
+        self.target, self.config, self.seed = target, config, seed
 
     @classmethod
     def begin(
@@ -282,9 +276,11 @@ class Attack(ABC):
         self, counts: Sequence[int], on_flips: OnFlips | None = None
     ) -> Iterator[Int[Tensor, "flips 2"]]:
         """The flips of each of several budgets, given as rising numbers of flips."""
-        flips = self.find(counts[-1], on_flips)
-        for count in counts:
-            yield flips[:count]
+        if self.info.nested:
+            flips = self.find(counts[-1], on_flips)
+            yield from (flips[:count] for count in counts)
+        else:
+            yield from (self.find(count, on_flips) for count in counts)
 
 
 @contextmanager

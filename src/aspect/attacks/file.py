@@ -1,10 +1,8 @@
 """The perturbation file: the flips of an attack in their order, and where they come from.
 
 One safetensors file with a manifest and a digest, as checkpoints are. A flip is one integer,
-smaller end * nodes + larger end. Since the order is that of the attack, the first flips are the
-attack of a smaller budget, unless the attack is not nested; the features are masked by a seed,
-nested across rates. An attack that was interrupted keeps what it needs to go on in the same file,
-until it is complete.
+smaller end * nodes + larger end. The first flips are the attack of a smaller budget, unless the
+attack is not nested. Until it is complete, the file also holds what the attack needs to go on.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from aspect.attacks.base import apply_flips, flips_of
-from aspect.attacks.feature_mask import mask_features
+from aspect.attacks.drawn import mask_features
 from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation
 from aspect.attacks.registry import AttackName, attack_info, attack_title
 from aspect.config import Config, Count
 from aspect.data.archives import content_sha256
 from aspect.data.files import is_file, is_present, reason
-from aspect.data.graph import MOST_NODES, Features, Graph, LabelledGraph
+from aspect.data.graph import MOST_NODES, Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.data.tensors import read_tensors, write_tensors
@@ -57,51 +55,31 @@ FREE = frozenset({"wanted", "complete", "seconds"})
 class AttackedGraph(Config):
     """The graph that the flips belong to; they mean nothing for another one."""
 
-    name: str
-    """As the user called it."""
-    sha256: str
-    """Checksum of its edges, features and labels."""
+    name: str  # as the user called it
+    sha256: str  # checksum of its edges, features and labels
     nodes: Annotated[int, Field(ge=2, le=MOST_NODES)]
-    """How many there are."""
-    edges: Count
-    """Undirected ones, before the attack: a budget is a ratio to them."""
+    edges: Count  # undirected ones, before the attack: a budget is a ratio to them
 
 
 class AttackFacts(Config):
     """Where a list of flips comes from: all that is needed to find the same ones again."""
 
     graph: AttackedGraph
-    """What was attacked."""
     kind: AttackName
-    """The attack."""
-    solver: str = ""
-    """Which variant of the attack, where there are several."""
-    surrogate: str = ""
-    """The model that the attacker trains in place of the real one, where there is one."""
-    settings: dict[str, Any]
-    """Of the attack, in full."""
-    num_classes: int
-    """Classes of the graph, those without a node included."""
-    splits: SplitKind
-    """Kind of the split whose training labels the attacker knows."""
-    splits_sha256: str | None = None
-    """Checksum of published splits; drawn ones follow from the labels."""
-    split: Annotated[int, Field(ge=0)]
-    """Number of that split."""
-    seed: int
-    """As given; the split's number is added, so that every split is drawn for itself."""
-    mask_seed: Annotated[int, Field(ge=0, lt=2**63)]
-    """Seed of the feature mask."""
-    wanted: Count
-    """Flips requested."""
-    complete: bool = False
-    """Whether they are all there."""
-    seconds: float = 0.0
-    """Time that the attack took, in all its processes."""
-    device: str
-    """Kind of the device; another one rounds otherwise."""
-    versions: dict[str, str]
-    """Of this package, of Python and of the packages that numbers depend on."""
+    solver: str = ""  # which variant of the attack, where there are several
+    surrogate: str = ""  # the model that the attacker trains in place of the real one, if any
+    settings: dict[str, Any]  # of the attack, in full
+    num_classes: int  # of the graph, those without a node included
+    splits: SplitKind  # kind of the split whose training labels the attacker knows
+    splits_sha256: str | None = None  # of published splits; drawn ones follow from the labels
+    split: Annotated[int, Field(ge=0)]  # number of that split
+    seed: int  # as given; the split's number is added, so that every split is drawn for itself
+    mask_seed: Annotated[int, Field(ge=0, lt=2**63)]  # of the feature mask
+    wanted: Count  # flips requested
+    complete: bool = False  # whether they are all there
+    seconds: float = 0.0  # that the attack took, in all its processes
+    device: str  # kind of the device; another one rounds otherwise
+    versions: dict[str, str]  # of this package, of Python and of those that numbers depend on
 
     @property
     def attack(self) -> str:
@@ -155,13 +133,8 @@ class PerturbationFile:
     ) -> PerturbationFile:
         """The file that an attack is to write: empty, or the same attack to go on with.
 
-        What is there is read or refused; nothing is written.
-
-        Args:
-            path: The file.
-            facts: Of the attack that is to be run.
-            resume: Go on with what the file holds; where there is no file, begin.
-            overwrite: Replace whatever it holds, as soon as there is something to replace it with.
+        What is there is read or refused; nothing is written. With `resume` a missing file is begun;
+        with `overwrite` it is replaced as soon as there is something to replace it with.
         """
         if overwrite or not is_present(path):
             return cls(facts, path=path)
@@ -189,12 +162,14 @@ class PerturbationFile:
     def write(self, path: str | Path | None = None) -> None:
         """Write the file whole or not at all, in place of an older one.
 
-        Without a path its own is written, unless another process did so meanwhile.
+        Without a path its own is written, unless another process did so meanwhile; nothing is if
+        it is in memory alone.
         """
         if path is not None:
             self._write(Path(path))
             return
-        assert self.path is not None  # a file in memory is given a path
+        if self.path is None:
+            return
         if _stamp_of(self.path) != self._stamp:
             raise RunError(
                 f"Another process has written {str(self.path)!r} meanwhile. "
@@ -256,12 +231,8 @@ class PerturbationFile:
         perturbed = apply_flips(labelled.graph, self.flips(budget))
         if not features:
             return perturbed
-        return replace(perturbed, features=self.mask(perturbed.features, budget))
-
-    def mask(self, features: Features, rate: float) -> Features:
-        """The features with about this rate of their entries masked; masks nest over rates."""
         generator = torch.Generator().manual_seed(self.facts.mask_seed)
-        return mask_features(features, rate, generator)
+        return replace(perturbed, features=mask_features(perturbed.features, budget, generator))
 
     def digest(self, budget: float) -> str:
         """Checksum of all that a budget does to a graph: it stays when the attack goes on."""
@@ -452,25 +423,20 @@ class Difference(NamedTuple):
 def find_difference(
     before: AttackFacts, now: AttackFacts, *, of_machine: bool, ignored: Sequence[str] = ()
 ) -> Difference | None:
-    """The first thing that makes the flips of two attacks differ; the budget does not, if nested.
+    """The first thing that makes the flips of two attacks on one graph differ.
 
-    The machine decides how sums are rounded, which matters only where there is more to find.
-
-    Args:
-        before: Of one attack.
-        now: Of the other; the graphs are compared elsewhere.
-        of_machine: Whether device and versions count.
-        ignored: Names of further facts that do not count.
+    The budget does not, if nested. Device and versions decide how sums are rounded: they count
+    where there is more to find (`of_machine`). Facts that are `ignored` do not count.
     """
     free = {*FREE, "graph", *ignored} - (set() if attack_info(before.kind).nested else {"wanted"})
-    first, second = (_plain(facts, free, of_machine=of_machine) for facts in (before, now))
+    first, second = (_decisive(facts, free, of_machine=of_machine) for facts in (before, now))
     for name in dict.fromkeys([*first, *second]):
         if first.get(name) != second.get(name):
             return Difference(name, first.get(name), second.get(name))
     return None
 
 
-def _plain(facts: AttackFacts, free: set[str], *, of_machine: bool) -> dict[str, Any]:
+def _decisive(facts: AttackFacts, free: set[str], *, of_machine: bool) -> dict[str, Any]:
     """All that decides the flips, each under a name that a user knows."""
     values = facts.model_dump(mode="json", exclude=free)
     values |= {f"setting {name}": value for name, value in values.pop("settings").items()}

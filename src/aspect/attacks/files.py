@@ -11,7 +11,7 @@ from aspect.data.files import is_file, is_folder
 from aspect.errors import FileError, GraphError, SettingsError, shown
 
 if TYPE_CHECKING:  # a wrong place can be refused without torch
-    from aspect.attacks.file import AttackFacts, PerturbationFile
+    from aspect.attacks.file import PerturbationFile
     from aspect.data.graph import LabelledGraph
     from aspect.data.splits import SplitKind
 
@@ -46,10 +46,8 @@ def files_at(place: Path) -> list[Path]:
 def read_files(places: Sequence[str | Path], labelled: LabelledGraph) -> list[PerturbationFile]:
     """The perturbation files of one attack on one graph, a file per split, by split.
 
-    Args:
-        places: Files, which must belong to the graph; folders and patterns such as `flips/cora-*`,
-            of whose files those count that do.
-        labelled: The clean graph.
+    Files that are named must belong to the graph; of folders and patterns such as `flips/cora-*`
+    those files count that do.
     """
     by_path = {file.path: file for place in places for file in _files(Path(place), labelled)}
     files = list(by_path.values())
@@ -98,14 +96,12 @@ def common_budgets(
             for file in files:
                 file.perturbation(budget)
         return tuple(sorted(set(budgets)))
-    whole = [(file.perturbation().budget, file) for file in files]
-    (least, shortest), (most, longest) = (
-        choose(whole, key=lambda pair: pair[0]) for choose in (min, max)
-    )
+    rising = sorted(files, key=lambda file: file.perturbation().budget)
+    least, most = (file.perturbation().budget for file in (rising[0], rising[-1]))
     if least < most:
         raise SettingsError(
-            f"The files go to different budgets: {shortest.path} to {least:g}, "
-            f"{longest.path} to {most:g}. Pass --budget, up to the smaller one."
+            f"The files go to different budgets: {rising[0].path} to {least:g}, "
+            f"{rising[-1].path} to {most:g}. Pass --budget, up to the smaller one."
         )
     return (least,)
 
@@ -129,10 +125,11 @@ def check_one_attack(files: Sequence[PerturbationFile]) -> None:
         facts = other.facts
         if (facts.kind, facts.solver) != (first.facts.kind, first.facts.solver):
             parent = Path() if other.path is None else other.path.parent
+            pattern = f"*-{'-'.join(filter(None, (facts.kind, facts.solver)))}-*"
             raise SettingsError(
                 f"Perturbations that are evaluated together must be of one attack. {first.path} is "
                 f"of {first.facts.attack}, {other.path} of {facts.attack}. Name the files of one, "
-                f"or a pattern in quotes such as {str(parent / _pattern(facts))!r}."
+                f"or a pattern in quotes such as {str(parent / pattern)!r}."
             )
         difference = find_difference(first.facts, facts, of_machine=False, ignored=OF_A_SPLIT)
         if difference is not None:
@@ -140,8 +137,3 @@ def check_one_attack(files: Sequence[PerturbationFile]) -> None:
                 f"Perturbations that are evaluated together must have the same {difference.name}. "
                 f"{first.path} has {difference.before!r}, {other.path} has {difference.now!r}."
             )
-
-
-def _pattern(facts: AttackFacts) -> str:
-    words = [word for word in (facts.kind, facts.solver) if word]
-    return f"*-{'-'.join(words)}-*"

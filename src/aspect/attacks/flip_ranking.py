@@ -108,7 +108,7 @@ class AttackedEdges:
 def _contains(ascending: Int[Tensor, " some"], keys: Int[Tensor, " keys"]) -> Bool[Tensor, " keys"]:
     """Which of the keys are in the set."""
     if len(ascending) == 0:
-        return torch.zeros(len(keys), dtype=torch.bool, device=keys.device)
+        return torch.zeros_like(keys, dtype=torch.bool)
     places = torch.searchsorted(ascending, keys).clamp(max=len(ascending) - 1)
     is_inside: Tensor = ascending[places] == keys
     return is_inside
@@ -171,15 +171,13 @@ def best_flips(
 ) -> Candidates:
     """The best of all flips that are left: pairs to be joined, and edges to be taken away.
 
-    Args:
-        scores: Of all pairs; that of an edge counts against its removal.
-        edges: As they are now.
-        count: How many are wanted; fewer come if there are not so many.
-        groups: Numbers of nodes that are alike, for speed alone.
+    An edge's score counts against its removal. Fewer come if there are not so many. Groups number
+    nodes that are alike, for speed alone.
     """
     rows = ROWS_AT_ONCE["cpu" if scores.left.device.type == "cpu" else "cuda"]
     additions = best_additions(scores, edges.closed(), count, rows, groups)
-    worth = -_pair_scores(scores, edges)
+    chunks = torch.split(edges.removable, PAIRS_AT_ONCE)
+    worth = -torch.cat([scores.of(*edges.ends(chunk)) for chunk in chunks])
     floor = additions.scores[-1] if len(additions.keys) == count else -torch.inf
     removals = Candidates(edges.removable[worth >= floor], worth[worth >= floor])
     return additions.joined(removals).first(count)
@@ -215,7 +213,11 @@ class _Search:
         self.num_nodes = closed.shape[0]
         reach = scores.left.abs() @ scores.right.abs().amax(dim=0)
         self.slack = SLACK * float(reach.max())
-        self.order = _promising_first(reach, groups, rows_at_once)
+        # A block of nodes that can reach most, then group by group, in each from most to least.
+        falling = torch.argsort(reach, descending=True, stable=True)
+        rest = falling[rows_at_once:]
+        by_group = rest[torch.argsort(groups[rest], stable=True)]
+        self.order = torch.cat([falling[:rows_at_once], by_group])
         self.place = torch.empty_like(self.order)  # where a node stands in this order
         self.place[self.order] = torch.arange(self.num_nodes, device=self.order.device)
         self.left, self.right = scores.left[self.order], scores.right[self.order]
@@ -283,25 +285,6 @@ class _Search:
         return float(best.topk(self.count, sorted=False).values.min())
 
 
-def _promising_first(
-    reach: Float[Tensor, " nodes"], groups: Int[Tensor, " nodes"], num_first: int
-) -> Int[Tensor, " nodes"]:
-    """A block of nodes that can reach most, then group by group, in each from most to least."""
-    falling = torch.argsort(reach, descending=True, stable=True)
-    rest = falling[num_first:]
-    return torch.cat([falling[:num_first], rest[torch.argsort(groups[rest], stable=True)]])
-
-
-def _pair_scores(scores: PairScores, edges: AttackedEdges) -> Float[Tensor, " edges"]:
-    """The scores of all edges that may be taken away."""
-    chunks = [
-        edges.removable[start : start + PAIRS_AT_ONCE]
-        for start in range(0, len(edges.removable), PAIRS_AT_ONCE)
-    ]
-    pieces = [scores.of(*edges.ends(chunk)) for chunk in chunks]
-    return torch.cat([scores.left.new_empty(0), *pieces])
-
-
 def choose(
     candidates: Candidates,
     edges: AttackedEdges,
@@ -314,12 +297,8 @@ def choose(
     A flip changes what its ends' other flips are worth, so that a second one at the same node has
     to wait for the next gradient. A score of zero or below is taken only if there is none above.
 
-    Args:
-        candidates: Best first.
-        edges: As they are now.
-        most: How many at most.
-        keep_last_edges: An edge stays if it is the last one of an end.
-        test: Of the degrees; told of what is taken.
+    With `keep_last_edges` an edge stays if it is the last one of an end; what a test of the degrees
+    would notice stays as well.
     """
     low, high = edges.ends(candidates.keys)
     change = torch.where(edges.joined(candidates.keys), -1, 1)
@@ -358,11 +337,9 @@ class DegreeLaw:
         modelled = [degree for degree in degrees if degree >= SMALLEST_DEGREE]
         return cls(len(modelled), fsum(log(degree) for degree in modelled))
 
-    def __add__(self, other: DegreeLaw) -> DegreeLaw:
-        return DegreeLaw(self.count + other.count, self.logarithms + other.logarithms)
-
-    def __sub__(self, other: DegreeLaw) -> DegreeLaw:
-        return DegreeLaw(self.count - other.count, self.logarithms - other.logarithms)
+    def changed(self, by: DegreeLaw, sign: int = 1) -> DegreeLaw:
+        """With further degrees, or without some."""
+        return DegreeLaw(self.count + sign * by.count, self.logarithms + sign * by.logarithms)
 
     @property
     def exponent(self) -> float:
@@ -385,7 +362,8 @@ class DegreeTest:
 
     def take(self, degrees: Sequence[int], change: int) -> bool:
         """Change these degrees by one edge, and say so, unless that would be noticed."""
-        after = self._now - DegreeLaw.of(degrees) + DegreeLaw.of([d + change for d in degrees])
+        without = self._now.changed(DegreeLaw.of(degrees), -1)
+        after = without.changed(DegreeLaw.of([degree + change for degree in degrees]))
         if self._ratio(after) >= THRESHOLD:
             return False
         self._now = after
@@ -398,4 +376,4 @@ class DegreeTest:
 
     def _ratio(self, after: DegreeLaw) -> float:
         separate = self._clean.likelihood() + after.likelihood()
-        return 2 * (separate - (self._clean + after).likelihood())
+        return 2 * (separate - self._clean.changed(after).likelihood())

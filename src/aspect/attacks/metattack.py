@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, Target, check_flips
+from aspect.attacks.base import Attack, Target, check_flips, one_thread
 from aspect.attacks.flip_ranking import (
     ROWS_AT_ONCE,
     AttackedEdges,
@@ -28,23 +28,22 @@ from aspect.attacks.flip_ranking import (
 )
 from aspect.attacks.meta_gradient import (
     AttackLoss,
+    ConstantFeatures,
     Descent,
+    Effort,
     LowRank,
-    adjoint_weights,
+    Surrogate,
     compressed,
+    conjugate_gradients,
+    fit_ridge,
+    forms_rows,
     implicit_gradient,
     pair_scores,
+    ridge_curvature,
+    row_softmax,
     unrolled_gradient,
 )
 from aspect.attacks.registry import register_attack
-from aspect.attacks.surrogate import (
-    ConstantFeatures,
-    Effort,
-    Surrogate,
-    fit_ridge,
-    forms_rows,
-    row_softmax,
-)
 from aspect.config import Config, Count, make_config
 from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix
@@ -119,7 +118,6 @@ class MetattackConfig(Config):
 @register_attack(
     "metattack",
     config=MetattackConfig,
-    title="meta-gradient of a surrogate's training (Zügner & Günnemann, ICLR 2019)",
     solvers={"unrolled": "the original's", "implicit": "stronger"},
 )
 class Metattack(Attack):
@@ -152,9 +150,17 @@ class Metattack(Attack):
         self._at_once = config.flips_at_once(graph)
         self._keys, self.made = graph.edge_index.new_empty(0), 0
         if state is None:
-            self._start()
-        else:
-            self._take_up({name: tensor.to(graph.device) for name, tensor in state.items()})
+            with one_thread():
+                self._start()
+            return
+        state = {name: tensor.to(graph.device) for name, tensor in state.items()}
+        pairs = torch.cat([state["flips"], state["pending"]])
+        self._keys = pairs[:, 0] * graph.num_nodes + pairs[:, 1]
+        self.made = len(state["flips"])
+        self._classes, self._mean_square = state["classes"], float(state["mean_square"])
+        self._weights, self._adjoint = state["weights"], state["adjoint"]
+        if len(self._keys):
+            self._edges.flip(self._keys)
 
     @classmethod
     @override
@@ -224,14 +230,6 @@ class Metattack(Attack):
             ridge = self.config.ridge * self._unit
             self._weights = fit_ridge(surrogate, self._known, ridge, guess, FIRST_FIT)
 
-    def _take_up(self, state: Mapping[str, Tensor]) -> None:
-        self._keys = self._as_keys(torch.cat([state["flips"], state["pending"]]))
-        self.made = len(state["flips"])
-        self._classes, self._mean_square = state["classes"], float(state["mean_square"])
-        self._weights, self._adjoint = state["weights"], state["adjoint"]
-        if len(self._keys):
-            self._edges.flip(self._keys)
-
     @property
     def _unit(self) -> float:
         """Of a ridge; one where all features are zero, and any ridge will do."""
@@ -279,14 +277,10 @@ class Metattack(Attack):
         self._weights = fit_ridge(surrogate, self._known, ridge, self._weights, REFIT)
         logits = surrogate.logits(self._weights)
         outer = loss.gradient(logits)
-        self._adjoint = adjoint_weights(
-            surrogate,
-            row_softmax(logits[self._known.nodes]),
-            surrogate.pull_back(outer),
-            ridge,
-            self._adjoint,
-            products=REFIT.products,
-            tolerance=REFIT.tolerance,
+        curvature = ridge_curvature(surrogate, row_softmax(logits[self._known.nodes]), ridge)
+        target, start = surrogate.pull_back(outer), self._adjoint
+        self._adjoint = conjugate_gradients(
+            curvature, target, start, REFIT.products, REFIT.tolerance
         )
         return implicit_gradient(surrogate, self._known, outer, self._weights, self._adjoint)
 
@@ -313,6 +307,3 @@ class Metattack(Attack):
 
     def _as_pairs(self, keys: Int[Tensor, " flips"]) -> Int[Tensor, "flips 2"]:
         return torch.stack(self._edges.ends(keys), dim=1)
-
-    def _as_keys(self, pairs: Int[Tensor, "flips 2"]) -> Int[Tensor, " flips"]:
-        return pairs[:, 0] * self._edges.num_nodes + pairs[:, 1]

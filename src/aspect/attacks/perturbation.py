@@ -81,7 +81,7 @@ class Perturbation(Config):
                 "Make one with: aspect attack."
             )
         from aspect.attacks.base import Target, apply_flips, flips_within
-        from aspect.attacks.feature_mask import mask_features, mask_generator
+        from aspect.attacks.drawn import mask_features, mask_generator
         from aspect.attacks.registry import find_attack
 
         graph = labelled.graph

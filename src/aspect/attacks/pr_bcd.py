@@ -7,7 +7,7 @@ of random blocks of pairs, moved by projected gradient ascent.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, OnFlips, Target, check_flips
+from aspect.attacks.base import Attack, Target, check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
@@ -43,7 +43,6 @@ class PRBCDConfig(Config):
 @register_attack(
     "pr-bcd",
     config=PRBCDConfig,
-    title="projected randomised block coordinate descent (Geisler et al., NeurIPS 2021)",
     nested=False,
 )
 class PRBCD(Attack):
@@ -95,13 +94,6 @@ class PRBCD(Attack):
                 ) from error
         whole, weights = attack.block_edge_weight, attack.best_pert_edge_weight
         return _ordered(attack.block_edge_index, whole, weights, self.graph.num_nodes)
-
-    @override
-    def find_each(
-        self, counts: Sequence[int], on_flips: OnFlips | None = None
-    ) -> Iterator[Int[Tensor, "flips 2"]]:
-        for count in counts:
-            yield self.find(count, on_flips)
 
 
 def _attack(config: PRBCDConfig, count: int) -> Any:  # noqa: ANN401 - of another library

@@ -1,27 +1,35 @@
 """Projected gradient ascent over flips of edges and moves of feature entries.
 
-ASPECT-S searches with it in training (Eq. (18), perturbation objective), and the attack `gradient`
-on a trained model: candidates are drawn, the objective is climbed with pairs flipped by fractions,
-each step is projected to the budget, and the result is a graph whose pairs are flipped or not.
+ASPECT-S searches with it in training (Eq. (18), perturbation objective), and the attack `gradient`,
+below, on a trained model: candidates are drawn, the objective is climbed with pairs flipped by
+fractions, each step is projected to the budget, and the result is a graph whose pairs are flipped
+or not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
 from torch import Tensor
+from typing_extensions import override
 
+from aspect.attacks.base import Attack, OnFlips, Target
+from aspect.attacks.registry import register_attack
+from aspect.config import Config, Count
 from aspect.data.features import mean_size, num_entries
 from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
 from aspect.data.operators import Propagation, RescaledLaplacian
 from aspect.data.sparse import SparseMatrix
+from aspect.errors import SettingsError
 from aspect.losses.edges import rayleigh_energy
 from aspect.nn.spectral_encoder import FoldedEncoder
+from aspect.randomness import generator_for
 
 __all__ = [
     "Ascent",
@@ -30,6 +38,8 @@ __all__ = [
     "Discretisation",
     "EdgeCandidates",
     "FeatureCandidates",
+    "GradientConfig",
+    "GradientSearch",
     "InnerProblem",
     "SearchScope",
     "Seen",
@@ -39,6 +49,7 @@ __all__ = [
     "draw_edges",
     "draw_entries",
     "project_to_budget",
+    "slopes_of",
     "stability",
 ]
 
@@ -47,9 +58,10 @@ StepRule = Literal["normalised", "raw"]
 Discretisation = Literal["draws", "largest"]
 Contrast = Callable[[Float[Tensor, "nodes dim"], Float[Tensor, "nodes dim"]], Tensor]
 
-# Draws that turn out to be edges, loops or known pairs are lost: more are drawn than are wanted.
+# Draws that turn out to be edges, loops or known pairs are lost: more are drawn than are needed.
 SURPLUS = 2
 SPARE_BITS = 8  # of the shift of a projection, beyond those of a number's precision
+MOST_SEARCHES = 3  # for a budget: one may end with fewer flips than are allowed
 
 
 @dataclass(frozen=True)
@@ -83,27 +95,18 @@ def draw_edges(
 ) -> EdgeCandidates:
     """All edges and up to so many other pairs, half of them two hops apart.
 
-    Args:
-        graph: The graph to be changed.
-        others: Pairs without an edge to draw; a dense graph may hold fewer.
-        generator: On the graph's device.
-        self_loops: Of the propagation.
+    A dense graph may hold fewer. The generator is on the graph's device.
     """
-    edges = edge_keys(graph)
+    edges, nodes = edge_keys(graph), graph.num_nodes
     near = _absent(_two_hops(graph, SURPLUS * others, generator), edges)[: others // 2]
-    wanted = others - others // 2
-    far = _absent(_pairs(graph, SURPLUS * wanted, generator), torch.cat([edges, near]))[:wanted]
+    count = others - others // 2
+    shape = 2, SURPLUS * count
+    one, other = torch.randint(nodes, shape, generator=generator, device=graph.device)
+    far = _absent(_keys(one, other, nodes), torch.cat([edges, near]))[:count]
     keys = torch.cat([edges, near, far]).sort().values
     present = torch.isin(keys, edges, assume_unique=True).to(graph.dtype)
     together = Graph(graph.features, edge_index_of(keys, graph.num_nodes))
     return EdgeCandidates(keys, present, Propagation(together, self_loops=self_loops))
-
-
-def _pairs(graph: Graph, count: int, generator: torch.Generator) -> Int[Tensor, " pairs"]:
-    """Pairs of any two nodes; some may come twice, or be loops."""
-    nodes = graph.num_nodes
-    one, other = torch.randint(nodes, (2, count), generator=generator, device=graph.device)
-    return _keys(one, other, nodes)
 
 
 def _two_hops(graph: Graph, count: int, generator: torch.Generator) -> Int[Tensor, " pairs"]:
@@ -121,6 +124,7 @@ def _two_hops(graph: Graph, count: int, generator: torch.Generator) -> Int[Tenso
 
 
 def _keys(one: Tensor, other: Tensor, num_nodes: int) -> Int[Tensor, " pairs"]:
+    """The pairs but for loops."""
     return pair_keys(one, other, num_nodes)[one != other]
 
 
@@ -167,25 +171,21 @@ class FeatureCandidates:
 def draw_entries(features: Features, share: float, generator: torch.Generator) -> FeatureCandidates:
     """Entries that may be moved: of compressed features as many absent ones as stored ones.
 
-    Of dense features it may be any. There are fewer than wanted where few can be drawn.
-
-    Args:
-        features: As the encoder sees them.
-        share: Entries that may be moved, as a share of those that are not zero.
-        generator: On the features' device.
+    Of dense features it may be any. The share is one of the entries that are not zero; there are
+    fewer where few can be drawn.
     """
     (nodes, columns), device = features.shape, features.device
     values = features.values if isinstance(features, SparseMatrix) else features.flatten()
-    wanted = round(share * num_entries(features))
+    count = round(share * num_entries(features))
     if isinstance(features, SparseMatrix):
         stored = features.pattern.rows * columns + features.pattern.columns.long()
-        kept = torch.randperm(len(stored), generator=generator, device=device)[: wanted // 2]
-        wanted -= len(kept)
+        kept = torch.randperm(len(stored), generator=generator, device=device)[: count // 2]
+        count -= len(kept)
         known, chosen = stored, [stored[kept]]
     else:
         known, chosen = values.new_empty(0, dtype=torch.long), []
-    drawn = torch.randint(nodes * columns, (SURPLUS * wanted,), generator=generator, device=device)
-    chosen.append(_absent(drawn, known)[:wanted])
+    drawn = torch.randint(nodes * columns, (SURPLUS * count,), generator=generator, device=device)
+    chosen.append(_absent(drawn, known)[:count])
     keys = torch.cat(chosen)
     ones = torch.ones(len(keys), dtype=values.dtype, device=device)
     places = SparseMatrix.from_entries(keys // columns, keys % columns, ones, (nodes, columns))
@@ -310,12 +310,25 @@ def ascend(problem: InnerProblem, how: Ascent, generator: torch.Generator) -> As
 
 def _slope(problem: InnerProblem, change: Change) -> tuple[Seen, Change]:
     """The graph as it is changed so far, and the objective's gradient there."""
-    flips, moves = (part.detach().requires_grad_() for part in (change.flips, change.moves))
+    seen: list[Seen] = []
+
+    def objective(flips: Tensor, moves: Tensor) -> Tensor:
+        seen.append(problem.see(Change(flips, moves)))
+        return seen[0].objective
+
+    value, slope = slopes_of(objective, change.flips, change.moves)
+    return Seen(seen[0].views.detach(), seen[0].energies.detach(), value), Change(*slope)
+
+
+def slopes_of(
+    objective: Callable[..., Float[Tensor, ""]], *points: Tensor
+) -> tuple[Float[Tensor, ""], tuple[Tensor, ...]]:
+    """An objective at some points and its gradient for them; no parameter gets any."""
+    held = tuple(point.detach().requires_grad_() for point in points)
     with torch.enable_grad():
-        seen = problem.see(Change(flips, moves))
-        slope = torch.autograd.grad(seen.objective, (flips, moves))
-    held = Seen(seen.views.detach(), seen.energies.detach(), seen.objective.detach())
-    return held, Change(*slope)
+        value = objective(*held)
+        slopes = torch.autograd.grad(value, held)
+    return value.detach(), slopes
 
 
 def _step(problem: InnerProblem, change: Change, slope: Change, how: Ascent, number: int) -> Change:
@@ -384,3 +397,137 @@ def project_to_budget(
         is_above = (values - middle).clamp_(0, 1).sum() > budget
         low, high = torch.where(is_above, middle, low), torch.where(is_above, high, middle)
     return (values - high * binds).clamp_(0, 1)
+
+
+# The attack
+
+
+class GradientConfig(Config):
+    """Settings of the gradient search."""
+
+    candidates: Annotated[float, Field(ge=0)] = 2.0
+    """Pairs without an edge that may be joined, for each edge."""
+    steps: Count = 5
+    """Steps of the projected gradient ascent."""
+
+
+@register_attack(
+    "gradient",
+    config=GradientConfig,
+    nested=False,
+    needs_labels=False,
+    needs_model=True,
+)
+class GradientSearch(Attack):
+    """Flips by ascent on the contrast of perturbed bands with the clean ones; no label is read.
+
+    The model is searched as it embeds, with its gate frozen; features are left alone. No node loses
+    its last edge. A larger budget goes on from a smaller one: its search begins with the graph that
+    the last one ended with, and is still measured against the clean one.
+    """
+
+    surrogate = "the trained model, or an ASPECT trained on the same graph"
+
+    def __init__(
+        self,
+        target: Target,
+        config: GradientConfig,
+        *,
+        seed: int,
+        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - one search is not resumed
+    ) -> None:
+        if target.model is None:
+            raise SettingsError("A gradient search needs a trained model. Got none.")
+        # Each band is contrasted with itself: what moves is due to the edges.
+        scope = SearchScope(
+            candidates=config.candidates, feature_budget=0.0, target="band", rayleigh_weight=0.0
+        )
+        self._generator = generator_for(seed, "stability", "gradient", device=target.model.device)
+        self._problem = target.model.search_problem(target.graph, scope, self._generator)
+        self._made = torch.zeros_like(self._problem.edges.present, dtype=torch.bool)
+        # A first step of one flips about as many pairs as are allowed; the largest fractions are
+        # taken, so that the seed decides the candidates and no more.
+        self._ascent = Ascent(
+            steps=config.steps,
+            budget=0,
+            edge_step=1.0,
+            step_rule="normalised",
+            feature_step=0.0,
+            feature_box=0.0,
+            discretisation="largest",
+            draws=1,
+        )
+
+    @override
+    def advance(self, most: int) -> Int[Tensor, "flips 2"]:
+        before = self._made
+        for _ in range(MOST_SEARCHES):
+            left = most - int((self._made & ~before).sum())
+            further = self._search(left) if left > 0 else None
+            if further is None:
+                break
+            self._made = self._made | further
+        return self._pairs(self._made & ~before)
+
+    @override
+    def find_each(
+        self, counts: Sequence[int], on_flips: OnFlips | None = None
+    ) -> Iterator[Int[Tensor, "flips 2"]]:
+        for count in counts:
+            self.advance(count - int(self._made.sum()))
+            yield self._pairs(self._made)
+
+    def _pairs(self, chosen: Bool[Tensor, " candidates"]) -> Int[Tensor, "flips 2"]:
+        keys, nodes = self._problem.edges.keys[chosen], len(self._problem.projected)
+        return torch.stack([keys // nodes, keys % nodes], dim=1)
+
+    def _search(self, budget: int) -> Bool[Tensor, " candidates"] | None:
+        """Flips beside those that are made; None where a search finds none that does harm."""
+        problem, made = self._problem, self._made
+        edges, nodes = problem.edges, len(problem.projected)
+        present = torch.where(made, 1 - edges.present, edges.present)
+        degrees = _degrees(edges.keys, present, nodes)
+        fewest = torch.minimum(degrees[edges.keys // nodes], degrees[edges.keys % nodes])
+        held = made | ((present > 0) & (fewest == 1))  # last edges stay
+        candidates = HeldCandidates(edges.keys, present, edges.propagation, held)
+        ascent = replace(self._ascent, budget=budget)
+        result = ascend(replace(problem, edges=candidates), ascent, self._generator)
+        flips = _without_last_edges(result.change.flips > 0, edges.keys, present, nodes)
+        does_harm = float(result.seen.objective) > float(result.before.objective)
+        return flips if does_harm and bool(flips.any()) else None
+
+
+@dataclass(frozen=True, eq=False)
+class HeldCandidates(EdgeCandidates):
+    """Pairs some of which may not be flipped: no change reaches them, so that no slope does."""
+
+    held: Bool[Tensor, " candidates"]
+
+    @override
+    def operator(self, flips: Float[Tensor, " candidates"]) -> RescaledLaplacian:
+        return super().operator(flips.masked_fill(self.held, 0))
+
+
+def _degrees(keys: Tensor, present: Tensor, nodes: int) -> Float[Tensor, " nodes"]:
+    degrees = present.new_zeros(nodes)
+    return degrees.index_add(0, keys // nodes, present).index_add(0, keys % nodes, present)
+
+
+def _without_last_edges(
+    flips: Bool[Tensor, " pairs"],
+    keys: Int[Tensor, " pairs"],
+    present: Float[Tensor, " pairs"],
+    nodes: int,
+) -> Bool[Tensor, " pairs"]:
+    """The flips but for removals, from the first to the last, that would leave a node alone."""
+    is_edge = present > 0
+    degrees = _degrees(keys, (is_edge | flips).to(present.dtype), nodes).tolist()
+    removed = (flips & is_edge).nonzero().flatten()
+    kept = flips & ~is_edge
+    for place, key in zip(removed.tolist(), keys[removed].tolist(), strict=True):
+        low, high = divmod(key, nodes)
+        if min(degrees[low], degrees[high]) > 1:
+            degrees[low] -= 1
+            degrees[high] -= 1
+            kept[place] = True
+    return kept

@@ -37,7 +37,6 @@ class AttackInfo:
     """What an attack declares about itself, in its decorator."""
 
     name: str  # as the command line and plans call it
-    title: str  # what it does, in a few words
     solvers: Mapping[str, str] = field(default_factory=dict)  # variants, with a word on each
     changes: Changed = "edges"
     nested: bool = True  # the flips of a smaller budget are the first of a larger one's
@@ -55,25 +54,18 @@ def register_attack(
     name: str,
     *,
     config: type[Config],
-    title: str,
     **declared: Any,  # noqa: ANN401 - the fields of AttackInfo
 ) -> Callable[[AnyAttack], AnyAttack]:
     """Class decorator: make an attack known under its name; a name used twice is an error.
 
-    All arguments but `config` must be literals, since they are read from the source as well.
-
-    Args:
-        name: As the command line calls it.
-        config: Its settings; an attack with solvers has a setting `solver`.
-        title: What it does, in a few words.
-        declared: `solvers`, `changes`, `nested`, `stored`, `needs_labels` and `needs_model` of
-            `AttackInfo`, where they are not the default.
+    All arguments but `config` are fields of `AttackInfo`, and must be literals, since they are read
+    from the source as well. An attack with solvers has a setting `solver`.
     """
 
     def enter(attack: AnyAttack) -> AnyAttack:
         if name in _attacks:
             raise ValueError(f"Two attacks are called {name!r}.")
-        info = AttackInfo(name, title, **declared)
+        info = AttackInfo(name, **declared)
         if bool(info.solvers) != ("solver" in config.model_fields):
             raise ValueError(f"The attack {name!r} must declare the solvers of its settings.")
         attack.info, attack.config_type = info, config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from aspect.attacks.base import (
     flips_within,
     one_thread,
 )
-from aspect.attacks.feature_mask import mask_seed
+from aspect.attacks.drawn import mask_seed
 from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
 from aspect.attacks.registry import find_attack
 from aspect.config import Config
@@ -116,7 +116,7 @@ def plan_attacks(
     device: torch.device,
     train_model: TrainModel | None = None,
 ) -> list[PlannedAttack]:
-    """One attack for each of the splits, or for all of them; what is wrong is refused here.
+    """One attack for each of the splits; what is wrong is refused here.
 
     Args:
         labelled: The clean graph; of its labels an attack sees those of its training nodes.
@@ -198,42 +198,35 @@ def run_attack(
 
     What the file already holds is not done again. One thread is used, whatever the machine.
     """
+    facts = planned.facts
     if file.facts.complete:
         return file
-    wanted, earlier = planned.facts.wanted, file.facts.seconds
+    before, earlier = len(file.keys), file.facts.seconds
     started = last_write = time.perf_counter()
 
     def keep(state: Mapping[str, Tensor], *, complete: bool) -> None:
         seconds = earlier + time.perf_counter() - started
-        file.facts = planned.facts.model_copy(update={"seconds": seconds, "complete": complete})
+        file.facts = facts.model_copy(update={"seconds": seconds, "complete": complete})
         file.state = state
-        if file.path is not None:
-            file.write()
+        file.write()
 
     with one_thread():
-        for attack, seconds_per_flip in _steps(planned, file):
-            left = wanted - len(file.keys)
+        attack = planned.begin(file) if before < facts.wanted else None
+        begun = time.perf_counter()
+        while attack is not None and len(file.keys) < facts.wanted:
+            flips = attack.advance(facts.wanted - len(file.keys)).cpu()
+            keys = flips[:, 0] * facts.graph.nodes + flips[:, 1]
+            file.keys = torch.cat([file.keys, keys])
+            if not attack.info.nested:
+                break  # there is no more to find, and what is found is complete
+            now, left = time.perf_counter(), facts.wanted - len(file.keys)
             if on_progress is not None:
-                on_progress(FlipProgress(len(file.keys), wanted, seconds_per_flip * left))
-            if left and time.perf_counter() - last_write >= seconds_between_writes:
+                pace = (now - begun) / (len(file.keys) - before)
+                on_progress(FlipProgress(len(file.keys), facts.wanted, pace * left))
+            if left and now - last_write >= seconds_between_writes:
                 keep(attack.state(), complete=False)
                 last_write = time.perf_counter()
     if len(file.keys) == 0:
-        raise GraphError(f"{planned.facts.attack} finds no flip of this graph that does harm.")
+        raise GraphError(f"{facts.attack} finds no flip of this graph that does harm.")
     keep({}, complete=True)
     return file
-
-
-def _steps(planned: PlannedAttack, file: PerturbationFile) -> Iterator[tuple[Attack, float]]:
-    """Add the missing flips to the file; after each step the attack and its pace."""
-    wanted, before = planned.facts.wanted, len(file.keys)
-    if before == wanted:
-        return
-    attack, started = planned.begin(file), time.perf_counter()
-    while len(file.keys) < wanted:
-        flips = attack.advance(wanted - len(file.keys)).cpu()
-        keys = flips[:, 0] * planned.facts.graph.nodes + flips[:, 1]
-        file.keys = torch.cat([file.keys, keys])
-        if not attack.info.nested:
-            return  # there is no more to find, and what is found is complete
-        yield attack, (time.perf_counter() - started) / (len(file.keys) - before)

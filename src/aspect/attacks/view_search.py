@@ -17,7 +17,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.projected_ascent import EdgeCandidates, draw_edges, project_to_budget
+from aspect.attacks.projected_ascent import (
+    EdgeCandidates,
+    draw_edges,
+    project_to_budget,
+    slopes_of,
+)
 from aspect.data.features import dense, mean_size
 from aspect.data.graph import Features, Graph, count_pairs, edge_index_of, flip_pairs
 from aspect.data.operators import Operator
@@ -27,24 +32,50 @@ from aspect.nn.propagation import MatrixOperator, SymmetricPropagation, dense_sm
 __all__ = [
     "AdversarialView",
     "AllPairs",
-    "Flippable",
-    "SearchReach",
     "SomePairs",
-    "WideSearchReach",
-    "added_smoothing",
-    "best_on_the_way",
     "find_at_once",
     "find_in_turn",
     "flippable_pairs",
-    "flipped_smoothing",
-    "slopes_of",
-    "within_budget",
-    "worst_features",
-    "worst_flips",
 ]
 
-Objective = Callable[..., Float[Tensor, ""]]
 Loss = Callable[[Float[Tensor, "nodes hidden"], Operator], Float[Tensor, ""]]
+
+
+@dataclass(frozen=True, eq=False)
+class AdversarialView:
+    """The perturbed graph that a search ended with."""
+
+    view: View
+    flips: Int[Tensor, " flips"]  # its pairs, smaller end * nodes + larger end
+    shares: Float[Tensor, "nodes nodes"] | None = None  # probability of each flip, where drawn so
+
+
+@runtime_checkable
+class SearchReach(Protocol):
+    """The settings of a method that a search reads."""
+
+    @property
+    def perturbation_budget(self) -> float: ...  # pairs flipped at most, per edge
+    @property
+    def perturbation_steps(self) -> int: ...
+    @property
+    def edge_step(self) -> float: ...
+    @property
+    def feature_step(self) -> float: ...
+    @property
+    def feature_box(self) -> float: ...  # the largest move of a feature entry
+
+
+@runtime_checkable
+class WideSearchReach(SearchReach, Protocol):
+    """The settings of a search that large graphs have room for."""
+
+    @property
+    def exact_up_to(self) -> int: ...  # nodes of the largest graph whose pairs may all be flipped
+    @property
+    def candidates(self) -> int: ...  # on larger graphs, other pairs for each edge
+    @property
+    def official_additions(self) -> bool: ...  # whether pairs are added that were to be flipped
 
 
 # Pairs that may be flipped by fractions
@@ -118,7 +149,15 @@ class SomePairs(Flippable):
         return self.candidates.keys[flips > 0]
 
 
-def within_budget(shares: Float[Tensor, "*pairs"], budget: int | float) -> Float[Tensor, "*pairs"]:
+def flippable_pairs(graph: Graph, reach: WideSearchReach, generator: torch.Generator) -> Flippable:
+    """What may be flipped: every pair, or on a large graph every edge and some others."""
+    if graph.num_nodes <= reach.exact_up_to:
+        return AllPairs.of(graph)
+    others = reach.candidates * graph.num_edges
+    return SomePairs(draw_edges(graph, others, generator, self_loops=True))
+
+
+def _within_budget(shares: Float[Tensor, "*pairs"], budget: int | float) -> Float[Tensor, "*pairs"]:
     """The nearest shares in [0, 1] whose sum does not exceed the budget.
 
     As `project_to_budget`, for as many pairs as a whole graph has: where clipping is enough, no
@@ -132,169 +171,22 @@ def within_budget(shares: Float[Tensor, "*pairs"], budget: int | float) -> Float
     return clipped
 
 
-def flipped_smoothing(graph: Graph, keys: Int[Tensor, " flips"]) -> MatrixOperator:
-    """The convolution's matrix with these pairs flipped: edges removed, others joined."""
-    return SymmetricPropagation(flip_pairs(graph, keys)).smoothing()
+def _smoothing(
+    graph: Graph, keys: Int[Tensor, " flips"], *, official_additions: bool = False
+) -> MatrixOperator:
+    """The convolution's matrix with these pairs flipped: edges removed, others joined.
 
-
-def added_smoothing(graph: Graph, keys: Int[Tensor, " flips"]) -> MatrixOperator:
-    """The convolution's matrix with these pairs added, whether they are edges or not.
-
-    So the official code of RDGI: an edge that it means to remove weighs two.
+    With `official_additions` they are added, whether they are edges or not. So the official code of
+    RDGI: an edge that it means to remove weighs two.
     """
+    if not official_additions:
+        return SymmetricPropagation(flip_pairs(graph, keys)).smoothing()
     every, counts = count_pairs(graph, keys)
     joined = SymmetricPropagation(Graph(graph.features, edge_index_of(every, graph.num_nodes)))
     return joined.smoothing(joined.both_ways(counts.to(graph.dtype)))
 
 
-# Steps up a slope
-
-
-def slopes_of(
-    objective: Objective, *points: Tensor
-) -> tuple[Float[Tensor, ""], tuple[Tensor, ...]]:
-    """An objective at some points and its gradient for them; no parameter gets any."""
-    held = tuple(point.detach().requires_grad_() for point in points)
-    with torch.enable_grad():
-        value = objective(*held)
-        slopes = torch.autograd.grad(value, held)
-    return value.detach(), slopes
-
-
-@torch.no_grad()
-def best_on_the_way(
-    start: Tensor,
-    objective: Objective,
-    climb: Callable[[Tensor, Tensor], Tensor],
-    steps: int,
-    last: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:
-    """Of the start and of what each step comes to, the point where the objective is highest.
-
-    Args:
-        start: Where the ascent begins.
-        objective: It may draw: of two values at one point the higher counts.
-        climb: From a point and the objective's slope there to the next point.
-        steps: How many.
-        last: What the last point is judged by; the point itself where it is not given.
-    """
-    point = best = start
-    highest = -math.inf
-    for _ in range(steps):
-        value, (slope,) = slopes_of(objective, point)
-        if float(value) > highest:
-            best, highest = point, float(value)
-        point = climb(point, slope)
-    judged = point if last is None else last(point)
-    return point if float(objective(judged)) > highest else best
-
-
-def worst_flips(
-    pairs: Flippable,
-    loss: Callable[[Operator], Float[Tensor, ""]],
-    budget: int,
-    *,
-    step: float,
-    steps: int,
-    generator: torch.Generator,
-) -> Int[Tensor, " flips"]:
-    """Flips that raise a loss of the graph's convolution, drawn by the best shares on the way.
-
-    Args:
-        pairs: What may be flipped; nothing is at the start.
-        loss: To be raised.
-        budget: The most that shares may sum to, and so the most flips on average.
-        step: Of the gradient of an entry of the adjacency matrix. A share stands for two, whose
-            gradients its own adds up.
-        steps: How many, all of one size.
-        generator: On the graph's device.
-    """
-
-    def objective(shares: Tensor) -> Tensor:
-        return loss(pairs.smoothing(shares))
-
-    def climb(shares: Tensor, slope: Tensor) -> Tensor:
-        return within_budget(shares + step / 2 * slope, budget)
-
-    def draw(shares: Tensor) -> Tensor:
-        return torch.bernoulli(shares, generator=generator)
-
-    return pairs.keys(draw(best_on_the_way(pairs.nothing(), objective, climb, steps, draw)))
-
-
-def worst_features(
-    features: Float[Tensor, "nodes features"],
-    loss: Objective,
-    *,
-    box: float,
-    step: float,
-    steps: int,
-) -> Float[Tensor, "nodes features"]:
-    """Features that raise a loss, every entry moved by steps of one size and no further than a box.
-
-    They stay in [0, 1], or in the range that they have where it is wider.
-    """
-    lowest, highest = min(0.0, float(features.min())), max(1.0, float(features.max()))
-
-    def climb(x: Tensor, slope: Tensor) -> Tensor:
-        moves = (x - features + step * slope.sign()).clamp(-box, box)
-        return (features + moves).clamp(lowest, highest)
-
-    return best_on_the_way(features, loss, climb, steps)
-
-
-# The two searches
-
-
-@runtime_checkable
-class SearchReach(Protocol):
-    """The settings of a method that a search reads."""
-
-    @property
-    def perturbation_budget(self) -> float:
-        """Pairs flipped at most, as a share of the edges."""
-
-    @property
-    def perturbation_steps(self) -> int:
-        """Steps of ascent."""
-
-    @property
-    def edge_step(self) -> float:
-        """Size of a step over edges."""
-
-    @property
-    def feature_step(self) -> float:
-        """Size of a step over features."""
-
-    @property
-    def feature_box(self) -> float:
-        """The largest move of a feature entry."""
-
-
-@runtime_checkable
-class WideSearchReach(SearchReach, Protocol):
-    """The settings of a search that large graphs have room for."""
-
-    @property
-    def exact_up_to(self) -> int:
-        """Nodes of the largest graph of which every pair may be flipped."""
-
-    @property
-    def candidates(self) -> int:
-        """On larger graphs, other pairs for each edge."""
-
-    @property
-    def official_additions(self) -> bool:
-        """Whether pairs are added that were to be flipped."""
-
-
-@dataclass(frozen=True, eq=False)
-class AdversarialView:
-    """The perturbed graph that a search ended with."""
-
-    view: View
-    flips: Int[Tensor, " flips"]  # its pairs, smaller end * nodes + larger end
-    shares: Float[Tensor, "nodes nodes"] | None = None  # probability of each flip, where drawn so
+# RDGI: flips, then features
 
 
 @torch.no_grad()
@@ -318,46 +210,91 @@ def find_in_turn(
         generator: On the graph's device.
     """
     projected = project(clean.features)
-    flips = _flips(graph, lambda operator: loss(projected, operator), reach, generator)
-    flip = added_smoothing if reach.official_additions else flipped_smoothing
-    operator = flip(graph, flips) if len(flips) else clean.operator
-    features = clean.features
+    flips = _worst_flips(graph, lambda operator: loss(projected, operator), reach, generator)
+    features, operator = clean.features, clean.operator
+    if len(flips):
+        operator = _smoothing(graph, flips, official_additions=reach.official_additions)
     if min(reach.feature_box, reach.feature_step) > 0:
-        features = worst_features(
-            dense(features),
-            lambda x: loss(project(x), operator),
-            box=reach.feature_box,
-            step=reach.feature_step,
-            steps=reach.perturbation_steps,
-        )
+        features = _worst_features(dense(features), lambda x: loss(project(x), operator), reach)
     return AdversarialView(View(features, operator), flips)
 
 
-def _flips(
+def _worst_flips(
     graph: Graph,
     loss: Callable[[Operator], Float[Tensor, ""]],
     reach: WideSearchReach,
     generator: torch.Generator,
 ) -> Int[Tensor, " flips"]:
+    """Flips that raise a loss of the graph's convolution, drawn by the best shares on the way."""
     budget = int(reach.perturbation_budget * graph.num_edges)
     if budget == 0:
         return graph.edge_index.new_empty(0)
-    return worst_flips(
-        flippable_pairs(graph, reach, generator),
-        loss,
-        budget,
-        step=reach.edge_step,
-        steps=reach.perturbation_steps,
-        generator=generator,
+    pairs = flippable_pairs(graph, reach, generator)
+
+    def climb(shares: Tensor, slope: Tensor) -> Tensor:
+        # The step is one of an entry of the adjacency. A share stands for two entries, whose
+        # gradients its own adds up.
+        return _within_budget(shares + reach.edge_step / 2 * slope, budget)
+
+    def draw(shares: Tensor) -> Tensor:
+        return torch.bernoulli(shares, generator=generator)
+
+    shares = _best_on_the_way(
+        pairs.nothing(),
+        lambda shares: loss(pairs.smoothing(shares)),
+        climb,
+        reach.perturbation_steps,
+        draw,
     )
+    return pairs.keys(draw(shares))
 
 
-def flippable_pairs(graph: Graph, reach: WideSearchReach, generator: torch.Generator) -> Flippable:
-    """What may be flipped: every pair, or on a large graph every edge and some others."""
-    if graph.num_nodes <= reach.exact_up_to:
-        return AllPairs.of(graph)
-    others = reach.candidates * graph.num_edges
-    return SomePairs(draw_edges(graph, others, generator, self_loops=True))
+def _worst_features(
+    features: Float[Tensor, "nodes features"],
+    loss: Callable[[Tensor], Float[Tensor, ""]],
+    reach: SearchReach,
+) -> Float[Tensor, "nodes features"]:
+    """Features that raise a loss, every entry moved by steps of one size and no further than a box.
+
+    They stay in [0, 1], or in the range that they have where it is wider.
+    """
+    lowest, highest = min(0.0, float(features.min())), max(1.0, float(features.max()))
+    step, box = reach.feature_step, reach.feature_box
+
+    def climb(x: Tensor, slope: Tensor) -> Tensor:
+        moves = (x - features + step * slope.sign()).clamp(-box, box)
+        return (features + moves).clamp(lowest, highest)
+
+    return _best_on_the_way(features, loss, climb, reach.perturbation_steps)
+
+
+def _best_on_the_way(
+    start: Tensor,
+    objective: Callable[[Tensor], Float[Tensor, ""]],
+    climb: Callable[[Tensor, Tensor], Tensor],
+    steps: int,
+    last: Callable[[Tensor], Tensor] = torch.Tensor.detach,
+) -> Tensor:
+    """Of the start and of what each step comes to, the point where the objective is highest.
+
+    Args:
+        start: Where the ascent begins.
+        objective: It may draw: of two values at one point the higher counts.
+        climb: From a point and the objective's slope there to the next point.
+        steps: How many.
+        last: What the last point is judged by; by default the point itself.
+    """
+    point = best = start
+    highest = -math.inf
+    for _ in range(steps):
+        value, (slope,) = slopes_of(objective, point)
+        if float(value) > highest:
+            best, highest = point, float(value)
+        point = climb(point, slope)
+    return point if float(objective(last(point))) > highest else best
+
+
+# ARIEL: flips and features at once
 
 
 @torch.no_grad()
@@ -391,8 +328,7 @@ def find_at_once(
         _, (over_edges, over_features) = slopes_of(objective, shares, moves)
         step = reach.edge_step / math.sqrt(number)
         budget = reach.perturbation_budget * graph.num_edges
-        shares = within_budget(shares + step * over_edges, budget)
+        shares = _within_budget(shares + step * over_edges, budget)
         moves = (moves + reach.feature_step * over_features.sign()).clamp(-box, box)
     flips = pairs.keys(torch.bernoulli(shares, generator=generator))
-    view = View(entries + unit * moves, flipped_smoothing(graph, flips))
-    return AdversarialView(view, flips, shares)
+    return AdversarialView(View(entries + unit * moves, _smoothing(graph, flips)), flips, shares)

@@ -8,8 +8,15 @@ import typer
 
 from aspect.cli.options import Overwrite, ReadingOptions
 from aspect.cli.session import Session, command
-from aspect.data.datasets import MIXED, Dataset, add_dataset, catalogue, find
-from aspect.data.source import GraphSource
+from aspect.data.source import (
+    MIXED,
+    Dataset,
+    GraphSource,
+    add_dataset,
+    catalogue,
+    embedded_entry,
+    find,
+)
 from aspect.errors import SettingsError
 
 __all__ = ["datasets"]
@@ -71,15 +78,13 @@ def datasets(
 
 def _list(session: Session) -> None:
     with session.screen.activity("Looking for files"):
-        entries = [
-            _facts(entry, session.data_dir) for entry in catalogue(session.data_dir).values()
-        ]
-        entries.insert(0, _embedded())
+        known = [embedded_entry(), *catalogue(session.data_dir).values()]
+        entries = [_facts(entry, session.data_dir) for entry in known]
     session.screen.answer({"datasets": entries}, lambda: _show(session, entries))
 
 
 def _facts(entry: Dataset, data_dir: str | None) -> dict[str, Any]:
-    path = find(entry.name, data_dir)
+    path = None if entry.name == MIXED else find(entry.name, data_dir)
     return {
         "name": entry.name,
         "nodes": entry.num_nodes,
@@ -92,25 +97,6 @@ def _facts(entry: Dataset, data_dir: str | None) -> dict[str, Any]:
         "source": entry.source,
         "licence": entry.licence,
         "note": entry.note,
-    }
-
-
-def _embedded() -> dict[str, Any]:
-    from aspect.data.synthetic import embedded_graph
-
-    labelled = embedded_graph()
-    return {
-        "name": MIXED,
-        "nodes": labelled.graph.num_nodes,
-        "edges": labelled.graph.num_edges,
-        "features": labelled.graph.num_features,
-        "classes": labelled.num_classes,
-        "splits": 0,
-        "path": None,
-        "downloadable": False,
-        "source": "part of aspect",
-        "licence": "MIT",
-        "note": "Half homophilic, half heterophilic: no one rule for all nodes can be right.",
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from aspect.cli.session import Session
@@ -22,10 +21,10 @@ def demo(session: Session, *, out: Path, overwrite: bool = False, seeds: int = S
     with screen.activity("Starting"):
         from aspect.estimator import choose_device
         from aspect.examples import demo as example
+        from aspect.examples.page import PAGE, report_folder, write_report
         from aspect.provenance import versions
-        from aspect.report.folder import PAGE, ReportFolder
     choose_device(session.device)  # a wrong one is refused while no folder is touched
-    with ReportFolder.open(out, "mixture", overwrite=overwrite) as folder:
+    with report_folder(out, "mixture", overwrite=overwrite) as folder:
         first = session.seed or 0
         with screen.progress("Training") as advance:
             result = example.run_demo(
@@ -41,7 +40,7 @@ def demo(session: Session, *, out: Path, overwrite: bool = False, seeds: int = S
         with screen.activity("Drawing"):
             numbers = ", ".join(f"{name} {number}" for name, number in versions().items())
             files = example.demo_files(result, {"Command": command, "Versions": numbers})
-            folder.write(json.dumps({"kind": "mixture", **content}) + "\n", files)
+            write_report(folder, "mixture", content, files)
 
     def show() -> None:
         for table in example.demo_tables(result):

@@ -109,7 +109,7 @@ def _embed(
     overwrite: bool,
 ) -> dict[str, Any]:
     from aspect.attacks.pruning import prune_edges
-    from aspect.data.embeddings import write_embeddings
+    from aspect.data.tensors import write_embeddings
 
     embedder, whole = _load(session, model, source)
     for notice in whole.notices:

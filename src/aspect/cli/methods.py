@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.cli.session import Session, command
-from aspect.methods.citation import Citation
-from aspect.methods.registry import require_method_name
+from aspect.methods.registry import Citation, require_method_name
 
 if TYPE_CHECKING:
     from aspect.report.methods import MethodFacts, ShippedSettings

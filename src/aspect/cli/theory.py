@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -28,10 +27,10 @@ def theory(
     with screen.activity("Starting"):
         from aspect.estimator import choose_device
         from aspect.examples import theory as example
+        from aspect.examples.page import PAGE, report_folder, write_report
         from aspect.provenance import versions
-        from aspect.report.folder import PAGE, ReportFolder
     choose_device(session.device)  # a wrong one is refused while no folder is touched
-    with ReportFolder.open(out, "theory", overwrite=overwrite) as folder:
+    with report_folder(out, "theory", overwrite=overwrite) as folder:
         scope, first = example.QUICK if quick else example.TheoryScope(), session.seed or 0
         scope = scope.model_copy(update={"seeds": tuple(first + seed for seed in scope.seeds)})
         with screen.progress("Training and measuring") as advance:
@@ -48,7 +47,7 @@ def theory(
             numbers = ", ".join(f"{name} {number}" for name, number in versions().items())
             facts = {"Command": content["command"], "Versions": numbers}
             files = example.theory_files(result, facts)
-            folder.write(json.dumps({"kind": "theory", **content}) + "\n", files)
+            write_report(folder, "theory", content, files)
 
     def show() -> None:
         for table in example.theory_tables(result):

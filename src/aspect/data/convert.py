@@ -1,21 +1,25 @@
-"""Graphs of other libraries into ours and back: PyG, scipy and networkx.
+"""Graphs of other libraries into ours and back: PyG (also in `.pt` files), scipy and networkx.
 
-Edge weights are checked and left aside: the methods are unweighted.
+Edge weights are checked and left aside: the methods are unweighted. No code of a file is ever run.
 """
 
 from __future__ import annotations
 
+import io
+import pickle
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
-from aspect.data.features import as_features, as_tensor
+from aspect.data.features import as_features, as_tensor, dense, imputed
+from aspect.data.files import check_memory, file_bytes
 from aspect.data.graph import (
     UNLABELLED,
     Graph,
@@ -24,13 +28,13 @@ from aspect.data.graph import (
     label_graph,
     unlabelled,
 )
-from aspect.data.sparse import SparseMatrix
-from aspect.errors import GraphError, shown
+from aspect.data.source import NO_READING, Reading
+from aspect.errors import AspectError, FileError, GraphError, shown
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = ["as_graph", "as_labelled", "to_data"]
+__all__ = ["as_graph", "as_labelled", "check_weights", "read_saved", "to_data"]
 
 MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}  # ours -> PyG's
 ACCEPTED = (
@@ -74,9 +78,7 @@ def to_data(labelled: LabelledGraph) -> Data:
     from torch_geometric.data import Data
 
     graph = labelled.graph
-    features = graph.features
-    dense = features.dense() if isinstance(features, SparseMatrix) else features
-    data = Data(x=dense.float(), edge_index=graph.edge_index)
+    data = Data(x=dense(graph.features).float(), edge_index=graph.edge_index)
     if labelled.num_classes:
         data.y = labelled.labels
         data.class_names = list(labelled.class_names)
@@ -102,11 +104,13 @@ def _from_data(data: Data, directed_is_error: bool) -> Graph:
             "with --features degree, identity, random or laplacian."
         )
     weights = getattr(data, "edge_weight", None)
-    notices = () if weights is None else _weight_notices(as_tensor(weights, "edge_weight"))
-    pairs = _as_pairs(as_tensor(edge_index, "edge_index"))
-    ids = _ids_of(data)
+    notices = () if weights is None else check_weights(as_tensor(weights, "edge_weight"))
     return Graph.build(
-        as_features(data.x), pairs, ids, directed_is_error=directed_is_error, notices=notices
+        as_features(data.x),
+        _as_integers(as_tensor(edge_index, "edge_index"), "edge_index"),
+        _ids_of(data),
+        directed_is_error=directed_is_error,
+        notices=notices,
     )
 
 
@@ -123,7 +127,7 @@ def _from_matrices(source: tuple[Any, ...], directed_is_error: bool) -> Graph:
             f"Got {rows} x {columns} for {features.shape[0]} rows of features."
         )
     kept = adjacency.data != 0  # a stored zero is no edge
-    notices = _weight_notices(as_tensor(adjacency.data[kept], "the adjacency"))
+    notices = check_weights(as_tensor(adjacency.data[kept], "the adjacency"))
     pairs = np.stack([ends[kept] for ends in adjacency.coords]).astype(np.int64)
     edge_index = torch.from_numpy(pairs)
     return Graph.build(features, edge_index, directed_is_error=directed_is_error, notices=notices)
@@ -154,33 +158,33 @@ def _from_networkx(source: Any, directed_is_error: bool) -> Graph:  # noqa: ANN4
         torch.from_numpy(pairs.T.copy()),
         [str(node) for node in index],
         directed_is_error=directed_is_error,
-        notices=_weight_notices(weights),
+        notices=check_weights(weights),
     )
 
 
-def _weight_notices(weights: Tensor) -> tuple[str, ...]:
+def check_weights(weights: Tensor) -> tuple[str, ...]:
+    """Refuse weights that are no positive numbers; say it if others than 1 are left aside."""
     wrong = ~(torch.isfinite(weights) & (weights > 0))
     if bool(wrong.any()):
+        listed = shown(f"{weights[k].item()} at edge {int(k) + 1}" for k in wrong.nonzero())
         raise GraphError(
-            f"Edge weights must be positive numbers. Got {shown(weights[wrong].tolist())}. "
+            f"Edge weights must be positive numbers. Got {listed}. "
             "Remove such edges, or the weights: the methods are unweighted."
         )
     return () if bool((weights == 1).all()) else (WEIGHTS_LEFT,)
 
 
-def _as_pairs(edge_index: Tensor) -> Tensor:
-    """Integer pairs; floating-point ones are taken only where each is a whole number."""
-    if not edge_index.dtype.is_floating_point:
-        return edge_index
+def _as_integers(values: Tensor, what: str) -> Tensor:
+    """Integers; floating-point numbers are taken only where each is a whole one."""
+    if not values.dtype.is_floating_point:
+        return values
     # Beyond 2**24 (float32) or 2**53 (float64) a whole number may stand for its neighbour.
-    largest = 2 / torch.finfo(edge_index.dtype).eps
-    exact = (edge_index == edge_index.round()) & (edge_index.abs() <= largest)
+    largest = 2 / torch.finfo(values.dtype).eps
+    exact = (values == values.round()) & (values.abs() <= largest)
     if not bool(exact.all()):
-        raise GraphError(
-            f"edge_index must hold integers. Got {shown(edge_index[~exact].tolist())} "
-            f"as {edge_index.dtype}."
-        )
-    return edge_index.long()
+        listed = shown(values[~exact].tolist())
+        raise GraphError(f"{what} must hold integers. Got {listed} as {values.dtype}.")
+    return values.long()
 
 
 def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
@@ -189,11 +193,9 @@ def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
         y = y.squeeze(1)
     if y.dtype == torch.bool:
         return y.long()
-    if not y.dtype.is_floating_point:
-        return y
-    whole = torch.where(torch.isnan(y), float(UNLABELLED), y)
-    exact = torch.isfinite(whole) & (whole == whole.round())
-    return whole.long() if bool(exact.all()) else y
+    if y.dtype.is_floating_point:
+        y = torch.where(y.isnan(), float(UNLABELLED), y)
+    return _as_integers(y, "y")
 
 
 def _ids_of(data: Data) -> list[str] | None:
@@ -206,20 +208,15 @@ def _ids_of(data: Data) -> list[str] | None:
 
 def _with_masks(graph: Graph, data: object) -> tuple[Graph, Mapping[str, Tensor]]:
     """Splits as [splits, nodes]; PyG keeps one split as [nodes] and several as [nodes, splits]."""
-    given: dict[str, ArrayLike | Tensor] = {
-        part: mask
-        for part, name in MASKS.items()
-        if (mask := getattr(data, name, None)) is not None
-    }
-    if not given:
-        return graph, {}
-    if len(given) < len(MASKS):
-        names = " and ".join(MASKS[part] for part in given)
+    given = {part: getattr(data, name, None) for part, name in MASKS.items()}
+    names = [MASKS[part] for part, mask in given.items() if mask is not None]
+    if 0 < len(names) < len(MASKS):
         notice = (
-            f"Split masks are left aside: of {', '.join(MASKS.values())} there is only {names}."
+            f"Split masks are left aside: of {', '.join(MASKS.values())} there is only "
+            f"{' and '.join(names)}."
         )
         return replace(graph, notices=(*graph.notices, notice)), {}
-    masks = {part: as_tensor(mask, MASKS[part]) for part, mask in given.items()}
+    masks = {part: as_tensor(given[part], name) for part, name in MASKS.items() if names}
     return graph, {
         part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.t()).bool().contiguous()
         for part, mask in masks.items()
@@ -235,3 +232,74 @@ def _labelled_by_attribute(graph: Graph, source: Any) -> LabelledGraph:  # noqa:
             labels, class_names = encode_labels(texts)
             return label_graph(graph, labels, class_names)
     return unlabelled(graph)
+
+
+# Files of torch.save
+
+
+def read_saved(path: Path, reading: Reading = NO_READING) -> LabelledGraph:
+    """Read a PyG `Data`; a file that names anything but tensors and PyG's containers is refused."""
+    content = file_bytes(path)
+    notices = _check_saved(content, path)
+    try:
+        with torch.serialization.safe_globals(_pyg_classes()):
+            data = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        _check_declared(data, path)
+        if reading.features is not None and data.num_nodes:
+            # Whatever x is, the structural features take its place.
+            data.x = torch.zeros(data.num_nodes, 1)
+        elif data.x is not None:
+            data.x, cleaned = imputed(as_features(data.x), reading.impute)
+            notices += cleaned
+        labelled = as_labelled(data, directed_is_error=reading.directed == "error")
+    except AspectError:
+        raise
+    except pickle.UnpicklingError as error:
+        raise FileError(
+            f"{str(path)!r} is damaged, or holds more than tensors and PyG's Data, which is never "
+            "loaded. Save a plain torch_geometric.data.Data with torch.save."
+        ) from error
+    # Damaged bytes, or a Data of another age, fail anywhere inside torch and PyG.
+    except Exception as error:
+        raise FileError(
+            f"{str(path)!r} is not a whole file of torch.save with a PyG Data "
+            f"({type(error).__name__}). Save it again."
+        ) from error
+    graph = replace(labelled.graph, notices=(*notices, *labelled.graph.notices))
+    return replace(labelled, graph=graph)
+
+
+def _check_saved(content: bytes, path: Path) -> list[str]:
+    """Refuse an archive that would grow beyond the memory or whose checksums differ; a notice."""
+    try:
+        if not zipfile.is_zipfile(io.BytesIO(content)):
+            return [f"{str(path)!r} has no checksums: damage to its numbers would go unnoticed."]
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            check_memory(sum(member.file_size for member in archive.infolist()), path)
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise FileError(f"{str(path)!r} is cut off or damaged ({error}). Save it again.") from error
+    if damaged is not None:
+        raise FileError(
+            f"{str(path)!r} is damaged: {damaged!r} in it has another checksum. Save it again."
+        )
+    return []
+
+
+def _check_declared(data: Any, path: Path) -> None:  # noqa: ANN401 - whatever the file holds
+    """Refuse what is no graph, and one that says it is larger than its file: strides of zero."""
+    if not hasattr(data, "edge_index"):
+        raise GraphError(
+            f"{str(path)!r} must hold a PyG Data with an edge_index. Got {type(data).__name__}."
+        )
+    tensors = [value for _, value in data if isinstance(value, Tensor)]
+    declared = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    check_memory(max(declared, 8 * int(data.num_nodes or 0)), path)
+
+
+def _pyg_classes() -> list[Any]:
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import EdgeStorage, GlobalStorage, NodeStorage
+
+    return [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage, NodeStorage, EdgeStorage]

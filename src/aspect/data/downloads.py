@@ -14,7 +14,7 @@ import pickle
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from aspect.data.archives import read_arrays
-from aspect.data.datasets import Download
+from aspect.data.archives import compressed_rows, read_arrays
 from aspect.data.features import as_features
 from aspect.data.files import file_bytes
-from aspect.data.graph import Graph, LabelledGraph, label_graph
+from aspect.data.graph import PARTS, Graph, LabelledGraph, label_graph
+from aspect.data.source import Download
 from aspect.errors import FileError
 
 __all__ = ["fetch"]
@@ -44,8 +44,6 @@ PLANETOID = f"{GITHUB}/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c3
 GEOM_GCN = f"{GITHUB}/graphdml-uiuc-jlu/geom-gcn/f1fc0d14b3b019c562737240d06ec83b07d16a8f"
 
 PICKLES = ("allx", "tx", "ally", "ty", "graph")  # of Planetoid
-
-NUMBERS = "iufb"  # kinds of arrays: any numbers
 SPLITS = 10
 SECONDS = 60  # without an answer
 
@@ -80,42 +78,34 @@ def raw_bytes(url: str, checksums: Mapping[str, str]) -> tuple[bytes, Path]:
         return file_bytes(Path(path)), Path(name)
 
 
-def _graph(x: object, pairs: Array, y: Array, masks: Mapping[str, Array] | None) -> LabelledGraph:
+def _graph(x: object, pairs: Array, y: Array, masks: Sequence[Array]) -> LabelledGraph:
+    """A graph with its labels; masks are those of the parts of a split in their order, or none."""
     graph = Graph.build(as_features(x), torch.from_numpy(pairs.astype(np.int64)))
-    splits = {part: torch.from_numpy(mask.astype(bool)) for part, mask in (masks or {}).items()}
-    return label_graph(graph, torch.from_numpy(y.astype(np.int64)), masks=splits)
+    parts = zip(PARTS, (torch.from_numpy(mask.astype(bool)) for mask in masks), strict=False)
+    return label_graph(graph, torch.from_numpy(y.astype(np.int64)), masks=dict(parts))
+
+
+def _arrays(get: Get, url: str, keys: Iterable[str]) -> list[Array]:
+    """Some arrays of numbers from an archive, in this order."""
+    kinds = dict.fromkeys(keys, "iufb")
+    arrays = read_arrays(*get(url), kinds, ignore_others=True)
+    return [arrays[key] for key in kinds]
 
 
 def _heterophilous(name: str, get: Get) -> LabelledGraph:
     """One `.npz` of Platonov et al. (ICLR 2023)."""
-    masks = {"train": "train_masks", "validation": "val_masks", "test": "test_masks"}
-    keys = ("node_features", "node_labels", "edges", *masks.values())
-    arrays = read_arrays(
-        *get(f"{HETEROPHILOUS}/{name}.npz"), dict.fromkeys(keys, NUMBERS), ignore_others=True
-    )
-    splits = {part: arrays[key] for part, key in masks.items()}
-    return _graph(arrays["node_features"], arrays["edges"].T, arrays["node_labels"], splits)
+    keys = ("node_features", "edges", "node_labels", "train_masks", "val_masks", "test_masks")
+    x, edges, y, *masks = _arrays(get, f"{HETEROPHILOUS}/{name}.npz", keys)
+    return _graph(x, edges.T, y, masks)
 
 
 def _gnn_benchmark(name: str, get: Get) -> LabelledGraph:
     """One `.npz` of Shchur et al. (2018), with adjacency and features as compressed rows."""
     parts = ("data", "indices", "indptr", "shape")
     keys = (*(f"{of}_{part}" for of in ("adj", "attr") for part in parts), "labels")
-    arrays = read_arrays(
-        *get(f"{GNN_BENCHMARK}/{name}.npz"), dict.fromkeys(keys, NUMBERS), ignore_others=True
-    )
-    adjacency, features = (
-        _entries(*(arrays[f"{of}_{part}"] for part in parts)) for of in ("adj", "attr")
-    )
-    return _graph(features, np.stack(adjacency.coords), arrays["labels"], None)
-
-
-def _entries(data: Array, indices: Array, pointers: Array, shape: Any) -> scipy.sparse.coo_array:  # noqa: ANN401 - two numbers
-    """Compressed rows as entries, once every row and column is known to exist."""
-    rows, columns = map(int, shape)
-    matrix = scipy.sparse.csr_array((data, indices, pointers), shape=(rows, columns))
-    matrix.check_format(full_check=True)
-    return matrix.tocoo()
+    *rows, y = _arrays(get, f"{GNN_BENCHMARK}/{name}.npz", keys)
+    adjacency, x = compressed_rows(*rows[:4]), compressed_rows(*rows[4:])
+    return _graph(x, np.stack(adjacency.tocoo().coords), y, [])
 
 
 def _geom_gcn(name: str, get: Get) -> LabelledGraph:
@@ -124,25 +114,18 @@ def _geom_gcn(name: str, get: Get) -> LabelledGraph:
         get(f"{GEOM_GCN}/new_data/{name}/{file}.txt")[0].decode().splitlines()[1:]
         for file in ("out1_node_feature_label", "out1_graph_edges")
     )
-    rows = [line.split("\t") for line in nodes]
-    order = np.argsort([int(number) for number, _, _ in rows])
+    rows = sorted((line.split("\t") for line in nodes), key=lambda row: int(row[0]))
     x = np.array([np.fromstring(cells, sep=",", dtype=np.float32) for _, cells, _ in rows])
     y = np.array([int(label) for *_, label in rows])
     pairs = np.array([[int(end) for end in line.split("\t")] for line in edges]).T
-    return _graph(x[order], pairs, y[order], _geom_gcn_splits(name, get))
+    return _graph(x, pairs, y, _geom_gcn_splits(name, get))
 
 
-def _geom_gcn_splits(name: str, get: Get) -> dict[str, Array]:
-    keys = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
-    splits = [
-        read_arrays(
-            *get(f"{GEOM_GCN}/splits/{name}_split_0.6_0.2_{number}.npz"),
-            dict.fromkeys(keys.values(), NUMBERS),
-            ignore_others=True,
-        )
-        for number in range(SPLITS)
-    ]
-    return {part: np.stack([split[key] for split in splits]) for part, key in keys.items()}
+def _geom_gcn_splits(name: str, get: Get) -> list[Array]:
+    keys = ("train_mask", "val_mask", "test_mask")
+    urls = (f"{GEOM_GCN}/splits/{name}_split_0.6_0.2_{number}.npz" for number in range(SPLITS))
+    splits = [_arrays(get, url, keys) for url in urls]
+    return [np.stack(masks) for masks in zip(*splits, strict=True)]
 
 
 def _planetoid(name: str, get: Get) -> LabelledGraph:
@@ -202,7 +185,7 @@ class _StoredMatrix(_Record):
         """Its entries."""
         state = self.state
         data, indices, pointers = (state[part].array() for part in ("data", "indices", "indptr"))
-        return _entries(data, indices, pointers, state["_shape"])
+        return compressed_rows(data, indices, pointers, np.array(state["_shape"])).tocoo()
 
 
 class _Unpickler(pickle.Unpickler):

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.graph import Features, Graph
 from aspect.data.operators import leading_eigenvectors, normalised_adjacency
 from aspect.data.sparse import Pattern, SparseMatrix
-from aspect.errors import GraphError, SettingsError, shown
+from aspect.errors import GraphError, shown
 from aspect.randomness import generator_for
 
 __all__ = [
-    "STRUCTURAL",
     "Structural",
     "as_features",
     "as_tensor",
@@ -28,11 +28,11 @@ __all__ = [
     "imputed",
     "mask_columns",
     "mean_size",
+    "merged_integers",
     "num_entries",
     "permute_columns",
     "row_normalise",
     "seen_features",
-    "structural_features",
     "take_rows",
     "with_structural_features",
 ]
@@ -40,7 +40,6 @@ __all__ = [
 DRAWS = 2**16  # different values of an int16, from -DRAWS / 2 on
 
 Structural = Literal["degree", "identity", "random", "laplacian"]
-STRUCTURAL: tuple[str, ...] = get_args(Structural)
 COLUMNS = 32  # of random and laplacian features
 SEED = 0  # one graph, one set of random features
 
@@ -211,58 +210,53 @@ def _from_scipy(x: Any) -> SparseMatrix:  # noqa: ANN401 - any of scipy's sparse
 def _as_float32(values: Tensor) -> Float[Tensor, ...]:
     if values.dtype.is_complex:
         raise GraphError(f"Features must be real numbers. Got {values.dtype}.")
-    narrow = values.to(torch.float32)
     if not values.dtype.is_floating_point and values.dtype != torch.bool:
-        _refuse_merged(values, narrow)
-    return narrow
+        numbers = values.numpy()
+        merged = merged_integers(numbers)
+        if merged.any():
+            raise GraphError(
+                "Integer features must stay different as float32, which holds them exactly below "
+                f"2**24. Got {shown(numbers[merged])}. If they are identifiers, leave them out."
+            )
+    return values.to(torch.float32)
 
 
-def _refuse_merged(values: Tensor, narrow: Tensor) -> None:
-    """Refuse different integers that would become one float32."""
-    large = narrow.abs() >= LARGEST_EXACT
-    if bool(large.any()) and len(set(values[large].tolist())) > len(set(narrow[large].tolist())):
-        raise GraphError(
-            "Integer features must stay different as float32, which holds them exactly below "
-            f"2**24. Got {shown(values[large].tolist())}. If they are identifiers, leave them out."
-        )
+def merged_integers(
+    values: NDArray[Any], integers: NDArray[np.bool_] | bool = True
+) -> NDArray[np.bool_]:
+    """Those among the integers, if they become fewer different numbers as float32."""
+    large = integers & (np.abs(values.astype(np.float64)) >= LARGEST_EXACT)
+    numbers = values[large]
+    merge = len(np.unique(numbers)) > len(np.unique(numbers.astype(np.float32)))
+    return large & merge
 
 
-def with_structural_features(graph: Graph, kind: str) -> Graph:
-    """The same edges with features made from them in place of those it had."""
-    return replace(graph, features=structural_features(graph, kind), feature_names=None)
+def with_structural_features(graph: Graph, kind: Structural) -> Graph:
+    """The same edges with features made from them in place of its own, the same at every call.
 
-
-def structural_features(graph: Graph, kind: str) -> Features:
-    """`degree`, `identity`, `random` or `laplacian` features of a graph, the same at every call."""
-    if kind not in STRUCTURAL:
-        raise SettingsError(f"--features must be one of {', '.join(STRUCTURAL)}. Got {kind!r}.")
-    if kind == "degree":
-        return _degree(graph)
-    if kind == "identity":
-        nodes = torch.arange(graph.num_nodes)
-        size = (graph.num_nodes, graph.num_nodes)
-        return SparseMatrix.from_entries(nodes, nodes, torch.ones(graph.num_nodes), size)
-    if kind == "random":
-        generator = generator_for(SEED, "features")
-        return torch.randn(graph.num_nodes, COLUMNS, generator=generator).mul(COLUMNS**-0.5)
-    return _laplacian(graph)
-
-
-def _degree(graph: Graph) -> Float[Tensor, "nodes bins"]:
-    """One-hot of the power of two below the degree: raw degrees of hubs would drown all others."""
-    bins = torch.log2(graph.degrees().double() + 1).floor().long()
-    one_hot: Tensor = torch.nn.functional.one_hot(bins)
-    return one_hot.float()
-
-
-def _laplacian(graph: Graph) -> Float[Tensor, "nodes dim"]:
-    """Eigenvectors of the normalised Laplacian's smallest eigenvalues, of mean square one.
-
-    The same at every call; in an eigenspace of several dimensions the solver chooses the basis.
+    - `degree`: one-hot of the power of two below the degree; raw degrees of hubs would drown all
+      others.
+    - `identity`: one column per node.
+    - `random`: standard normal numbers, scaled to rows of length one on average.
+    - `laplacian`: eigenvectors of the normalised Laplacian's smallest eigenvalues, of mean square
+      one; in an eigenspace of several dimensions the solver chooses the basis.
     """
-    if graph.num_edges == 0:
+    nodes = torch.arange(graph.num_nodes)
+    features: Features
+    if kind == "degree":
+        bins = torch.log2(graph.degrees().double() + 1).floor().long()
+        features = torch.nn.functional.one_hot(bins).float()
+    elif kind == "identity":
+        size = (graph.num_nodes, graph.num_nodes)
+        features = SparseMatrix.from_entries(nodes, nodes, torch.ones(graph.num_nodes), size)
+    elif kind == "random":
+        generator = generator_for(SEED, "features")
+        features = torch.randn(graph.num_nodes, COLUMNS, generator=generator).mul(COLUMNS**-0.5)
+    elif graph.num_edges == 0:
         raise GraphError("Laplacian features need edges. Got none; ask for degree or random ones.")
-    count = min(COLUMNS, graph.num_nodes - 1)
-    _, vectors = leading_eigenvectors(normalised_adjacency(graph), count, "LA")
-    scaled = vectors * graph.num_nodes**0.5
-    return torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))
+    else:
+        count = min(COLUMNS, graph.num_nodes - 1)
+        _, vectors = leading_eigenvectors(normalised_adjacency(graph), count, "LA")
+        scaled = vectors * graph.num_nodes**0.5
+        features = torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))
+    return replace(graph, features=features, feature_names=None)

@@ -22,10 +22,12 @@ from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, shown
 
 __all__ = [
+    "PARTS",
     "UNLABELLED",
     "Features",
     "Graph",
     "LabelledGraph",
+    "check_masks",
     "count_pairs",
     "edge_index_of",
     "edge_keys",
@@ -85,7 +87,7 @@ class Graph:
         _check_features(features)
         if ids is not None:
             _check_names(ids, num_nodes, "id", "node")
-        _check_finite(features, ids)
+        _check_finite(features, ids, feature_names)
         edge_index = _as_int64(edge_index, "Ends of edges")
         _check_edges(edge_index, num_nodes)
         edge_index, changes = _simple_undirected(edge_index, num_nodes, directed_is_error)
@@ -233,7 +235,7 @@ def label_graph(
         )
     checked = dict(masks or {})
     if checked:
-        _check_masks(checked, graph.num_nodes)
+        check_masks(checked, graph.num_nodes)
     return LabelledGraph(graph, labels, names, MappingProxyType(checked))
 
 
@@ -290,7 +292,8 @@ def _check_labels(labels: Tensor, graph: Graph) -> None:
         )
 
 
-def _check_masks(masks: Mapping[str, Tensor], num_nodes: int) -> None:
+def check_masks(masks: Mapping[str, Tensor], num_nodes: int) -> None:
+    """Refuse masks of other parts or shapes, parts that overlap and parts without nodes."""
     if set(masks) != set(PARTS):
         raise GraphError(
             f"Splits must name the parts {', '.join(PARTS)}. Got {', '.join(sorted(masks))}."
@@ -344,7 +347,9 @@ def _check_names(names: Sequence[str], count: int, kind: str, of: str) -> None:
         raise GraphError(f"The {kind}s of {of}s must be unique. Repeated: {shown(repeated)}.")
 
 
-def _check_finite(features: Features, ids: Sequence[str] | None) -> None:
+def _check_finite(
+    features: Features, ids: Sequence[str] | None, names: Sequence[str] | None
+) -> None:
     values = features.values if isinstance(features, SparseMatrix) else features
     bad = ~torch.isfinite(values)
     if not bool(bad.any()):
@@ -353,12 +358,12 @@ def _check_finite(features: Features, ids: Sequence[str] | None) -> None:
         rows, columns = features.pattern.rows[bad], features.pattern.columns[bad]
     else:
         rows, columns = bad.nonzero(as_tuple=True)
-    places = zip(rows.tolist(), columns.tolist(), strict=True)
     listed = shown(
-        f"row {ids[row]!r} column {k}" if ids else f"row {row} column {k}" for row, k in places
+        f"row {repr(ids[row]) if ids else row} column {repr(names[k]) if names else k}"
+        for row, k in zip(rows.tolist(), columns.tolist(), strict=True)
     )
     raise GraphError(
-        f"Features must be finite numbers. Got NaN or infinity at {listed}. "
+        f"Features must be finite numbers. Missing, NaN or infinite at {listed}. "
         "Fix them, or pass --impute zero or --impute mean."
     )
 

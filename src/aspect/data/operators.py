@@ -165,7 +165,20 @@ def leading_eigenvectors(
     and each vector's largest entry (the first of equals) is positive, so that the result is the
     same at every call; in an eigenspace of several dimensions the solver chooses the basis.
     """
-    values, vectors = _eigenpairs(matrix, count, order)
+    size = matrix.shape[0]
+    if size <= DENSE_UP_TO:
+        values, vectors = np.linalg.eigh(matrix.toarray())
+        values, vectors = values[::-1], vectors[:, ::-1]
+    else:
+        start = np.cos(np.arange(size) * STEP)
+        try:
+            values, vectors = scipy.sparse.linalg.eigsh(
+                matrix, k=count, which=order, v0=start, tol=TOLERANCE
+            )
+        except scipy.sparse.linalg.ArpackError as error:
+            raise GraphError(
+                f"No {count} eigenvectors of the adjacency were found; ask for fewer."
+            ) from error
     ranked = np.abs(values) if order == "LM" else values
     chosen = np.argsort(-ranked, kind="stable")[:count]
     values, vectors = values[chosen], vectors[:, chosen]
@@ -173,21 +186,3 @@ def leading_eigenvectors(
     # The first of those that are largest up to rounding: in a symmetric graph several are.
     leading = (sizes > SAME_SIZE * sizes.max(axis=0)).argmax(axis=0)
     return values, vectors * np.sign(vectors[leading, np.arange(len(values))])
-
-
-def _eigenpairs(matrix: scipy.sparse.csr_array, count: int, order: Order) -> tuple[Array, Array]:
-    """At least so many of them, in any order."""
-    size = matrix.shape[0]
-    if size <= DENSE_UP_TO:
-        values, vectors = np.linalg.eigh(matrix.toarray())
-        return values[::-1], vectors[:, ::-1]
-    start = np.cos(np.arange(size) * STEP)
-    try:
-        values, vectors = scipy.sparse.linalg.eigsh(
-            matrix, k=count, which=order, v0=start, tol=TOLERANCE
-        )
-    except scipy.sparse.linalg.ArpackError as error:
-        raise GraphError(
-            f"No {count} eigenvectors of the adjacency were found; ask for fewer."
-        ) from error
-    return np.asarray(values), np.asarray(vectors)

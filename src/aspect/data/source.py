@@ -1,35 +1,310 @@
-"""One way in for every graph a user can name: a data set, an archive, tables, or a saved Data.
+"""Where a graph comes from: the catalogue of data sets, an archive, tables, or a saved PyG `Data`.
 
-A `GraphSource` says which graph, and how it is read: all that is needed to read the same graph
-again later. Nothing heavy is imported before a graph is read, so that the command line can answer a
-wrong name at once.
+The catalogue is `catalogue.yaml`. A user's entry is a pair of files, `NAME.npz` and `NAME.yaml`, in
+`$ASPECT_DATA` or the user's data folder; `add_dataset` writes both. A `GraphSource` says which
+graph, and how it is read: all that is needed to read the same graph again later. Nothing heavy is
+imported before a graph is read, so that the command line can answer a wrong name at once.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
-from aspect.config import Config, make_config
-from aspect.data.datasets import MIXED, catalogue, is_dataset, load_named
-from aspect.errors import FileError, SettingsError, UnknownNameError
+import yaml
+from pydantic import Field
+
+from aspect.config import Config, load_yaml, make_config, to_yaml
+from aspect.data.files import is_file, is_folder, is_present, naming, replacing, target_of
+from aspect.errors import AspectError, DataError, FileError, SettingsError, UnknownNameError, reason
 
 if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
     from aspect.data.graph import LabelledGraph
 
 __all__ = [
-    "GRAPH_SUFFIXES",
+    "DATASETS",
     "MIXED",
     "NO_READING",
+    "Dataset",
     "GraphSource",
     "Reading",
+    "add_dataset",
+    "catalogue",
     "check_graph_name",
+    "embedded_entry",
+    "find",
+    "is_dataset",
+    "load_dataset",
+    "load_named",
     "read_graph",
 ]
 
+logger = logging.getLogger(__name__)
+
+MIXED = "mixed"  # the embedded graph, which needs no file
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 GRAPH_SUFFIXES = (".npz", *TABLE_SUFFIXES, ".pt")
+
+
+class Download(Config):
+    """Where the source offers a data set; see `aspect.data.downloads`."""
+
+    format: Literal["heterophilous", "gnn-benchmark", "planetoid", "geom-gcn"]
+    """How its files are laid out."""
+    name: str
+    """What the source calls it."""
+    sha256: dict[str, str] = Field(default_factory=dict)
+    """Checksums of its raw files, by file name, where they are known."""
+
+
+class Dataset(Config):
+    """What is known of a data set before it is read."""
+
+    name: str
+    num_nodes: int
+    num_edges: int
+    """Undirected, without self-loops, each counted once."""
+    num_features: int
+    num_classes: int
+    num_splits: int
+    """Those that its source publishes."""
+    file_sha256: str
+    """Of the `.npz` file."""
+    content_sha256: str
+    """Of the graph in it: `aspect.data.archives.content_sha256`."""
+    splits_sha256: str | None = None
+    """Of its published splits: `aspect.data.splits.published_sha256`."""
+    source: str = ""
+    """Who publishes it, with the citation."""
+    licence: str = "none stated"
+    note: str = ""
+    """What to beware of."""
+    download: Download | None = None
+    """None where no source offers an equal graph."""
+
+
+def _shipped() -> Mapping[str, Dataset]:
+    text = Path(__file__).with_name("catalogue.yaml").read_text(encoding="utf-8")
+    entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    return MappingProxyType({name: Dataset(name=name, **entry) for name, entry in entries.items()})
+
+
+DATASETS = _shipped()
+
+
+def catalogue(data_dir: str | Path | None = None) -> dict[str, Dataset]:
+    """All entries by name: those of the package, then those that the user added."""
+    folders = filter(is_folder, _user_folders(data_dir))
+    stems = {file.stem for folder in folders for file in folder.glob("*.yaml")} - set(DATASETS)
+    added = sorted(name for name in stems if _user_entry(name, data_dir) is not None)
+    return {**DATASETS, **{name: dataset(name, data_dir) for name in added}}
+
+
+def is_dataset(name: str) -> bool:
+    """Whether the catalogue has that name."""
+    return name in DATASETS or _user_entry(name) is not None
+
+
+def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
+    """The entry of that name; an unknown name is answered with the nearest one."""
+    if name in DATASETS:
+        return DATASETS[name]
+    file = _user_entry(name, data_dir)
+    if file is None:
+        raise UnknownNameError("data set", name, catalogue(data_dir))
+    return make_config(Dataset, {**load_yaml(file), "name": name}, owner=str(file))
+
+
+def add_dataset(
+    name: str,
+    labelled: LabelledGraph,
+    folder: str | Path | None = None,
+    *,
+    overwrite: bool = False,
+    **details: str,
+) -> Dataset:
+    """Add a graph to the catalogue: `NAME.npz` and `NAME.yaml` in a folder.
+
+    The folder is `$ASPECT_DATA`, else the user's data folder, if none is given. Details are the
+    `source`, `licence` and `note` of the entry.
+    """
+    from aspect.data.archives import write_npz
+
+    if not NAME.fullmatch(name) or name in (*DATASETS, MIXED):
+        raise SettingsError(
+            "The name of a data set must be new and made of at most 64 small letters, digits, _ "
+            f"and -. Got {name!r}."
+        )
+    folders = _user_folders(folder)
+    if not folders:
+        raise FileError("There is no home folder to keep data sets in. Set ASPECT_DATA.")
+    archive, file = folders[0] / f"{name}.npz", folders[0] / f"{name}.yaml"
+    for path in (archive, file):  # refused before either is written
+        target_of(path, overwrite)
+    with naming(folders[0]):
+        folders[0].mkdir(parents=True, exist_ok=True)
+    write_npz(archive, labelled, overwrite=overwrite)
+    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    entry = Dataset(name=name, **_measured(labelled), file_sha256=sha256, **details)
+    with replacing(file, overwrite=overwrite) as out:
+        out.write(to_yaml(entry.model_dump(exclude={"name"}, exclude_none=True)).encode())
+    return entry
+
+
+def embedded_entry() -> Dataset:
+    """The entry of the embedded graph, `mixed`, which has no file."""
+    from aspect.data.synthetic import embedded_graph
+
+    return Dataset(
+        name=MIXED,
+        **_measured(embedded_graph()),
+        file_sha256="",
+        source="part of aspect",
+        licence="MIT",
+        note="Half homophilic, half heterophilic: no one rule for all nodes can be right.",
+    )
+
+
+def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
+    """A data set in PyG's form: `x` dense, `edge_index` simple and undirected, `y`, and masks.
+
+    Masks are named as PyG names them and have shape [nodes, splits].
+    """
+    from aspect.data.convert import to_data
+
+    return to_data(load_named(name, data_dir))
+
+
+def load_named(name: str, data_dir: str | Path | None = None) -> LabelledGraph:
+    """A data set with its labels, from the first folder that has it; see `find`."""
+    from aspect.data.archives import read_npz
+
+    entry = dataset(name, data_dir)
+    path = find(name, data_dir)
+    if path is None:
+        return _download(entry, data_dir)
+    # A cached download is written by us and differs from the published file in its bytes.
+    sha256 = None if path.parent == cache_dir() else entry.file_sha256
+    return _checked(read_npz(path, sha256=sha256), entry, str(path))
+
+
+def find(name: str, data_dir: str | Path | None = None) -> Path | None:
+    """Where its file is: in `data_dir` or `$ASPECT_DATA`, the user's data folder or the cache."""
+    file_name = f"{dataset(name, data_dir).name}.npz"
+    if data_dir is not None and not is_folder(Path(data_dir)):
+        raise FileError(f"--data-dir must be a folder that can be read. Got {str(data_dir)!r}.")
+    paths = [folder / file_name for folder in _folders(data_dir)]
+    # A link into nowhere or a folder of that name counts as found: reading it says what is wrong.
+    return next((path for path in paths if is_present(path)), None)
+
+
+def cache_dir() -> Path | None:
+    """Where downloads are kept: `$ASPECT_CACHE` or the user's cache folder; None without a home."""
+    import platformdirs
+
+    in_home = platformdirs.user_cache_dir("aspect", appauthor=False)
+    return next(_folders_of(os.environ.get("ASPECT_CACHE"), in_home), None)
+
+
+def _folders_of(given: str | Path | None, in_home: str) -> Iterator[Path]:
+    if given:
+        yield Path(given)
+    # Without a home folder the tilde stays, and would become a folder of that name right here.
+    if not in_home.startswith("~"):
+        yield Path(in_home)
+
+
+def _user_folders(data_dir: str | Path | None = None) -> list[Path]:
+    """Where entries of the user are: in `data_dir`, else `$ASPECT_DATA`, and the data folder."""
+    import platformdirs
+
+    given = os.environ.get("ASPECT_DATA") if data_dir is None else data_dir
+    return list(_folders_of(given, platformdirs.user_data_dir("aspect", appauthor=False)))
+
+
+def _user_entry(name: str, data_dir: str | Path | None = None) -> Path | None:
+    if not NAME.fullmatch(name):
+        return None
+    files = (folder / f"{name}.yaml" for folder in _user_folders(data_dir))
+    return next(filter(is_file, files), None)
+
+
+def _folders(data_dir: str | Path | None) -> list[Path]:
+    cache = cache_dir()
+    return [*_user_folders(data_dir), *([] if cache is None else [cache])]
+
+
+def _measured(labelled: LabelledGraph) -> dict[str, Any]:
+    """What the catalogue says of a graph, found from the graph itself."""
+    from aspect.data.archives import content_sha256
+    from aspect.data.splits import published_sha256
+
+    return {
+        "num_nodes": labelled.graph.num_nodes,
+        "num_edges": labelled.graph.num_edges,
+        "num_features": labelled.graph.num_features,
+        "num_classes": labelled.num_classes,
+        "num_splits": len(labelled.masks["train"]) if labelled.masks else 0,
+        "content_sha256": content_sha256(labelled),
+        "splits_sha256": published_sha256("published", labelled.masks) if labelled.masks else None,
+    }
+
+
+def _checked(labelled: LabelledGraph, entry: Dataset, origin: str) -> LabelledGraph:
+    """Refuse a graph that is not the one its name promises."""
+    for what, actual in _measured(labelled).items():
+        known = getattr(entry, what)
+        if known != actual:
+            words = what.replace("num_", "number of ").replace("_", " ")
+            raise DataError(
+                f"{origin!r} is not {entry.name}: its {words} must be {known}. "
+                f"Got {actual}. Fetch it again."
+            )
+    return labelled
+
+
+def _download(entry: Dataset, data_dir: str | Path | None) -> LabelledGraph:
+    """Fetch from the source, check, and keep the result in the cache for the next time."""
+    from aspect.data.archives import write_npz
+    from aspect.data.downloads import fetch
+
+    folders = " or ".join(repr(str(folder)) for folder in _folders(data_dir))
+    not_here = (
+        f"Data set {entry.name!r} is not here. Put {entry.name}.npz (sha256 {entry.file_sha256}) "
+        f"into {folders or 'a folder named by --data-dir or ASPECT_DATA'}."
+    )
+    if entry.download is None:
+        raise DataError(f"{not_here} No source offers it for download.")
+    try:
+        labelled = fetch(entry.download)
+    except AspectError:
+        raise
+    # Whatever stops a download (network, proxy, 404, half a file) has one remedy.
+    except Exception as error:
+        raise DataError(f"{not_here} Downloading it failed: {reason(error)}.") from error
+    _checked(labelled, entry, f"The download of {entry.name}")
+    folder = cache_dir()
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_npz(folder / f"{entry.name}.npz", labelled, overwrite=True)
+        except (OSError, AspectError) as error:
+            # The graph is there; a cache that cannot be written only makes the next start slower.
+            logger.warning("%s is not kept for the next time: %s", entry.name, error)
+    return labelled
+
+
+# Any graph
 
 
 def check_graph_name(graph: str) -> str:
@@ -117,8 +392,9 @@ class GraphSource(Config):
         return replace(labelled, graph=with_structural_features(labelled.graph, kind))
 
     def _read_file(self, path: Path) -> LabelledGraph:
-        from aspect.data.archives import read_npz, read_saved
-        from aspect.data.graph_tables import read_tables
+        from aspect.data.archives import read_npz
+        from aspect.data.convert import read_saved
+        from aspect.data.tables import read_tables
 
         suffix = path.suffix.lower()
         if suffix not in GRAPH_SUFFIXES:
@@ -144,12 +420,8 @@ def read_graph(
 ) -> LabelledGraph:
     """Read a data set by name, an `.npz`, an edge table (and its node table) or a saved PyG `Data`.
 
-    Args:
-        source: The name or the path; a name of the catalogue always means that data set.
-        data_dir: Where files of named data sets lie; `$ASPECT_DATA` if not given.
-        nodes: The node table of an edge table.
-        **options: `features`, `impute`, `directed`, `encoding`, `delimiter` and `label`, as the
-            fields of `Reading` explain them.
+    A name of the catalogue always means that data set. Files of data sets lie in `data_dir`, else
+    in `$ASPECT_DATA`. The fields of `Reading` explain the options.
     """
     values = {**options, "nodes": None if nodes is None else str(nodes)}
     reading = make_config(Reading, values, owner="the graph")

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from aspect.data.graph import UNLABELLED
+from aspect.data.graph import PARTS, UNLABELLED, check_masks
 from aspect.errors import GraphError, SettingsError, UnknownNameError, shown
 
 __all__ = [
@@ -113,13 +113,13 @@ def make_splits(
         raise UnknownNameError("kind of split", str(kind), get_args(SplitKind))
     labels = labels.detach().cpu()
     _check_labels(labels, num_classes)
-    available = _published(masks, labels) if kind == "published" else len(SPLIT_SEEDS)
+    published = _published(masks, labels) if kind == "published" else []
+    available = len(published or SPLIT_SEEDS)
     number = available if count is None else count
     if not 1 <= number <= available:
         raise SettingsError(f"Number of {kind} splits must be from 1 to {available}. Got {count}.")
     if kind == "published":
-        assert masks is not None  # _published has refused it otherwise
-        return [_from_masks(masks, labels, split) for split in range(number)]
+        return published[:number]
     draw = _class_balanced if kind == "class-balanced" else _stratified
     seeds = SEARCH_SEEDS if kind == "search" else SPLIT_SEEDS
     return [draw(labels.numpy(), num_classes, seed) for seed in seeds[:number]]
@@ -219,20 +219,15 @@ def _stratified(labels: np.ndarray, num_classes: int, seed: int) -> Split:
     drawn = []
     for label in range(num_classes):
         members = state.permutation(np.flatnonzero(labels == label))
-        num_validation, num_test = _held_out(len(members))
+        # A node for every part where there are three; of two, none is for validation.
+        held_out = max(1, round(HELD_OUT_SHARE * len(members)))
+        few = len(members) < len(PARTS)
+        num_validation, num_test = (0, max(len(members) - 1, 0)) if few else (held_out, held_out)
         drawn.append(np.split(members, [num_validation, num_validation + num_test]))
     validation, test, train = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     sizes = len(train), len(validation), len(test)
     _check_room(*sizes, sum(sizes), num_classes)
     return _split(train, validation, test)
-
-
-def _held_out(members: int) -> tuple[int, int]:
-    """Validation and test nodes of a class: a node for every part where there are three."""
-    if members < 3:  # noqa: PLR2004
-        return 0, max(members - 1, 0)
-    held_out = max(1, round(HELD_OUT_SHARE * members))
-    return held_out, held_out
 
 
 def _check_room(train: int, validation: int, test: int, labelled: int, num_classes: int) -> None:
@@ -247,28 +242,16 @@ def _split(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Split
     return Split(torch.from_numpy(train), torch.from_numpy(validation), torch.from_numpy(test))
 
 
-def _published(masks: Mapping[str, Tensor] | None, labels: Int[Tensor, " nodes"]) -> int:
-    """How many splits the masks hold; refuse masks that are missing or of another graph."""
-    names = [part.name for part in fields(Split)]
-    missing = [name for name in names if name not in (masks or {})]
-    if masks is None or missing:
+def _published(masks: Mapping[str, Tensor] | None, labels: Int[Tensor, " nodes"]) -> list[Split]:
+    """Splits of the masks; refuse masks that are missing or of another graph."""
+    if not masks:
         raise GraphError(
-            f"No masks were given for {', '.join(missing)}: the graph's source publishes no "
-            "splits, or they were not passed on. Pass masks=..., or use random splits."
+            "No masks were given: the graph's source publishes no splits, or they were not passed "
+            "on. Pass masks=..., or use random splits."
         )
-    shapes = {name: tuple(masks[name].shape) for name in names}
-    shape = shapes[names[0]]
-    if len(set(shapes.values())) > 1 or len(shape) != 2 or shape[1] != len(labels):  # noqa: PLR2004
-        raise GraphError(
-            f"Masks of published splits must all have shape [splits, {len(labels)}]. "
-            f"Got {', '.join(f'{name} {list(shapes[name])}' for name in names)}."
-        )
-    return shape[0]
-
-
-def _from_masks(
-    masks: Mapping[str, Bool[Tensor, "splits nodes"]], labels: Int[Tensor, " nodes"], number: int
-) -> Split:
+    check_masks(masks, len(labels))
     labelled = labels != UNLABELLED
-    parts = {name: masks[name][number].cpu() & labelled for name in ("train", "validation", "test")}
-    return Split(**{name: mask.nonzero().flatten() for name, mask in parts.items()})
+    return [
+        Split(*((mask.cpu() & labelled).nonzero().flatten() for mask in parts))
+        for parts in zip(*(masks[part] for part in PARTS), strict=True)
+    ]

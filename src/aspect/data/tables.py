@@ -1,25 +1,53 @@
-"""Text tables (CSV, TSV) and Parquet files into columns; every fault is named with its line."""
+"""A graph from the user's own tables: an edge table and, mostly, a node table, as CSV or Parquet.
+
+Ids are strings throughout: `007` and `7` are two nodes, and a node may be called `NA` or nothing at
+all. Names of columns are compared without case. What is no finite number is listed, never guessed.
+Methods are unweighted: a `weight` column is checked, then left aside with a notice.
+"""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
 
+from aspect.data.convert import check_weights
+from aspect.data.features import imputed, merged_integers
 from aspect.data.files import check_memory, file_bytes
+from aspect.data.graph import Graph, LabelledGraph, encode_labels, label_graph, unlabelled
+from aspect.data.source import NO_READING, Reading
 from aspect.errors import FileError, GraphError, SettingsError, shown
 
-__all__ = ["TableFile", "as_parsed", "delimiter_guess", "read_table"]
+__all__ = ["read_tables"]
+
+ID_NAMES = ("id", "node", "node_id")
+LABEL_NAMES = ("label", "y")
+END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"))
+WEIGHT = "weight"
+
+# Cells of a text table that mean "no value" among features and labels; among ids they are names.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+INTEGER = r"^[+-]?[0-9]+$"
+NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(inf|infinity|Inf|Infinity)$"
+EXACT_FLOAT64 = 2**53  # from there on neighbouring integers may be one
 
 MOST_COLUMNS = 50_000
 BLOCK_BYTES = 64 * 2**20  # one row must fit: rows of wide feature tables are long
@@ -52,13 +80,9 @@ class TableFile:
     def ids(self, name: str) -> pa.ChunkedArray:
         """A column of node ids as strings; floating-point ones may have lost digits: refused."""
         column = self.table.column(name)
-        kind = _cell_type(column)
-        is_string = (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind)
-        )
-        if not (is_string or pa.types.is_integer(kind)):
+        kind = column.type
+        is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if not (is_string or pa.types.is_string_view(kind) or pa.types.is_integer(kind)):
             raise GraphError(
                 f"Node ids must be strings or integers. Column {name!r} of {str(self.path)!r} "
                 f"is of type {column.type}."
@@ -73,7 +97,7 @@ class TableFile:
 
     def has_integers(self, name: str) -> bool:
         """Whether a column is of an integer type; the cells of text tables are strings."""
-        return bool(pa.types.is_integer(_cell_type(self.table.column(name))))
+        return bool(pa.types.is_integer(self.table.column(name).type))
 
     def column_called(self, names: Sequence[str], remedy: str) -> str | None:
         """The column that has one of these names, in any case; several of them are refused."""
@@ -83,6 +107,323 @@ class TableFile:
                 f"{str(self.path)!r} has the columns {' and '.join(map(repr, called))}. {remedy}"
             )
         return called[0] if called else None
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTable:
+    """What a node table holds, in the order of its rows."""
+
+    ids: tuple[str, ...]
+    integer_ids: bool  # the column of ids was of an integer type
+    notices: list[str]
+    features: Float[Tensor, "nodes features"] | None = None  # none if it has no further columns
+    feature_names: tuple[str, ...] | None = None
+    label_cells: list[str | None] | None = None  # none without a label column
+
+
+def read_tables(edges: Path | str, reading: Reading = NO_READING) -> LabelledGraph:
+    """Read an edge table with its node table; without one, every node that has an edge."""
+    text = (reading.encoding, reading.delimiter)
+    table = None
+    if reading.nodes is not None:
+        table = _parse_nodes(read_table(Path(reading.nodes), *text), reading)
+    source = read_table(Path(edges), *text)
+    named = _named_ends(source)
+    weight = source.column_called([WEIGHT], f"Rename or remove all but one {WEIGHT!r}.")
+    # Nodes may be called `from` and `to` as well: a header with such names is one.
+    _check_header(source, known=table.ids if table and not named else ())
+    pair = named or _first_two(source, weight)
+    ends = source.ids(pair[0]), source.ids(pair[1])
+    notices = [] if weight is None else list(_weight_notices(source, weight))
+    extra = [name for name in source.names if name not in (*pair, weight)]
+    if extra:
+        notices.append(f"Columns of the edge table left aside: {shown(map(repr, extra))}.")
+    if table is None:
+        table = _nodes_of(source, pair, is_named=named is not None)
+    features = table.features
+    if features is None:
+        # A column of zeros stands in for structural features; without them it is refused.
+        features = torch.zeros(len(table.ids), 0 if reading.features is None else 1)
+    filled, imputations = imputed(features, reading.impute)
+    graph = Graph.build(
+        filled,
+        _numbered(ends, table.ids, source, reading.nodes),
+        table.ids,
+        feature_names=table.feature_names,
+        integer_ids=table.integer_ids,
+        directed_is_error=reading.directed == "error",
+        notices=[*table.notices, *imputations, *notices],
+    )
+    if table.label_cells is None:
+        return unlabelled(graph)
+    return label_graph(graph, *encode_labels(table.label_cells))
+
+
+# The edge table
+
+
+def _check_header(source: TableFile, known: Sequence[str] = ()) -> None:
+    """Refuse a text table whose first line is a row: it would be taken for names, and lost."""
+    numbers = [name for name in source.names if re.match(NUMBER, name.strip())]
+    all_known = bool(known) and set(source.names) <= set(known)
+    fractions = any("." in name for name in numbers)
+    if source.is_text and (len(numbers) == len(source.names) or fractions or all_known):
+        raise _no_header(source)
+
+
+def _no_header(source: TableFile) -> FileError:
+    return FileError(
+        f"The first line of {str(source.path)!r} must name the columns. "
+        f"Got {as_parsed(source.names)}, which looks like a row. Add a header line."
+    )
+
+
+def _named_ends(source: TableFile) -> tuple[str, str] | None:
+    for names in END_NAMES:
+        first, second = (
+            source.column_called([name], f"Rename or remove all but one {name!r}.")
+            for name in names
+        )
+        if first is not None and second is not None:
+            return first, second
+    return None
+
+
+def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
+    names = [name for name in source.names if name != weight]
+    if len(names) != 2:  # noqa: PLR2004 - an edge has two ends
+        raise FileError(
+            "An edge table must have two columns of node ids, or name them source and target. "
+            f"Got {len(names)} in {str(source.path)!r}, whose first line is read as "
+            f"{as_parsed(source.names)}."
+        )
+    return names[0], names[1]
+
+
+def _weight_notices(source: TableFile, name: str) -> tuple[str, ...]:
+    """Check the weights that are given; an empty cell is none, a written NaN is a wrong one."""
+    column = source.table.column(name)
+    if source.is_text:
+        column = pc.ascii_trim_whitespace(column)
+        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    try:
+        weights = pc.cast(column, pa.float64(), safe=False).fill_null(1).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise GraphError(
+            f"Edge weights must be positive numbers. Column {name!r} of {str(source.path)!r} "
+            f"is of type {column.type} or has other cells ({error})."
+        ) from error
+    return check_weights(torch.from_numpy(weights.copy()))
+
+
+def _nodes_of(source: TableFile, pair: tuple[str, str], *, is_named: bool) -> NodeTable:
+    """The nodes that have an edge; a header that neither names nor a node table confirm is said."""
+    ids = {node for name in pair for node in pc.unique(source.ids(name)).to_pylist()}
+    notices = _folding_notices(sorted(ids))
+    if source.is_text and not is_named:
+        if ids & set(pair):
+            raise _no_header(source)
+        notices.append(
+            f"The first line of {str(source.path)!r} is taken for the names of its columns: "
+            f"{as_parsed(source.names)}."
+        )
+    return NodeTable(tuple(sorted(ids)), all(map(source.has_integers, pair)), notices)
+
+
+def _numbered(
+    ends: Sequence[pa.ChunkedArray], ids: tuple[str, ...], source: TableFile, nodes: str | None
+) -> Int[Tensor, "2 pairs"]:
+    """Row numbers for ids, all known before any tensor of edges is built."""
+    known = pa.array(ids, pa.string())
+    numbers = [pc.index_in(end, value_set=known) for end in ends]
+    unknown = {
+        node: None
+        for end, rows in zip(ends, numbers, strict=True)
+        for node in end.filter(pc.is_null(rows)).to_pylist()
+    }
+    if unknown:
+        raise GraphError(
+            f"Edges of {str(source.path)!r} must join nodes of {str(nodes)!r}. "
+            f"Not there: {shown(map(repr, unknown))}.{_near_misses(unknown, ids)}"
+        )
+    pairs = np.stack([rows.to_numpy() for rows in numbers]).astype(np.int64)
+    return torch.from_numpy(pairs)
+
+
+def _near_misses(unknown: Iterable[str], ids: tuple[str, ...]) -> str:
+    """Point out ids that are known but for case, spaces, Unicode form or leading zeros."""
+    known = {_folded(node): node for node in ids}
+    near = [f"{node!r} and {known[_folded(node)]!r}" for node in unknown if _folded(node) in known]
+    if not near:
+        return ""
+    return f" Some differ only in case, spaces, Unicode form or leading zeros: {shown(near)}."
+
+
+# The node table
+
+
+def _parse_nodes(source: TableFile, reading: Reading) -> NodeTable:
+    """Take a table apart: the id column, the label column, and features for all others.
+
+    The id column is called `id`, `node` or `node_id`, else it is the first; the label column is
+    called `label` or `y`, or as the reading says.
+    """
+    _check_header(source)
+    notices = []
+    id_name = source.column_called(ID_NAMES, "Rename or remove all but the one with the ids.")
+    if id_name is None:
+        id_name = source.names[0]
+        if source.is_text:
+            notices.append(
+                f"The first column of {str(source.path)!r}, {id_name!r}, is taken for the ids."
+            )
+    ids = source.ids(id_name).to_pylist()
+    notices += _folding_notices(ids)
+    label_name = _label_name(source, reading.label, id_name)
+    cells = None
+    if label_name is not None:
+        cells = _label_cells(source.table.column(label_name), label_name)
+        notices += _label_notices(cells, label_name)
+    columns = [name for name in source.names if name not in (id_name, label_name)]
+    features = None
+    if columns and reading.features is None:
+        features = _feature_matrix(source, columns, ids)
+    names = None if features is None else tuple(columns)
+    return NodeTable(
+        tuple(ids), source.has_integers(id_name), notices, features, names, label_cells=cells
+    )
+
+
+def _folding_notices(ids: Sequence[str]) -> list[str]:
+    """Say which ids a looser reader would merge: by case, spaces, Unicode form, leading zeros."""
+    groups: dict[str, list[str]] = {}
+    for node in ids:
+        groups.setdefault(_folded(node), []).append(node)
+    merged = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    if not merged:
+        return []
+    return [
+        "Some ids differ only in case, spaces, Unicode form or leading zeros, and are kept apart: "
+        f"{shown(merged)}."
+    ]
+
+
+def _folded(node: str) -> str:
+    """An id as a looser reader would see it."""
+    folded = unicodedata.normalize("NFC", node).strip().casefold()
+    return folded.lstrip("0") or "0" if folded.isdecimal() else folded
+
+
+def _label_name(source: TableFile, label: str | None, id_name: str) -> str | None:
+    if label is None:
+        remedy = "Pass --label with the one that holds the classes."
+        return source.column_called(LABEL_NAMES, remedy)
+    others = [name for name in source.names if name != id_name]
+    if label not in others:
+        raise GraphError(
+            f"The label column must be one of {as_parsed(others)}. "
+            f"Got {label!r}, which {str(source.path)!r} does not have."
+        )
+    return label
+
+
+def _label_cells(column: pa.ChunkedArray, name: str) -> list[str | None]:
+    """Labels as strings, None where missing; a column with gaps may keep integers as floats."""
+    try:
+        if pa.types.is_floating(column.type):
+            wide = column.cast(pa.float64())
+            column = pc.if_else(pc.is_nan(wide), None, wide).cast(pa.int64())
+        cells = pc.cast(column, pa.string()).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise GraphError(
+            f"Labels must be classes: strings or integers. Column {name!r} is of type "
+            f"{column.type}, or has fractions or infinities."
+        ) from error
+    return [None if cell is None or cell in MISSING else cell for cell in cells]
+
+
+def _label_notices(cells: Sequence[str | None], name: str) -> list[str]:
+    missing = cells.count(None)
+    notices = [f"{missing} of {len(cells)} nodes have no label."] if missing else []
+    if not missing and len(set(cells)) == len(cells):
+        notices.append(f"Every node has a class of its own: is {name!r} the label column?")
+    return notices
+
+
+def _feature_matrix(
+    source: TableFile, names: list[str], ids: list[str]
+) -> Float[Tensor, "nodes features"]:
+    """These columns as float32, NaN where a cell is missing.
+
+    Text tables are parsed cell by cell; in typed ones a column of strings is text even if it spells
+    numbers.
+    """
+    odd = [text for name in names if (text := _other_type(source, name, ids)) is not None]
+    if odd:
+        raise GraphError(
+            f"Feature columns must be numbers. Got {shown(odd)}. "
+            "Encode them as numbers (one column per value) or leave them out; "
+            "a column of classes is named by --label."
+        )
+    matrix = np.empty((source.table.num_rows, len(names)), dtype=np.float32)
+    for k, name in enumerate(names):
+        matrix[:, k] = _float32(source, name, ids)
+    return torch.from_numpy(matrix)
+
+
+def _cells(source: TableFile, name: str) -> pa.ChunkedArray:
+    """A column of features; of a text table trimmed, and null where the cell means no value."""
+    column = source.table.column(name)
+    if not source.is_text:
+        return column
+    cells = pc.ascii_trim_whitespace(column)
+    missing = pc.is_in(cells, value_set=pa.array(MISSING))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), cells)
+
+
+def _other_type(source: TableFile, name: str, ids: list[str]) -> str | None:
+    """What a column holds in place of numbers, if it does."""
+    if not source.is_text:
+        kind = source.table.column(name).type
+        numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        return None if numeric or pa.types.is_boolean(kind) else f"{name!r} of type {kind}"
+    fine = pc.match_substring_regex(_cells(source, name), NUMBER)
+    row = pc.index(fine, pa.scalar(False)).as_py()
+    if row < 0:
+        return None
+    return f"{name!r} with {source.table.column(name)[row].as_py()!r} at node {ids[row]!r}"
+
+
+def _float32(source: TableFile, name: str, ids: list[str]) -> NDArray[np.float32]:
+    """One column; refused where it holds more than float32 can."""
+    cells = _cells(source, name)
+    values = pc.cast(cells, pa.float64(), safe=False).to_numpy()
+    if source.is_text:
+        integers = pc.match_substring_regex(cells, INTEGER).fill_null(False).to_numpy()
+    else:
+        integers = np.full(len(cells), pa.types.is_integer(cells.type))
+    lost = integers & ((np.abs(values) >= EXACT_FLOAT64) | merged_integers(values, integers))
+
+    def listed(rows: NDArray[Any]) -> str:
+        return shown(f"{cells[int(k)].as_py()} at node {ids[k]!r}" for k in np.flatnonzero(rows))
+
+    if lost.any():
+        raise GraphError(
+            "Integers in feature columns must stay different as float32, and lie below 2**53. "
+            f"Column {name!r} has {listed(lost)}. If they are identifiers, leave the column out."
+        )
+    with np.errstate(over="ignore"):
+        narrow: NDArray[np.float32] = values.astype(np.float32)
+    large = np.isinf(narrow) & np.isfinite(values)
+    if large.any():
+        raise GraphError(
+            f"Features must fit float32, up to 3.4e38. Column {name!r} has {listed(large)}. "
+            "Rescale it."
+        )
+    return narrow
+
+
+# Files into columns; every fault is named with its line
 
 
 def read_table(path: Path, encoding: str = "utf-8", delimiter: str | None = None) -> TableFile:
@@ -101,13 +442,9 @@ def as_parsed(cells: Sequence[str]) -> str:
     return " | ".join(repr(cell) for cell in cells[:5]) + dots
 
 
-def delimiter_guess(name: str) -> str | None:
-    """The delimiter, as the option takes it, that a lone column name may be hiding."""
-    return next((word for mark, word in DELIMITERS.items() if mark in name), None)
-
-
-def _cell_type(column: pa.ChunkedArray) -> pa.DataType:
-    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_dictionary = pa.types.is_dictionary(column.type)
+    return column.cast(column.type.value_type) if is_dictionary else column
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
@@ -144,7 +481,7 @@ def _read_parquet(path: Path) -> pa.Table:
         check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
         table = file.read(use_threads=False)  # see `_read_text`
         check_memory(sum(map(_text_bytes, table.columns)), path)
-        return table.cast(schema)
+        return pa.table({name: _decoded(table.column(name)) for name in schema.names})
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(
@@ -188,8 +525,7 @@ def _read_text(path: Path, encoding: str, delimiter: str | None) -> pa.Table:
             f"{str(path)!r} has a NUL byte in line {line}: it is no text, or in another encoding. "
             "Pass --encoding utf-16 if it is that."
         )
-    names = next((cells for _, cells in _records(text, separator, path) if cells), [])
-    _check_names(names, path)
+    names = _header(text, separator, path)
     if text.count(b'"') % 2:  # an open quote would swallow the rest of the file as one cell
         _refuse_ragged_rows(text, separator, path)
     try:
@@ -216,6 +552,19 @@ def _read_text(path: Path, encoding: str, delimiter: str | None) -> pa.Table:
         for _ in _records(text, separator, path, strict=True):
             pass
     return table
+
+
+def _header(text: bytes, separator: str, path: Path) -> list[str]:
+    """The cells of the first line; a lone one may hide another delimiter."""
+    names = next((cells for _, cells in _records(text, separator, path) if cells), [])
+    _check_names(names, path)
+    hidden = [word for mark, word in DELIMITERS.items() if mark in "".join(names)]
+    if len(names) == 1 and hidden:
+        raise FileError(
+            f"{str(path)!r} has one column, read as {as_parsed(names)}. "
+            f"If the delimiter is another, pass --delimiter {hidden[0]}."
+        )
+    return names
 
 
 def _as_utf8(data: bytes, path: Path, encoding: str) -> bytes:

@@ -1,32 +1,53 @@
-"""Tensors on disk: one safetensors file with a manifest and a digest inside, whole or not at all.
+"""Tensors on disk, whole or not at all: safetensors files of our own, and embeddings for others.
 
-safetensors notices truncation but not a flipped bit, so the digest covers names, types, shapes,
-values and the manifest itself. Nothing is ever unpickled. Equal content gives equal bytes.
+A safetensors file holds a manifest and a digest. safetensors notices truncation but not a flipped
+bit, so the digest covers names, types, shapes, values and the manifest itself. Nothing is ever
+unpickled. Equal content gives equal bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from aspect.data.files import is_file, reason, replacing
-from aspect.errors import CheckpointError
+from aspect.errors import CheckpointError, FileError, GraphError, shown
 
-__all__ = ["FORMAT_VERSION", "read_tensors", "write_tensors"]
+__all__ = [
+    "FORMAT_VERSION",
+    "FORMULA_STARTS",
+    "read_tensors",
+    "write_embeddings",
+    "write_tensors",
+]
+
+Array = NDArray[Any]
 
 FORMAT_VERSION = 1  # raised when an older library could misread what this one writes
 
 # safetensors writes several entries in an order that changes from call to call; one has no order.
 ENTRY = "aspect"
 LENGTH = 8  # bytes at the beginning of a safetensors file that say how long its header is
+
+
+LARGEST_INT64 = 2**63 - 1
+EMBEDDING_FORMATS = (".npy", ".parquet", ".csv")
+
+# A spreadsheet takes a cell that starts so for a formula and would run it.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> None:
@@ -45,7 +66,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Load what `write_tensors` wrote; anything else is refused with a sentence."""
     if not is_file(path):
         raise CheckpointError(f"There is no checkpoint at {path}.")
-    tensors, metadata = _read(path)
+    try:
+        # At once: safetensors opens a file's name twice, between which it may have been replaced.
+        content = path.read_bytes()
+        tensors = load(content)
+        header = json.loads(content[LENGTH : LENGTH + int.from_bytes(content[:LENGTH], "little")])
+        metadata = header.get("__metadata__", {})
+    except OSError as error:
+        raise CheckpointError(f"Cannot read {path}: {reason(error)}.") from error
+    except (SafetensorError, ValueError, OverflowError, RuntimeError) as error:
+        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}.") from error
     text, expected, manifest = _manifest(path, metadata)
     # A newer format may digest otherwise, so it is named before anything is called damaged.
     if manifest["format"] > FORMAT_VERSION:
@@ -60,19 +90,6 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         )
     # Copies: what safetensors hands out are views of the file's bytes, aligned as they are.
     return {name: tensor.clone() for name, tensor in tensors.items()}, manifest
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        # At once: safetensors opens a file's name twice, between which it may have been replaced.
-        content = path.read_bytes()
-        tensors = load(content)
-        header = json.loads(content[LENGTH : LENGTH + int.from_bytes(content[:LENGTH], "little")])
-        return tensors, header.get("__metadata__", {})
-    except OSError as error:
-        raise CheckpointError(f"Cannot read {path}: {reason(error)}.") from error
-    except (SafetensorError, ValueError, OverflowError, RuntimeError) as error:
-        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}.") from error
 
 
 def _manifest(path: Path, metadata: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:
@@ -97,3 +114,114 @@ def _digest(tensors: Mapping[str, Tensor], manifest: str) -> str:
         # As bytes, for NumPy knows no bfloat16; flat first, for torch views no single number.
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+# Embeddings
+
+
+def write_embeddings(
+    path: Path | str,
+    embeddings: Float[Tensor, "nodes dim"],
+    ids: Sequence[str] | None = None,
+    policy: Float[Tensor, " weights"] | None = None,
+    overwrite: bool = False,
+    *,
+    integer_ids: bool = False,
+) -> None:
+    """Write one row per node; the format follows from the name.
+
+    Parquet and CSV get the columns `id`, `policy` (if given) and `0`, `1`, ...; without ids the row
+    numbers are the ids. `.npy` holds the bare matrix, and what else is given goes beside it: for
+    `cora.npy` the policy into `cora.policy.npy` and the ids, one JSON string per line, into
+    `cora.ids.txt`. In CSV, ids that a spreadsheet would run as a formula, and those that start with
+    an apostrophe, get a leading apostrophe. With `integer_ids`, as a graph's own flag says, the
+    tables' ids are integers again.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in EMBEDDING_FORMATS:
+        raise FileError(
+            f"Embeddings are written as {', '.join(EMBEDDING_FORMATS)}. Got the name {path.name!r}."
+        )
+    matrix = _as_array(embeddings)
+    weights = None if policy is None else _as_array(policy)
+    for what, values in (("ids", ids), ("policy weights", weights)):
+        if values is not None and len(values) != len(matrix):
+            raise GraphError(
+                f"There must be one of the {what} per row. "
+                f"Got {len(values)} for {len(matrix)} rows of embeddings."
+            )
+    # Half a surrogate pair is a Python string, but no text that a file can hold.
+    wrong = [node for node in ids or () if any("\ud800" <= letter <= "\udfff" for letter in node)]
+    if wrong:
+        raise GraphError(f"Node ids must be valid Unicode text. Got {shown(map(ascii, wrong))}.")
+    if suffix == ".npy":
+        contents = _npy_files(path, matrix, ids, weights)
+    else:
+        contents = {path: _table(matrix, ids, weights, integer_ids, is_csv=suffix == ".csv")}
+    with ExitStack() as stack:
+        # All are written before the first takes its name: a full disk leaves none of them.
+        for name, content in contents.items():
+            file = stack.enter_context(replacing(name, overwrite=overwrite))
+            file.write(content)
+            file.flush()
+
+
+def _as_array(values: Tensor) -> Array:
+    """Numbers on the CPU; numpy has no bfloat16, which every float32 holds exactly."""
+    values = values.detach().cpu()
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+
+
+def _npy_files(
+    path: Path, matrix: Array, ids: Sequence[str] | None, policy: Array | None
+) -> dict[Path, Any]:
+    """Whole files as bytes: numpy itself would not notice a disk that fills up."""
+    arrays = {path: matrix}
+    if policy is not None:
+        arrays[path.with_suffix(".policy.npy")] = policy
+    contents: dict[Path, Any] = {}
+    for name, array in arrays.items():
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        contents[name] = buffer.getbuffer()
+    if ids is not None:  # an id may itself hold a line break
+        lines = (json.dumps(node, ensure_ascii=False) + "\n" for node in ids)
+        contents[path.with_suffix(".ids.txt")] = "".join(lines).encode()
+    return contents
+
+
+def _table(
+    matrix: Array, ids: Sequence[str] | None, policy: Array | None, integer_ids: bool, is_csv: bool
+) -> Any:  # noqa: ANN401 - a buffer of Arrow
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if ids is None:
+        cells = pa.array([str(k) for k in range(len(matrix))])
+    elif integer_ids:
+        cells = pa.array(_as_integers(ids))
+    else:
+        # One apostrophe more for ids that have it already, so that no two become one.
+        starts = (*FORMULA_STARTS, "'")
+        inert = [f"'{node}" if is_csv and node.startswith(starts) else node for node in ids]
+        cells = pa.array(inert, pa.string())
+    columns: dict[str, Any] = {"id": cells}
+    if policy is not None:
+        columns["policy"] = pa.array(policy)
+    for k in range(matrix.shape[1]):
+        columns[str(k)] = pa.array(np.ascontiguousarray(matrix[:, k]))
+    out = pa.BufferOutputStream()
+    write = pyarrow.csv.write_csv if is_csv else pyarrow.parquet.write_table
+    write(pa.table(columns), out)
+    return out.getvalue()
+
+
+def _as_integers(ids: Sequence[str]) -> Array:
+    """The integers that the ids spell, of 64 bits; unsigned only where there is no other way."""
+    try:
+        numbers = [int(node) for node in ids]
+        return np.array(numbers, np.uint64 if max(numbers) > LARGEST_INT64 else np.int64)
+    except (ValueError, OverflowError) as error:
+        raise GraphError(f"Integer ids must be integers of 64 bits. Got {error}.") from error

@@ -73,20 +73,21 @@ def majority_probe(
     """
     classes = read_labels(labels)
     given = ProbeInput.read(torch.zeros(len(classes), 1), classes, splits, num_classes, masks)
-    return given.scored("majority", "class", (_by_majority(given, split) for split in given.splits))
-
-
-def _by_majority(given: ProbeInput, split: Split) -> Answers:
-    truth = given.labels[split.validation]
-    chosen = int(torch.bincount(truth, minlength=given.num_classes).argmax())
-    scores = one_hot(torch.tensor(chosen), given.num_classes).float()
-    return Answers(
-        choice=chosen,
-        step=None,
-        validation=accuracy(truth, torch.full_like(truth, chosen)),
-        predictions=torch.full_like(split.test, chosen),
-        scores=scores.unsqueeze(1).expand(-1, len(split.test)),
-    )
+    answers = []
+    for split in given.splits:
+        truth = given.labels[split.validation]
+        chosen = int(torch.bincount(truth, minlength=given.num_classes).argmax())
+        scores = one_hot(torch.tensor(chosen), given.num_classes).float()
+        answers.append(
+            Answers(
+                choice=chosen,
+                step=None,
+                validation=accuracy(truth, torch.full_like(truth, chosen)),
+                predictions=torch.full_like(split.test, chosen),
+                scores=scores.unsqueeze(1).expand(-1, len(split.test)),
+            )
+        )
+    return given.scored("majority", "class", answers)
 
 
 def _counts(neighbours: Sequence[int] | None, available: int) -> tuple[int, ...]:
@@ -128,28 +129,22 @@ def _nearest_votes(
     tried: Sequence[int],
     nodes: Int[Tensor, " asked"],
 ) -> Float[Tensor, "tried classes asked"]:
-    """Votes for every class by the nearest training nodes, for each number of them, on the CPU."""
+    """Votes for every class by the nearest training nodes, for each number of them, on the CPU.
+
+    To the votes of the first k neighbours comes a part below one half that only decides ties: sums
+    of k cosines differ by 2k at most; divided by 2k + 1, never by a whole vote.
+    """
     known = rows[split.train.to(rows.device)]
     classes = one_hot(given.labels[split.train], given.num_classes).to(rows)
     widest = max(len(known), tried[-1] * given.num_classes)
     blocks = []
     for block in torch.split(nodes.to(rows.device), max(1, BLOCK_ENTRIES // widest)):
         similar, nearest = (rows[block] @ known.t()).topk(tried[-1], dim=1)
-        blocks.append(_count_votes(similar, classes[nearest], tried).cpu())
+        votes = classes[nearest].cumsum(dim=1)
+        similarity = (classes[nearest] * similar.unsqueeze(2)).cumsum(dim=1)
+        counted = [votes[:, k - 1] + similarity[:, k - 1] / (2 * k + 1) for k in tried]
+        blocks.append(torch.stack(counted).transpose(1, 2).cpu())
     return torch.cat(blocks, dim=2)
-
-
-def _count_votes(
-    similar: Float[Tensor, "asked nearest"],
-    classes: Float[Tensor, "asked nearest classes"],
-    tried: Sequence[int],
-) -> Float[Tensor, "tried classes asked"]:
-    """Votes of the first k neighbours, plus a share below one half that only decides ties."""
-    votes = classes.cumsum(dim=1)
-    similarity = (classes * similar.unsqueeze(2)).cumsum(dim=1)
-    # Sums of k cosines differ by 2k at most: divided by 2k + 1, never by a whole vote.
-    counted = [votes[:, k - 1] + similarity[:, k - 1] / (2 * k + 1) for k in tried]
-    return torch.stack(counted).transpose(1, 2)
 
 
 def twin_probe(
@@ -179,34 +174,26 @@ def twin_probe(
             f"{MOST_TWIN_NODES:,} nodes. Got {graph.num_nodes:,}."
         )
     given = ProbeInput.read(torch.zeros(graph.num_nodes, 1), labels, splits, num_classes, masks)
-    voted = _twin_votes(graph, given)
-    answers = (
-        _by_twins(torch.from_numpy(votes), given.labels, split)
-        for votes, split in zip(voted, given.splits, strict=True)
-    )
-    return given.scored("twins", "neighbours", answers)
-
-
-def _by_twins(votes: Tensor, labels: Int[Tensor, " nodes"], split: Split) -> Answers:
-    predictions = votes.argmax(dim=1)
-    return Answers(
-        choice=1,
-        step=None,
-        validation=accuracy(labels[split.validation], predictions[split.validation]),
-        predictions=predictions[split.test],
-        scores=(votes / votes.sum(dim=1, keepdim=True)).t()[:, split.test].float(),
-    )
-
-
-def _twin_votes(graph: Graph, given: ProbeInput) -> list[Votes]:
-    """For every split and node, how many of its nearest training nodes have each class."""
     classes = given.labels.numpy()
     trains = [np.isin(np.arange(len(classes)), split.train.numpy()) for split in given.splits]
     blocks: list[list[Votes]] = [[] for _ in trains]
     for similarity in _similarities(graph):
         for train, votes in zip(trains, blocks, strict=True):
             votes.append(_block_votes(similarity, train, classes, given.num_classes))
-    return [np.concatenate(votes) for votes in blocks]
+    answers = []
+    for split, parts in zip(given.splits, blocks, strict=True):
+        table = torch.from_numpy(np.concatenate(parts))
+        predictions = table.argmax(dim=1)
+        answers.append(
+            Answers(
+                choice=1,
+                step=None,
+                validation=accuracy(given.labels[split.validation], predictions[split.validation]),
+                predictions=predictions[split.test],
+                scores=(table / table.sum(dim=1, keepdim=True)).t()[:, split.test].float(),
+            )
+        )
+    return given.scored("twins", "neighbours", answers)
 
 
 def _similarities(graph: Graph) -> Iterator[scipy.sparse.csr_array]:

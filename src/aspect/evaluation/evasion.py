@@ -36,16 +36,17 @@ def evasion_probe(
         num_classes: Classes of the data set.
         probe: As of `linear_probe`.
     """
-    results = [
-        linear_probe(
+    results = []
+    for other, split in zip(perturbed, splits, strict=True):
+        added = len(labels) + torch.arange(len(split.test))
+        result = linear_probe(
             torch.cat([clean, other[split.test.to(other.device)]]),
             torch.cat([labels, labels[split.test]]),
-            [_tested_at(split, len(labels))],
+            [Split(split.train, split.validation, added)],
             num_classes=num_classes,
             probe=probe,
         )
-        for other, split in zip(perturbed, splits, strict=True)
-    ]
+        results.append(result)
     return ProbeResult(
         probe.name,
         probe.choice_name,
@@ -53,8 +54,3 @@ def evasion_probe(
         tuple(score for result in results for score in result.splits),
         tuple(predicted for result in results for predicted in result.predictions),
     )
-
-
-def _tested_at(split: Split, first: int) -> Split:
-    """The same split with the test nodes numbered from `first` on."""
-    return Split(split.train, split.validation, first + torch.arange(len(split.test)))

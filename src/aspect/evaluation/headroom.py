@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from aspect.data.graph import Graph, LabelledGraph
@@ -30,18 +30,7 @@ from aspect.methods.aspect import AspectMethod
 from aspect.nn.gate import fuse, read_out
 from aspect.randomness import generator_for
 
-__all__ = [
-    "FUSIONS",
-    "MIXES",
-    "FusionName",
-    "Gain",
-    "Headroom",
-    "HeadroomRow",
-    "centred_bands",
-    "headroom",
-    "probe_bands",
-    "supervised_gate",
-]
+__all__ = ["FUSIONS", "Gain", "Headroom", "HeadroomRow", "centred_bands", "headroom"]
 
 FusionName = Literal[
     "low", "high", "one-mix", "concatenated", "gate", "shuffled-gate", "supervised-gate"
@@ -264,13 +253,13 @@ def probe_bands(
     shuffled = weights[torch.randperm(len(weights), generator=generator).to(weights.device)]
     bands = torch.stack([low, high]).to(bands.dtype)
 
-    def probe(word: str, gate: Tensor, numbers: Sequence[int]) -> list[_Candidate]:
+    def probe(word: str, gate: Tensor, numbers: Sequence[int]) -> list[tuple[Answers, float]]:
         on_probe(word)
         rows = read_out(bands, gate, "weighted")
         some = [given.splits[number] for number in numbers]
         answers = NEUTRAL.answer(rows, known[list(numbers)], some, given.num_classes)
         return [
-            _Candidate(answer, _validation_loss(answer, rows, known[number], split))
+            (answer, _validation_loss(answer, rows, known[number], split))
             for answer, number, split in zip(answers, numbers, some, strict=True)
         ]
 
@@ -278,11 +267,12 @@ def probe_bands(
     constant = {mix: bands.new_tensor([mix, 1 - mix]).expand(bands.shape[1], 2) for mix in MIXES}
     by_mix = {mix: probe(f"mix {mix:g}", gate, every) for mix, gate in constant.items()}
     used = used.to(weights.device)
-    chosen: dict[FusionName, list[_Candidate]] = {
+    chosen: dict[FusionName, list[tuple[Answers, float]]] = {
         "low": by_mix[MIXES[-1]],
         "high": by_mix[MIXES[0]],
         "one-mix": [
-            max(some, key=lambda one: one.merit) for some in zip(*by_mix.values(), strict=True)
+            max(some, key=lambda tried: (tried[0].validation, -tried[1]))
+            for some in zip(*by_mix.values(), strict=True)
         ],
         "concatenated": by_mix[HALF],
         "gate": probe("learned gate", weights[used], every),
@@ -295,22 +285,9 @@ def probe_bands(
     return {
         name: ProbeInput(
             given.embeddings, given.labels, given.splits[: len(candidates)], given.num_classes
-        ).scored(NEUTRAL.name, NEUTRAL.choice_name, [one.answers for one in candidates])
+        ).scored(NEUTRAL.name, NEUTRAL.choice_name, [answers for answers, _ in candidates])
         for name, candidates in chosen.items()
     }
-
-
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    """A probe of one split, and how it validates."""
-
-    answers: Answers
-    loss: float  # validation cross-entropy
-
-    @property
-    def merit(self) -> tuple[float, float]:
-        """What validation prefers is larger."""
-        return self.answers.validation, -self.loss
 
 
 def _validation_loss(
@@ -330,27 +307,6 @@ def _validation_loss(
     return float(cross_entropy(inputs @ answer.weights.t(), labels[is_trained].to(inputs.device)))
 
 
-class _GatedClassifier(nn.Module):
-    """Classes from two bands that a gate weighs node by node; it starts as concatenation.
-
-    A linear classifier of weighted bands is the fusion of one linear classifier per band. The gate
-    is a further output of each: the sigmoid of a linear function of both bands.
-    """
-
-    def __init__(self, dim: int, num_classes: int) -> None:
-        super().__init__()
-        self.slopes = nn.Parameter(torch.zeros(2, dim, 1 + num_classes))
-        self.intercepts = nn.Parameter(torch.zeros(1 + num_classes))
-
-    def forward(
-        self, outputs: Float[Tensor, "2 nodes outputs"]
-    ) -> tuple[Float[Tensor, "nodes 2"], Float[Tensor, "nodes classes"]]:
-        """Gate weights and logits, from the bands times the slopes."""
-        low = torch.sigmoid(outputs[..., 0].sum(dim=0) + self.intercepts[0])
-        weights = torch.stack([low, 1 - low], dim=1)
-        return weights, fuse(outputs[..., 1:], weights) + self.intercepts[1:]
-
-
 def supervised_gate(
     bands: Float[Tensor, "2 nodes dim"],
     known: Int[Tensor, " nodes"],
@@ -359,8 +315,11 @@ def supervised_gate(
 ) -> Float[Tensor, "nodes 2"]:
     """Weights of a gate on frozen bands, trained with a linear classifier on training labels.
 
-    Weight decay and epoch are chosen by validation accuracy, equals by validation loss; labels of
-    test nodes are not used. All weight decays are trained together: the bands are multiplied once.
+    A linear classifier of weighted bands is the fusion of one linear classifier per band. The gate
+    is a further output of each: the sigmoid of a linear function of both bands. It starts as
+    concatenation. Weight decay and epoch are chosen by validation accuracy, equals by validation
+    loss; labels of test nodes are not used. All weight decays are trained together: the bands are
+    multiplied once.
     """
     bands = bands.detach()
     size = bands.square().mean().sqrt()
@@ -368,32 +327,31 @@ def supervised_gate(
     known, train, validation = (
         part.to(bands.device) for part in (known, split.train, split.validation)
     )
-    models = [_GatedClassifier(bands.shape[2], num_classes).to(bands) for _ in GATE_DECAYS]
-    groups = [
-        group
-        for model, decay in zip(models, GATE_DECAYS, strict=True)
-        for group in (
-            {"params": [model.slopes], "weight_decay": decay},
-            {"params": [model.intercepts], "weight_decay": 0.0},
-        )
-    ]
+    tried, outputs = range(len(GATE_DECAYS)), 1 + num_classes
+    slopes = [bands.new_zeros(2, bands.shape[2], outputs, requires_grad=True) for _ in tried]
+    intercepts = [bands.new_zeros(outputs, requires_grad=True) for _ in tried]
+    groups: list[dict[str, Any]] = []
+    for number, decay in enumerate(GATE_DECAYS):
+        groups.append({"params": [slopes[number]], "weight_decay": decay})
+        groups.append({"params": [intercepts[number]], "weight_decay": 0.0})
     optimiser = torch.optim.Adam(groups, lr=GATE_LEARNING_RATE)
-    best = [((-math.inf, -math.inf), bands.new_empty(0, 2)) for _ in models]
+    best_merit = [(-math.inf, -math.inf)] * len(GATE_DECAYS)
+    chosen = [bands.new_empty(0, 2)] * len(GATE_DECAYS)
     for _ in range(GATE_EPOCHS):
-        outputs = bands @ torch.cat([model.slopes for model in models], dim=2)
+        products = bands @ torch.cat(slopes, dim=2)
         loss = bands.new_zeros(())
-        for number, (model, part) in enumerate(
-            zip(models, outputs.chunk(len(models), dim=2), strict=True)
-        ):
-            weights, logits = model(part)
+        for number, part in enumerate(products.chunk(len(GATE_DECAYS), dim=2)):
+            low = torch.sigmoid(part[..., 0].sum(dim=0) + intercepts[number][0])
+            weights = torch.stack([low, 1 - low], dim=1)
+            logits = fuse(part[..., 1:], weights) + intercepts[number][1:]
             merit = _merit(logits[validation].detach(), known[validation])
-            if merit > best[number][0]:
-                best[number] = merit, weights.detach()
+            if merit > best_merit[number]:
+                best_merit[number], chosen[number] = merit, weights.detach()
             loss = loss + cross_entropy(logits[train], known[train])
         optimiser.zero_grad()
         torch.autograd.backward(loss)
         optimiser.step()
-    return max(best, key=lambda one: one[0])[1]
+    return chosen[max(tried, key=best_merit.__getitem__)]
 
 
 def _merit(

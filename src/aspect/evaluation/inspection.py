@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import one_hot
 from typing_extensions import override
 
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
@@ -24,44 +23,44 @@ from aspect.data.operators import Operator, Propagation
 from aspect.errors import GraphError
 from aspect.estimator import Embedder
 from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumShares
-from aspect.evaluation.node_sensitivity import search_model
 from aspect.evaluation.result import unit_rows
+from aspect.evaluation.stability import search_model
 from aspect.losses.policy_target import channel_costs
 from aspect.nn.filters import chebyshev_basis
 from aspect.randomness import generator_for
-from aspect.training.trainer import EpochReport, NoRecorder, Snapshot
+from aspect.training.trainer import EpochReport, Recorder, Snapshot
 
-__all__ = [
-    "HIGHEST",
-    "PlanarMap",
-    "ValueRecorder",
-    "chebyshev_moments",
-    "class_energy",
-    "density_shares",
-    "eigensystem",
-    "eigenvalues",
-    "inspect_model",
-    "jackson_damping",
-    "neighbour_agreement",
-    "planar_map",
-]
+__all__ = ["HIGHEST", "ValueRecorder", "inspect_model", "neighbour_agreement", "planar_map"]
+
+HIGHEST = 2.0  # no eigenvalue of a normalised Laplacian lies above
+EIGENVALUE_DIGITS = 10  # of an eigenvalue that rounding leaves alone
+MOST_EXACT_NODES = 3000  # all eigenvalues take seconds up to here
+BINS = 40  # of the spectrum
+POINTS = 101  # of a filter's response
+MOMENTS = 200  # smear an eigenvalue over less than half a bin
+PROBES = 16
+
+MOST_TSNE_NODES = 3000  # beyond, t-SNE takes minutes
+FEWEST_TSNE_NODES = 12  # below, nodes have no neighbourhoods to keep
+PERPLEXITY = 30.0
+TSNE_STEPS = 500
+TSNE_DIMENSIONS = 50  # leading components that t-SNE starts from, as is usual
+
+MOST_SHOWN_NODES = 20_000  # kept of a larger graph
+MOST_NEIGHBOURS = 30  # listed of a node
+STEPS = 8  # of training that a band's loss is averaged over
+DIGITS = 4  # that count; a reader sees two or three
+
+Points = NDArray[np.float64]
+Losses = dict[str, Float[Tensor, " nodes"]]
 
 
-class ValueRecorder(NoRecorder):
+class ValueRecorder(Recorder):
     """Keeps every epoch's values: loss, its terms, and what the method monitors."""
 
     def __init__(self) -> None:
         # One entry an epoch under every name; None where an epoch had no such value.
         self.values: dict[str, list[float | None]] = {}
-
-    @property
-    def whole(self) -> dict[str, list[float]]:
-        """The values that every epoch had."""
-        return {
-            name: known
-            for name, values in self.values.items()
-            if len(known := [value for value in values if value is not None]) == len(values)
-        }
 
     @override
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
@@ -87,63 +86,20 @@ def neighbour_agreement(graph: Graph, labels: Int[Tensor, " nodes"]) -> list[flo
     return [count / all_known if all_known else None for count, all_known in pairs]
 
 
-HIGHEST = 2.0  # no eigenvalue of a normalised Laplacian lies above
-EIGENVALUE_DIGITS = 10  # of an eigenvalue that rounding leaves alone
-
-MOST_DENSE_NODES = (
-    5000  # a dense eigendecomposition takes memory by the square and time by the cube
-)
-
-Shares = Float[Tensor, " bins"]
-
-
-def eigensystem(
-    graph: Graph, *, self_loops: bool
-) -> tuple[Float[Tensor, " nodes"], Float[Tensor, "nodes nodes"]]:
-    """Eigenvalues of the normalised Laplacian in rising order, and its eigenvectors as columns."""
-    values, vectors = torch.linalg.eigh(_dense_laplacian(graph, self_loops))
-    return _cleaned(values), vectors
-
-
-def eigenvalues(graph: Graph, *, self_loops: bool) -> Float[Tensor, " nodes"]:
-    """The same without the vectors, in a fraction of the time."""
-    return _cleaned(torch.linalg.eigvalsh(_dense_laplacian(graph, self_loops)))
-
-
-def _cleaned(values: Float[Tensor, " nodes"]) -> Float[Tensor, " nodes"]:
-    """Without rounding errors, which would scatter the many that are 1 over two bins."""
-    return values.round(decimals=EIGENVALUE_DIGITS).clamp(0, HIGHEST)
-
-
 def _shifted(graph: Graph, self_loops: bool) -> Operator:
     """L - I in float64 on the CPU; its spectrum lies in [-1, 1]."""
     exact = graph.to("cpu").to(torch.float64)
     return Propagation(exact, self_loops=self_loops).operator()
 
 
-def _dense_laplacian(graph: Graph, self_loops: bool) -> Float[Tensor, "nodes nodes"]:
-    if graph.num_nodes > MOST_DENSE_NODES:
-        raise GraphError(
-            f"A dense spectrum is computed for at most {MOST_DENSE_NODES} nodes. "
-            f"Got {graph.num_nodes}."
-        )
-    ones = torch.eye(graph.num_nodes, dtype=torch.float64)
-    return ones + _shifted(graph, self_loops)(ones)
+def eigenvalues(graph: Graph, *, self_loops: bool) -> Float[Tensor, " nodes"]:
+    """Eigenvalues of the normalised Laplacian in rising order.
 
-
-def class_energy(
-    vectors: Float[Tensor, "nodes nodes"],
-    labels: Int[Tensor, " nodes"],
-    where: Bool[Tensor, " nodes"],
-) -> Float[Tensor, " nodes"]:
-    """Shares of the frequencies in the classes of some nodes; they sum to one.
-
-    The signal is the class, one column each, less its mean over these nodes, and zero elsewhere.
+    Rounding errors are taken off: they would scatter the many that are 1 over two bins.
     """
-    classes = one_hot(labels).to(vectors.dtype)
-    signal = torch.where(where[:, None], classes - classes[where].mean(dim=0), 0)
-    energy = (vectors.t() @ signal).square().sum(dim=1)
-    return energy / energy.sum()
+    ones = torch.eye(graph.num_nodes, dtype=torch.float64)
+    values: Tensor = torch.linalg.eigvalsh(ones + _shifted(graph, self_loops)(ones))
+    return values.round(decimals=EIGENVALUE_DIGITS).clamp(0, HIGHEST)
 
 
 def chebyshev_moments(
@@ -167,58 +123,42 @@ def chebyshev_moments(
     return torch.cat([even[:1], later])[: order + 1]
 
 
-def jackson_damping(order: int) -> Float[Tensor, " order_plus_one"]:
-    """Factors that keep a density cut off at this order from going below zero."""
-    k = torch.arange(order + 1, dtype=torch.float64)
-    size = order + 2
-    angle = math.pi / size
-    return ((size - k) * torch.cos(angle * k) + torch.sin(angle * k) / math.tan(angle)) / size
-
-
-def density_shares(moments: Float[Tensor, " terms"], edges: Sequence[float]) -> Shares:
+def density_shares(
+    moments: Float[Tensor, " terms"], edges: Sequence[float]
+) -> Float[Tensor, " bins"]:
     """Share of the eigenvalues between neighbouring edges, by the kernel polynomial method.
 
-    The damped density is integrated in closed form, so the shares are at least zero and, from 0 to
-    2, sum to one. An eigenvalue is smeared over about pi / terms.
+    Jackson's damping keeps the density, cut off at these moments, from going below zero. It is
+    integrated in closed form, so the shares from 0 to 2 sum to one. An eigenvalue is smeared over
+    about pi / terms.
     """
-    damped = moments * jackson_damping(len(moments) - 1)
+    k = torch.arange(len(moments), dtype=torch.float64)
+    size = len(moments) + 1
+    angle = math.pi / size
+    damping = ((size - k) * torch.cos(angle * k) + torch.sin(angle * k) / math.tan(angle)) / size
+    damped = moments * damping
     angles = torch.arccos((torch.tensor(edges, dtype=torch.float64) - 1).clamp(-1, 1))
-    k = torch.arange(1, len(moments), dtype=torch.float64)
-    waves = (torch.sin(k * angles[:, None]) / k) @ damped[1:]
+    waves = (torch.sin(k[1:] * angles[:, None]) / k[1:]) @ damped[1:]
     below = (damped[0] * (math.pi - angles) - 2 * waves) / math.pi
     return below.diff().clamp(min=0)  # rounding alone goes below
 
 
-MOST_TSNE_NODES = 3000  # beyond, t-SNE takes minutes
-FEWEST_TSNE_NODES = 12  # below, nodes have no neighbourhoods to keep
-PERPLEXITY = 30.0
-TSNE_STEPS = 500
-TSNE_DIMENSIONS = 50  # leading components that t-SNE starts from, as is usual
+def planar_map(embeddings: Float[Tensor, "nodes dim"]) -> tuple[Points, str]:
+    """Points in the unit square, [nodes, 2], and their kind; the same rows give the same map.
 
-Points = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class PlanarMap:
-    """Coordinates in the unit square for every node; directions and units mean nothing."""
-
-    x: Points
-    y: Points
-    name: str  # t-SNE or PCA
-
-
-def planar_map(embeddings: Float[Tensor, "nodes dim"]) -> PlanarMap:
-    """Lay out the rows as the probe sees them, each of length one; the same rows, the same map.
-
+    Rows are laid out as the probe sees them, each of length one. Directions and units mean nothing.
     t-SNE keeps neighbourhoods and is slow: graphs of some thousand nodes and tiny ones get their
     two leading principal components.
     """
     rows = unit_rows(embeddings.double().cpu()).numpy()
     centred = rows - rows.mean(axis=0)
     components = _principal(centred, min(TSNE_DIMENSIONS, *centred.shape))
-    if FEWEST_TSNE_NODES <= len(rows) <= MOST_TSNE_NODES and components.any():
-        return PlanarMap(*_in_unit_square(_tsne(components)), name="t-SNE")
-    return PlanarMap(*_in_unit_square(components), name="PCA")
+    is_tsne = FEWEST_TSNE_NODES <= len(rows) <= MOST_TSNE_NODES and bool(components.any())
+    points = _tsne(components) if is_tsne else _padded(components)
+    # Both axes by one scale, each centred, so that no direction looks longer than it is.
+    low, high = points.min(axis=0), points.max(axis=0)
+    span = float((high - low).max()) or 1.0
+    return 0.5 + (points - (low + high) / 2) / span, "t-SNE" if is_tsne else "PCA"
 
 
 def _principal(centred: Points, count: int) -> Points:
@@ -254,29 +194,6 @@ def _padded(components: Points) -> Points:
     return np.hstack([components, np.zeros((len(components), 1))])[:, :2]
 
 
-def _in_unit_square(components: Points) -> tuple[Points, Points]:
-    """Both axes by one scale, each centred, so that no direction looks longer than it is."""
-    points = _padded(components)
-    low, high = points.min(axis=0), points.max(axis=0)
-    span = float((high - low).max()) or 1.0
-    placed = 0.5 + (points - (low + high) / 2) / span
-    return placed[:, 0], placed[:, 1]
-
-
-MOST_SHOWN_NODES = 20_000  # kept of a larger graph
-MOST_NEIGHBOURS = 30  # listed of a node
-STEPS = 8  # of training that a band's loss is averaged over
-DIGITS = 4  # that count; a reader sees two or three
-
-MOST_EXACT_NODES = 3000  # all eigenvalues take seconds up to here
-BINS = 40  # of the spectrum
-POINTS = 101  # of a filter's response
-MOMENTS = 200  # smear an eigenvalue over less than half a bin
-PROBES = 16
-
-Losses = dict[str, Float[Tensor, " nodes"]]
-
-
 def inspect_model(
     model: Embedder,
     labelled: LabelledGraph,
@@ -301,7 +218,7 @@ def inspect_model(
     whole, kept = labelled.graph, _Kept.of(labelled.graph)
     seen = model.as_seen(whole)
     gate, losses = model.policy(seen), _mean_losses(model, seen)
-    placed = planar_map(model.embed(seen)[kept.nodes])
+    points, map_name = planar_map(model.embed(seen)[kept.nodes])
     has_labels = bool((labelled.labels != UNLABELLED).any())
     return Details(
         method=model.name,
@@ -320,9 +237,9 @@ def inspect_model(
         losses={band: _short(kept.of_all(values)) for band, values in losses.items()},
         cost_gap=_cost_gap(losses, kept),
         sensitivity=_sensitivity(model, seen, kept),
-        map_x=_short(placed.x),
-        map_y=_short(placed.y),
-        map_name=placed.name,
+        map_x=_short(points[:, 0]),
+        map_y=_short(points[:, 1]),
+        map_name=map_name,
         spectrum=_spectrum(model, seen),
         curves={name: _with_gaps(values) for name, values in (curves or {}).items()},
         attacked=tuple(_attacked(model, labelled, kept, perturbed)),
@@ -377,7 +294,7 @@ def _mean_losses(model: Embedder, seen: Graph) -> Losses:
 
 
 def _cost_gap(losses: Losses, kept: _Kept) -> tuple[float, ...] | None:
-    """b_H - b_L (`eq:channel_cost`): above zero where the low band is the cheaper one."""
+    """b_H - b_L of Eq. (14), channel cost: above zero where the low band is the cheaper one."""
     if len(losses) < 2:  # noqa: PLR2004 - one band has no rival
         return None
     costs = channel_costs(torch.stack(list(losses.values())).double())
@@ -401,27 +318,21 @@ def _spectrum(model: Embedder, seen: Graph) -> SpectrumShares | None:
         return None
     edges = np.linspace(0, HIGHEST, BINS + 1).tolist()
     is_exact = seen.num_nodes <= MOST_EXACT_NODES
-    shares = _exact_shares if is_exact else _estimated_shares
+    if is_exact:
+        counts, _ = np.histogram(eigenvalues(seen, self_loops=bank.self_loops).numpy(), bins=edges)
+        shares = torch.from_numpy(counts / seen.num_nodes)
+    else:
+        generator = generator_for(0, "probes of the spectrum")
+        signs = torch.randint(2, (seen.num_nodes, PROBES), generator=generator)
+        probes = 2 * signs.double() - 1
+        moments = chebyshev_moments(seen, MOMENTS, self_loops=bank.self_loops, probes=probes)
+        shares = density_shares(moments, edges)
     return SpectrumShares(
         edges=_short(edges),
-        shares=_short(shares(seen, bank.self_loops, edges)),
+        shares=_short(shares),
         is_exact=is_exact,
         frequencies=_short(frequencies),
         responses={band: _short(values) for band, values in bank.responses.items()},
-    )
-
-
-def _exact_shares(graph: Graph, self_loops: bool, edges: Sequence[float]) -> Tensor:
-    counts, _ = np.histogram(eigenvalues(graph, self_loops=self_loops).numpy(), bins=edges)
-    return torch.from_numpy(counts / graph.num_nodes)
-
-
-def _estimated_shares(graph: Graph, self_loops: bool, edges: Sequence[float]) -> Tensor:
-    generator = generator_for(0, "probes of the spectrum")
-    signs = torch.randint(2, (graph.num_nodes, PROBES), generator=generator)
-    probes = 2 * signs.double() - 1
-    return density_shares(
-        chebyshev_moments(graph, MOMENTS, self_loops=self_loops, probes=probes), edges
     )
 
 

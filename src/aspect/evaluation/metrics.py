@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -128,41 +128,27 @@ def class_scores(
     )
     ranked = torch.nan_to_num(scores.double().log_softmax(dim=0))
     table = []
-    for label, (precision, recall, f1, support) in enumerate(zip(*tables, strict=True)):
+    for label, (*shares, support) in enumerate(zip(*tables, strict=True)):
         if support == 0:
             table.append(ClassScore(label, None, None, None, None, 0))
             continue
+        precision, recall, f1 = (PERCENT * float(share) for share in shares)
         area = roc_auc((labels == label).long(), ranked[label])
-        table.append(
-            ClassScore(
-                label,
-                PERCENT * float(recall),
-                PERCENT * float(precision),
-                PERCENT * float(f1),
-                area,
-                int(support),
-            )
-        )
+        table.append(ClassScore(label, recall, precision, f1, area, int(support)))
     return tuple(table)
 
 
 def mean_class_scores(tables: Sequence[Sequence[ClassScore]]) -> tuple[ClassScore, ...]:
     """Means over splits and seeds, of those in which a class has test nodes."""
-    return tuple(
-        ClassScore(
-            scores[0].label,
-            _mean(scores, lambda score: score.recall),
-            _mean(scores, lambda score: score.precision),
-            _mean(scores, lambda score: score.f1),
-            _mean(scores, lambda score: score.roc_auc),
-            math.fsum(score.support for score in scores) / len(scores),
-        )
-        for scores in zip(*tables, strict=True)
-    )
-
-
-def _mean(
-    scores: Sequence[ClassScore], value: Callable[[ClassScore], float | None]
-) -> float | None:
-    known = [number for number in map(value, scores) if number is not None]
-    return math.fsum(known) / len(known) if known else None
+    means = []
+    for scores in zip(*tables, strict=True):
+        known = {
+            name: [value for score in scores if (value := getattr(score, name)) is not None]
+            for name in ("recall", "precision", "f1", "roc_auc")
+        }
+        values = {
+            name: math.fsum(some) / len(some) if some else None for name, some in known.items()
+        }
+        support = math.fsum(score.support for score in scores) / len(scores)
+        means.append(ClassScore(scores[0].label, **values, support=support))
+    return tuple(means)

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.splits import Split
@@ -36,14 +36,7 @@ from aspect.errors import SettingsError
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import Answers, with_constant
 
-__all__ = [
-    "NeutralProbe",
-    "RegressionTasks",
-    "logits_of",
-    "pick_penalty",
-    "principal_axes",
-    "solve",
-]
+__all__ = ["NeutralProbe", "RegressionTasks", "pick_penalty", "principal_axes", "solve"]
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +107,43 @@ class NeutralProbe:
         at_once = max(1, BATCH_BYTES // task_bytes)
         for start in range(0, len(splits), at_once):
             some, labels = splits[start : start + at_once], known[start : start + at_once]
-            yield from _Path.solve(rows, labels, some, num_classes, self).answers()
+            yield from self._answers(rows, labels, some, num_classes)
+
+    def _answers(
+        self,
+        rows: _Rows,
+        known: Int[Tensor, "splits nodes"],
+        splits: Sequence[Split],
+        num_classes: int,
+    ) -> Iterator[Answers]:
+        """Solve some splits for all penalties; validation chooses one for each split."""
+        inputs, penalties = rows.inputs, sorted(self.penalties, reverse=True)
+        targets, validation = _tables(known, splits, num_classes, inputs)
+        scales = torch.stack([rows.scale(split.train) for split in splits])
+        solutions = _solutions(inputs, targets, scales, penalties, self.tolerance)
+        priors = targets.sum(dim=2)
+        validated = [
+            _validate(logits_of(weights, inputs, priors), validation, priors)
+            for weights in solutions
+        ]
+        correct, losses = (torch.stack(column).cpu() for column in zip(*validated, strict=True))
+        for number, split in enumerate(splits):
+            best = pick_penalty(correct[:, number], losses[:, number])
+            weights = solutions[best][number]
+            tested = inputs[split.test.to(weights.device)]
+            logits = logits_of(weights.unsqueeze(0), tested, priors[number : number + 1])
+            scores = logits.squeeze(0).cpu()
+            affine = rows.weights(weights)
+            affine[priors[number] == 0, -1] = -math.inf
+            yield Answers(
+                choice=penalties[best],
+                step=None,
+                validation=PERCENT * int(correct[best, number]) / len(split.validation),
+                predictions=scores.argmax(dim=0),
+                scores=scores,
+                weights=affine,
+                at_path_end=best in (0, len(penalties) - 1),
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,61 +188,6 @@ class _Rows:
         return torch.cat([slopes, intercepts.unsqueeze(1)], dim=1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Path:
-    """Solutions of some splits for all penalties, the strongest first, and how they validate."""
-
-    rows: _Rows
-    splits: Sequence[Split]
-    priors: Float[Tensor, "splits classes"]
-    penalties: Sequence[float]  # descending
-    weights: Sequence[Float[Tensor, "splits classes inputs"]]  # by penalty
-    correct: Int[Tensor, "penalties splits"]  # validation nodes that are predicted rightly
-    losses: Float[Tensor, "penalties splits"]  # validation cross-entropy
-
-    @classmethod
-    def solve(
-        cls,
-        rows: _Rows,
-        known: Int[Tensor, "splits nodes"],
-        splits: Sequence[Split],
-        num_classes: int,
-        probe: NeutralProbe,
-    ) -> _Path:
-        """Solve, and score the validation nodes."""
-        inputs, penalties = rows.inputs, sorted(probe.penalties, reverse=True)
-        targets, validation = _tables(known, splits, num_classes, inputs)
-        scales = torch.stack([rows.scale(split.train) for split in splits])
-        weights = _solutions(inputs, targets, scales, penalties, probe.tolerance)
-        priors = targets.sum(dim=2)
-        validated = [
-            _validate(logits_of(solution, inputs, priors), validation, priors)
-            for solution in weights
-        ]
-        correct, losses = (torch.stack(column).cpu() for column in zip(*validated, strict=True))
-        return cls(rows, splits, priors, penalties, weights, correct, losses)
-
-    def answers(self) -> Iterator[Answers]:
-        """Per split, the penalty that validation prefers, and its answers for the test nodes."""
-        for number, split in enumerate(self.splits):
-            best = pick_penalty(self.correct[:, number], self.losses[:, number])
-            weights = self.weights[best][number]
-            tested = self.rows.inputs[split.test.to(weights.device)]
-            logits = logits_of(weights.unsqueeze(0), tested, self.priors[number : number + 1])
-            scores = logits.squeeze(0).cpu()
-            affine = self.rows.weights(weights)
-            affine[self.priors[number] == 0, -1] = -math.inf
-            yield Answers(
-                choice=self.penalties[best],
-                step=None,
-                validation=PERCENT * int(self.correct[best, number]) / len(split.validation),
-                predictions=scores.argmax(dim=0),
-                scores=scores,
-                weights=affine,
-                at_path_end=best in (0, len(self.penalties) - 1),
-            )
-
-
 def pick_penalty(correct: Int[Tensor, " penalties"], losses: Float[Tensor, " penalties"]) -> int:
     """The penalty with most hits, then with the lower loss, then the first, which is stronger."""
     hits, values = correct.tolist(), losses.tolist()
@@ -235,16 +209,10 @@ def _solutions(
     for penalty in penalties:
         tasks = RegressionTasks(targets, penalty * scales.square())
         solutions.append(solve(inputs, tasks, start, tolerance * scales))
-        start = _extrapolated(solutions)
+        start = solutions[-1]
+        if len(solutions) > 2:  # noqa: PLR2004 - the path is smooth: extrapolate the last three
+            start = 3 * (solutions[-1] - solutions[-2]) + solutions[-3]
     return solutions
-
-
-def _extrapolated(solutions: Sequence[Tensor]) -> Tensor:
-    """Where the next solution of the path may lie, by the last three: the path is smooth."""
-    if len(solutions) < 3:  # noqa: PLR2004
-        return solutions[-1]
-    third, second, last = solutions[-3:]
-    return 3 * (last - second) + third
 
 
 def _tables(
@@ -350,11 +318,7 @@ def solve(
         failures = torch.where(length > 0, 0, failures + 1)
         previous, gradient = gradient, state.gradient()
         memory.keep(step, gradient - previous)
-    _warn_of(gradient.flatten(1).norm(dim=1) > tolerance)
-    return state.weights
-
-
-def _warn_of(is_open: Bool[Tensor, " tasks"]) -> None:
+    is_open = gradient.flatten(1).norm(dim=1) > tolerance
     if bool(is_open.any()):
         logger.warning(
             "%d of %d logistic regressions of the probe were not solved to the tolerance; "
@@ -362,6 +326,7 @@ def _warn_of(is_open: Bool[Tensor, " tasks"]) -> None:
             int(is_open.sum()),
             len(is_open),
         )
+    return state.weights
 
 
 class _State:

@@ -26,14 +26,7 @@ from aspect.errors import SettingsError
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import Answers, unit_rows, with_constant
 
-__all__ = [
-    "PaperProbe",
-    "ProbeTrace",
-    "SplitTables",
-    "pick_decay_and_step",
-    "scores_of",
-    "train_probe",
-]
+__all__ = ["PaperProbe", "ProbeTrace", "SplitTables", "pick_decay_and_step", "train_probe"]
 
 # Memory for the tables of the tasks trained together; further tasks are trained afterwards.
 # Ten splits by five weight decays of Pubmed (19,717 x 512) or Squirrel (5,201 x 1,024) fit at once.
@@ -98,8 +91,8 @@ class PaperProbe:
         """Train and choose for split after split, in batches that fit the memory.
 
         Memory beside the embeddings and a copy of them: `BATCH_BYTES`, or the tables of a single
-        task where those are larger (8 bytes per node and class), and one byte per step, weight
-        decay and test node of a split.
+        split where those are larger (8 bytes per node, class and weight decay), and one byte per
+        step, weight decay and test node.
 
         Args:
             embeddings: Float32 or float64; trained on the device they lie on.
@@ -107,18 +100,16 @@ class PaperProbe:
             splits: Of the nodes that the embeddings are of.
             num_classes: Classes of the data set.
         """
-        inputs, decays = self.inputs(embeddings), self.weight_decays
+        inputs = self.inputs(embeddings)
         longest = max(len(split.test) for split in splits)
-        at_once = max(1, BATCH_BYTES // _task_bytes(inputs, num_classes, self.steps * longest))
-        group = max(1, at_once // len(decays))
-        for start in range(0, len(splits), group):
-            some, labels = splits[start : start + group], known[start : start + group]
-            tasks = SplitTables.build(labels, some, num_classes, inputs)
-            traces = [
-                train_probe(inputs, tasks, self, decays[first : first + at_once])
-                for first in range(0, len(decays), at_once)
-            ]
-            yield from _choose(ProbeTrace.join(traces), inputs, labels, some, decays)
+        # One split with one weight decay: answers, logits, targets and five weights.
+        numbers = num_classes * (2 * inputs.shape[0] + 5 * inputs.shape[1])
+        task_bytes = self.steps * longest + inputs.element_size() * numbers
+        at_once = max(1, BATCH_BYTES // (task_bytes * len(self.weight_decays)))
+        for start in range(0, len(splits), at_once):
+            some, labels = splits[start : start + at_once], known[start : start + at_once]
+            trace = train_probe(inputs, SplitTables.build(labels, some, num_classes, inputs), self)
+            yield from _choose(trace, inputs, labels, some, self.weight_decays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,108 +161,50 @@ class ProbeTrace:
     correct: Int[Tensor, "steps splits decays"]  # validation rows answered rightly
     answers: Integer[Tensor, "steps splits decays test"]  # predicted classes of the test rows
     weights: Float[Tensor, "classes splits decays inputs"]  # at the first best validation step
-    last: Float[Tensor, "classes splits decays inputs"]  # weights after all steps
-
-    @classmethod
-    def join(cls, parts: Sequence[ProbeTrace]) -> ProbeTrace:
-        """One trace of the same splits from traces over different weight decays."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            torch.cat([part.correct for part in parts], dim=2),
-            torch.cat([part.answers for part in parts], dim=2),
-            torch.cat([part.weights for part in parts], dim=2),
-            torch.cat([part.last for part in parts], dim=2),
-        )
-
-
-def scores_of(
-    weights: Float[Tensor, "classes splits decays inputs"], inputs: Float[Tensor, "rows inputs"]
-) -> Float[Tensor, "classes splits decays rows"]:
-    """Logits of every row for every task."""
-    return (weights.flatten(0, 2) @ inputs.t()).view(*weights.shape[:3], len(inputs))
 
 
 @torch.no_grad()
 def train_probe(
-    inputs: Float[Tensor, "rows inputs"],
-    tasks: SplitTables,
-    settings: PaperProbe,
-    weight_decays: Sequence[float],
+    inputs: Float[Tensor, "rows inputs"], tasks: SplitTables, settings: PaperProbe
 ) -> ProbeTrace:
     """Train all tasks from zero for the same number of full-batch steps, watching each one.
 
     Minimises mean cross-entropy + weight_decay / 2 * |weights|^2, the bias (the last of `inputs`)
-    left out of the decay; scikit-learn's C is then 1 / (weight_decay * n_train).
+    left out of the decay; scikit-learn's C is then 1 / (weight_decay * n_train). Nothing waits for
+    the device before the end.
     """
-    shape = (len(tasks.targets), len(tasks.test), len(weight_decays))
+    tried = (len(tasks.test), len(settings.weight_decays))
+    shape = (len(tasks.targets), *tried)
     weights = inputs.new_zeros(*shape, inputs.shape[1])
-    decays = inputs.new_tensor(weight_decays).unsqueeze(1)
-    optimiser = _Adam(weights, settings.learning_rate)
-    watch = _Watch(tasks, weights, settings.steps)
-    table = inputs.new_zeros(*shape, len(inputs))  # logits, then residuals, then logits again
+    mean, square, best_weights = (torch.zeros_like(weights) for _ in range(3))
     gradient = torch.empty_like(weights)
+    decays = inputs.new_tensor(settings.weight_decays).unsqueeze(1)
+    table = inputs.new_zeros(*shape, len(inputs))  # logits, then residuals, then logits again
+    best = torch.full(tried, -1, device=inputs.device)
+    correct = best.new_empty(settings.steps, *tried)
+    test = tasks.test.unsqueeze(1).expand(-1, tried[1], -1)
+    answers = tasks.validation.new_empty(settings.steps, *test.shape)
     for step in range(settings.steps):
-        _residual_(table, tasks)
+        # The loss gradient: (softmax - target) / n_train at training rows.
+        table.sub_(table.amax(dim=0)).exp_()
+        table.mul_(tasks.share / table.sum(dim=0)).sub_(tasks.targets)
         torch.mm(table.flatten(0, 2), inputs, out=gradient.flatten(0, 2))
         gradient[..., :-1].addcmul_(weights[..., :-1], decays)
-        optimiser.step(gradient)
+        # torch.optim.Adam, operation by operation, without autograd's bookkeeping.
+        mean.lerp_(gradient, 1 - MEAN_DECAY)
+        square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - SQUARE_DECAY)
+        scale = math.sqrt(1 - SQUARE_DECAY ** (step + 1))
+        rate = settings.learning_rate / (1 - MEAN_DECAY ** (step + 1))
+        torch.sqrt(square, out=gradient).div_(scale).add_(ADAM_EPSILON)
+        weights.addcdiv_(mean, gradient, value=-rate)
         torch.mm(weights.flatten(0, 2), inputs.t(), out=table.flatten(0, 2))
-        watch.look(step, table)
-    return ProbeTrace(watch.correct, watch.answers, watch.best_weights, weights)
-
-
-def _residual_(logits: Float[Tensor, "classes splits decays rows"], tasks: SplitTables) -> None:
-    """Turn logits into the loss gradient in place: (softmax - target) / n_train where training."""
-    logits.sub_(logits.amax(dim=0)).exp_()
-    logits.mul_(tasks.share / logits.sum(dim=0)).sub_(tasks.targets)
-
-
-class _Adam:
-    """torch.optim.Adam for one tensor, operation by operation, without autograd's bookkeeping."""
-
-    def __init__(self, weights: Tensor, learning_rate: float) -> None:
-        self.weights = weights
-        self.learning_rate = learning_rate
-        self.mean = torch.zeros_like(weights)
-        self.square = torch.zeros_like(weights)
-        self.count = 0
-
-    def step(self, gradient: Tensor) -> None:
-        """Move the weights; the gradient's memory is used up."""
-        self.count += 1
-        self.mean.lerp_(gradient, 1 - MEAN_DECAY)
-        self.square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - SQUARE_DECAY)
-        scale = math.sqrt(1 - SQUARE_DECAY**self.count)
-        rate = self.learning_rate / (1 - MEAN_DECAY**self.count)
-        torch.sqrt(self.square, out=gradient).div_(scale).add_(ADAM_EPSILON)
-        self.weights.addcdiv_(self.mean, gradient, value=-rate)
-
-
-class _Watch:
-    """Looks at every task after every step; nothing waits for the device before the end."""
-
-    def __init__(self, tasks: SplitTables, weights: Tensor, steps: int) -> None:
-        _, splits, decays, _ = weights.shape
-        device = weights.device
-        self.tasks, self.weights = tasks, weights
-        self.best_weights = torch.zeros_like(weights)
-        self.best = torch.full((splits, decays), -1, device=device)
-        self.correct = torch.empty(steps, splits, decays, dtype=torch.long, device=device)
-        self.test = tasks.test.unsqueeze(1).expand(-1, decays, -1)
-        self.answers = torch.empty(
-            steps, *self.test.shape, dtype=tasks.validation.dtype, device=device
-        )
-
-    def look(self, step: int, logits: Float[Tensor, "classes splits decays rows"]) -> None:
-        """Note validation hits and test answers, and keep the weights of a new best."""
-        answers = _first_largest(logits, self.answers.dtype)
-        correct = (answers == self.tasks.validation).sum(dim=-1)
-        better = correct > self.best
-        self.correct[step] = correct
-        torch.gather(answers, 2, self.test, out=self.answers[step])
-        torch.where(better.unsqueeze(-1), self.weights, self.best_weights, out=self.best_weights)
-        torch.maximum(self.best, correct, out=self.best)
+        predicted = _first_largest(table, answers.dtype)
+        torch.gather(predicted, 2, test, out=answers[step])
+        correct[step] = (predicted == tasks.validation).sum(dim=-1)
+        is_better = (correct[step] > best).unsqueeze(-1)
+        torch.where(is_better, weights, best_weights, out=best_weights)
+        torch.maximum(best, correct[step], out=best)
+    return ProbeTrace(correct, answers, best_weights)
 
 
 def _first_largest(
@@ -284,12 +217,6 @@ def _first_largest(
     return count - (is_largest * codes).amax(dim=0)  # the first class has the largest code
 
 
-def _task_bytes(inputs: Float[Tensor, "nodes inputs"], num_classes: int, answers: int) -> int:
-    """Memory of one split with one weight decay: answers, logits, targets and five weights."""
-    numbers = num_classes * (2 * inputs.shape[0] + 5 * inputs.shape[1])
-    return answers + inputs.element_size() * numbers
-
-
 def _choose(
     trace: ProbeTrace,
     inputs: Float[Tensor, "nodes inputs"],
@@ -298,7 +225,7 @@ def _choose(
     weight_decays: Sequence[float],
 ) -> Iterator[Answers]:
     """Per split, the weight decay and step that validation prefers, and their test answers."""
-    logits = scores_of(trace.weights, inputs).cpu()
+    logits = (trace.weights @ inputs.t()).cpu()
     correct, predictions = trace.correct.cpu(), trace.answers.cpu()
     for number, split in enumerate(splits):
         by_decay = logits[:, number].transpose(0, 1)  # [decays, classes, nodes]

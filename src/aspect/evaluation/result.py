@@ -170,12 +170,15 @@ def score(
     """Compare with the test labels: the only place where a probe reads them."""
     truth = labels[split.test]
     auc = roc_auc(truth, answers.scores[1] - answers.scores[0]) if num_classes == 2 else None  # noqa: PLR2004
+    optimistic = None
+    if answers.records is not None:
+        optimistic = max(accuracy(truth, predictions) for predictions in answers.records)
     return SplitScore(
         choice=answers.choice,
         step=answers.step,
         validation=answers.validation,
         strict=accuracy(truth, answers.predictions),
-        optimistic=_optimistic(truth, answers.records),
+        optimistic=optimistic,
         macro_f1=macro_f1(truth, answers.predictions),
         roc_auc=auc,
         missing_in_train=_missing(labels[split.train], num_classes),
@@ -184,14 +187,6 @@ def score(
         per_class=class_scores(truth, answers.predictions, answers.scores),
         at_path_end=answers.at_path_end,
     )
-
-
-def _optimistic(
-    truth: Int[Tensor, " test"], records: Integer[Tensor, "records test"] | None
-) -> float | None:
-    if records is None:
-        return None
-    return max(accuracy(truth, predictions) for predictions in records)
 
 
 def _missing(labels: Int[Tensor, " part"], num_classes: int) -> tuple[int, ...]:

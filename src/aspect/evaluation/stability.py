@@ -3,32 +3,41 @@
 The model stays as it is. Any registered attack can be tried, at several budgets each. Of the labels
 a perturbation sees those of a split's training nodes at most, the probe those of training and
 validation nodes; test nodes are scored at the end.
+
+Embeddings have no natural place or unit: what counts is how far a node moves beside how far nodes
+lie apart. So rows are centred by the mean before the change, and distances are divided by the mean
+distance of two nodes. Shifting, scaling or rotating all embeddings changes no measure, and a
+collapsed embedding, whose nodes hardly differ, does not look stable.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import cached_property
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import pdist
 
-from aspect.attacks.base import Target, apply_flips, flips_within, least_budget, one_thread
-from aspect.attacks.feature_mask import mask_features, mask_generator
+from aspect.attacks.base import Target, apply_flips, flips_within, least_budget
+from aspect.attacks.drawn import mask_features, mask_generator
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 from aspect.attacks.registry import attack_info, attack_title, find_attack
-from aspect.attacks.run import AttackRequest, plan_attacks
 from aspect.data.features import num_entries
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split, SplitKind, check_splits, make_splits
-from aspect.errors import GraphError, SettingsError
+from aspect.errors import GraphError, SettingsError, TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import TrainedProbe
 from aspect.evaluation.metrics import PERCENT, Summary
-from aspect.evaluation.result import SplitScore
-from aspect.evaluation.shifts import Look, Movement, Shift, look_at, movement
+from aspect.evaluation.result import SplitScore, unit_rows
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
     DEFAULT_KINDS,
@@ -37,24 +46,191 @@ from aspect.evaluation.stability_request import (
     TRANSFERRED,
     StabilityRequest,
 )
+from aspect.methods.aspect import AspectMethod
+from aspect.methods.aspect_s import AspectSConfig, AspectSMethod
+from aspect.randomness import generator_for, isolated_seed
+from aspect.training.health import check_finite
 
 __all__ = [
     "GivenSplits",
+    "Look",
     "Measurement",
+    "Moved",
+    "Movement",
+    "OnStep",
     "SearchableEmbedder",
+    "Shift",
     "StabilityResult",
     "StabilityRow",
+    "look_at",
+    "mean_distance",
+    "movement",
+    "relative_shifts",
+    "search_model",
     "study_stability",
     "train_stand_in",
+    "turns",
 ]
 
 # Where a model cannot be searched: ASPECT at its defaults, narrow and soon stopped.
 STAND_IN = {"width": 128, "epochs": 30}
 
+ROWS_AT_ONCE = 65_536  # float64 copies of more would cost more memory than the embeddings do
+MOST_EXACT_NODES = 3_000  # beyond, the mean distance is that of a fixed sample of pairs
+SAMPLED_PAIRS = 100_000  # their mean is off by about a tenth of a percent
+PAIR_NUMBERS = 2**22  # of their rows at once
+HIGH = 0.95  # of the nodes move less than the number called p95
+MOST_SEARCHED_NODES = 10_000  # a search takes about a minute of one core up to here
+
 OnStep = Callable[[int, int, str], object]  # steps done, of how many, and what comes now
 
 
-# The model that a search for flips needs
+# What a model makes of a graph, and how far that moves from one graph to another
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a model makes of a graph."""
+
+    embeddings: Float[Tensor, "nodes dim"]
+    gate: Float[Tensor, " nodes"] | None  # weight of the low band; None without a gate
+    bands: Mapping[str, Float[Tensor, "nodes width"]]  # lowest first; none without several bands
+
+    @cached_property
+    def distance(self) -> float:
+        """The mean distance of two nodes: the unit in which they move."""
+        distance = mean_distance(self.embeddings)
+        if distance == 0:
+            raise TrainingError(
+                "All nodes have the same embedding (representation "
+                "collapse), so that there is no distance between nodes to measure a shift by."
+            )
+        return distance
+
+
+@torch.no_grad()
+def look_at(model: Embedder, graph: Graph) -> Look:
+    """Embed a graph, with the gate, and with the bands where there are several."""
+    seen, method = model.as_seen(graph), model.method
+    embeddings = model.embed(seen, normalise="none")  # no measure depends on it
+    check_finite(embeddings)
+    if not isinstance(method, AspectMethod) or len(method.bands) == 1:
+        return Look(embeddings, model.policy(seen), {})
+    answer = method.eval().encode(seen)  # bands and gate in one go: every look costs
+    bands = dict(zip(method.bands, answer.bands.cpu(), strict=True))
+    return Look(embeddings, answer.weights[:, 0].cpu(), bands)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A move of every node, in three numbers."""
+
+    mean: float
+    median: float
+    p95: float  # the 95th percentile
+
+    @classmethod
+    def of(cls, moves: Float[Tensor, " nodes"]) -> Shift:
+        """Over the nodes."""
+        values = moves.double().numpy()
+        median, high = np.quantile(values, [0.5, HIGH]).tolist()
+        return cls(float(values.mean()), median, high)
+
+    @classmethod
+    def average(cls, shifts: Sequence[Shift]) -> Shift:
+        """Each number a mean over the draws."""
+        return cls(*(fmean(numbers) for numbers in zip(*map(astuple, shifts), strict=True)))
+
+
+@dataclass(frozen=True)
+class Movement:
+    """How far a model's answers moved."""
+
+    turn: Shift  # 1 - cosine of the centred embeddings before and after
+    relative: Shift  # distance of the two, divided by the mean distance of two nodes before
+    gate: float | None  # mean absolute change of the gate weight; None without a gate
+    bands: Mapping[str, Shift]  # 1 - cosine of the centred rows, band by band
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "shift": asdict(self.turn),
+            "relative_shift": asdict(self.relative),
+            "gate_shift": self.gate,
+            "band_shift": {band: asdict(shift) for band, shift in self.bands.items()},
+        }
+
+
+def movement(before: Look, after: Look) -> Movement:
+    """Compare two looks of one model at the same nodes."""
+    gate = None
+    if before.gate is not None and after.gate is not None:
+        gate = float((after.gate - before.gate).abs().double().mean())
+    relative = relative_shifts(before.embeddings, after.embeddings, before.distance)
+    return Movement(
+        turn=Shift.of(turns(before.embeddings, after.embeddings)),
+        relative=Shift.of(relative),
+        gate=gate,
+        bands={
+            band: Shift.of(turns(rows, after.bands[band])) for band, rows in before.bands.items()
+        },
+    )
+
+
+def turns(
+    before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"]
+) -> Float[Tensor, " nodes"]:
+    """1 - cosine of every row, from 0 to 2, as half the squared distance of the unit rows.
+
+    Both sides are centred by the mean of the rows before. This form is exactly 0 for rows that are
+    the same, and exact for small turns. A row at the mean has no direction: it has turned by 1 if
+    it was or comes there, by 0 if it stays there.
+    """
+    sums = [rows.double().sum(dim=0) for rows in torch.split(before, ROWS_AT_ONCE)]
+    centre, parts = torch.stack(sums).sum(dim=0) / len(before), []
+    for first, second in _chunks(before, after):
+        old, new = first - centre, second - centre
+        turn = (unit_rows(old) - unit_rows(new)).square().sum(dim=1) / 2
+        was_mean, is_mean = ((rows == 0).all(dim=1) for rows in (old, new))
+        parts.append(torch.where(was_mean != is_mean, 1.0, turn))
+    return torch.cat(parts)
+
+
+def relative_shifts(
+    before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"], distance: float
+) -> Float[Tensor, " nodes"]:
+    """The distance of every row before and after, divided by the mean distance of two nodes."""
+    moves = [(second - first).norm(dim=1) for first, second in _chunks(before, after)]
+    return torch.cat(moves) / distance
+
+
+def _chunks(before: Tensor, after: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    sides = (torch.split(rows, ROWS_AT_ONCE) for rows in (before, after))
+    for first, second in zip(*sides, strict=True):
+        yield first.double(), second.double()
+
+
+def mean_distance(rows: Float[Tensor, "nodes dim"]) -> float:
+    """The mean distance of two different rows, 0 for one; of many rows, of a sample of pairs."""
+    count = len(rows)
+    if count == 1:
+        return 0.0
+    if count <= MOST_EXACT_NODES:
+        return float(pdist(rows.double()).mean())
+    generator = generator_for(0, "mean distance", count)
+    first = torch.randint(count, (SAMPLED_PAIRS,), generator=generator)
+    ahead = torch.randint(1, count, (SAMPLED_PAIRS,), generator=generator)
+    second = (first + ahead) % count  # never the same node
+    at_once = max(1, PAIR_NUMBERS // rows.shape[1])
+    pairs = zip(torch.split(first, at_once), torch.split(second, at_once), strict=True)
+    total = math.fsum(
+        float((rows[some].double() - rows[others].double()).norm(dim=1).sum())
+        for some, others in pairs
+    )
+    return total / SAMPLED_PAIRS
+
+
+# A model that is searched for the flips that move it
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +258,39 @@ def train_stand_in(
     """An ASPECT trained on the same graph, where no gradient of a model reaches the edges."""
     where = str(graph.device if device is None else device)
     return SearchableEmbedder(Embedder("aspect", seed=seed, device=where, **STAND_IN).fit(graph))
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """The most harmful small change that a search found, and what it does."""
+
+    flips: int  # pairs of nodes
+    moves: int  # feature entries
+    distances: dict[str, Float[Tensor, " nodes"]]  # by band, lowest first
+
+
+def search_model(model: Embedder, seen: Graph) -> Moved | None:
+    """Search on a graph as the model sees it, always with the same draws.
+
+    ASPECT-S searches as its settings say, ASPECT as those of ASPECT-S do by default. None for a
+    method without a policy over bands, and for a graph whose search would take too long.
+    """
+    method = model.method
+    if not isinstance(method, AspectMethod) or len(method.bands) == 1:
+        return None
+    if seen.num_nodes > MOST_SEARCHED_NODES:
+        return None
+    told = method.config.model_dump()
+    settings = {name: told[name] for name in AspectSConfig.model_fields if name in told}
+    with isolated_seed(0):
+        copy = AspectSMethod(AspectSConfig(**settings), method.encoder.linear.in_features)
+    weight: Tensor = method.encoder.linear.weight
+    copy.to(weight.device, weight.dtype).load_state_dict(method.state_dict())
+    generator = generator_for(0, "search to look at", device=seen.device)
+    probe = copy.eval().search(seen, generator)
+    change = probe.found.change
+    distances = dict(zip(method.bands, probe.sensitivity, strict=True))
+    return Moved(int(change.flips.sum()), int(change.moves.count_nonzero()), distances)
 
 
 # What comes out: a row for every attack and budget
@@ -119,7 +328,7 @@ class StabilityRow:
     @property
     def changed(self) -> float:
         """Pairs flipped, or entries masked; a mean over the draws."""
-        return _mean(measured.changed for measured in self.measurements)
+        return fmean(measured.changed for measured in self.measurements)
 
     @property
     def movement(self) -> Movement:
@@ -127,11 +336,11 @@ class StabilityRow:
         moves = [measured.movement for measured in self.measurements]
         gates = [move.gate for move in moves if move.gate is not None]
         return Movement(
-            turn=_mean_shift([move.turn for move in moves]),
-            relative=_mean_shift([move.relative for move in moves]),
-            gate=_mean(gates) if gates else None,
+            turn=Shift.average([move.turn for move in moves]),
+            relative=Shift.average([move.relative for move in moves]),
+            gate=fmean(gates) if gates else None,
             bands={
-                band: _mean_shift([move.bands[band] for move in moves]) for band in moves[0].bands
+                band: Shift.average([move.bands[band] for move in moves]) for band in moves[0].bands
             },
         )
 
@@ -201,24 +410,11 @@ class StabilityResult:
         }
 
 
-def _mean(values: Iterable[float]) -> float:
-    every = list(values)
-    return math.fsum(every) / len(every)
-
-
-def _mean_shift(shifts: Sequence[Shift]) -> Shift:
-    return Shift(
-        _mean(shift.mean for shift in shifts),
-        _mean(shift.median for shift in shifts),
-        _mean(shift.p95 for shift in shifts),
-    )
-
-
 def _summary(values: Mapping[int, float]) -> Summary | None:
     return Summary.of(list(values.values())) if values else None
 
 
-# What can be done on a graph; the rest is refused or left out, and said
+# The study
 
 
 @dataclass(frozen=True)
@@ -229,122 +425,6 @@ class GivenSplits:
     numbers: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class StabilityTerms:
-    """A request, made definite for one graph."""
-
-    kinds: tuple[str, ...]
-    budgets: tuple[float, ...]  # rising
-    kind_of_splits: SplitKind
-    splits: Mapping[int, Split]  # by their numbers; nothing where no probe can be trained
-    draws: tuple[int, ...]  # of what is random, by number: one for every split
-    notices: tuple[str, ...]  # what was left out, a sentence each
-
-
-def settle(
-    labelled: LabelledGraph,
-    request: StabilityRequest,
-    *,
-    given: GivenSplits | None = None,
-    has_files: bool = False,
-) -> StabilityTerms:
-    """Decide what is done; what is requested by name and cannot be done is refused.
-
-    Args:
-        labelled: The graph that the model is used on.
-        request: What is requested.
-        given: The splits, where they are not for the request to choose.
-        has_files: Perturbation files stand in for the metattack that would be made.
-    """
-    kind_of_splits = given.kind if given else request.splits or DEFAULT_SPLIT_KIND
-    splits, missing = _splits(labelled, request, kind_of_splits, given)
-    kinds, left_out = _kinds(labelled.graph, request, has_splits=bool(splits), has_files=has_files)
-    budgets, too_small = _budgets(labelled.graph, request, kinds, has_files=has_files)
-    return StabilityTerms(
-        kinds=kinds,
-        budgets=budgets,
-        kind_of_splits=kind_of_splits,
-        splits=splits,
-        draws=tuple(splits) or tuple(range(request.num_splits or DEFAULT_SPLITS)),
-        notices=(*missing, *left_out, *too_small),
-    )
-
-
-def _splits(
-    labelled: LabelledGraph, request: StabilityRequest, kind: SplitKind, given: GivenSplits | None
-) -> tuple[dict[int, Split], list[str]]:
-    """The splits by their numbers, or a sentence on why there are none."""
-    count = max(given.numbers) + 1 if given else request.num_splits
-    labels, masks = labelled.labels, labelled.masks
-    try:
-        drawn = make_splits(kind, labels, labelled.num_classes, count=count, masks=masks)
-        check_splits(drawn, labels)
-    except GraphError as error:
-        if given or request.splits:
-            raise
-        return {}, [f"Only the shifts are measured, since no probe can be trained. {error}"]
-    numbers: Sequence[int] = range(len(drawn))
-    if given is not None:
-        numbers = given.numbers
-    elif request.num_splits is None:
-        numbers = numbers[:DEFAULT_SPLITS]
-    return {number: drawn[number] for number in numbers}, []
-
-
-def _kinds(
-    graph: Graph, request: StabilityRequest, *, has_splits: bool, has_files: bool
-) -> tuple[tuple[str, ...], list[str]]:
-    """The kinds that are made here, and a sentence on each that is left out."""
-    kinds = request.kinds or DEFAULT_KINDS
-    wanted = [kind for kind in kinds if not (has_files and kind == "metattack")]
-    reasons = {kind: _obstacle(graph, kind, has_splits=has_splits) for kind in wanted}
-    for kind in request.kinds:
-        if reasons.get(kind):
-            raise GraphError(f"There can be no {kind} perturbation: {reasons[kind]}.")
-    kinds = tuple(kind for kind in wanted if not reasons[kind])
-    left_out = {kind: reason for kind, reason in reasons.items() if reason}
-    if not kinds and not has_files:
-        listed = "; ".join(left_out.values())
-        raise GraphError(f"Nothing of this graph can be perturbed: {listed}.")
-    return kinds, [f"{kind} is left out: {reason}." for kind, reason in left_out.items()]
-
-
-def _obstacle(graph: Graph, kind: str, *, has_splits: bool) -> str:
-    """Why an attack cannot be made on a graph; nothing where it can."""
-    info = attack_info(kind)
-    if info.changes == "features":
-        return "" if num_entries(graph.features) else "all features are zero"
-    if graph.num_edges == 0:
-        return "the graph has no edges"
-    return "it needs the classes of training nodes" if info.needs_labels and not has_splits else ""
-
-
-def _budgets(
-    graph: Graph, request: StabilityRequest, kinds: Sequence[str], *, has_files: bool
-) -> tuple[tuple[float, ...], list[str]]:
-    """The budgets that change something, and a sentence on those that do not."""
-    changed = {attack_info(kind).changes for kind in kinds}
-    counts = {}
-    if has_files or "edges" in changed:
-        counts["edges"] = graph.num_edges
-    if "features" in changed:
-        counts["feature entries"] = num_entries(graph.features)
-    fewest = min(counts, key=lambda unit: counts[unit])
-    budgets = request.budgets or DEFAULT_BUDGETS
-    fitting = tuple(budget for budget in budgets if round(budget * counts[fewest]) > 0)
-    if len(fitting) < len(request.budgets) or not fitting:
-        raise SettingsError(
-            f"Budget of {budgets[0]:g} allows no change of {counts[fewest]} {fewest}. "
-            f"It must be {least_budget(counts[fewest]):g} or more."
-        )
-    listed = ", ".join(f"{budget:g}" for budget in budgets if budget not in fitting)
-    told = f"No budget of {listed} is tried: it allows no change of {counts[fewest]} {fewest}."
-    return fitting, [told] if listed else []
-
-
-# The study
-
-
 def study_stability(
     model: Embedder,
     labelled: LabelledGraph,
@@ -352,10 +432,12 @@ def study_stability(
     *,
     files: Mapping[str, Sequence[PerturbationFile]] | None = None,
     given: GivenSplits | None = None,
-    name: str = "",
     on_step: OnStep | None = None,
 ) -> StabilityResult:
     """Perturb the graph in several ways, and see how far embeddings, gate and a probe follow.
+
+    What is requested by name and cannot be done is refused; what the defaults name and cannot be
+    done is left out, with a notice.
 
     Args:
         model: Fitted; of a method that embeds graphs it was not trained on.
@@ -363,7 +445,6 @@ def study_stability(
         request: What is requested; the default kinds at the usual budgets if nothing is.
         files: Attacks that were made before, by title, in place of metattack.
         given: The splits, where the files decide them.
-        name: Of the graph, for an attack's record.
         on_step: Called with how far it is.
     """
     if not model.method.inductive:
@@ -371,59 +452,122 @@ def study_stability(
             f"{model.name} cannot embed a graph that it was not trained on, "
             "so that its stability on a perturbed graph cannot be measured."
         )
-    request, files = request or StabilityRequest(), files or {}
-    terms = settle(labelled, request, given=given, has_files=bool(files))
-    return _Study(model, labelled, request, terms, files, name, on_step).result()
+    request = request or StabilityRequest()
+    return _StabilityStudy(model, labelled, request, files or {}, given, on_step).result()
 
 
-@dataclass(frozen=True, eq=False)
-class _PerturbedGraph:
-    graph: Graph
-    budget: float
-    changed: int  # pairs flipped, or entries masked
-    split: int | None  # the split that it is for; None: for all of them
+# A perturbed graph: its budget, the split it is for (None: all), and how much of it is changed.
+_Perturbed = tuple[float, int | None, Graph, int]
 
 
-@dataclass(frozen=True, eq=False)
-class _Series:
-    """The perturbed graphs of one attack, made when it is their turn."""
-
-    kind: str
-    title: str
-    graphs: Iterator[_PerturbedGraph]
-    steps: int
-
-
-class _Study:
-    """The rows as they come in."""
+class _StabilityStudy:
+    """What is done on one graph, and the rows as they come in."""
 
     def __init__(
         self,
         model: Embedder,
         labelled: LabelledGraph,
         request: StabilityRequest,
-        terms: StabilityTerms,
         files: Mapping[str, Sequence[PerturbationFile]],
-        name: str,
+        given: GivenSplits | None,
         on_step: OnStep | None,
     ) -> None:
-        self.model, self.labelled, self.terms, self.seed = model, labelled, terms, request.seed
-        self.graph, self.name = labelled.graph, name
-        self.series = [*map(self._made, terms.kinds)]
-        for title, stored in files.items():
-            steps = len(stored) * len(terms.budgets)
-            graphs = self._from_files(stored)
-            self.series.append(_Series(stored[0].facts.kind, title, graphs, steps))
+        self.model, self.labelled, self.graph = model, labelled, labelled.graph
+        self.request, self.files, self.seed = request, files, request.seed
+        self.notices: list[str] = []  # what was left out, a sentence each
+        self.kind_of_splits = given.kind if given else request.splits or DEFAULT_SPLIT_KIND
+        self.splits = self._choose_splits(given)
+        self.draws = tuple(self.splits) or tuple(range(request.num_splits or DEFAULT_SPLITS))
+        self.kinds = self._choose_kinds()
+        self.budgets = self._choose_budgets()
         self._on_step, self._steps = on_step, 0
-        self._total = 1 + bool(terms.splits) + sum(series.steps for series in self.series)
+        graphs = [1 if attack_info(kind).needs_model else len(self.draws) for kind in self.kinds]
+        graphs += [len(stored) for stored in files.values()]
+        self._total = 1 + bool(self.splits) + sum(graphs) * len(self.budgets)
+
+    def _choose_splits(self, given: GivenSplits | None) -> dict[int, Split]:
+        """The splits by their numbers; none, and a notice, where no probe can be trained."""
+        labels, masks, kind = self.labelled.labels, self.labelled.masks, self.kind_of_splits
+        count = max(given.numbers) + 1 if given else self.request.num_splits
+        try:
+            drawn = make_splits(kind, labels, self.labelled.num_classes, count=count, masks=masks)
+            check_splits(drawn, labels)
+        except GraphError as error:
+            if given or self.request.splits:
+                raise
+            self.notices.append(
+                f"Only the shifts are measured, since no probe can be trained. {error}"
+            )
+            return {}
+        numbers: Sequence[int] = range(len(drawn))
+        if given is not None:
+            numbers = given.numbers
+        elif self.request.num_splits is None:
+            numbers = numbers[:DEFAULT_SPLITS]
+        return {number: drawn[number] for number in numbers}
+
+    def _choose_kinds(self) -> list[str]:
+        """The kinds that are made here; files stand in for the metattack that would be made."""
+        requested = self.request.kinds
+        kinds = [
+            kind for kind in requested or DEFAULT_KINDS if not (self.files and kind == "metattack")
+        ]
+        left_out = {kind: reason for kind in kinds if (reason := self._obstacle(kind))}
+        for kind, reason in left_out.items():
+            if requested:
+                raise GraphError(f"There can be no {kind} perturbation: {reason}.")
+            self.notices.append(f"{kind} is left out: {reason}.")
+        chosen = [kind for kind in kinds if kind not in left_out]
+        if not chosen and not self.files:
+            listed = "; ".join(left_out.values())
+            raise GraphError(f"Nothing of this graph can be perturbed: {listed}.")
+        return chosen
+
+    def _obstacle(self, kind: str) -> str:
+        """Why an attack cannot be made on the graph; nothing where it can."""
+        info = attack_info(kind)
+        if info.changes == "features":
+            return "" if num_entries(self.graph.features) else "all features are zero"
+        if self.graph.num_edges == 0:
+            return "the graph has no edges"
+        needs_splits = info.needs_labels and not self.splits
+        return "it needs the classes of training nodes" if needs_splits else ""
+
+    def _choose_budgets(self) -> list[float]:
+        """The budgets that change something, rising."""
+        changed = {attack_info(kind).changes for kind in self.kinds}
+        counts = {}
+        if self.files or "edges" in changed:
+            counts["edges"] = self.graph.num_edges
+        if "features" in changed:
+            counts["feature entries"] = num_entries(self.graph.features)
+        unit, count = min(counts.items(), key=lambda item: item[1])
+        budgets = self.request.budgets or DEFAULT_BUDGETS
+        fitting = [budget for budget in budgets if round(budget * count) > 0]
+        if len(fitting) < len(self.request.budgets) or not fitting:
+            raise SettingsError(
+                f"Budget of {budgets[0]:g} allows no change of {count} {unit}. "
+                f"It must be {least_budget(count):g} or more."
+            )
+        if len(fitting) < len(budgets):
+            listed = ", ".join(f"{budget:g}" for budget in budgets if budget not in fitting)
+            self.notices.append(
+                f"No budget of {listed} is tried: it allows no change of {count} {unit}."
+            )
+        return fitting
 
     def result(self) -> StabilityResult:
         """Look at the graph as it is, then at all the others."""
         self._tell("the graph as it is")
         before = look_at(self.model, self.graph)
         self._steps += 1
-        probe = self._probe(before)
-        rows = [row for series in self.series for row in self._rows(series, before, probe)]
+        probe = self._fit_probe(before)
+        rows: list[StabilityRow] = []
+        for kind in self.kinds:
+            rows += self._rows(kind, self._title(kind), self._perturbed(kind), before, probe)
+        for title, stored in self.files.items():
+            kind = stored[0].facts.kind
+            rows += self._rows(kind, title, self._from_files(stored), before, probe)
         scores = () if probe is None else probe.clean.splits
         notices = () if probe is None else probe.clean.notices_naming(self.labelled.class_names)
         return StabilityResult(
@@ -432,121 +576,105 @@ class _Study:
             edges=self.graph.num_edges,
             entries=num_entries(self.graph.features),
             seed=self.seed,
-            splits=self.terms.kind_of_splits if probe else None,
-            clean=dict(zip(self.terms.splits, scores, strict=True)),
+            splits=self.kind_of_splits if probe else None,
+            clean=dict(zip(self.splits, scores, strict=True)),
             rows=tuple(rows),
-            notices=(*self.terms.notices, *notices),
+            notices=(*self.notices, *notices),
         )
 
     def _tell(self, word: str) -> None:
         if self._on_step is not None:
             self._on_step(self._steps, self._total, word)
 
-    def _probe(self, before: Look) -> TrainedProbe | None:
-        if not self.terms.splits:
+    def _fit_probe(self, before: Look) -> TrainedProbe | None:
+        if not self.splits:
             return None
         self._tell("probe")
-        probe = TrainedProbe.fit(
-            before.embeddings.to(self.model.device),
-            self.labelled.labels,
-            self.terms.splits,
-            num_classes=self.labelled.num_classes,
-        )
+        embeddings, labels = before.embeddings.to(self.model.device), self.labelled.labels
+        num_classes = self.labelled.num_classes
+        probe = TrainedProbe.fit(embeddings, labels, self.splits, num_classes=num_classes)
         self._steps += 1
         return probe
 
     def _rows(
-        self, series: _Series, before: Look, probe: TrainedProbe | None
+        self,
+        kind: str,
+        title: str,
+        graphs: Iterator[_Perturbed],
+        before: Look,
+        probe: TrainedProbe | None,
     ) -> Iterator[StabilityRow]:
         """One row a budget, whatever the order in which the graphs come."""
-        by_budget: dict[float, list[Measurement]] = {budget: [] for budget in self.terms.budgets}
-        self._tell(series.title)
-        for perturbed in series.graphs:
-            by_budget[perturbed.budget].append(self._measure(perturbed, before, probe))
+        by_budget: dict[float, list[Measurement]] = {budget: [] for budget in self.budgets}
+        self._tell(title)
+        for budget, split, graph, changed in graphs:
+            after = look_at(self.model, graph)
+            strict = {}
+            if probe is not None:
+                tested = self.splits if split is None else (split,)
+                strict = {number: probe.strict(number, after.embeddings) for number in tested}
+            measured = Measurement(split, changed, movement(before, after), strict)
+            by_budget[budget].append(measured)
             self._steps += 1
-            self._tell(series.title)
+            self._tell(title)
         clean = {} if probe is None else dict(zip(probe.splits, probe.clean.splits, strict=True))
-        for budget, measured in by_budget.items():
-            numbers = [number for measurement in measured for number in measurement.strict]
-            before_it = {number: clean[number].strict for number in numbers}
-            yield StabilityRow(series.kind, series.title, budget, tuple(measured), before_it)
-
-    def _measure(
-        self, perturbed: _PerturbedGraph, before: Look, probe: TrainedProbe | None
-    ) -> Measurement:
-        after = look_at(self.model, perturbed.graph)
-        numbers = self.terms.splits if perturbed.split is None else (perturbed.split,)
-        strict = {}
-        if probe is not None:
-            strict = {number: probe.strict(number, after.embeddings) for number in numbers}
-        return Measurement(perturbed.split, perturbed.changed, movement(before, after), strict)
+        for budget, measurements in by_budget.items():
+            numbers = [number for measured in measurements for number in measured.strict]
+            scores = {number: clean[number].strict for number in numbers}
+            yield StabilityRow(kind, title, budget, tuple(measurements), scores)
 
     # Where the perturbed graphs come from
 
-    def _made(self, kind: str) -> _Series:
-        """An attack that is made here."""
-        info, budgets = attack_info(kind), len(self.terms.budgets)
-        drawn = len(self.terms.draws) * budgets
+    def _title(self, kind: str) -> str:
+        if attack_info(kind).needs_model:
+            return kind if self.model.method.searchable else f"{kind} {TRANSFERRED}"
+        return attack_title(kind, getattr(find_attack(kind).settle({}, self.graph), "solver", ""))
+
+    def _perturbed(self, kind: str) -> Iterator[_Perturbed]:
+        """The graphs of an attack that is made here, as `aspect attack` would make it."""
+        info = attack_info(kind)
         if info.changes == "features":
-            return _Series(kind, kind, self._masked(kind), drawn)
+            yield from self._masked(kind)
+            return
+        counts = [flips_within(budget, self.graph) for budget in self.budgets]
+        for number in (None,) if info.needs_model else self.draws:
+
+            def tell(made: int, split: int | None = number) -> None:
+                self._tell(f"{kind} on split {split}, {made} of {counts[-1]} flips")
+
+            seed = self.seed + (number or 0)
+            attack = find_attack(kind).begin(self._target(kind, number), seed=seed)
+            flips = attack.find_each(counts, tell if info.needs_labels else None)
+            yield from self._flipped(flips, number)
+
+    def _target(self, kind: str, split: int | None) -> Target:
+        """What the attack sees: a model, the training labels of a split, or the graph alone."""
+        info = attack_info(kind)
         if info.needs_model:
-            title = kind if self.model.method.searchable else f"{kind} {TRANSFERRED}"
-            return _Series(kind, title, self._searched(kind), budgets)
-        solver = getattr(find_attack(kind).settle({}, self.graph), "solver", "")
-        made = self._attacked(kind) if info.needs_labels else self._drawn(kind)
-        return _Series(kind, attack_title(kind, solver), made, drawn)
+            model = SearchableEmbedder(self.model)
+            if not self.model.method.searchable:
+                model = train_stand_in(self.graph, self.seed, self.model.device)
+            return Target(self.graph, model=model)
+        if not info.needs_labels or split is None:
+            return Target(self.graph)
+        graph = self.graph.to(torch.float32).to(self.model.device)
+        return Target.of(replace(self.labelled, graph=graph), self.splits[split])
 
-    def _counts(self) -> list[int]:
-        return [flips_within(budget, self.graph) for budget in self.terms.budgets]
+    def _flipped(self, flips: Iterator[Tensor], split: int | None) -> Iterator[_Perturbed]:
+        for budget, pairs in zip(self.budgets, flips, strict=True):
+            yield budget, split, apply_flips(self.graph, pairs), len(pairs)
 
-    def _flipped(
-        self, flips: Iterable[torch.Tensor], split: int | None
-    ) -> Iterator[_PerturbedGraph]:
-        """The graphs after the flips of every budget."""
-        for budget, pairs in zip(self.terms.budgets, flips, strict=True):
-            yield _PerturbedGraph(apply_flips(self.graph, pairs), budget, len(pairs), split)
-
-    def _masked(self, kind: str) -> Iterator[_PerturbedGraph]:
+    def _masked(self, kind: str) -> Iterator[_Perturbed]:
         """Feature entries set to zero; what is masked at a rate stays so above."""
         before = num_entries(self.graph.features)
-        for number in self.terms.draws:
-            for budget in self.terms.budgets:
+        for number in self.draws:
+            for budget in self.budgets:
                 generator = mask_generator(kind, self.seed + number)
                 features = mask_features(self.graph.features, budget, generator)
                 graph = replace(self.graph, features=features)
-                yield _PerturbedGraph(graph, budget, before - num_entries(features), number)
+                yield budget, number, graph, before - num_entries(features)
 
-    def _drawn(self, kind: str) -> Iterator[_PerturbedGraph]:
-        """Flips without labels, one attack a draw, as `aspect attack` makes them for a split."""
-        for number in self.terms.draws:
-            attack = find_attack(kind).begin(Target(self.graph), seed=self.seed + number)
-            yield from self._flipped(attack.find_each(self._counts()), number)
-
-    def _searched(self, kind: str) -> Iterator[_PerturbedGraph]:
-        """Flips for this model, or for a stand-in from which they are transferred."""
-        model = SearchableEmbedder(self.model)
-        if not self.model.method.searchable:
-            model = train_stand_in(self.graph, self.seed, self.model.device)
-        attack = find_attack(kind).begin(Target(self.graph, model=model), seed=self.seed)
-        yield from self._flipped(attack.find_each(self._counts()), None)
-
-    def _attacked(self, kind: str) -> Iterator[_PerturbedGraph]:
-        """Flips with the training labels of each split, to the largest budget at once."""
-        terms, counts = self.terms, self._counts()
-        request = AttackRequest(kind, flips=counts[-1], splits=terms.kind_of_splits, seed=self.seed)
-        numbers, device = list(terms.splits), self.model.device
-        for planned in plan_attacks(self.labelled, self.name, request, numbers, device):
-            split = planned.facts.split
-
-            def tell(made: int, split: int = split) -> None:
-                self._tell(f"{kind} on split {split}, {made} of {counts[-1]} flips")
-
-            with one_thread():
-                attack = planned.begin()
-            yield from self._flipped(attack.find_each(counts, tell), split)
-
-    def _from_files(self, files: Sequence[PerturbationFile]) -> Iterator[_PerturbedGraph]:
+    def _from_files(self, files: Sequence[PerturbationFile]) -> Iterator[_Perturbed]:
         """The first flips of perturbation files, each for its split; features are left alone."""
         for file in files:
-            flips = [file.flips(budget) for budget in self.terms.budgets]
-            yield from self._flipped(flips, file.facts.split)
+            yield from self._flipped(map(file.flips, self.budgets), file.facts.split)

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from torch import Tensor
-from typing_extensions import override
 
 from aspect.data.graph import LabelledGraph
 from aspect.data.source import MIXED
@@ -28,13 +28,7 @@ from aspect.errors import GraphError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import majority_probe, twin_probe
 from aspect.evaluation.headroom import centred_bands
-from aspect.evaluation.inspection import (
-    HIGHEST,
-    ValueRecorder,
-    class_energy,
-    eigensystem,
-    neighbour_agreement,
-)
+from aspect.evaluation.inspection import HIGHEST
 from aspect.evaluation.linear_probe import linear_probe
 from aspect.evaluation.metrics import PERCENT, accuracy
 from aspect.evaluation.result import ProbeResult
@@ -43,20 +37,17 @@ from aspect.examples import page
 from aspect.methods.registry import find_method
 from aspect.nn.gate import fuse
 from aspect.settings import find_experiment
-from aspect.training.trainer import EpochReport, Snapshot
 
-__all__ = ["ROWS", "Demo", "demo_files", "findings", "oracle_weights", "run_demo", "summary"]
+__all__ = ["ROWS", "Demo", "demo_files", "demo_tables", "findings", "run_demo", "summary"]
 
 REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
+REGION_COLOURS = {"homophilic": page.COLOURS["blue"], "heterophilic": page.COLOURS["orange"]}
 WHOLE = "whole"
 PLACES = (WHOLE, *REGIONS)  # where accuracy is measured: both halves together, and each alone
 
 FAIR = 0.5  # a gate weight above prefers the low band
 SIGNIFICANT = 0.05  # p values below it
-GATE_EVERY = 4  # epochs between two measurements of the gate during training
-WEIGHTS = "method/"  # prefix of a method's weights in a snapshot of its training
 FREQUENCIES = torch.linspace(0, HIGHEST, 101, dtype=torch.float64)
-GATE_AXIS = "gate: weight of the low band"
 
 Advance = Callable[[int, int, str], object]  # trainings done, of how many, and the next one
 
@@ -110,7 +101,6 @@ class Demo:
     device: str
     results: dict[str, list[ProbeResult]] = field(default_factory=dict)  # by row, one per seed
     gates: dict[str, list[Tensor]] = field(default_factory=dict)  # low band's weights, per seed
-    curves: list[GateRecorder] = field(default_factory=list)  # of ASPECT's trainings
     responses: dict[str, list[Tensor]] = field(default_factory=dict)  # of the filters, by band
     seconds: float = 0.0
 
@@ -124,51 +114,15 @@ class Demo:
         The probe is trained and chosen once, on all training and validation nodes: a region differs
         only in which test nodes are counted.
         """
-        return np.asarray(
-            [
-                [
-                    self._accuracy(split, predictions, place)
-                    for split, predictions in zip(self.splits, result.predictions, strict=True)
-                ]
-                for result in self.results[name]
-            ]
-        )
-
-    def _accuracy(self, split: Split, predictions: Tensor, place: str) -> float:
-        counted = self.inside(place)[split.test]
-        if not bool(counted.any()):
-            raise GraphError(f"A split has no test node in the {place} region.")
-        return accuracy(self.labelled.labels[split.test][counted], predictions[counted])
-
-
-class GateRecorder(ValueRecorder):
-    """Keeps every epoch's loss terms, and every few epochs the gate's mean in each region.
-
-    The gate is computed by a copy that loads the weights, so that the training is not touched.
-    """
-
-    def __init__(self, copy: Embedder, demo: Demo) -> None:
-        super().__init__()
-        self.method, self.graph = copy.method, copy.as_seen(demo.labelled.graph)
-        self.regions = {name: demo.inside(name) for name in REGIONS}
-        self.gate_epochs: list[int] = []
-        self.gate: dict[str, list[float]] = {name: [] for name in REGIONS}
-
-    @override
-    @torch.no_grad()
-    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        super().epoch_done(report, snapshot)
-        if report.epoch not in (1, report.epochs) and report.epoch % GATE_EVERY:
-            return
-        tensors = snapshot().tensors
-        state = {key[len(WEIGHTS) :]: tensors[key] for key in tensors if key.startswith(WEIGHTS)}
-        self.method.load_state_dict(state)
-        self.method.calibrate(self.graph)
-        weights = self.method.eval().policy(self.graph)
-        assert weights is not None  # ASPECT has a gate
-        self.gate_epochs.append(report.epoch)
-        for name, where in self.regions.items():
-            self.gate[name].append(float(weights[where.to(weights.device), 0].mean()))
+        table = np.empty((len(self.results[name]), len(self.splits)))
+        for column, split in enumerate(self.splits):
+            counted = self.inside(place)[split.test]
+            if not bool(counted.any()):
+                raise GraphError(f"A split has no test node in the {place} region.")
+            truth = self.labelled.labels[split.test][counted]
+            for row, result in enumerate(self.results[name]):
+                table[row, column] = accuracy(truth, result.predictions[column][counted])
+        return table
 
 
 def run_demo(
@@ -222,17 +176,12 @@ def _train_and_probe(demo: Demo, row: DemoRow, seed: int, shared: Mapping[str, A
     assert row.method is not None
     known = find_method(row.method).config.model_fields
     settings = {name: value for name, value in {**shared, **row.changes}.items() if name in known}
-    model = Embedder(row.method, seed=seed, device=demo.device, **settings)
-    recorder = None
-    if row.name == "aspect":
-        recorder = GateRecorder(Embedder("random", device=demo.device, **shared).fit(graph), demo)
-    model.fit(graph, recorder=recorder)
+    model = Embedder(row.method, seed=seed, device=demo.device, **settings).fit(graph)
     _probe(demo, row.name, model.embed(graph))
     gate = model.policy(graph)
     if gate is not None and row.name in ("aspect", "paper-gate"):
         demo.gates.setdefault(row.name, []).append(gate)
-    if recorder is not None:
-        demo.curves.append(recorder)
+    if row.name == "aspect":
         with torch.no_grad():
             bank = model.method.filter_bank(model.as_seen(graph), FREQUENCIES)
         for band, response in (bank.responses if bank else {}).items():
@@ -283,7 +232,7 @@ def gate_facts(demo: Demo) -> list[dict[str, Any]]:
     return facts
 
 
-def _spread(scores: NDArray[np.float64]) -> dict[str, float | None]:
+def _spread(scores: NDArray[np.float64]) -> dict[str, Any]:
     """Mean over seeds and splits; standard deviation of the seeds' means."""
     means = scores.mean(axis=1)
     std = float(means.std(ddof=1)) if len(means) > 1 else None
@@ -295,6 +244,7 @@ def summary(demo: Demo) -> dict[str, Any]:
     graph = demo.labelled.graph
     base = demo.scores("global").mean()
     oracle, won = (float(demo.scores(name).mean() - base) for name in ("oracle", "aspect"))
+    share = PERCENT * won / oracle if oracle > 0 else None
     return {
         "graph": {
             "name": MIXED,
@@ -319,11 +269,7 @@ def summary(demo: Demo) -> dict[str, Any]:
             {"name": name, "p_value": p_value, "test": asdict(test)}
             for name, (test, p_value) in significance(demo).items()
         ],
-        "gap": {
-            "oracle": oracle,
-            "won": won,
-            "share": PERCENT * won / oracle if oracle > 0 else None,
-        },
+        "gap": {"oracle": oracle, "won": won, "share": share},
         "settings": demo.settings,
         "device": demo.device,
         "seconds": demo.seconds,
@@ -331,116 +277,73 @@ def summary(demo: Demo) -> dict[str, Any]:
 
 
 def findings(demo: Demo) -> list[str]:
-    """What follows, in sentences whose numbers and verdicts are computed."""
+    """What the table does not say by itself; numbers and verdicts are computed."""
     tests, means = significance(demo), {name: demo.scores(name).mean() for name in ROWS}
     controls = [name for name, row in ROWS.items() if row.role == "control"]
-
-    def against(name: str) -> str:
-        return f"{ROWS[name]} reaches {means[name]:.1f}%: {_verdict(*tests[name])}."
-
+    control = max(controls, key=lambda name: float(means[name]))
+    source, target = demo.region[demo.labelled.graph.edge_index.cpu()]
+    crossing = int((source != target).sum()) // 2
     return [
         "With a gate weight for every node, a linear probe predicts the class of "
         f"{means['aspect']:.1f}% of the test nodes; with one learned mix for all, "
         f"{means['global']:.1f}%: {_verdict(*tests['global'])}.",
-        "Of the controls, none of which is trained, "
-        + against(max(controls, key=lambda name: float(means[name]))),
-        _about_gap(**summary(demo)["gap"]),
-        _about_gate(demo),
-        *(against(name) for name in ("paper-gate", "half", "concatenated")),
-        _caveat(demo),
+        f"The best untrained control is {ROWS[control]} with {means[control]:.1f}%: "
+        f"{_verdict(*tests[control])}.",
+        "Over one mix for all, an oracle that is given each node's region gains "
+        f"{means['oracle'] - means['global']:.1f} points; the gate, which is given nothing, gains "
+        f"{means['aspect'] - means['global']:.1f}.",
+        "Graph and settings were chosen so that no single mix can be right; only "
+        f"{crossing:,} of the {demo.labelled.graph.num_edges:,} edges join the two halves. This "
+        "shows what node-wise fusion can do, not what it gains on your graph.",
     ]
 
 
 def _verdict(test: PairedTest, p_value: float) -> str:
-    chance = f"{p_value:.3f}" if p_value >= 0.001 else "less than 0.001"  # noqa: PLR2004
-    interval = f"95% interval {test.low:.1f} to {test.high:.1f}, p = {chance}"
+    interval = f"95% interval {test.low:.1f} to {test.high:.1f}, p {_p_text(p_value)}"
     if p_value >= SIGNIFICANT:
         return f"a difference of {test.difference:.1f} points, not significant ({interval})"
     word = "more" if test.difference > 0 else "fewer"
     return f"ASPECT has {abs(test.difference):.1f} points {word} ({interval})"
 
 
-def _about_gap(oracle: float, won: float, share: float | None) -> str:
-    if share is None:
-        return (
-            "An oracle that is given each node's region does no better than one mix for all "
-            f"({oracle:+.1f} points), so there is nothing here for a gate to win."
-        )
-    return (
-        f"An oracle that is given each node's region gains {oracle:.1f} points over one mix for "
-        f"all; the gate, which is given nothing, gains {won:.1f}, or {share:.0f}% of what there is "
-        "to win."
-    )
-
-
-def _about_gate(demo: Demo) -> str:
-    facts = [fact for fact in gate_facts(demo) if fact["entrant"] == "aspect"]
-    parts = [f"{fact['mean']:.2f} in the {fact['region']} half" for fact in facts]
-    right = sum(fact["right"] for fact in facts) / len(facts)
-    return (
-        f"Without a label, the gate weight of the low band is {' and '.join(parts)} on average; "
-        f"{right:.1f}% of the nodes prefer the band that suits their region."
-    )
-
-
-def _caveat(demo: Demo) -> str:
-    graph, homophily = demo.labelled.graph, _homophily(demo)
-    source, target = demo.region[graph.edge_index.cpu()]
-    crossing = int((source != target).sum()) // 2
-    means = [f"{np.nanmean(homophily[demo.inside(place)]):.0f}%" for place in REGIONS]
-    return (
-        f"{' and '.join(means)} of a node's neighbours share its class in the "
-        f"{' and the '.join(REGIONS)} half, where chance gives "
-        f"{PERCENT / demo.labelled.num_classes:.0f}%. The graph is made so that no single mix can "
-        f"be right, only {crossing:,} of its {graph.num_edges:,} edges join the two halves, and "
-        "graph and settings were chosen for this: it shows what node-wise fusion can do, not what "
-        "it gains on your graph. Where all neighbourhoods are alike there is nothing for a gate to "
-        "win."
-    )
-
-
-def _homophily(demo: Demo) -> NDArray[np.float64]:
-    """Percentage of each node's neighbours that are of its class; NaN without neighbours."""
-    shares = neighbour_agreement(demo.labelled.graph, demo.labelled.labels)
-    return np.asarray([np.nan if share is None else PERCENT * share for share in shares])
+def _p_text(p_value: float) -> str:
+    return f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"  # noqa: PLR2004
 
 
 def demo_tables(demo: Demo) -> tuple[page.ExampleTable, page.ExampleTable]:
-    """Accuracy of every row on the whole graph and by half, and the gate weights."""
+    """Accuracy of every row with its paired test, and the gate weights."""
     tests = significance(demo)
-    means = {place: {name: demo.scores(name, place).mean() for name in ROWS} for place in PLACES}
-
-    def cell(name: str, place: str) -> str:
-        ranked = sorted((value for key, value in means[place].items() if key != "oracle"))
-        marks = {ranked[-2]: "'", ranked[-1]: "*"} if name != "oracle" else {}
-        return _text(_spread(demo.scores(name, place))) + marks.get(means[place][name], "")
-
-    rows = [
-        (
-            row.title,
-            *(cell(name, place) for place in PLACES),
-            f"{tests[name][0].difference:.1f}" if name in tests else "-",
-        )
-        for name, row in ROWS.items()
-    ]
+    ahead = {name: f"{test.difference:.1f}" for name, (test, _) in tests.items()}
+    chance = {name: _p_text(p_value).removeprefix("= ") for name, (_, p_value) in tests.items()}
+    accuracies = {"method": [row.title for row in ROWS.values()]}
+    for place in PLACES:
+        spreads = {name: _spread(demo.scores(name, place)) for name in ROWS}
+        second, best = sorted(spreads[name]["mean"] for name in ROWS if name != "oracle")[-2:]
+        marks = {second: "'", best: "*"}
+        accuracies["whole graph" if place == WHOLE else place] = [
+            _text(spread) + ("" if name == "oracle" else marks.get(spread["mean"], ""))
+            for name, spread in spreads.items()
+        ]
+    accuracies["ahead by"] = [ahead.get(name, "-") for name in ROWS]
+    accuracies["p"] = [chance.get(name, "-") for name in ROWS]
     gates = [
-        (
-            f"{ROWS[fact['entrant']].title}, {fact['region']}",
-            _text(fact),
-            f"{fact['std_nodes']:.2f}",
-            f"{fact['right']:.1f}",
-        )
+        {
+            "gate": f"{ROWS[fact['entrant']].title}, {fact['region']}",
+            "mean": _text(fact),
+            "std over nodes": f"{fact['std_nodes']:.2f}",
+            "% as the region suits": f"{fact['right']:.1f}",
+        }
         for fact in gate_facts(demo)
     ]
-    caption = "Accuracy on test nodes in percent, mean ± standard deviation over seeds"
-    columns = ("method", "whole graph", *REGIONS, "ahead by")
     return (
-        page.ExampleTable("accuracy", f"{caption}; * best, ' second best", columns, rows),
         page.ExampleTable(
-            "gate",
+            "Accuracy on test nodes in percent, mean ± standard deviation over seeds; "
+            "* best, ' second best",
+            pd.DataFrame(accuracies),
+        ),
+        page.ExampleTable(
             "The gate: weight of the low band, mean ± standard deviation over seeds",
-            ("gate", "mean", "std over nodes", "% as the region suits"),
-            gates,
+            pd.DataFrame(gates),
         ),
     )
 
@@ -451,149 +354,84 @@ def _text(values: Mapping[str, Any]) -> str:
 
 
 def demo_files(demo: Demo, facts: Mapping[str, object]) -> dict[str, str]:
-    """The page and the tables, by file name.
-
-    Args:
-        demo: What was measured.
-        facts: What the page says on how it was made.
-    """
+    """The page and the tables, by file name; the facts say how they were made."""
     accuracies, gates = demo_tables(demo)
     records = [
         {"method": name, "place": place, **_spread(demo.scores(name, place))}
         for name in ROWS
         for place in PLACES
     ]
-    return {
-        "report.html": _page(demo, accuracies, gates, facts),
-        "accuracy.csv": page.csv_text(records),
-        "accuracy.md": accuracies.to_markdown(),
-        "gate.csv": page.csv_text(gate_facts(demo)),
-        "gate.md": gates.to_markdown(),
-    }
-
-
-def _page(
-    demo: Demo,
-    accuracies: page.ExampleTable,
-    gates: page.ExampleTable,
-    facts: Mapping[str, object],
-) -> str:
-    graph = demo.labelled.graph
-    sections = [
-        page.PageSection(
-            "How well the classes can be predicted",
-            f"A linear probe on frozen embeddings, chosen on validation nodes alone; "
-            f"{len(demo.splits)} random splits of 60 / 20 / 20, {len(demo.seeds)} pre-trainings. "
-            "The last column is by how many points ASPECT is ahead. Intervals are corrected for "
-            "overlapping splits; p is the larger of a sign-flip and a corrected t test over the "
-            "splits, after Holm's correction for all other rows.",
-            findings(demo),
-            [_accuracy_figure(demo)],
-            [accuracies],
-        ),
-        page.PageSection("Gate weights by region", "", (), _gate_figures(demo), [gates]),
-        page.PageSection("Why two filters", "", (), _spectrum_figures(demo)),
-        page.PageSection("Training", "", (), _training_figures(demo)),
-    ]
     settings = ", ".join(f"{name}={value}" for name, value in demo.settings.items())
-    return page.render_page(
+    text = page.render_page(
         "A gate for every node",
-        f"A graph of {graph.num_nodes} nodes is half homophilic, where neighbours share their "
-        "class, and half heterophilic, where they do not. ASPECT filters the features of every "
-        "node by a low-pass and a high-pass filter and learns, without any label, how to weigh the "
-        "two bands where.",
-        sections,
+        f"A graph of {demo.labelled.graph.num_nodes} nodes is half homophilic, where neighbours "
+        "share their class, and half heterophilic, where they do not. ASPECT filters the features "
+        "of every node by a low-pass and a high-pass filter and learns, without any label, how to "
+        "weigh the two bands where.",
+        [
+            page.PageSection(
+                "How well the classes can be predicted",
+                f"A linear probe on frozen embeddings, chosen on validation nodes alone; "
+                f"{len(demo.splits)} random splits of 60 / 20 / 20, {len(demo.seeds)} "
+                "pre-trainings. The last columns are by how many points ASPECT is ahead, and p: "
+                "the larger of a sign-flip and a corrected t test over the splits, after Holm's "
+                "correction for all other rows.",
+                findings(demo),
+                [_accuracy_figure(demo)],
+                [accuracies],
+            ),
+            page.PageSection(
+                "Gate weights by region",
+                figures=[_gate_figure(demo), _filter_figure(demo)],
+                tables=[gates],
+            ),
+        ],
         {**facts, "Seeds": ", ".join(map(str, demo.seeds)), "Settings": settings},
     )
+    return {
+        page.PAGE: text,
+        "accuracy.csv": pd.DataFrame(records).to_csv(index=False),
+        "gate.csv": pd.DataFrame(gate_facts(demo)).to_csv(index=False),
+    }
 
 
 def _accuracy_figure(demo: Demo) -> page.ExampleFigure:
     titles = [row.title for row in ROWS.values()]
 
     def paint(axes: Axes) -> None:
-        for place, colour in zip((*REGIONS, WHOLE), ("blue", "orange", "ink"), strict=True):
+        for place, colour in {**REGION_COLOURS, WHOLE: page.COLOURS["ink"]}.items():
             means = [demo.scores(name, place).mean() for name in ROWS]
-            axes.plot(means, titles, "o", color=page.COLOURS[colour], ms=4, label=place)
+            axes.plot(means, titles, "o", color=colour, ms=4, label=place)
         axes.invert_yaxis()
 
     caption = "The distance of two dots is what one half loses against the other."
     return page.draw("Accuracy by half", caption, ("accuracy (%)", ""), paint)
 
 
-def _gate_figures(demo: Demo) -> list[page.ExampleFigure]:
-    inside = {place: demo.inside(place) for place in REGIONS}
-    distributions = [
-        page.histogram_figure(
-            f"Gate weights: {ROWS[name].title}",
-            "All nodes of all seeds. Right: the low band alone; left: the high band alone.",
-            {place: (torch.stack(gates)[:, at].flatten(), None) for place, at in inside.items()},
-            (GATE_AXIS, "% of the half's nodes"),
-        )
-        for name, gates in demo.gates.items()
-    ]
-    gate, homophily = torch.stack(demo.gates["aspect"]).mean(dim=0), _homophily(demo)
-    return [
-        *distributions,
-        page.dot_figure(
-            "Node by node",
-            "One dot per node in the order of the graph, mean over seeds. Training never saw the "
-            "regions.",
-            {place: (at.nonzero().flatten(), gate[at]) for place, at in inside.items()},
-            ("node", GATE_AXIS),
-        ),
-        page.dot_figure(
-            "Against each node's own neighbours",
-            "The gate sees a neighbourhood, so that a node with misleading neighbours can still "
-            "follow its region.",
-            {place: (homophily[at], gate[at]) for place, at in inside.items()},
-            ("% of neighbours in the node's class", GATE_AXIS),
-        ),
-    ]
+def _gate_figure(demo: Demo) -> page.ExampleFigure:
+    gates, bins = torch.stack(demo.gates["aspect"]), np.linspace(0, 1, 41).tolist()
+
+    def paint(axes: Axes) -> None:
+        for place, colour in REGION_COLOURS.items():
+            weights = gates[:, demo.inside(place)].flatten().numpy()
+            percent = np.full(len(weights), PERCENT / len(weights))
+            axes.hist(weights, bins, weights=percent, color=colour, alpha=0.6, label=place)
+
+    caption = (
+        "All nodes of all seeds. Right: the low band alone; left: the high band alone. Training "
+        "never saw the regions."
+    )
+    labels = ("gate: weight of the low band", "% of the half's nodes")
+    return page.draw("Gate by region", caption, labels, paint)
 
 
-def _spectrum_figures(demo: Demo) -> list[page.ExampleFigure]:
-    values, vectors = eigensystem(demo.labelled.graph, self_loops=demo.settings["self_loops"])
-    labels, axis = demo.labelled.labels, "frequency (eigenvalue of the Laplacian)"
-    energies = {place: class_energy(vectors, labels, demo.inside(place)) for place in REGIONS}
-    return [
-        page.histogram_figure(
-            "Where the classes lie",
-            "Energy of the class labels by frequency of the graph. A low-pass filter keeps the "
-            "classes of the homophilic half and loses those of the heterophilic one. (Labels are "
-            "used for this figure only.)",
-            {place: (values, energy) for place, energy in energies.items()},
-            (axis, "% of the energy"),
-            HIGHEST,
-        ),
-        page.line_figure(
-            "What the filters learned",
-            "Response of both bands, one line per seed.",
-            FREQUENCIES,
-            {f"{band} band": curves for band, curves in demo.responses.items()},
-            (axis, "response"),
-        ),
-    ]
+def _filter_figure(demo: Demo) -> page.ExampleFigure:
+    def paint(axes: Axes) -> None:
+        for (band, curves), colour in zip(demo.responses.items(), ("blue", "orange"), strict=True):
+            for number, curve in enumerate(curves):
+                label = None if number else f"{band} band"
+                axes.plot(FREQUENCIES, curve, color=page.COLOURS[colour], lw=1, label=label)
 
-
-def _training_figures(demo: Demo) -> list[page.ExampleFigure]:
-    curves = [recorder.whole for recorder in demo.curves]
-    terms = [name for name in curves[0] if name not in ("loss", "gate_mean", "gate_std")]
-    changes = {
-        term: [np.subtract(curve[term], curve[term][0]) for curve in curves] for term in terms
-    }
-    return [
-        page.line_figure(
-            "Loss terms",
-            "How far each term of the loss moved since the first epoch, one line per seed.",
-            range(1, len(curves[0]["loss"]) + 1),
-            changes,
-            ("epoch", "change since the first epoch"),
-        ),
-        page.line_figure(
-            "How the regions part",
-            "Mean gate of each half on the clean graph, one line per seed.",
-            demo.curves[0].gate_epochs,
-            {place: [recorder.gate[place] for recorder in demo.curves] for place in REGIONS},
-            ("epoch", GATE_AXIS),
-        ),
-    ]
+    caption = "Response of both bands, one line per seed."
+    labels = ("frequency (eigenvalue of the Laplacian)", "response")
+    return page.draw("What the filters learned", caption, labels, paint)

@@ -1,34 +1,42 @@
-"""A self-contained page from sentences, tables and matplotlib figures: nothing is fetched."""
+"""A self-contained page from sentences, tables and matplotlib figures, and its folder."""
 
 from __future__ import annotations
 
-import csv
 import io
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
+from pydantic import BaseModel
+
+from aspect.data.files import replacing
+from aspect.errors import RunError
+from aspect.workspace import FolderKind, Workspace, read_json
 
 __all__ = [
     "COLOURS",
+    "PAGE",
     "ExampleFigure",
     "ExampleTable",
     "PageSection",
-    "csv_text",
-    "dot_figure",
     "draw",
-    "histogram_figure",
-    "line_figure",
     "render_page",
+    "report_folder",
+    "write_report",
 ]
+
+PAGE, RECORD = "report.html", "record.json"
+UNFINISHED = ".unfinished"  # holds the kind while a report is written; left there by a kill
 
 # Told apart with red-green blindness too. The page replaces them by those of its light or dark
 # scheme.
@@ -41,11 +49,7 @@ COLOURS = {
     "soft": "#5c6470",
     "line": "#d4d8de",
 }
-
-CYCLE = [COLOURS[name] for name in ("blue", "orange", "green", "purple", "ink", "soft")]
-BINS = 40  # of a histogram
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # it names addresses
-
 STYLE: dict[Any, Any] = {
     "axes.edgecolor": COLOURS["soft"],
     "axes.labelcolor": COLOURS["soft"],
@@ -62,25 +66,27 @@ STYLE: dict[Any, Any] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExampleTable:
-    """A table as readers see it: cells are text."""
+    """A table as readers see it: cells are text, and the first column names the rows."""
 
-    name: str
     caption: str
-    columns: Sequence[str]  # the first one names the rows
-    rows: Sequence[Sequence[str]]
+    cells: pd.DataFrame
 
-    def to_markdown(self) -> str:
-        """For a README."""
-        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
-        texts = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) for row in lines]
-        return "".join(f"{text} |\n" for text in texts)
+    @property
+    def columns(self) -> list[str]:
+        """Their names."""
+        return [str(name) for name in self.cells]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells, row by row."""
+        return self.cells.to_numpy().tolist()
 
 
 @dataclass(frozen=True)
 class ExampleFigure:
-    """A drawing with its words."""
+    """A drawing with its title and caption."""
 
     title: str
     caption: str
@@ -88,7 +94,7 @@ class ExampleFigure:
 
     @property
     def inline(self) -> Markup:
-        """The SVG as a part of a page: ids are its own, colours are the page's."""
+        """The SVG as a part of a page: ids are unique, colours are the page's."""
         name = re.sub(r"\W+", "-", self.title.lower())
         head, body = self.svg[self.svg.index("<svg") :].split(">", 1)
         view = re.search(r'viewBox="[\d. ]+"', head)
@@ -105,17 +111,17 @@ class ExampleFigure:
 
 @dataclass(frozen=True)
 class PageSection:
-    """A heading, and under it sentences, figures and a table."""
+    """A heading, and under it a paragraph, sentences, figures and tables."""
 
     heading: str
     text: str = ""
-    findings: Sequence[str] = ()
+    sentences: Sequence[str] = ()
     figures: Sequence[ExampleFigure] = ()
     tables: Sequence[ExampleTable] = ()
 
 
 def draw(
-    title: str, caption: str, labels: tuple[str, str], paint: Callable[[Axes], None]
+    title: str, caption: str, labels: tuple[str, str], paint: Callable[[Axes], object]
 ) -> ExampleFigure:
     """Let a function paint on axes, name both axes, and keep the result as SVG."""
     with rc_context(STYLE):
@@ -130,84 +136,10 @@ def draw(
     return ExampleFigure(title, caption, text.getvalue())
 
 
-def line_figure(
-    title: str,
-    caption: str,
-    x: ArrayLike,
-    groups: Mapping[str, Sequence[ArrayLike]],
-    labels: tuple[str, str],
-) -> ExampleFigure:
-    """Curves over common points, several of each group in one colour."""
-
-    def paint(axes: Axes) -> None:
-        for (label, curves), colour in zip(groups.items(), CYCLE, strict=False):
-            for number, curve in enumerate(curves):
-                name = None if number else label
-                axes.plot(np.asarray(x), np.asarray(curve), color=colour, lw=1, label=name)
-
-    return draw(title, caption, labels, paint)
-
-
-def dot_figure(
-    title: str,
-    caption: str,
-    groups: Mapping[str, tuple[ArrayLike, ArrayLike]],
-    labels: tuple[str, str],
-    *,
-    is_compared: bool = False,
-) -> ExampleFigure:
-    """A dot for every pair of x and y; compared values have a line where both are the same."""
-
-    def paint(axes: Axes) -> None:
-        for (label, (x, y)), colour in zip(groups.items(), CYCLE, strict=False):
-            places = (np.asarray(x), np.asarray(y))
-            axes.plot(*places, "o", color=colour, markersize=2.5, alpha=0.6, mew=0, label=label)
-        if is_compared:
-            axes.axline((0, 0), slope=1, color=COLOURS["soft"], lw=1, ls="--")
-
-    return draw(title, caption, labels, paint)
-
-
-def histogram_figure(
-    title: str,
-    caption: str,
-    groups: Mapping[str, tuple[ArrayLike, ArrayLike | None]],
-    labels: tuple[str, str],
-    end: float = 1.0,
-) -> ExampleFigure:
-    """Values from 0 to an end in percent of their weights; without weights all count alike."""
-
-    def paint(axes: Axes) -> None:
-        for (label, (values, weights)), colour in zip(groups.items(), CYCLE, strict=False):
-            x = np.asarray(values)
-            mass = np.ones(len(x)) if weights is None else np.asarray(weights)
-            bins = np.linspace(0, end, BINS + 1).tolist()
-            percent = 100 * mass / mass.sum()
-            axes.hist(x, bins, weights=percent, color=colour, alpha=0.6, label=label)
-
-    return draw(title, caption, labels, paint)
-
-
-def csv_text(records: Sequence[Mapping[str, Any]]) -> str:
-    """Records with the same keys as CSV, numbers in full."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
-
-
 def render_page(
     title: str, lead: str, sections: Sequence[PageSection], facts: Mapping[str, object]
 ) -> str:
-    """The page; all text is escaped.
-
-    Args:
-        title: Its heading.
-        lead: A paragraph below it.
-        sections: In their order.
-        facts: What is needed to make it again, by name.
-    """
+    """The page; all text is escaped. The facts say how to make it again."""
     environment = Environment(
         loader=PackageLoader("aspect.examples", "."),
         autoescape=True,
@@ -217,3 +149,48 @@ def render_page(
     )
     template = environment.get_template("page.html.j2")
     return template.render(title=title, lead=lead, sections=sections, facts=facts) + "\n"
+
+
+class _Kind(BaseModel):
+    kind: str
+
+
+@contextmanager
+def report_folder(path: Path, kind: str, *, overwrite: bool) -> Iterator[Workspace]:
+    """Hold the folder of a report of this kind for this process.
+
+    An empty folder and one with an unfinished report of the kind are accepted. A complete report is
+    replaced, or refused without `overwrite`; anything else is refused and left untouched.
+    """
+
+    def is_own(_: frozenset[str]) -> bool:
+        try:
+            return read_json(path / RECORD, _Kind, fix="").kind == kind
+        except RunError:  # missing, not JSON, or of another command
+            unfinished = path / UNFINISHED
+            return unfinished.is_file() and unfinished.read_bytes() == kind.encode()
+
+    with Workspace.open(path, FolderKind(f"holds no {kind} report", owns=is_own)) as workspace:
+        if workspace.has(RECORD) and not overwrite:
+            raise RunError(
+                f"{path} holds a {kind} report. "
+                "Pass --overwrite to replace it, or choose another --out."
+            )
+        yield workspace
+
+
+def write_report(
+    workspace: Workspace, kind: str, content: Mapping[str, Any], files: Mapping[str, str]
+) -> None:
+    """Write the files and last the record, whose presence says that the report is complete."""
+    workspace.write(UNFINISHED, kind)
+    record = json.dumps({"kind": kind, **content}) + "\n"
+    with ExitStack() as stack:
+        # All are written before the first takes its name, so that a full disk leaves an earlier
+        # report whole; the first one opened, the record, is the last one named.
+        for name, text in {RECORD: record, **files}.items():
+            file = stack.enter_context(replacing(workspace.path / name, overwrite=True))
+            file.write(text.encode())
+            file.flush()
+        workspace.remove(RECORD)
+    workspace.remove(UNFINISHED)

@@ -16,8 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aspect.attacks.base import apply_flips
-from aspect.attacks.feature_mask import mask_features
-from aspect.attacks.random_flips import random_flips
+from aspect.attacks.drawn import mask_features, random_flips
 from aspect.data.graph import Graph
 
 __all__ = [
@@ -238,6 +237,12 @@ class PerturbationRisk:
     worst: Float[Tensor, "nodes mixes"]  # R^Q(m)
     shift: Float[Tensor, "nodes mixes"]  # L S(m)
     bound: Float[Tensor, "nodes mixes"]  # L (m d_L + (1 - m) d_H)
+
+    def of(self, nodes: Bool[Tensor, " nodes"]) -> PerturbationRisk:
+        """The same of some nodes."""
+        return PerturbationRisk(
+            self.clean[nodes], self.worst[nodes], self.shift[nodes], self.bound[nodes]
+        )
 
     @property
     def rise(self) -> Float[Tensor, "nodes mixes"]:

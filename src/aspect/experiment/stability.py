@@ -85,7 +85,6 @@ def study_run(
         request,
         files=given.files,
         given=given.splits,
-        name=graph,
         on_step=on_step,
     )
     used = [str(file.path) for files in given.files.values() for file in files]

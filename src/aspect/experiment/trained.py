@@ -19,11 +19,11 @@ from aspect.attacks.file import PerturbationFile
 from aspect.attacks.perturbation import Mode, Perturbation
 from aspect.config import to_yaml
 from aspect.data.archives import content_sha256
-from aspect.data.embeddings import write_embeddings
 from aspect.data.files import is_file, replacing
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.source import GraphSource
 from aspect.data.splits import make_splits
+from aspect.data.tensors import write_embeddings
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.evaluation.details import Details

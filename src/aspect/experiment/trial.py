@@ -24,7 +24,7 @@ from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.randomness import isolated_seed, seed_for
 from aspect.training.health import Health
-from aspect.training.trainer import EpochReport, NoRecorder, Snapshot, train
+from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
 
 __all__ = ["Objective", "Problem", "RungRecorder", "RungScore", "load_problem", "score_settings"]
 
@@ -104,7 +104,7 @@ def load_problem(search: str, data_dir: str | None) -> Problem:
 Report = Callable[[int, RungScore], None]  # gets the score after an epoch; it may end the training
 
 
-class RungRecorder(NoRecorder):
+class RungRecorder(Recorder):
     """Scores a training at its rungs and reports each score."""
 
     def __init__(

@@ -33,7 +33,7 @@ from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
 from aspect.config import load_yaml, make_config, to_yaml
-from aspect.data.embeddings import FORMULA_STARTS
+from aspect.data.tensors import FORMULA_STARTS
 from aspect.errors import AspectError, RunError, SettingsError
 from aspect.experiment.executor import Executor, Finished, Lost, News, Started
 from aspect.experiment.search import Search

@@ -15,9 +15,8 @@ from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_FLOAT32_TEMPERATURE
 from aspect.losses.similarity import information_hinge
 from aspect.methods.base import Step
-from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.gcn import StartingWeights
 from aspect.nn.mlp import ActivationName

@@ -32,9 +32,8 @@ from aspect.data.operators import Operator, Propagation, largest_eigenvalue
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, NodeLosses, info_nce, sampled_info_nce
 from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Output, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import Cost, register
-from aspect.nn.augmentations import column_mask, edge_weights
+from aspect.methods.registry import Citation, Cost, register
+from aspect.nn.augmentations import keep_mask
 from aspect.nn.filters import Band, chebyshev_basis
 from aspect.nn.gate import (
     Fusion,
@@ -307,8 +306,8 @@ class AspectMethod(Method):
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
         ready, config = self.ready(graph), self.config
-        keep = column_mask(graph.num_features, config.column_mask, generator, graph.dtype)
-        weights = edge_weights(graph, config.edge_drop, generator)
+        keep = keep_mask(graph.num_features, config.column_mask, generator, graph.dtype)
+        weights = keep_mask(graph.num_edges, config.edge_drop, generator, graph.dtype)
         basis = ready.signal.basis
         if weights is not None or basis is None:
             return Signal(mask_columns(ready.features, keep), ready.propagation.operator(weights))
@@ -383,10 +382,6 @@ class AspectMethod(Method):
             Group(filters, config.filter_learning_rate, config.filter_weight_decay),
             Group(rest, config.learning_rate, config.weight_decay),
         ]
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.ready(graph)
 
     def _prepare(self, graph: Graph) -> PreparedGraph:
         config = self.config

@@ -194,7 +194,7 @@ class AspectSMethod(AspectMethod):
     def search_cost(self, graph: Graph) -> SearchCost:
         """Runtime and memory of the searches of a whole training."""
         negatives = self.num_negatives(graph.num_nodes)
-        return SearchCost(self.config, graph, len(self.bands), negatives)
+        return SearchCost.of(self.config, graph, len(self.bands), negatives)
 
     @override
     def outlook(self, graph: Graph) -> Iterable[str]:
@@ -224,7 +224,7 @@ FLOAT_BYTES = 4
 PAIR_BYTES = 240  # of a pair: its entries in both directions, their weights and gradients
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SearchCost:
     """Runtime and memory of ASPECT-S, counted from sizes and settings before training.
 
@@ -232,113 +232,73 @@ class SearchCost:
     not depend on the machine's speed; on a CPU it is within a factor of 1.5 of the measured one.
     """
 
-    config: AspectSConfig
-    graph: Graph
-    num_bands: int
-    negatives: int | None  # drawn in a contrast; None: all nodes
+    searches: int  # in all epochs, if none is saved by stopping early
+    pairs: int  # that a search may flip
+    entries: int  # of the features, that a search may move
+    search_factor: float  # time of an epoch with a search, as a multiple of one without
+    epoch_factor: float  # time of an average epoch, as a multiple of one of ASPECT
+    bytes: int  # memory of the outer step beyond ASPECT's
 
-    @property
-    def searches(self) -> int:
-        """In all epochs, if none is saved by stopping early."""
-        return max(0, self.config.epochs - self.config.warm_up) // self.config.interval
-
-    @property
-    def pairs(self) -> int:
-        """Pairs that a search may flip."""
-        nodes = self.graph.num_nodes
-        return min(self._drawn_pairs, nodes * (nodes - 1) // 2)
-
-    @property
-    def _drawn_pairs(self) -> int:
-        return self.graph.num_edges + round(self.config.candidates * self.graph.num_edges)
-
-    @property
-    def entries(self) -> int:
-        """Feature entries that a search may move."""
-        return round(self.config.feature_budget * num_entries(self.graph.features))
-
-    @property
-    def search_factor(self) -> float:
-        """Time of an epoch with a search, as a multiple of one without."""
-        return 1 + (self._search() + self._outer_step()) / self._plain_epoch()
-
-    @property
-    def epoch_factor(self) -> float:
-        """Time of an average epoch, as a multiple of one of ASPECT."""
-        return 1 + (self.search_factor - 1) * self.searches / self.config.epochs
-
-    @property
-    def bytes(self) -> int:
-        """Memory of the outer step beyond ASPECT's: two embedded graphs and their contrasts.
-
-        Each has a basis, and its bands after each layer; a basis is copied once on the way.
-        """
-        config, nodes = self.config, self.graph.num_nodes
-        kept = self._kept_bytes()
-        if self.negatives is not None:
-            kept = 4 * FLOAT_BYTES * nodes * self.negatives
-        narrow = config.layer_order == "project-first"
-        filtered = config.width if narrow else self.graph.num_features
-        basis = (config.order + 1) * filtered
-        layers = self.num_bands * ((3 + config.batch_norm) * filtered + 3 * config.width)
-        embedded = FLOAT_BYTES * nodes * (3 * basis + 2 * layers)
-        return self.num_bands * kept + embedded + PAIR_BYTES * self._drawn_pairs
-
-    def _plain_epoch(self) -> int:
-        """Two views, and the contrasts of the fused embeddings and within the bands."""
-        config = self.config
-        channels = 0
+    @classmethod
+    def of(
+        cls, config: AspectSConfig, graph: Graph, num_bands: int, negatives: int | None
+    ) -> SearchCost:
+        """Count; `negatives` are drawn in a contrast, None: all nodes."""
+        nodes, width, terms = graph.num_nodes, config.width, config.order + 1
+        searches = max(0, config.epochs - config.warm_up) // config.interval
+        drawn = graph.num_edges + round(config.candidates * graph.num_edges)
+        # A contrast has the similarities of all pairs of nodes, or of each node with those that
+        # are drawn, a direction at a time. Back: a product for each side with a gradient;
+        # similarities that were not kept come anew.
+        matrix = FLOAT_BYTES * nodes**2
+        similarities = nodes * nodes if negatives is None else 2 * nodes * negatives
+        contrast = similarities * (width + ENTRY)
+        again = int(negatives is None and matrix > KEPT_BYTES)
+        trained = contrast + (2 + again) * contrast
+        # Plain: two views, and the contrasts of the fused embeddings and within the bands.
+        encoding = _encoding(config, graph, num_bands)
+        plain = 2 * encoding + trained
         if config.channel_weight > 0:
-            channels = self.num_bands * (self._contrast() + self._contrast_back(2))
+            plain += num_bands * trained
         elif config.fusion == "node-wise" and config.policy_weight > 0:
-            channels = self.num_bands * self._contrast()
-        return 2 * self._encoding() + self._contrast() + self._contrast_back(2) + channels
-
-    def _search(self) -> int:
-        """The steps of ascent, each forth and back, and the evaluations of the results."""
-        config, nodes = self.config, self.graph.num_nodes
-        product = SPARSE * (2 * self._drawn_pairs + nodes) * config.width
-        products = config.order + self.num_bands  # those of the filters, and the energies'
-        combined = self.num_bands * (config.order + 1) * nodes * config.width
-        forth = products * product + combined + self.num_bands * self._contrast()
-        # Back: to the signal and, at the entries alone, to the weights; keys have no gradient.
-        back = 2 * products * product + combined + self.num_bands * self._contrast_back(1)
+            plain += num_bands * contrast
+        # Search: the steps of ascent, each forth and back, and the evaluations of the results. A
+        # step has the products of the filters and the energies'. Back they lead to the signal and,
+        # at the entries alone, to the weights; keys have no gradient.
+        products = (config.order + num_bands) * SPARSE * (2 * drawn + nodes) * width
+        combined = num_bands * terms * nodes * width
+        forth = products + combined + num_bands * contrast
+        back = 2 * products + combined + num_bands * (1 + again) * contrast
         draws = config.draws if config.discretisation == "draws" else 1
-        return config.perturbation_steps * (forth + back) + (1 + draws) * forth
+        search = config.perturbation_steps * (forth + back) + (1 + draws) * forth
+        # Outer step: the clean and the perturbed graph once more, and the loss between them.
+        outer = 2 * encoding + num_bands * trained if config.stability_weight > 0 else 0
+        factor = 1 + (search + outer) / plain
+        # Memory: two embedded graphs and their contrasts. Each graph has a basis, which is copied
+        # once on the way, and its bands after each layer.
+        kept = 0 if again else matrix
+        if negatives is not None:
+            kept = 4 * FLOAT_BYTES * nodes * negatives
+        filtered = width if config.layer_order == "project-first" else graph.num_features
+        layers = num_bands * ((3 + config.batch_norm) * filtered + 3 * width)
+        embedded = FLOAT_BYTES * nodes * (3 * terms * filtered + 2 * layers)
+        return cls(
+            searches,
+            pairs=min(drawn, nodes * (nodes - 1) // 2),
+            entries=round(config.feature_budget * num_entries(graph.features)),
+            search_factor=factor,
+            epoch_factor=1 + (factor - 1) * searches / max(1, config.epochs),
+            bytes=num_bands * kept + embedded + PAIR_BYTES * drawn,
+        )
 
-    def _outer_step(self) -> int:
-        """The clean and the perturbed graph once more, and the stability loss between them."""
-        if self.config.stability_weight == 0:
-            return 0
-        contrasts = self.num_bands * (self._contrast() + self._contrast_back(2))
-        return 2 * self._encoding() + contrasts
 
-    def _encoding(self) -> int:
-        """One view, forth and back."""
-        config, nodes, features = self.config, self.graph.num_nodes, self.graph.features
-        entries = 2 * self.graph.num_edges + nodes
-        if config.layer_order == "project-first":
-            dense = nodes * self.graph.num_features
-            taken = SPARSE * len(features.values) if isinstance(features, SparseMatrix) else dense
-            products = taken + SPARSE * config.order * entries
-            return config.width * (2 * products + 3 * self.num_bands * (config.order + 1) * nodes)
-        per_feature = SPARSE * config.order * entries
-        per_feature += nodes * self.num_bands * (2 * (config.order + 1) + 3 * config.width)
-        return self.graph.num_features * per_feature
-
-    def _contrast(self) -> int:
-        """The similarities of all pairs of nodes, or of each node with those that are drawn."""
-        nodes = self.graph.num_nodes
-        if self.negatives is None:
-            return nodes * nodes * (self.config.width + ENTRY)
-        return 2 * nodes * self.negatives * (self.config.width + ENTRY)  # a direction at a time
-
-    def _contrast_back(self, sides: int) -> int:
-        """A product for each side with a gradient; similarities that were not kept come anew."""
-        again = self.negatives is None and self._kept_bytes() == 0
-        return (sides + again) * self._contrast()
-
-    def _kept_bytes(self) -> int:
-        """Of one similarity matrix, where it is kept for the way back."""
-        matrix = FLOAT_BYTES * self.graph.num_nodes**2
-        return matrix if matrix <= KEPT_BYTES else 0
+def _encoding(config: AspectSConfig, graph: Graph, num_bands: int) -> int:
+    """Multiplications of one view, forth and back."""
+    nodes, features, terms = graph.num_nodes, graph.features, config.order + 1
+    propagations = SPARSE * config.order * (2 * graph.num_edges + nodes)
+    if config.layer_order == "project-first":
+        taken = nodes * graph.num_features
+        if isinstance(features, SparseMatrix):
+            taken = SPARSE * len(features.values)
+        return config.width * (2 * (taken + propagations) + 3 * num_bands * terms * nodes)
+    return graph.num_features * (propagations + nodes * num_bands * (2 * terms + 3 * config.width))

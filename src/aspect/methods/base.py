@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ __all__ = [
     "Output",
     "PerGraph",
     "Step",
+    "cosine_decay",
 ]
 
 
@@ -124,7 +126,10 @@ class Method(nn.Module, ABC):
     config: MethodConfig
 
     def prepare(self, graph: Graph) -> None:
-        """Compute once what every epoch on this graph needs: operators, neighbours, diffusion."""
+        """Compute once what every epoch on this graph needs: each `PerGraph` of the method."""
+        for attribute in vars(self).values():
+            if isinstance(attribute, PerGraph):
+                attribute(graph)
 
     @abstractmethod
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
@@ -241,14 +246,19 @@ class Method(nn.Module, ABC):
         return ()
 
 
+def cosine_decay(step: int | float, steps: int | float) -> float:
+    """`(1 + cos(pi step / steps)) / 2`: from 1 at step 0 to 0 at the last."""
+    return (1 + math.cos(math.pi * step / steps)) / 2
+
+
 Prepared = TypeVar("Prepared")
 
 
 class PerGraph(Generic[Prepared]):
-    """Calls `make` for a graph and keeps the result until another graph is given.
+    """What a method computes once for a graph (operators, neighbours, diffusion), by `make`.
 
-    A method's `prepare` calls it, and so do its loss and its embedding. It is no part of a method's
-    state, since a graph gives the same again; a result that depends on weights needs `forget`.
+    The result is kept until another graph is given. It is no part of a method's state, since a
+    graph gives the same again; a result that depends on weights needs `forget`.
     """
 
     def __init__(self, make: Callable[[Graph], Prepared]) -> None:
@@ -288,10 +298,6 @@ class OneEncoder(Method):
         self.config = config
         self.source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
         self.monitored: dict[str, Tensor] = {}  # of the last step, where there is more than a loss
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.source(graph)
 
     def encode(
         self, view: View, generator: torch.Generator | None = None

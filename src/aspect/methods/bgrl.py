@@ -13,11 +13,15 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.similarity import bootstrap_loss
-from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.base import (
+    BatchNormConfig,
+    OneEncoder,
+    OneEncoderConfig,
+    Step,
+    cosine_decay,
+)
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import View
-from aspect.nn.ema import cosine_decay, ema_momentum, update_ema
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 
@@ -124,13 +128,9 @@ class BGRL(OneEncoder):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, source = self.config, self.source(graph)
-        views = [
-            source.corrupted(edge_drop, column_mask, step.generator)
-            for edge_drop, column_mask in (
-                (config.first_edge_drop, config.first_column_mask),
-                (config.second_edge_drop, config.second_column_mask),
-            )
-        ]
+        first = config.first_edge_drop, config.first_column_mask
+        second = config.second_edge_drop, config.second_column_mask
+        views = [source.corrupted(*rates, step.generator) for rates in (first, second)]
         # In this order: the second view leaves its statistics behind.
         predicted = [self.predictor(self.encode(view)) for view in views]
         targets = [self.target(view.features, view.operator) for view in views]
@@ -147,7 +147,14 @@ class BGRL(OneEncoder):
             return step / warm_up
         return cosine_decay(step - warm_up, epochs - warm_up)
 
+    def momentum(self, epoch: int) -> float:
+        """The target's EMA momentum; it rises from that of the settings to one as a cosine."""
+        return 1 - (1 - self.config.momentum) * cosine_decay(epoch - 1, self.config.epochs)
+
     @override
+    @torch.no_grad()
     def after_step(self, step: Step) -> None:
-        momentum = ema_momentum(step.epoch - 1, self.config.epochs, self.config.momentum)
-        update_ema(self.target, self.online, momentum)
+        """Move the target's parameters; those of norms are among them, statistics are not."""
+        newest = 1 - self.momentum(step.epoch)
+        for average, online in zip(self.target.parameters(), self.online.parameters(), strict=True):
+            average.lerp_(online, newest)

@@ -14,8 +14,7 @@ from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.correlation import canonical_loss
 from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
@@ -74,18 +73,14 @@ class CCASSG(OneEncoder):
 
     def __init__(self, config: CCASSGConfig, num_features: int) -> None:
         super().__init__(config)
-        self.encoder = (
-            MLP(
-                [num_features, config.width, config.width],
-                norm=config.norm_statistics,
+        self.encoder: MLP | GCNStack
+        if config.backbone == "mlp":
+            self.encoder = MLP(
+                [num_features, config.width, config.width], norm=config.norm_statistics
             )
-            if config.backbone == "mlp"
-            else GCNStack(
-                [num_features, *[config.width] * config.layers],
-                activation="relu",
-                activate_last=False,
-            )
-        )
+        else:
+            widths = [num_features, *[config.width] * config.layers]
+            self.encoder = GCNStack(widths, activation="relu", activate_last=False)
 
     @override
     def encode(

@@ -53,13 +53,12 @@ class SpectralConfig(MethodConfig):
     """Eigenvectors beside the features; at most two fewer than nodes."""
 
 
-@register("raw", config=RawConfig, paper="", family="control")
-class RawFeatures(Method):
-    """The features themselves: what a probe reaches without any embedding."""
+class Untrained(Method):
+    """An embedding that is computed from the graph alone: without weights, without a loss."""
 
     trainable: ClassVar[bool] = False
 
-    def __init__(self, config: RawConfig, num_features: int) -> None:  # noqa: ARG002 - the contract
+    def __init__(self, config: MethodConfig, num_features: int) -> None:  # noqa: ARG002 - contract
         super().__init__()
         self.config = config
 
@@ -67,13 +66,18 @@ class RawFeatures(Method):
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         return {}
 
+
+@register("raw", config=RawConfig, paper="", family="control")
+class RawFeatures(Untrained):
+    """The features themselves: what a probe reaches without any embedding."""
+
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
         return dense(graph.features).clone()  # the caller may change it, the graph must not
 
 
 @register("propagated", config=PropagatedConfig, paper="", family="control")
-class PropagatedFeatures(Method):
+class PropagatedFeatures(Untrained):
     """The features beside their averages over one and two hops: [X, SX, S2X], without training.
 
     S is the symmetric normalised adjacency with self-loops, as in SGC (Wu et al., ICML 2019) and
@@ -81,15 +85,7 @@ class PropagatedFeatures(Method):
     what they average, and a penalty would hold them down.
     """
 
-    trainable: ClassVar[bool] = False
-
-    def __init__(self, config: PropagatedConfig, num_features: int) -> None:  # noqa: ARG002
-        super().__init__()
-        self.config: PropagatedConfig = config
-
-    @override
-    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        return {}
+    config: PropagatedConfig
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
@@ -101,7 +97,7 @@ class PropagatedFeatures(Method):
 
 
 @register("spectral", config=SpectralConfig, paper="", family="control")
-class SpectralFeatures(Method):
+class SpectralFeatures(Untrained):
     """The features beside the adjacency's truncated singular value decomposition, untrained.
 
     The adjacency is normalised by degrees plus their mean (Qin and Rohe, NeurIPS 2013): without
@@ -111,15 +107,8 @@ class SpectralFeatures(Method):
     """
 
     inductive: ClassVar[bool] = False  # another graph has other eigenvectors
-    trainable: ClassVar[bool] = False
 
-    def __init__(self, config: SpectralConfig, num_features: int) -> None:  # noqa: ARG002
-        super().__init__()
-        self.config: SpectralConfig = config
-
-    @override
-    def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
-        return {}
+    config: SpectralConfig
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

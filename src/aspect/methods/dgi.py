@@ -16,8 +16,7 @@ from aspect.data.graph import Graph
 from aspect.data.operators import Operator
 from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import View, draw_order
 from aspect.nn.gcn import GCNStack
 from aspect.nn.scorers import BilinearScorer, sigmoid_mean

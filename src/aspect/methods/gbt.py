@@ -11,13 +11,17 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.correlation import barlow_loss
-from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
-from aspect.nn.ema import cosine_decay
+from aspect.methods.base import (
+    BatchNormConfig,
+    OneEncoder,
+    OneEncoderConfig,
+    Step,
+    cosine_decay,
+)
+from aspect.methods.registry import Citation, register
 from aspect.nn.gcn import GCNStack
 
-__all__ = ["GBT", "GBTConfig", "warm_up_then_cosine"]
+__all__ = ["GBT", "GBTConfig"]
 
 
 class GBTConfig(BatchNormConfig, OneEncoderConfig):
@@ -39,16 +43,6 @@ class GBTConfig(BatchNormConfig, OneEncoderConfig):
     """Decoupled weight decay (AdamW)."""
     warm_up: Share = 0.1
     """Ratio of epochs in which the learning rate rises; officially 100 of 1000 epochs."""
-
-
-def warm_up_then_cosine(done: int, warm_up: int, epochs: int) -> float:
-    """The learning rate's factor after so many epochs: a line from 0 to 1, then half a cosine.
-
-    The line reaches 1 in the last epoch of the warm-up, and the cosine begins with another 1.
-    """
-    if done < warm_up:
-        return done / max(1, warm_up - 1)
-    return cosine_decay(done - warm_up, epochs - warm_up)
 
 
 @register(
@@ -102,5 +96,9 @@ class GBT(OneEncoder):
 
     @override
     def learning_rate_factor(self, epoch: int) -> float:
-        epochs = self.config.epochs
-        return warm_up_then_cosine(epoch - 1, round(self.config.warm_up * epochs), epochs)
+        """A line from 0 to 1, which it reaches in the warm-up's last epoch; then half a cosine."""
+        epochs, done = self.config.epochs, epoch - 1
+        warm_up = round(self.config.warm_up * epochs)
+        if done < warm_up:
+            return done / max(1, warm_up - 1)
+        return cosine_decay(done - warm_up, epochs - warm_up)

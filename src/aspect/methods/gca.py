@@ -13,9 +13,8 @@ from typing_extensions import override
 from aspect.config import Choice
 from aspect.data.graph import Graph
 from aspect.methods.base import PerGraph
-from aspect.methods.citation import Citation
 from aspect.methods.grace import GRACE, LaterGRACEConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import (
     View,
     column_importance,
@@ -82,11 +81,6 @@ class GCA(GRACE):
     def __init__(self, config: GCAConfig, num_features: int) -> None:
         super().__init__(config, num_features)
         self.drops = PerGraph(self._weigh)
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        super().prepare(graph)
-        self.drops(graph)
 
     def _weigh(self, graph: Graph) -> tuple[Drops, Drops]:
         """The drop probabilities of both views."""

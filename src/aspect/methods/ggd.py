@@ -14,8 +14,7 @@ from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
 from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import draw_order, exact_mask
 from aspect.nn.gcn import GCNStack
 from aspect.nn.propagation import spread

@@ -15,8 +15,7 @@ from aspect.data.graph import Graph
 from aspect.losses.edges import Reconstruction
 from aspect.losses.mutual_information import squashed_divergence
 from aspect.methods.base import OneEncoder, OneEncoderConfig, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.augmentations import draw_others
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import Activation
@@ -89,12 +88,6 @@ class GMI(OneEncoder):
         self.neighbour_scorer = BilinearScorer(config.width, config.width)
         self.neighbour_mean = PerGraph(neighbour_mean)  # without the node itself
         self.reconstruction = PerGraph(Reconstruction)
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        super().prepare(graph)
-        self.neighbour_mean(graph)
-        self.reconstruction(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:

@@ -14,8 +14,7 @@ from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, intra_view_info_nce
 from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack, StartingWeights
 from aspect.nn.mlp import MLP, ActivationName

@@ -14,9 +14,8 @@ from typing_extensions import override
 from aspect.config import Choice, Share
 from aspect.data.graph import Graph
 from aspect.methods.base import PerGraph
-from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import drop_nodes, exact_mask, grow_subgraph, rewire_edges
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 from aspect.nn.scorers import sigmoid_mean
@@ -94,22 +93,11 @@ class GraphCL(DGI):
         self.register_load_state_dict_post_hook(self._views.forget)  # type: ignore[no-untyped-call]  # torch
 
     def _draw_views(self, graph: Graph) -> tuple[FixedView, FixedView]:
-        config, seed = self.config, int(self.view_seed)
-        first, second = (
-            draw_view(
-                graph,
-                config.augmentation,
-                config.ratio,
-                generator_for(seed, "view", number, device=graph.device),
-            )
-            for number in (1, 2)
-        )
-        return first, second
+        def draw(number: int) -> FixedView:
+            generator = generator_for(int(self.view_seed), "view", number, device=graph.device)
+            return draw_view(graph, self.config.augmentation, self.config.ratio, generator)
 
-    @override
-    def prepare(self, graph: Graph) -> None:
-        super().prepare(graph)
-        self._views(graph)
+        return draw(1), draw(2)
 
     @override
     def summaries(

@@ -17,8 +17,7 @@ from aspect.data.graph import Graph
 from aspect.losses.edges import edge_ranking_loss, pair_cosines
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, Positives, several_positives_loss
 from aspect.methods.base import Group, Method, MethodConfig, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.augmentations import draw_batches, draw_pairs, exact_mask
 from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import similar_positives
@@ -129,15 +128,11 @@ class GREET(Method):
         self.projectors = nn.ModuleList(MLP(widths) for _ in range(2))
         self.register_buffer("noise_seed", torch.randint(2**31, ()))
         steps, rows = config.walk_steps, config.row_normalise
-        self.ready = PerGraph(partial(WalkedGraph.of, walk_steps=steps, normalise_rows=rows))
+        self.ready = PerGraph(partial(WalkedGraph, walk_steps=steps, normalise_rows=rows))
         self.positives = PerGraph(self._find_positives)
 
     def _find_positives(self, graph: Graph) -> Positives:
         return similar_positives(self.ready(graph).features, self.config.neighbours)
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.positives(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:

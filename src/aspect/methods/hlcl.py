@@ -16,8 +16,7 @@ from aspect.config import Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, info_nce
 from aspect.methods.base import OneEncoder, OneEncoderConfig, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import EdgeSplit
@@ -105,10 +104,6 @@ class HLCL(OneEncoder):
         self.split = PerGraph(self._choose)
         # Loaded weights may choose otherwise.
         self.register_load_state_dict_post_hook(self.split.forget)  # type: ignore[no-untyped-call]  # torch
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self.split(graph)
 
     def _choose(self, graph: Graph) -> EdgeSplit:
         config = self.config

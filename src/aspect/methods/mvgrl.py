@@ -15,8 +15,7 @@ from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.graph import Graph
 from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import Method, MethodConfig, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import draw_order
 from aspect.nn.diffusion import DiffusedGraph
 from aspect.nn.gcn import GCNStack
@@ -93,10 +92,6 @@ class MVGRL(Method):
                 threshold=config.threshold,
             )
         )
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self._views(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:

@@ -16,8 +16,7 @@ from aspect.data.features import take_rows
 from aspect.data.graph import Graph
 from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import draw_order
 from aspect.nn.scorers import BilinearScorer
 from aspect.nn.spectral_encoder import BandActivation, Signal, SpectralEncoder
@@ -101,10 +100,6 @@ class PolyGCL(Method):
         self.mixture = nn.Parameter(torch.full((2,), 0.5))  # beta of low, alpha of high
         self.scorer = BilinearScorer(config.width, config.width, start="torch")
         self._signal = PerGraph(partial(Signal.of, normalise_rows=config.row_normalise))
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self._signal(graph)
 
     def _mix(
         self, low: Float[Tensor, "nodes dim"], high: Float[Tensor, "nodes dim"]

@@ -17,9 +17,8 @@ from aspect.data.graph import Graph
 from aspect.data.operators import Operator
 from aspect.data.sparse import SparseMatrix
 from aspect.methods.base import Step
-from aspect.methods.citation import Citation
 from aspect.methods.dgi import DGI, DGIConfig
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 
 __all__ = ["RDGI", "RDGIConfig"]
 

@@ -15,8 +15,7 @@ from aspect.data.features import seen_features
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, Positives, several_positives_info_nce
 from aspect.methods.base import BatchNormConfig, Method, PerGraph, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import Cost, register
+from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.filters import Band
 from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import similar_positives
@@ -114,11 +113,6 @@ class S3GCL(Method):
         if "low" in self.weights:
             positives["low"] = Positives.from_graph(graph)
         return positives
-
-    @override
-    def prepare(self, graph: Graph) -> None:
-        self._signal(graph)
-        self._positives(graph)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:

@@ -14,8 +14,7 @@ from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.similarity import top_similarity_loss
 from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
-from aspect.methods.citation import Citation
-from aspect.methods.registry import register
+from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import draw_near, draw_order
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP

@@ -23,7 +23,6 @@ __all__ = [
     "View",
     "ViewSource",
     "column_importance",
-    "column_mask",
     "draw_batches",
     "draw_near",
     "draw_order",
@@ -31,7 +30,6 @@ __all__ = [
     "draw_pairs",
     "drop_nodes",
     "drop_probabilities",
-    "edge_weights",
     "eigenvector_centrality",
     "exact_mask",
     "grow_subgraph",
@@ -58,20 +56,6 @@ def keep_mask(
         return None
     empty = torch.empty(count, dtype=dtype, device=generator.device)
     return empty.bernoulli_(1 - drop, generator=generator)
-
-
-def edge_weights(
-    graph: Graph, drop: float, generator: torch.Generator
-) -> Float[Tensor, " edges"] | None:
-    """`keep_mask` of the undirected edges (ASPECT)."""
-    return keep_mask(graph.num_edges, drop, generator, graph.dtype)
-
-
-def column_mask(
-    num_features: int, rate: float, generator: torch.Generator, dtype: torch.dtype
-) -> Float[Tensor, " features"] | None:
-    """`keep_mask` of the feature columns."""
-    return keep_mask(num_features, rate, generator, dtype)
 
 
 def exact_mask(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -11,10 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from typing_extensions import override
 
-from aspect.data.features import seen_features
 from aspect.data.graph import Features, Graph
+from aspect.nn.augmentations import ViewSource
 from aspect.nn.diffusion import return_probabilities
-from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
+from aspect.nn.propagation import MatrixOperator
 
 __all__ = [
     "BilinearScorer",
@@ -93,21 +92,14 @@ class SummedLinearScorer(nn.Module):
 LEAST_NOISE = 1e-4  # uniform noise keeps so far from zero and one
 
 
-@dataclass(frozen=True, eq=False)
-class WalkedGraph:
+class WalkedGraph(ViewSource):
     """A graph with the discriminator's inputs, and the pattern along which it propagates."""
 
-    graph: Graph
-    features: Features
     walks: Float[Tensor, "nodes steps"]  # how likely a random walk is back after so many steps
-    propagation: SymmetricPropagation
 
-    @classmethod
-    def of(cls, graph: Graph, *, normalise_rows: bool, walk_steps: int) -> WalkedGraph:
-        """Walk from every node; rows of features divided by their sums, or as they are."""
-        features = seen_features(graph.features, normalise_rows=normalise_rows)
-        walks = return_probabilities(graph, walk_steps)
-        return cls(graph, features, walks, SymmetricPropagation(graph))
+    def __init__(self, graph: Graph, *, normalise_rows: bool, walk_steps: int) -> None:
+        super().__init__(graph, normalise_rows=normalise_rows)
+        self.walks = return_probabilities(graph, walk_steps)
 
     def filters(
         self, weights: Float[Tensor, " entries"], strength: float

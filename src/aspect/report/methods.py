@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from aspect.config import Choice, Range
-from aspect.methods.citation import Citation
-from aspect.methods.registry import find_method, method_names
+from aspect.methods.registry import Citation, find_method, method_names
 from aspect.settings import FOLDER, load_experiment
 
 __all__ = [

@@ -29,7 +29,7 @@ from aspect.data.files import is_file
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, RunError, SettingsError
 from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard
-from aspect.training.trainer import EpochReport, Snapshot
+from aspect.training.trainer import EpochReport, Recorder, Snapshot
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, naming, read_json
 
 __all__ = ["CONFIG", "METRICS", "RECORD", "RUN", "RunFolder", "Start", "read_start"]
@@ -83,7 +83,7 @@ def _ignore(report: EpochReport) -> None:
     """Nobody wants to see the epochs pass."""
 
 
-class RunFolder:
+class RunFolder(Recorder):
     """The trainer's recorder on disk; open it with `RunFolder.open`."""
 
     def __init__(

@@ -6,14 +6,14 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
-from aspect.methods.base import Group, Method, MethodConfig, Step
+from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import generator_for
 from aspect.training.health import Health
 
@@ -22,7 +22,6 @@ __all__ = [
     "CollapseStopping",
     "EarlyStopping",
     "EpochReport",
-    "NoRecorder",
     "Recorder",
     "Snapshot",
     "TrainingResult",
@@ -122,34 +121,18 @@ class TrainingResult:
     kept: int  # the epoch after which the weights were what they are now; 0: before the first
 
 
-class Recorder(Protocol):
-    """Receives the trainer's reports; it may end the training by raising."""
+class Recorder:
+    """Receives the trainer's reports, and may end a training by raising; this one keeps nothing."""
 
     def latest(self) -> Snapshot | None:
         """The snapshot to go on from, or None to begin."""
-        ...
-
-    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        """Called after every epoch; taking the snapshot costs something, so it is a function."""
-        ...
-
-    def training_done(self) -> None:
-        """Called once, when no epoch will follow."""
-        ...
-
-
-class NoRecorder:
-    """Keeps nothing."""
-
-    def latest(self) -> Snapshot | None:
-        """Nothing was kept, so every training begins anew."""
         return None
 
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        """Forget."""
+        """Called after every epoch; taking the snapshot costs something, so it is a function."""
 
     def training_done(self) -> None:
-        """Nothing to close."""
+        """Called once, when no epoch will follow."""
 
 
 def train(
@@ -161,7 +144,7 @@ def train(
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
     its state at the last check that found a healthy embedding.
     """
-    training = _Training(method, graph, seed, recorder or NoRecorder())
+    training = _Training(method, graph, seed, recorder or Recorder())
     try:
         return training.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -190,7 +173,9 @@ class _Training:
             self._restore(snapshot)
         self.method.prepare(self.graph)
         epochs = self.method.config.epochs if self.optimisers else 0
-        while self.epoch < epochs and not self._is_over():
+        while self.epoch < epochs and not (
+            self.collapse.is_over or self.stopping.is_over(self.epoch)
+        ):
             self._run_epoch()
             if self.collapse.is_due(self.epoch):
                 self._check_for_collapse()
@@ -211,7 +196,9 @@ class _Training:
         before = self._kept_state() if self.method.keeps_before_step else None
         by_phase, watched = {}, 0.0
         for phase, optimiser in self.optimisers.items():
-            self._follow_schedule(optimiser)
+            factor = self.method.learning_rate_factor(self.epoch)
+            for group in optimiser.param_groups:
+                group["lr"] = factor * group[FULL_RATE]
             step = Step(self.epoch, generator, phase)
             for _ in range(self.method.rounds(phase)):
                 by_phase[phase], phase_watched = self._run_phase(step, optimiser)
@@ -219,9 +206,6 @@ class _Training:
         self.values = _joined(by_phase)
         if self.stopping.observe(self.epoch, watched):
             self.best = before or self._kept_state()
-
-    def _is_over(self) -> bool:
-        return self.collapse.is_over or self.stopping.is_over(self.epoch)
 
     @torch.no_grad()
     def _check_for_collapse(self) -> None:
@@ -248,11 +232,6 @@ class _Training:
     def _kept_state(self) -> dict[str, Tensor]:
         """A copy of all that the method is now."""
         return {name: value.clone() for name, value in self.method.state_dict().items()}
-
-    def _follow_schedule(self, optimiser: torch.optim.Optimizer) -> None:
-        factor = self.method.learning_rate_factor(self.epoch)
-        for group in optimiser.param_groups:
-            group["lr"] = factor * group[FULL_RATE]
 
     def _run_phase(
         self, step: Step, optimiser: torch.optim.Optimizer
@@ -323,12 +302,9 @@ def _optimisers(method: Method) -> dict[str, torch.optim.Optimizer]:
             f"Every phase of a method needs a parameter group, and no other phase may have one. "
             f"Got phases {sorted(method.phases)} and groups of {sorted(named)}."
         )
-    return {phase: _optimiser(groups, phase) for phase in method.phases}
-
-
-def _optimiser(groups: list[Group], phase: str) -> torch.optim.Optimizer:
-    return torch.optim.Adam(
-        [
+    settings: dict[str, list[dict[str, Any]]] = {phase: [] for phase in method.phases}
+    for group in groups:
+        settings[group.phase].append(
             {
                 "params": group.parameters,
                 "lr": group.learning_rate,
@@ -336,10 +312,8 @@ def _optimiser(groups: list[Group], phase: str) -> torch.optim.Optimizer:
                 "weight_decay": group.weight_decay,
                 "decoupled_weight_decay": group.decoupled,
             }
-            for group in groups
-            if group.phase == phase
-        ]
-    )
+        )
+    return {phase: torch.optim.Adam(of_phase) for phase, of_phase in settings.items()}
 
 
 def _moments(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

@@ -21,7 +21,7 @@ from aspect.methods.base import Method
 from aspect.methods.registry import find_method, method_names
 from aspect.randomness import isolated_seed
 from aspect.training.health import Health
-from aspect.training.trainer import NoRecorder, train
+from aspect.training.trainer import Recorder, train
 from experiment.tuning.searches import QUICK, SMALL, small_search, write_graph
 
 TRAINABLE = [name for name in method_names() if find_method(name).method.trainable]
@@ -93,7 +93,7 @@ def test_scoring_on_the_way_leaves_no_trace_in_the_training(problem):
         return RungRecorder([1, 2], lambda: problem.score(method), ignore)
 
     for name in TRAINABLE:
-        plain = trained(name, lambda _: NoRecorder())
+        plain = trained(name, lambda _: Recorder())
         scored = trained(name, scoring)
         for key, value in plain.items():
             torch.testing.assert_close(scored[key], value, rtol=0, atol=0, msg=f"{name}: {key}")
@@ -102,7 +102,7 @@ def test_scoring_on_the_way_leaves_no_trace_in_the_training(problem):
 def test_a_method_that_is_anytime_does_not_depend_on_the_epochs_to_come(problem):
     """The flag says that the first epochs of a long training are a short training."""
 
-    class Keep(NoRecorder):
+    class Keep(Recorder):
         def epoch_done(self, report, snapshot):
             if report.epoch == 2:
                 self.tensors = snapshot().tensors
