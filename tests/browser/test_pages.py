@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 SMALL = {"width": 320, "height": 568}
 ATTACKS = (None, poison(0.1), poison(0.2))
-GRAPHS = ("cora", "citeseer", "pubmed", "texas", "wisconsin", "actor", "chameleon", "squirrel")
+GRAPHS = ("cora", "citeseer", "pubmed", "texas", "wisconsin", "actor")
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +58,7 @@ def _is_unlucky(record):
     return one or (cell.entry == "high" and cell.graph == "texas")
 
 
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE, SMALL], ids=["desktop", "phone", "small"])
+@pytest.mark.parametrize("viewport", [DESKTOP, SMALL], ids=["desktop", "small"])
 @pytest.mark.parametrize("name", ["benchmark", "nasty", "demo", "theory"])
 def test_a_page_loads_without_errors_and_fits_its_width(pages, opened, name, viewport):
     with opened(pages[name], viewport) as found:
@@ -256,9 +256,8 @@ def test_a_class_of_the_legend_is_shown_alone(pages, opened):
         assert key.get_attribute("aria-pressed") == "true"
 
 
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_names_run_nothing_and_are_shown_as_they_are(pages, opened, viewport):
-    with opened(pages["nasty"], viewport) as found:
+def test_names_run_nothing_and_are_shown_as_they_are(pages, opened):
+    with opened(pages["nasty"], PHONE) as found:
         assert found.run("document.images.length") == 0
         assert found.page.title() == NASTY
         assert found.page.locator("h1").inner_text() == NASTY
@@ -298,17 +297,15 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["benchmark", "demo"])
-def test_text_stands_out_from_its_background(pages, opened, name, scheme):
-    with opened(pages[name], color_scheme=scheme) as found:
+def test_text_stands_out_from_its_background(pages, opened, scheme):
+    with opened(pages["benchmark"], color_scheme=scheme) as found:
         background = found.run("getComputedStyle(document.body).backgroundColor")
         assert (background == "rgb(255, 255, 255)") == (scheme == "light")
         assert found.run(CONTRAST) >= 4.5
 
 
-@pytest.mark.parametrize("name", ["benchmark", "demo"])
-def test_a_page_prints_in_light_colours_with_whole_tables(pages, opened, name):
-    with opened(pages[name], color_scheme="dark") as found:
+def test_a_page_prints_in_light_colours_with_whole_tables(pages, opened):
+    with opened(pages["benchmark"], color_scheme="dark") as found:
         printed = found.page.pdf()
         assert printed.startswith(b"%PDF")
         assert len(printed) > 20_000

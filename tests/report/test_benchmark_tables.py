@@ -4,8 +4,6 @@ import pytest
 
 from aspect.experiment.plan import Entry
 from aspect.report import benchmark_tables as tables
-from aspect.report.page import headline
-from aspect.report.published import Paper, published_figures
 from aspect.report.results import collect
 from aspect.settings import find_experiment
 from report.benchmark_records import ABLATION, evade, make_records, metattack, poison
@@ -28,12 +26,17 @@ def perturbed_tables(records, **options):
     return tables.perturbed_tables(collect(records), **options)
 
 
+def sweep_tables(results):
+    return [sweep.table for sweep in tables.sweeps(results)]
+
+
 def values(table, column):
     return [line.cells[column].value for line in table.lines]
 
 
 def published(method, graph, table="clean"):
-    return Paper(table).accuracy(method, graph)
+    figures = tables.published_figures().set_index(["method", "graph", "table"])["mean"]
+    return figures[method, graph, table]
 
 
 def test_strict_optimistic_and_macro_f1_of_clean_graphs():
@@ -54,7 +57,9 @@ def test_strict_optimistic_and_macro_f1_of_clean_graphs():
     assert "1 to 2 pre-training seeds each" in other.caption
 
 
-def test_every_kind_of_splits_has_its_tables():
+def test_every_kind_of_splits_has_its_tables_and_none_is_empty():
+    assert clean_tables([]) == clean_tables(make_records(perturbations=[poison()])) == []
+    assert perturbed_tables(make_records(["aspect"])) == []
     found = clean_tables([*make_records(), *make_records(split_kind="random")])
     assert [table.name for table in found][::3] == ["clean", "clean-class-balanced"]
     assert "random splits" in found[0].caption
@@ -183,11 +188,11 @@ def test_missing_classes_are_named_by_part_and_graph():
         second.model_copy(update={"missing_in_test": (1,)}),
     )
     results = collect([*records, record.model_copy(update={"scores": scores})])
-    assert tables.missing_class_notes(results, "class-balanced", list(results.graphs)) == [
+    (table, *_) = tables.clean_tables(results)
+    assert table.notes == (
         "Class-balanced test sets lack classes: texas 1, 3; actor 1 and in some splits 3.",
         "Class-balanced training sets lack classes: actor in some splits 0.",
-    ]
-    assert tables.missing_class_notes(results, "random", list(results.graphs)) == []
+    )
 
 
 def test_average_drop_is_the_mean_relative_loss_and_the_lowest_is_best():
@@ -228,7 +233,7 @@ def test_graphs_without_both_figures_are_left_out_of_the_drop_and_named():
 def test_every_perturbation_has_a_table_of_its_own():
     attacks = [evade(0.1), poison(0.1), poison(0.05), poison(0.1, features=False)]
     attacks += [metattack(solver=solver) for solver in ("implicit", "unrolled")]
-    found = perturbed_tables(make_records(perturbations=[None, *attacks]))
+    found = perturbed_tables(make_records(["aspect"], ["cora"], [None, *attacks], splits=2))
     assert [table.name for table in found] == [
         "perturbed-metattack-unrolled-poison-10",
         "perturbed-metattack-implicit-poison-10",
@@ -239,7 +244,7 @@ def test_every_perturbation_has_a_table_of_its_own():
     ]
     assert ["masked" in table.caption for table in found[3:5]] == [True, False]
     assert "trained on the clean graph" in found[5].caption
-    heads = [headline(table.caption)[0].rpartition(" under ")[2] for table in found[:2]]
+    heads = [table.headline[0].rpartition(" under ")[2] for table in found[:2]]
     assert heads == [
         "metattack 10%, unrolled solver, poison",
         "metattack 10%, implicit solver, poison",
@@ -247,7 +252,7 @@ def test_every_perturbation_has_a_table_of_its_own():
 
 
 def test_published_figures_of_the_papers_attack():
-    records = make_records(["aspect-s", "raw"], PAPERS_GRAPHS, [None, metattack()])
+    records = make_records(["aspect-s", "raw"], PAPERS_GRAPHS, [None, metattack()], splits=1)
     (table,) = perturbed_tables(records, with_published=True)
     assert "In brackets: the figures of Li, Yang and Chen, 2026, Table 5." in table.caption
     found = [[cell.published for cell in line.cells] for line in table.lines]
@@ -260,9 +265,7 @@ def test_published_figures_of_the_papers_attack():
 @pytest.mark.parametrize(
     "attack",
     [
-        poison(),
         metattack(solver="implicit"),
-        metattack(mode="evade"),
         metattack(features=False),
         metattack(budget=0.2),
     ],
@@ -273,25 +276,13 @@ def test_no_other_attack_stands_beside_the_papers_figures(attack):
     assert not any(cell.published for line in table.lines for cell in line.cells)
 
 
-@pytest.mark.parametrize(
-    ("method", "graph", "table", "mean", "std"),
-    [
-        ("dgi", "cora", "clean", 85.88, 0.95),
-        ("hlcl", "cornell_old", "clean", 64.00, 8.98),
-        ("aspect-s", "squirrel", "clean", 59.91, 0.90),  # bold there
-        ("gbt", "pubmed", "perturbed", 75.60, 1.30),
-        ("aspect-global", "actor", "ablation-perturbed", 37.07, 1.51),
-        ("aspect-s-without-sensitivity", "squirrel", "ablation-clean", 57.06, 2.41),
-    ],
-)
-def test_figures_are_those_of_the_paper(method, graph, table, mean, std):
-    figures = published_figures().set_index(["method", "graph", "table"])
-    assert tuple(figures.loc[(method, graph, table)]) == (mean, std)
-
-
 def test_every_line_of_the_paper_is_whole():
-    figures = published_figures()
+    figures = tables.published_figures()
     assert len(figures) == len(figures.drop_duplicates()) == 345
+    by_place = figures.set_index(["method", "graph", "table"])
+    assert tuple(by_place.loc["dgi", "cora", "clean"]) == (85.88, 0.95)
+    assert tuple(by_place.loc["gbt", "pubmed", "perturbed"]) == (75.60, 1.30)
+    assert tuple(by_place.loc["aspect-global", "actor", "ablation-perturbed"]) == (37.07, 1.51)
     assert figures[figures["table"] == "clean"]["method"].nunique() == 19
     assert figures[figures["table"] == "perturbed"]["method"].nunique() == 18
     sizes = figures.groupby(["table", "method"]).size().groupby("table").agg(["min", "max"])
@@ -311,12 +302,6 @@ def test_every_line_of_the_paper_is_whole():
     for graph in ("cora", "cornell_old", "squirrel"):
         experiment, _ = find_experiment("aspect", graph, "published")
         assert experiment.reported["mean"] == published("aspect", graph)
-
-
-def test_nothing_perturbed_gives_no_table():
-    assert perturbed_tables(make_records()) == []
-    assert clean_tables(make_records(perturbations=[poison()])) == []
-    assert clean_tables([]) == []
 
 
 ABLATION_LEVEL = {"aspect": 80.0, "aspect-global": 78.0, "aspect-no-policy": 81.0, "raw": 99.0}
@@ -388,16 +373,16 @@ def test_a_sweep_begins_with_the_clean_graph():
     records = make_records(
         ["aspect", "raw"], perturbations=attacks, splits=3, score=falling, failed=[fails]
     )
-    cora, texas = tables.sweep_tables(collect(records))
+    cora, texas = sweep_tables(collect(records))
     assert (cora.name, texas.name) == ("sweep-random-poison-cora", "sweep-random-poison-texas")
     assert "as the budget of random (poison) grows" in cora.caption
     assert cora.columns == ("clean", "5%", "10%", "25%")
     assert [cell.value for cell in cora.lines[0].cells] == pytest.approx([81, 76, 71, 56])
     assert cora.lines[1].cells[2].text == "- [1]"
     one = make_records(perturbations=[None, poison(), evade(0.2)])
-    assert tables.sweep_tables(collect(one)) == []
+    assert sweep_tables(collect(one)) == []
     edges = [poison(budget, features=False) for budget in BUDGETS]
-    (table,) = tables.sweep_tables(collect(make_records(["aspect"], ["cora"], [*edges, poison()])))
+    (table,) = sweep_tables(collect(make_records(["aspect"], ["cora"], [*edges, poison()])))
     assert "random (poison, edges alone)" in table.caption
 
 
@@ -411,7 +396,7 @@ def test_all_points_of_a_sweep_are_over_the_same_splits():
         ["aspect"], ["cora"], [None, poison(0.1), poison(0.2)], splits=2, score=score
     )
     more = make_records(["aspect", "low"], ["cora"], [None, poison(0.1)], splits=5, score=score)
-    (table,) = tables.sweep_tables(collect([*few, *more]))
+    (table,) = sweep_tables(collect([*few, *more]))
     assert [cell.value for cell in table.lines[0].cells] == [70.5] * 3
     assert [cell.value for cell in table.lines[1].cells] == [70.5, 70.5, None]
     assert table.caption.endswith("over 2 class-balanced splits, 2 pre-training seeds each.")
@@ -422,7 +407,7 @@ def test_all_points_of_a_sweep_are_over_the_same_splits():
 
     first = make_records(["aspect"], ["cora"], [poison(0.1)], splits=2, missing=[only(0)])
     second = make_records(["aspect"], ["cora"], [poison(0.2)], splits=2, missing=[only(1)])
-    (table,) = tables.sweep_tables(collect([*first, *second]))  # none in common: all of them
+    (table,) = sweep_tables(collect([*first, *second]))  # none in common: all of them
     assert [cell.value is None for cell in table.lines[0].cells] == [True, False, False]
 
 
@@ -450,16 +435,16 @@ def test_shortfalls_are_further_below_than_the_tolerance():
 
 def test_runtime_is_a_mean_over_pretrainings_on_clean_graphs():
     records = make_records(["aspect"], ["cora"], [None, poison()], seeds=3)
-    (line,) = tables.runtime_table(collect(records)).lines
+    (line,) = tables.run_table(collect(records), "runtime").lines
     texts = [cell.text for cell in line.cells]
     assert texts == ["cora", "3.00 ± 1.00", "300", "30 ± 0", "12345", "a processor"]
     poisoned = make_records(["aspect"], ["cora"], [poison()], seeds=1)
-    assert tables.runtime_table(collect(poisoned)).lines[0].cells[1].value == 2.0
+    assert tables.run_table(collect(poisoned), "runtime").lines[0].cells[1].value == 2.0
     (record,) = make_records(["aspect"], ["cora"], seeds=1)
     bare = record.model_copy(update={"seconds": {}, "peak_memory_bytes": None, "device": ""})
-    (line,) = tables.runtime_table(collect([bare])).lines
+    (line,) = tables.run_table(collect([bare]), "runtime").lines
     assert [cell.text for cell in line.cells] == ["cora", "-", "-", "30", "12345", "cpu"]
-    assert tables.runtime_table(collect(make_records(failed=[lambda _: True]))).lines == ()
+    assert tables.run_table(collect(make_records(failed=[lambda _: True])), "runtime").lines == ()
 
 
 def test_health_is_shown_where_records_have_it():
@@ -469,10 +454,10 @@ def test_health_is_shown_where_records_have_it():
 
     first, second = make_records(["aspect"], ["cora"], seeds=2)
     records = [with_health(first, 0.1), with_health(second, 0.3), *make_records(["low"], ["cora"])]
-    (line,) = tables.health_table(collect(records)).lines
+    (line,) = tables.run_table(collect(records), "health").lines
     texts = [cell.text for cell in line.cells]
     assert texts == ["cora", "0.200 ± 0.141", "25.0 ± 0.0", "12.3 ± 0.0", "64"]
-    assert tables.health_table(collect(make_records())).lines == ()
+    assert tables.run_table(collect(make_records()), "health").lines == ()
 
 
 def test_a_graph_is_one_line():

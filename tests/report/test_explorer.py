@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from aspect.report.node_details import explorer_json, thinned
+from aspect.report.explorer import explorer_json, thinned
 from report.node_details import NASTY, make_details, plain_details
 
 
@@ -29,7 +29,7 @@ def test_a_graph_without_labels_and_a_model_without_bands_say_so():
     assert (model["homophily"], model["losses"], model["moved"]) == (None, [], [])
 
 
-@pytest.mark.parametrize("name", [NASTY, "<!-- <script>", "]]>", "\u2028\u2029", 'a"\\b'])
+@pytest.mark.parametrize("name", [NASTY, "\u2028\u2029", 'a"\\b'])
 def test_no_name_leaves_the_element_and_all_are_kept(name):
     text = explorer_json([make_details(3, ids=(name, "b", "c"), class_names=(name, "x", "y"))])
     assert not any(letter in text for letter in "<>&\u2028\u2029")
@@ -37,14 +37,10 @@ def test_no_name_leaves_the_element_and_all_are_kept(name):
     assert model["ids"][0] == model["classes"][0] == name
 
 
-def test_a_name_that_cannot_be_written_is_replaced():
-    text = explorer_json([make_details(3, ids=("\ud800", "b", "c"))])
-    assert json.loads(text.encode().decode())[0]["ids"] == ["?", "b", "c"]
-
-
-def test_a_long_name_is_cut():
-    (model,) = json.loads(explorer_json([make_details(3, ids=("a" * 10_000, "b", "c"))]))
-    assert len(model["ids"][0]) == 200
+def test_a_name_that_cannot_be_written_is_replaced_and_a_long_one_cut():
+    text = explorer_json([make_details(3, ids=("\ud800", "b", "c" * 10_000))])
+    names = json.loads(text.encode().decode())[0]["ids"]
+    assert (names[:2], len(names[2])) == (["?", "b"], 200)
 
 
 def test_thinning_keeps_what_belongs_to_a_node_together():

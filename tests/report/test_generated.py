@@ -25,8 +25,8 @@ from scripts import load_script
 ROOT = Path(__file__).parents[2]
 main = load_script("tables").main
 
-CLEAN = make_records()
-ABLATED = make_records(ABLATION, perturbations=[None, poison()])
+CLEAN = make_records(["aspect", "raw"], seeds=1, splits=2)
+ABLATED = make_records(ABLATION[:2], ["cora"], [None, poison()], seeds=1, splits=2)
 
 
 def write_records(root, kind, records):
@@ -59,11 +59,10 @@ MADE = [
 ]
 
 
-def test_everything_is_made_once(root):
-    assert names(root, differing(expected_results(root))) == [*MADE, "README.md"]
-    assert names(root, write_differing(expected_results(root))) == [*MADE, "README.md"]
-    assert differing(expected_results(root)) == []
-    assert write_differing(expected_results(root)) == []
+def test_everything_is_made_once_and_a_changed_number_is_noticed_where_it_stands(root):
+    expected = expected_results(root)
+    assert names(root, write_differing(expected)) == [*MADE, "README.md"]
+    assert differing(expected) == []
     tables = root / "results" / "tables"
     assert (tables / "clean.csv").read_text(encoding="utf-8") == tidy_csv(collect(CLEAN), "clean")
     assert r"\toprule" in (tables / "ablation.tex").read_text(encoding="utf-8")
@@ -71,15 +70,11 @@ def test_everything_is_made_once(root):
     assert readme.count("| method | cora | texas |") == 2
     assert readme.count("| variant |") == 2
     assert "old" not in readme
-
-
-def test_a_changed_number_is_noticed_where_it_stands(root):
-    write_differing(expected_results(root))
-    for path in (root / "README.md", root / "results" / "tables" / "clean.csv"):
+    for path in (root / "README.md", tables / "clean.csv"):
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace("cora", "corb", 1), encoding="utf-8")
         assert differing(expected_results(root)) == [path]
-        assert write_differing(expected_results(root)) == [path]
+        assert write_differing(expected) == [path]
         assert path.read_text(encoding="utf-8") == text
 
 
@@ -93,17 +88,15 @@ def test_tables_without_records_are_removed(root):
     assert not (root / "results" / "tables" / "ablation.csv").exists()
 
 
-def test_an_empty_repository_is_in_order(tmp_path):
-    assert differing(expected_results(tmp_path)) == []
+def test_an_empty_repository_is_in_order_and_damaged_records_are_refused(tmp_path):
     (tmp_path / "README.md").write_text("# Title\n", encoding="utf-8")
     assert differing(expected_results(tmp_path)) == []
-
-
-def test_records_that_do_not_parse_are_refused(root):
-    path = root / "results" / "records" / "clean.jsonl"
+    assert differing(expected_docs(tmp_path)) == []
+    write_records(tmp_path, "clean", CLEAN)
+    path = tmp_path / "results" / "records" / "clean.jsonl"
     path.write_text(path.read_text(encoding="utf-8")[:-100], encoding="utf-8")
     with pytest.raises(AspectError):
-        expected_results(root)
+        expected_results(tmp_path)
 
 
 def test_the_script_says_what_differs_and_how_to_fix_it(root, capsys):
@@ -115,18 +108,14 @@ def test_the_script_says_what_differs_and_how_to_fix_it(root, capsys):
     assert f"Wrote {MADE[0]}." in capsys.readouterr().out
     assert main(["--check", "--root", str(root)]) == 0
     assert capsys.readouterr().out == "The tables are what the records say (clean, ablation).\n"
-
-
-def test_the_script_refuses_a_broken_readme_in_one_line(root, capsys):
     (root / "README.md").write_text("<!-- table:clean -->\n", encoding="utf-8")
     assert main(["--check", "--root", str(root)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_clean_graphs_come_with_their_tests(root):
-    write_records(root, "clean", make_records(splits=8))
-    write_differing(expected_results(root))
-    text = (root / "results" / "tables" / "clean.md").read_text(encoding="utf-8")
+def test_clean_graphs_come_with_their_tests(tmp_path):
+    write_records(tmp_path, "clean", make_records(["aspect", "raw"], ["cora"], splits=6))
+    text = expected_results(tmp_path)[tmp_path / "results" / "tables" / "clean.md"]
     assert "better / not significant / worse" in text
 
 
@@ -142,13 +131,14 @@ def rows(records, kind):
 @pytest.fixture(scope="module")
 def records():
     attacks = [None, poison(0.1), poison(0.2), evade(0.05)]
-    return make_records([*ABLATION, "raw"], ["texas", "cora"], attacks)
+    return make_records([*ABLATION, "raw"], ["texas", "cora"], attacks, splits=2)
 
 
 def test_a_clean_row_holds_its_number(records):
+    found = rows(records, "clean")
     (row,) = [
         each
-        for each in rows(records, "clean")
+        for each in found
         if (each["method"], each["graph"]) == ("raw", "cora")
         and (each["metric"], each["selection"]) == ("accuracy", "strict")
     ]
@@ -165,80 +155,59 @@ def test_a_clean_row_holds_its_number(records):
         "metric": "accuracy",
         "mean": f"{number['mean']:.4f}",
         "std": f"{number['std']:.4f}",
-        "splits": "4",
+        "splits": "2",
         "seeds": "2",
     }
+    metrics = {(row["metric"], row["selection"]) for row in found}
+    assert metrics == {("accuracy", "strict"), ("accuracy", "optimistic"), ("macro_f1", "strict")}
 
 
-def test_metrics_and_selections(records):
-    found = {(row["metric"], row["selection"]) for row in rows(records, "clean")}
-    assert found == {("accuracy", "strict"), ("accuracy", "optimistic"), ("macro_f1", "strict")}
+POISONED, EVADED = (
+    {("random", "poison", "0.1"), ("random", "poison", "0.2")},
+    (
+        "random",
+        "evade",
+        "0.05",
+    ),
+)
 
 
-def attacks(found):
-    return {(row["perturbation"], row["mode"], row["budget"]) for row in found}
+@pytest.mark.parametrize(
+    ("kind", "attacks"),
+    [
+        ("clean", set()),
+        ("perturbed", {*POISONED, EVADED}),
+        ("sweep", POISONED),
+        ("ablation", {*POISONED, EVADED}),
+    ],
+)
+def test_each_kind_has_its_rows_once_in_any_order_of_the_records(records, kind, attacks):
+    found = rows(records, kind)
+    seen = {(row["perturbation"], row["mode"], row["budget"]) for row in found}
+    assert seen == {("none", "", "0"), *attacks}
+    variants = {"aspect", "aspect-global", "aspect-no-policy"}
+    methods = variants if kind == "ablation" else {"aspect", "raw"}
+    assert {row["method"] for row in found} == methods
+    identities = [tuple(row[name] for name in HEADER.split(",")[:9]) for row in found]
+    assert len(set(identities)) == len(identities)
+    shuffled = [records[place] for place in np.random.default_rng(0).permutation(len(records))]
+    assert rows(shuffled, kind) == found
 
 
-def test_each_kind_has_its_rows(records):
-    clean, first, second = (
-        ("none", "", "0"),
-        ("random", "poison", "0.1"),
-        ("random", "poison", "0.2"),
-    )
-    evaded = ("random", "evade", "0.05")
-    assert attacks(rows(records, "clean")) == {clean}
-    assert attacks(rows(records, "perturbed")) == {clean, first, second, evaded}
-    assert attacks(rows(records, "sweep")) == {clean, first, second}
-    assert attacks(rows(records, "ablation")) == {clean, first, second, evaded}
-    assert "raw" not in {row["method"] for row in rows(records, "ablation")}
-    assert "raw" in {row["method"] for row in rows(records, "sweep")}
-
-
-def test_a_clean_graph_is_no_row_of_perturbed_ones_alone():
+def test_rows_of_special_cases():
     records = [*make_records(["aspect"], ["cora"], [None, poison()]), *make_records(["low"])]
     assert {row["method"] for row in rows(records, "perturbed")} == {"aspect"}
     assert rows(records, "sweep") == []
-
-
-def test_order_of_records_does_not_matter(records):
-    shuffled = [records[place] for place in np.random.default_rng(0).permutation(len(records))]
-    for kind in ("clean", "perturbed", "ablation", "sweep"):
-        assert tidy_csv(collect(shuffled), kind) == tidy_csv(collect(records), kind)
-
-
-def test_rows_are_unique(records):
-    identity = HEADER.split(",")[:9]
-    found = [tuple(row[name] for name in identity) for row in rows(records, "perturbed")]
-    assert len(set(found)) == len(found)
     edges = make_records(["aspect"], ["cora"], [poison(), poison(features=False)])
     assert {row["perturbation"] for row in rows(edges, "perturbed")} == {"random", "random-edges"}
-
-
-def test_failures_are_no_rows_and_single_splits_have_no_std():
-    records = make_records(
-        ["aspect", "low"], ["cora"], splits=1, failed=[lambda each: each.cell.entry == "low"]
-    )
-    found = rows(records, "clean")
-    assert {row["method"] for row in found} == {"aspect"}
-    assert {row["std"] for row in found} == {""}
-
-
-def test_formulas_are_disarmed():
+    failed = [lambda each: each.cell.entry == "low"]
+    found = rows(make_records(["aspect", "low"], ["cora"], splits=1, failed=failed), "clean")
+    assert {(row["method"], row["std"]) for row in found} == {("aspect", "")}
     found = rows(make_records(["=cmd()"], NASTY), "clean")
-    assert {row["method"] for row in found} == {"'=cmd()"}
+    assert {row["method"] for row in found} == {"'=cmd()"}  # no formula for a spreadsheet
     assert "'=cmd()" in {row["graph"] for row in found}
-
-
-def test_an_unknown_kind_is_refused(records):
     with pytest.raises(UnknownNameError, match="Unknown kind of table 'cleen'"):
         tidy_csv(collect(records), "cleen")
-
-
-@pytest.mark.parametrize("kind", ["clean", "perturbed", "sweep", "ablation"])
-def test_variants_are_rows_of_the_ablation_alone(records, kind):
-    names = {row["method"] for row in rows(records, kind)}
-    variants = {"aspect-global", "aspect-no-policy"}
-    assert names == ({"aspect"} | variants if kind == "ablation" else {"aspect", "raw"})
 
 
 TEXT = """# Title
@@ -278,10 +247,6 @@ end without a newline"""
     assert block_names(TEXT) == ["clean", "perturbed"]
 
 
-def test_a_text_without_blocks_is_left_alone():
-    assert fill_blocks("a\n\nb\n", {}) == "a\n\nb\n"
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -301,9 +266,7 @@ def test_broken_and_unknown_blocks_are_refused(text, sentence):
     with pytest.raises(SettingsError) as caught:
         fill_blocks(text, BLOCKS)
     assert str(caught.value).startswith(sentence)
-
-
-def test_a_block_without_any_records_is_refused():
+    assert fill_blocks("a\n\nb\n", {}) == "a\n\nb\n"
     with pytest.raises(SettingsError, match="none, since there are no records yet"):
         fill_blocks("<!-- table:clean -->\n<!-- /table -->\n", {})
 
@@ -344,11 +307,6 @@ def test_a_stale_table_is_noticed_and_renewed(docs, capsys):
     assert text.endswith("<!-- /table -->\nrest\n")
     assert write_differing(expected_docs(docs)) == []
     assert main(["--check", "--root", str(docs)]) == 0
-
-
-def test_a_folder_without_pages_has_nothing_to_renew(tmp_path):
-    assert differing(expected_docs(tmp_path)) == []
-    assert write_differing(expected_docs(tmp_path)) == []
 
 
 def test_an_unknown_table_is_refused(docs):

@@ -73,6 +73,17 @@ def train(run, out, seed=0, label="label", perturbation=None, **settings):
     return out
 
 
+@pytest.fixture(scope="module")
+def first(run, tmp_path_factory):
+    """Trained once; tests that change the folder take a copy."""
+    return train(run, tmp_path_factory.mktemp("runs") / "seed-0")
+
+
+@pytest.fixture
+def copy(first, tmp_path):
+    return shutil.copytree(first, tmp_path / "copy")
+
+
 def read(*paths):
     return read_sources(find_sources(paths), device="cpu")
 
@@ -88,53 +99,44 @@ def test_records_are_read_from_a_file_and_from_a_bench(records, record_file, ben
     assert read(bench, record_file).title == ""
 
 
-def test_a_page_goes_into_a_bench_and_beside_all_else(record_file, bench):
+def test_a_page_goes_into_a_bench_and_beside_all_else_and_names_its_commands(record_file, bench):
     file, folder = find_sources([record_file, bench])
     assert file.page == record_file.parent / "report.html"
     assert folder.page == bench / "report.html"
-
-
-def test_commands_make_it_again(record_file, bench):
-    assert read(bench, record_file).commands == (
+    assert read(bench, record_file, record_file).commands == (  # what comes twice counts once
         f"aspect bench {bench}/plan.yaml --out {bench}",
         "aspect bench plan",
         f"aspect report {bench} {record_file}",
     )
 
 
-def test_a_path_given_twice_counts_once(record_file, records):
-    assert len(read(record_file, record_file).results.runs) == len(records)
-
-
-def test_a_run_becomes_a_record_with_the_scores_of_evaluate(run, tmp_path):
+def test_a_run_becomes_a_record_with_the_scores_of_evaluate(first):
     from aspect.experiment.evaluate import evaluate_runs
 
-    out = train(run, tmp_path / "first")
     told = []
-    found = read_sources(find_sources([out]), device="cpu", on_run=told.append)
+    found = read_sources(find_sources([first]), device="cpu", on_run=told.append)
     results = found.results
-    assert told == [out]
+    assert told == [first]
     assert list(results.variants) == ["aspect"]
     # Steps of one and of five both join an even node to an odd one: of another class.
     sizes = {"nodes": 24, "edges": 48, "features": 2, "classes": 2, "homophily": 0.0}
     assert results.graph_facts.loc["edges"].to_dict() == sizes
     mean = results.select(metric="strict")["value"].mean()
-    rows = evaluate_runs([out], device="cpu").rows
+    rows = evaluate_runs([first], device="cpu").rows
     assert mean == pytest.approx(rows[0].linear.strict.mean, abs=1e-9)
     (details,) = found.details
     assert details.ids[3] == "n3"
     assert len(details.curves["loss"]) == TINY["epochs"]
 
 
-def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, tmp_path):
-    clean = train(run, tmp_path / "clean")
-    labelled = load_run(clean, device="cpu").read_graph()
+def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, first, tmp_path):
+    labelled = load_run(first, device="cpu").read_graph()
     request = AttackRequest(kind="dice", budget=0.2)
     (planned,) = plan_attacks(labelled, "edges", request, [3], torch.device("cpu"))
     trace = run_attack(planned, PerturbationFile.open(tmp_path / "flips", planned.facts))
     perturbed_by = PerturbedBy(file=str(tmp_path / "flips"), budget=0.1)
     poisoned = train(run, tmp_path / "poisoned", perturbation=perturbed_by)
-    found = read(clean, poisoned)
+    found = read(first, poisoned)
     results = found.results
     assert list(results.variants) == ["aspect"]
     assert list(results.perturbations) == ["dice-poison-10"]
@@ -147,8 +149,8 @@ def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, tmp_path):
     assert [each.title for each in found.details] == ["aspect", "aspect, dice 10%"]
 
 
-def test_runs_that_differ_in_the_seed_are_one_entry_and_others_are_told_apart(run, tmp_path):
-    paths = [train(run, tmp_path / f"seed-{seed}", seed=seed) for seed in (0, 1)]
+def test_runs_that_differ_in_the_seed_are_one_entry_and_others_are_told_apart(run, first, tmp_path):
+    paths = [first, train(run, tmp_path / "seed-1", seed=1)]
     assert list(read(*paths).results.variants) == ["aspect"]
     other = train(run, tmp_path / "wide", width=6)
     variants = list(read(*paths, other).results.variants)
@@ -183,18 +185,14 @@ def test_what_is_no_run_is_refused(tmp_path, name, words):
     (tmp_path / "text.txt").write_text("hello")
     with pytest.raises(RunError, match=words):
         find_sources([tmp_path / name])
-
-
-def test_nothing_is_no_report():
     with pytest.raises(RunError, match="one or more"):
         find_sources([])
 
 
-def test_an_unfinished_run_is_named_with_the_way_to_finish_it(run, tmp_path):
-    out = train(run, tmp_path / "stopped")
-    (out / "record.json").unlink()
+def test_an_unfinished_run_is_named_with_the_way_to_finish_it(copy):
+    (copy / "record.json").unlink()
     with pytest.raises(RunError, match=r"not complete.*--resume"):
-        find_sources([out])
+        find_sources([copy])
 
 
 def test_an_empty_file_and_a_damaged_one_are_one_sentence(record_file):
@@ -208,25 +206,23 @@ def test_an_empty_file_and_a_damaged_one_are_one_sentence(record_file):
         read(record_file)
 
 
-def test_damaged_curves_are_named(run, tmp_path):
-    out = train(run, tmp_path / "damaged")
-    (out / "metrics.jsonl").write_text("{")
+def test_damaged_curves_are_named(copy):
+    (copy / "metrics.jsonl").write_text("{")
     with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
-        read(out)
-    (out / "metrics.jsonl").write_text(
+        read(copy)
+    (copy / "metrics.jsonl").write_text(
         "".join(json.dumps({"epoch": 1, "loss": "odd"}) + "\n" for _ in range(2))
     )
     with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
-        read(out)
+        read(copy)
 
 
-def test_values_that_some_epochs_lack_keep_their_epochs(run, tmp_path):
-    out = train(run, tmp_path / "gaps")
+def test_values_that_some_epochs_lack_keep_their_epochs(copy):
     told = [{"loss": 3.0}, {"loss": 2.0, "late": 5.0}, {"loss": None, "other": 1.0}]
     lines = [json.dumps({"epoch": epoch, **values}) for epoch, values in enumerate(told, start=1)]
-    (out / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    (out / "manifest.json").unlink(missing_ok=True)  # it would name the file as changed
-    assert read(out).details[0].curves == {
+    (copy / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (copy / "manifest.json").unlink(missing_ok=True)  # it would name the file as changed
+    assert read(copy).details[0].curves == {
         "loss": (3.0, 2.0, None),
         "late": (None, 5.0, None),
         "other": (None, None, 1.0),

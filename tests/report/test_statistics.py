@@ -6,8 +6,11 @@ import pytest
 from scipy import stats
 
 from aspect.evaluation.significance import holm, paired_test
-from aspect.report.benchmark_tables import perturbed_tables, significance_tables
-from aspect.report.published import published_figures
+from aspect.report.benchmark_tables import (
+    perturbed_tables,
+    published_figures,
+    significance_tables,
+)
 from aspect.report.results import CLEAN, collect
 from aspect.report.statistics import (
     average_drop,
@@ -58,12 +61,6 @@ def test_the_interval_of_one_seed_is_over_its_splits():
     assert all(np.isnan(single[name]) for name in ("std", "std_seeds", "low", "high"))
 
 
-def test_every_metric_has_its_mean_or_none():
-    assert one(metric="optimistic")["mean"] == pytest.approx(TABLE.mean() + 0.5)
-    assert one(metric="macro_f1")["mean"] == pytest.approx(TABLE.mean() - 5)
-    assert np.isnan(one(metric="roc_auc")["mean"])
-
-
 def test_holes_are_left_out_and_counted():
     def is_gone(record):
         return record.cell.spec.seed == 0 and record.cell.spec.split_numbers == (1,)
@@ -94,18 +91,17 @@ def test_ranks_share_ties_and_leave_out_rows_with_gaps():
 def test_the_papers_average_drops_follow_from_its_figures():
     """The same rule, on the numbers that the paper prints."""
     figures = published_figures().set_index(["table", "method", "graph"])["mean"].sort_index()
-    differing = {}
-    for method, printed in figures["average-drop"].droplevel("graph").items():
-        sides = []
-        for table in ("clean", "perturbed"):
-            values = figures[table, method]
-            values.index = pd.MultiIndex.from_product([values.index, [0]], names=["graph", "split"])
-            sides.append(values)
-        drop = average_drop(*sides).mean()
-        if abs(drop - printed) > 0.01:
-            differing[method] = round(drop, 2)
+    graphs = sorted(figures["perturbed", "dgi"].index)
+    printed = figures["average-drop"].droplevel("graph")
+
+    def score(entry, graph, perturbation, **_):
+        return figures["perturbed" if perturbation else "clean", entry, graph]
+
+    records = make_records(printed.index, graphs, [None, poison()], seeds=1, splits=1, score=score)
+    drops = average_drop(collect(records), "class-balanced", "random-poison-10").mean(axis=1)
+    differing = drops[(drops - printed).abs() > 0.01].round(2)
     # One of eighteen is not what its own line gives: the paper prints 12.57.
-    assert differing == {"cca-ssg": 12.38}
+    assert differing.to_dict() == {"cca-ssg": 12.38}
 
 
 def test_numbers_are_those_of_the_paired_test_after_holm():
@@ -136,19 +132,10 @@ def test_a_large_difference_is_significant_in_a_large_table():
         luck = np.random.default_rng(split + 100 * len(entry)).normal()
         return 80 + luck + (10 if entry == "aspect" else 0)
 
-    rivals = [f"rival-{number}" for number in range(20)]
+    rivals = [f"rival-{number}" for number in range(16)]
     rows = lines(make_records(["aspect", *rivals], GRAPHS, seeds=1, splits=10, score=score))
     assert all(cell.significant for line in rows for cell in line.cells[:6])
     assert {line.cells[6].text for line in rows} == {"6 / 0 / 0"}
-
-
-def test_equals_are_not_significant():
-    (line,) = lines(
-        make_records(["aspect", "low"], GRAPHS, splits=10, score=lambda split, **_: 80 + split)
-    )
-    assert [(cell.value, cell.p_value) for cell in line.cells[:6]] == [(0.0, 1.0)] * 6
-    assert line.cells[6].text == "0 / 6 / 0"
-    assert line.cells[7].p_value == 1.0
 
 
 def test_the_reference_is_the_users_choice():
@@ -207,8 +194,19 @@ def test_pairs_are_formed_over_common_splits_and_fewer_are_noted():
     assert table.notes == ("[1] Over the 6 splits that both have.",)
     assert [line.cells[0].footnote for line in table.lines] == [1, 0]
 
+    def missing(record):
+        return record.cell.graph == "texas" and record.scores[0].split > 4
 
-@pytest.mark.parametrize(("splits", "tables"), [(1, 0), (5, 0), (6, 1)])
+    records = make_records(
+        ["aspect", "low"], ["cora", "texas"], [poison()], splits=6, missing=[missing]
+    )
+    ((table,), _) = significance_tables(collect(records))
+    assert table.lines[0].cells[1].text == "- [1]"
+    assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
+    assert "over 1 comparison." in table.caption
+
+
+@pytest.mark.parametrize(("splits", "tables"), [(5, 0), (6, 1)])
 def test_a_table_in_which_nothing_could_be_significant_is_left_out_by_name(splits, tables):
     """The signs of five pairs have no p below 1/16, those of six one of 1/32."""
     records = make_records(
@@ -220,19 +218,6 @@ def test_a_table_in_which_nothing_could_be_significant_is_left_out_by_name(split
     assert untested == (["clean graphs"] if not tables else [])
     alone = collect(make_records(["aspect"], splits=2))
     assert significance_tables(alone) == ([], [])  # nothing to compare with
-
-
-def test_too_few_splits_on_one_graph_give_no_test():
-    def missing(record):
-        return record.cell.graph == "texas" and record.scores[0].split > 4
-
-    records = make_records(
-        ["aspect", "low"], ["cora", "texas"], [poison()], splits=6, missing=[missing]
-    )
-    ((table,), _) = significance_tables(collect(records))
-    assert table.lines[0].cells[1].text == "- [1]"
-    assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
-    assert "over 1 comparison." in table.caption
 
 
 def interval(records):
@@ -247,7 +232,6 @@ def interval(records):
         (0.61, 0.61, {"missing_in_test": (1,)}),
         (3 / 4, None, {"missing_in_test": (1,)}),  # some classes are in training whole
         (1 / 2, None, {"split_kind": "published"}),
-        (1 / 3, None, {"split_kind": "random", "missing_in_test": (1,)}),
     ],
 )
 def test_the_interval_is_widened_by_the_ratio_of_test_to_training_nodes(ratio, told, changes):

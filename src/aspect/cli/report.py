@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import typer
 
@@ -132,10 +133,10 @@ def report(
         "report": str(out),
         "files": [str(path) for path in files],
         "records": len(material.results.runs),
-        "failed": _failed(material),
+        "failed": int((material.results.runs["status"] == "failed").sum()),
         "models": len(material.details),
     }
-    session.screen.answer(content, lambda: _show(session, material, list(files), out))
+    session.screen.answer(content, lambda: _show(session, content, list(files)))
 
 
 def report_search(session: Session, folder: Path, wanted: ReportOptions) -> None:
@@ -169,10 +170,6 @@ def _read(session: Session, sources: Sequence[Source], options: Sequence[str]) -
         )
 
 
-def _failed(material: Material) -> int:
-    return int((material.results.runs["status"] == "failed").sum())
-
-
 def _tables(parts: Sequence[Section], material: Material, folder: Path | None) -> dict[Path, bytes]:
     """Those of the page, and `scores.csv`: one row per score, which all others are made from."""
     if folder is None:
@@ -181,14 +178,10 @@ def _tables(parts: Sequence[Section], material: Material, folder: Path | None) -
     return {
         folder / "scores.csv": scores.encode(),
         **{
-            folder / f"{table.name}.{suffix}": text.encode()
+            folder / name: text.encode()
             for part in parts
             for table in part.all_tables
-            for suffix, text in (
-                ("csv", table.to_csv()),
-                ("md", table.to_markdown_with_caption()),
-                ("tex", table.to_latex()),
-            )
+            for name, text in table.files().items()
         },
     }
 
@@ -223,20 +216,14 @@ def _write(files: dict[Path, bytes], *, overwrite: bool) -> None:
             file.write(content)
 
 
-def _show(session: Session, material: Material, files: Sequence[Path], out: Path) -> None:
-    for line in _lines(material, files, out):
-        session.screen.say(line)
-
-
-def _lines(material: Material, files: Sequence[Path], out: Path) -> Iterator[str]:
+def _show(session: Session, content: Mapping[str, Any], files: Sequence[Path]) -> None:
     from aspect.report.tables import counted
 
-    models = counted(len(material.details), "model")
-    records = counted(len(material.results.runs), "record")
-    yield f"Wrote {out}: {records}, {models} node by node."
-    for folder in dict.fromkeys(path.parent for path in files if path != out):
-        yield f"Wrote {counted(sum(path.parent == folder for path in files), 'file')} to {folder}."
-    failed = _failed(material)
-    if failed:
-        yield f"{counted(failed, 'run')} failed; the page lists why."
-    yield f"Next: open {out} in a browser."
+    say, out = session.screen.say, content["report"]
+    records, models = counted(content["records"], "record"), counted(content["models"], "model")
+    say(f"Wrote {out}: {records}, {models} node by node.")
+    for folder, number in Counter(path.parent for path in files[:-1]).items():
+        say(f"Wrote {counted(number, 'file')} to {folder}.")
+    if content["failed"]:
+        say(f"{counted(content['failed'], 'run')} failed; the page lists why.")
+    say(f"Next: open {out} in a browser.")

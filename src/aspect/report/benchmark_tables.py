@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from aspect.report.published import PAPERS_BUDGET, Paper, citation
-from aspect.report.results import CLEAN, PERCENT, Results, Variant
+from aspect.report.results import CLEAN, PERCENT, Results
 from aspect.report.statistics import (
     FEWEST_TO_TEST,
     Place,
@@ -21,25 +22,24 @@ from aspect.report.statistics import (
     mean_differences,
     summarise,
 )
-from aspect.report.tables import Cell, Direction, Line, Notes, Table, counted, marked, slug
+from aspect.report.tables import Cell, Line, Notes, Table, counted, marked, slug
 
 __all__ = [
+    "Sweep",
     "ablation_tables",
     "clean_tables",
     "graph_table",
-    "health_table",
-    "main_budget",
-    "mean_cell",
-    "missing_class_notes",
+    "main_perturbations",
     "perturbed_table",
     "perturbed_tables",
-    "runtime_table",
+    "published_figures",
+    "run_table",
     "shortfall_tables",
     "significance_tables",
-    "sweep_families",
-    "sweep_tables",
-    "table_name",
+    "sweeps",
 ]
+
+Column = tuple[str, str]  # perturbation and graph
 
 MODES = {
     "poison": "the model is trained and probed on the perturbed graph, one for every split",
@@ -51,17 +51,16 @@ REPEATED = "cornell_old has the nodes of texas, so that the mean over graphs lea
 TOLERANCE = 2.0  # points below a published figure that need an explanation
 FEWEST_BUDGETS = 2  # beside the clean graph; fewer make no curve
 
-# Table, metric, caption.
-CLEAN_TABLES = (
-    ("clean", "strict", "Accuracy on unseen nodes in percent"),
-    (
+# Metric: table and caption.
+CLEAN_TABLES = {
+    "strict": ("clean", "Accuracy on unseen nodes in percent"),
+    "optimistic": (
         "clean-optimistic",
-        "optimistic",
         "Accuracy by the optimistic rule, which looks at the test set; only for comparison with "
         "published tables",
     ),
-    ("clean-macro-f1", "macro_f1", "Macro-F1 in percent, over the classes of each test set"),
-)
+    "macro_f1": ("clean-macro-f1", "Macro-F1 in percent, over the classes of each test set"),
+}
 RULES = {
     "strict": "strict accuracy",
     "optimistic": "optimistic accuracy",
@@ -74,19 +73,112 @@ BASELINES = (
     ("majority", "Majority class", "of the validation nodes"),
 )
 
+# The paper's full tables. Those of its main text show a part of them.
+PAPERS_TABLES = {"clean": 4, "perturbed": 5, "ablation-clean": 3, "ablation-perturbed": 3}
+PAPERS_ATTACK = ("metattack", "unrolled", "poison")
+PAPERS_BUDGET = 0.1
+PAPERS_PERTURBED_GRAPHS = 6  # its average drop is over all of them
 
-def table_name(results: Results, name: str, splits: str) -> str:
-    """The name itself; the kind of splits is added to all but those of the first kind."""
-    return name if splits == results.kinds[0] else f"{name}-{splits}"
+
+class RunColumn(NamedTuple):
+    """A column of `Results.runs`, summarised over the runs of one method and graph."""
+
+    title: str
+    name: str
+    digits: int = 2
+    how: str = "mean ± std"
+
+
+# Table: caption, columns.
+RUN_TABLES = {
+    "runtime": (
+        "Runtime and memory of one pre-training, mean ± standard deviation over pre-trainings. "
+        "Peak memory is that of the worker process, or of the device on a GPU: an upper bound.",
+        (
+            RunColumn("training, s", "seconds"),
+            RunColumn("peak memory, MiB", "memory", 0, "max"),
+            RunColumn("epochs", "epochs", 0),
+            RunColumn("parameters", "parameters", 0, "mean"),
+            RunColumn("device", "device", how="words"),
+        ),
+    ),
+    "health": (
+        "Embedding health before any centring, mean ± standard deviation over pre-trainings. A "
+        "mean cosine near 1, or an effective rank far below the width, is a representation "
+        "collapse.",
+        (
+            RunColumn("mean cosine", "mean_cosine", 3),
+            RunColumn("variance outside the mean, %", "variance", 1),
+            RunColumn("effective rank", "effective_rank", 1),
+            RunColumn("width", "width", 0, "mean"),
+        ),
+    ),
+}
+
+
+# Figures of the paper: shown beside ours, never among them
+
+
+@cache
+def published_figures() -> pd.DataFrame:
+    """All figures in percent: method, graph (none for an average over graphs), table, mean, std.
+
+    Methods and graphs go by our names. The paper's Cornell is `cornell_old` here: its homophily
+    is that of the faulty public copy.
+    """
+    with files("aspect.report").joinpath("published.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file, keep_default_na=False, na_values={"std": [""]})
+
+
+@cache
+def _published() -> dict[Any, float]:
+    return published_figures().set_index(["method", "graph", "table"])["mean"].to_dict()
+
+
+def _papers_table(results: Results, splits: str, perturbation: str) -> str:
+    """The paper's table of the same splits and perturbation; empty if there is none.
+
+    Its tables are of class-balanced splits, clean or under Metattack with 10% of the edges and
+    masked features. The solver is the original's: published tables were made with implementations
+    that unroll.
+    """
+    if splits != "class-balanced":
+        return ""
+    if perturbation == CLEAN:
+        return "clean"
+    setup = results.perturbations[perturbation]
+    is_same = setup[:3] == PAPERS_ATTACK and math.isclose(setup.budget, PAPERS_BUDGET)
+    return "perturbed" if is_same and setup.features else ""
+
+
+def _citation(table: str) -> str:
+    return f"Li, Yang and Chen, 2026, Table {PAPERS_TABLES[table]}"
+
+
+def _cited(lines: Iterable[Line], table: str) -> str:
+    """A sentence for the caption, after a space, where any figure of the paper is shown."""
+    is_shown = any(cell.published is not None for line in lines for cell in line.cells)
+    return f" In brackets: the figures of {_citation(table)}." if is_shown else ""
+
+
+# Tables of scores: variants x (perturbation, graph)
+
+
+def _known(value: float) -> float | None:
+    return None if pd.isna(value) else float(value)
 
 
 class _Scores:
     """Cells of scores of one metric, and the notes that they refer to."""
 
     def __init__(
-        self, results: Results, metric: str = "strict", kept: frozenset[int] | None = None
+        self,
+        results: Results,
+        splits: str,
+        metric: str = "strict",
+        kept: frozenset[int] | None = None,
     ) -> None:
-        self.results, self.metric, self.notes = results, metric, Notes()
+        self.results, self.splits, self.metric, self.notes = results, splits, metric, Notes()
         self.places: dict[Any, dict[Any, Any]] = summarise(results, metric, kept).to_dict("index")
         self.optimistic: dict[Any, float] = {}
         if metric == "strict":
@@ -94,138 +186,114 @@ class _Scores:
 
     def cell(self, place: Place, published: float | None = None) -> Cell:
         """Mean ± std over splits; a gap or a note where runs failed or scores are missing."""
-        found = self.places.get(place)
-        if found is None:
+        summary = self.places.get(place)
+        if summary is None:
             return Cell(published=published)
-        complaint = self._complaint(found)
-        number = self.notes.number(f"{complaint}." if complaint else "")
-        if pd.isna(found["mean"]):
+        complaints = []
+        if summary["failed"]:
+            why = summary["error"] or "no reason was recorded"
+            complaints.append(f"{counted(summary['failed'], 'run')} failed ({why.rstrip('.')})")
+        if summary["count"] < (whole := summary["seeds"] * summary["expected"]):
+            complaints.append(f"{summary['count']} of {whole} scores are there")
+        complaint = f"{'; '.join(complaints)}." if complaints else ""
+        number = self.notes.number(complaint)
+        if pd.isna(summary["mean"]):
             return Cell(published=published, footnote=number)
         return Cell(
-            found["mean"],
-            std=_known(found["std"]),
+            summary["mean"],
+            std=_known(summary["std"]),
             published=published,
             footnote=number,
-            tip="\n".join(self._tip(place, found, complaint)),
+            tip="\n".join([*self._tip(place, summary), *filter(None, [complaint])]),
         )
 
-    def _complaint(self, found: dict[str, Any]) -> str:
-        parts = []
-        whole = found["seeds"] * found["expected"]
-        if found["failed"]:
-            why = found["error"] or "no reason was recorded"
-            parts.append(f"{counted(found['failed'], 'run')} failed ({why.rstrip('.')})")
-        if found["count"] < whole:
-            parts.append(f"{found['count']} of {whole} scores are there")
-        return "; ".join(parts)
-
-    def _tip(self, place: Place, found: dict[str, Any], complaint: str) -> Iterator[str]:
-        yield f"{RULES[self.metric]}: {found['mean']:.2f}%"
-        counts = f"{counted(found['seeds'], 'seed')}, {counted(found['splits'], 'split')}"
-        yield f"{counts}: {counted(found['count'], 'score')}"
-        if pd.notna(found["low"]):
-            over = "seeds" if found["seeds"] > 1 else "splits"
-            yield f"95% interval over {over}: {found['low']:.2f} to {found['high']:.2f}"
-        for where, std in (("splits", found["std"]), ("seeds", found["std_seeds"])):
+    def _tip(self, place: Place, summary: dict[str, Any]) -> Iterator[str]:
+        yield f"{RULES[self.metric]}: {summary['mean']:.2f}%"
+        counts = f"{counted(summary['seeds'], 'seed')}, {counted(summary['splits'], 'split')}"
+        yield f"{counts}: {counted(summary['count'], 'score')}"
+        if pd.notna(summary["low"]):
+            over = "seeds" if summary["seeds"] > 1 else "splits"
+            yield f"95% interval over {over}: {summary['low']:.2f} to {summary['high']:.2f}"
+        for where, std in (("splits", summary["std"]), ("seeds", summary["std_seeds"])):
             if pd.notna(std):
                 yield f"standard deviation over {where}: {std:.2f}"
         if place in self.optimistic:
             yield f"by the optimistic rule: {self.optimistic[place]:.2f}%"
-        if complaint:
-            yield f"{complaint}."
 
-    def line(
-        self, variant: str, places: Iterable[Place], published: Iterable[float | None]
-    ) -> Line:
-        """A row of these places."""
-        row = self.results.variants[variant]
-        return Line(row.title, row.note, tuple(map(self.cell, places, published)))
+    def lines(
+        self,
+        rows: Iterable[str],
+        columns: Sequence[Column],
+        *,
+        with_published: bool = False,
+        head: str | None = None,
+    ) -> list[Line]:
+        """A line per variant; `head` is that of an ablation, which has tables of its own."""
+        results, lines = self.results, []
+        papers = [_papers_table(results, self.splits, state) for state, _ in columns]
+        if head is not None:
+            papers = [paper and f"ablation-{paper}" for paper in papers]
+        for name in rows:
+            variant = results.variants[name]
+            # The head is the method itself, whatever the plan calls it.
+            known = variant.method if name == head else name
+            cells = []
+            for (state, graph), paper in zip(columns, papers, strict=True):
+                figure = _published().get((known, results.graphs[graph], paper))
+                place = (self.splits, state, name, graph)
+                cells.append(self.cell(place, figure if with_published else None))
+            lines.append(Line(variant.title, variant.note, tuple(cells)))
+        return lines
 
-    def means_over(self, splits: str, places: Iterable[Place]) -> str:
+    def over(self, rows: Iterable[str], columns: Sequence[Column]) -> str:
         """For captions: `mean ± ... over 10 random splits, 1 to 3 pre-training seeds each`."""
-        found = [self.places[place] for place in places if place in self.places]
-        scored = [each for each in found if each["count"]]
-        return (
-            "mean ± standard deviation over "
-            f"{_range({each['splits'] for each in scored}, f'{splits} split')}, "
-            f"{_range({each['seeds'] for each in scored}, 'pre-training seed')} each"
-        )
-
-
-def _range(counts: set[int], noun: str) -> str:
-    fewest, most = min(counts, default=0), max(counts, default=0)
-    return counted(most, noun) if fewest == most else f"{fewest} to {counted(most, noun)}"
-
-
-def _known(value: float) -> float | None:
-    return None if pd.isna(value) else float(value)
-
-
-def _cited(lines: Iterable[Line], table: str) -> str:
-    """A sentence for the caption, after a space, where any figure of the paper is shown."""
-    is_shown = any(cell.published is not None for line in lines for cell in line.cells)
-    return f" In brackets: the figures of {citation(table)}." if is_shown else ""
+        places = [(self.splits, state, name, graph) for name in rows for state, graph in columns]
+        scored = [self.places[place] for place in places if place in self.places]
+        ranges = []
+        for key, noun in (("splits", f"{self.splits} split"), ("seeds", "pre-training seed")):
+            counts = [summary[key] for summary in scored if summary["count"]]
+            fewest, most = min(counts, default=0), max(counts, default=0)
+            start = "" if fewest == most else f"{fewest} to "
+            ranges.append(f"{start}{counted(most, noun)}")
+        return f"mean ± standard deviation over {', '.join(ranges)} each"
 
 
 def clean_tables(
     results: Results,
     *,
     with_published: bool = False,
-    metrics: Collection[str] = ("strict", "optimistic", "macro_f1"),
+    metrics: Collection[str] = tuple(CLEAN_TABLES),
 ) -> list[Table]:
     """Strict accuracy, optimistic accuracy and macro-F1, for every kind of splits."""
-    return [
-        table
-        for splits in results.kinds
-        for name, metric, caption in CLEAN_TABLES
-        if metric in metrics
-        for table in _clean_table(results, splits, name, metric, caption, with_published)
-    ]
-
-
-def _clean_table(
-    results: Results, splits: str, name: str, metric: str, caption: str, with_published: bool
-) -> Iterator[Table]:
-    graphs, scores = results.columns(splits, CLEAN), _Scores(results, metric)
-    rows = results.rows(splits, CLEAN, graphs)
-    is_cited = with_published and metric != "macro_f1"
-    lines, places = _accuracy_lines(results, scores, splits, CLEAN, rows, graphs, is_cited)
-    if not lines or (
-        metric != "strict" and all(cell.value is None for line in lines for cell in line.cells)
-    ):
-        return
-    source = _cited(lines, "clean")
-    notes = [*scores.notes.sentences, *([CORNELL] if source and "cornell_old" in graphs else [])]
-    if metric == "strict":
-        lines += _baseline_lines(results, splits, CLEAN, graphs)
-        notes += _majority_notes(results, splits, graphs)
-        notes += missing_class_notes(results, splits, graphs)
-    yield Table(
-        table_name(results, name, splits),
-        f"{caption}; {scores.means_over(splits, places)}.{source}",
-        tuple(results.graphs[graph] for graph in graphs),
-        marked(lines),
-        notes=tuple(notes),
-    )
-
-
-def _accuracy_lines(
-    results: Results,
-    scores: _Scores,
-    splits: str,
-    perturbation: str,
-    rows: Sequence[str],
-    graphs: Sequence[str],
-    with_published: bool,
-) -> tuple[list[Line], list[Place]]:
-    paper = Paper.of(results, splits, perturbation) if with_published else Paper("")
-    lines, every = [], []
-    for variant in rows:
-        places = [(splits, perturbation, variant, graph) for graph in graphs]
-        published = [paper.accuracy(variant, results.graphs[graph]) for graph in graphs]
-        lines.append(scores.line(variant, places, published))
-        every += places
-    return lines, every
+    tables = []
+    for splits in results.kinds:
+        graphs = results.columns(splits, CLEAN)
+        rows, columns = results.rows(splits, CLEAN, graphs), [(CLEAN, graph) for graph in graphs]
+        for metric in metrics:
+            name, caption = CLEAN_TABLES[metric]
+            scores = _Scores(results, splits, metric)
+            is_cited = with_published and metric != "macro_f1"
+            lines = scores.lines(rows, columns, with_published=is_cited)
+            is_empty = all(cell.value is None for line in lines for cell in line.cells)
+            if not lines or (is_empty and metric != "strict"):
+                continue
+            source = _cited(lines, "clean")
+            notes = [*scores.notes.sentences]
+            notes += [CORNELL] if source and "cornell_old" in graphs else []
+            if metric == "strict":
+                lines += _baseline_lines(results, splits, CLEAN, graphs)
+                notes += _majority_notes(results, splits, graphs)
+                notes += _missing_class_notes(results, splits, graphs)
+            tables.append(
+                Table(
+                    results.table_name(name, splits),
+                    f"{caption}; {scores.over(rows, columns)}.{source}",
+                    tuple(results.graphs[graph] for graph in graphs),
+                    marked(lines),
+                    notes=tuple(notes),
+                )
+            )
+    return tables
 
 
 def _baseline_scores(
@@ -253,30 +321,30 @@ def _baseline_lines(
 def _majority_notes(results: Results, splits: str, graphs: Sequence[str]) -> list[str]:
     """The majority-class baseline of records of version 0.1, which had no row for it."""
     means = _baseline_scores(results, splits, CLEAN, "majority", of_first_version=True)["mean"]
-    told = [f"{results.graphs[graph]} {means[graph]:.2f}" for graph in graphs if graph in means]
-    if not told:
+    words = [f"{results.graphs[graph]} {means[graph]:.2f}" for graph in graphs if graph in means]
+    if not words:
         return []
-    return [f"Majority-class baseline, the most frequent class of validation: {', '.join(told)}."]
+    return [f"Majority-class baseline, the most frequent class of validation: {', '.join(words)}."]
 
 
-def missing_class_notes(results: Results, splits: str, graphs: Sequence[str]) -> list[str]:
+def _missing_class_notes(results: Results, splits: str, graphs: Sequence[str]) -> list[str]:
     """A sentence on test sets and one on training sets, if any of the graphs' lack classes."""
     sentences = []
+    scores = results.select(split_kind=splits)
+    numbers = scores.groupby("graph")["split"].nunique()
     for part, metric in (("test", "missing_in_test"), ("training", "missing_in_train")):
         lacking = []
-        for graph in graphs:
-            missing = results.select(split_kind=splits, graph=graph, metric=metric)
-            number = results.select(split_kind=splits, graph=graph)["split"].nunique()
-            shares = missing.groupby("value")["split"].nunique() / max(number, 1)
-            parts = [
-                f"{where}{', '.join(f'{label:.0f}' for label in labels)}"
-                for where, labels in (
-                    ("", shares.index[shares == 1]),
-                    ("in some splits ", shares.index[shares < 1]),
-                )
-                if len(labels)
-            ]
-            lacking += [f"{results.graphs[graph]} {' and '.join(parts)}"] if parts else []
+        missing = scores[scores["metric"] == metric]
+        for graph in graphs if len(missing) else ():
+            counts = missing[missing["graph"] == graph].groupby("value")["split"].nunique()
+            ratios = counts / numbers.get(graph, 1)
+            always, sometimes = (
+                ", ".join(f"{label:.0f}" for label in ratios.index[chosen])
+                for chosen in (ratios == 1, ratios < 1)
+            )
+            parts = [always, sometimes and f"in some splits {sometimes}"]
+            if words := " and ".join(part for part in parts if part):
+                lacking.append(f"{results.graphs[graph]} {words}")
         if lacking:
             sets = f"{splits} {part} sets"
             sentences.append(f"{sets[0].upper()}{sets[1:]} lack classes: {'; '.join(lacking)}.")
@@ -293,8 +361,8 @@ def perturbed_tables(results: Results, *, with_published: bool = False) -> list[
     ]
 
 
-def main_budget(results: Results, splits: str, family: Sequence[str]) -> str:
-    """The perturbation with the most splits; of several the paper's, else the lowest."""
+def main_perturbations(results: Results, splits: str) -> list[str]:
+    """One budget of each: that with the most splits; of several the paper's, else the lowest."""
     scores = results.select(split_kind=splits, metric="strict")
     scores = scores[scores["variant"].isin(results.methods)]
     counts = scores.groupby(["perturbation", "variant", "graph"])["split"].nunique()
@@ -304,75 +372,57 @@ def main_budget(results: Results, splits: str, family: Sequence[str]) -> str:
         budget = results.perturbations[name].budget
         return int(most.get(name, 0)), math.isclose(budget, PAPERS_BUDGET)
 
-    return max(family, key=rank)
+    families = [
+        [name for name in family if results.columns(splits, name)]
+        for family in results.families(splits)
+    ]
+    return [max(family, key=rank) for family in families if family]
 
 
 def perturbed_table(
     results: Results, splits: str, perturbation: str, *, with_published: bool = False
 ) -> Table:
     """Strict accuracy and average drop under one perturbation at one budget."""
-    graphs, scores = results.columns(splits, perturbation), _Scores(results)
-    rows = results.rows(splits, perturbation, graphs)
-    lines, places = _accuracy_lines(
-        results, scores, splits, perturbation, rows, graphs, with_published
+    graphs, scores = results.columns(splits, perturbation), _Scores(results, splits)
+    rows, columns = (
+        results.rows(splits, perturbation, graphs),
+        [(perturbation, graph) for graph in graphs],
     )
-    drops = _drops(results, splits, perturbation, graphs, scores.notes)
-    paper = Paper.of(results, splits, perturbation) if with_published else Paper("")
-    titles = [results.graphs[graph] for graph in graphs]
-    lines = [
-        replace(
-            line,
-            cells=(
-                *line.cells,
-                replace(drops[name], published=paper.average_drop(name, titles)),
-            ),
-        )
-        for line, name in zip(lines, rows, strict=True)
-    ]
+    drops = average_drop(results, splits, perturbation).reindex(index=rows, columns=graphs)
+    is_gap = drops.isna()
+    lines = []
+    for line, name in zip(
+        scores.lines(rows, columns, with_published=with_published), rows, strict=True
+    ):
+        gaps = [results.graphs[graph] for graph in graphs if is_gap.loc[name, graph]]
+        why = f"Without {', '.join(gaps)}: no clean or no perturbed figure." if gaps else ""
+        has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
+        figure = _published().get((name, "", "average-drop")) if has_all else None
+        footnote = scores.notes.number(why)
+        drop = Cell(_known(float(drops.T[name].mean())), published=figure, footnote=footnote)
+        lines.append(replace(line, cells=(*line.cells, drop)))
     lines += [
         replace(line, cells=(*line.cells, Cell()))
         for line in _baseline_lines(results, splits, perturbation, graphs)
     ]
-    highest: Direction = "highest"
-    directions: list[Direction] = [*[highest] * len(graphs), "lowest"]
     setup = results.perturbations[perturbation]
     solver = f", {setup.solver} solver" if setup.solver else ""
     masked = ", the same ratio of feature entries masked" if setup.features else ""
     return Table(
-        table_name(results, f"perturbed-{perturbation}", splits),
+        results.table_name(f"perturbed-{perturbation}", splits),
         f"Accuracy on unseen nodes in percent under {setup.kind} {PERCENT * setup.budget:g}%"
         f"{solver}, {setup.mode} (edges flipped{masked}; {MODES[setup.mode]}); "
-        f"{scores.means_over(splits, places)}. Average drop: (clean - perturbed) / clean in "
+        f"{scores.over(rows, columns)}. Average drop: (clean - perturbed) / clean in "
         f"percent, averaged over the graphs; lower is better.{_cited(lines, 'perturbed')}",
-        (*titles, "average drop"),
-        marked(lines, directions),
-        notes=(*scores.notes.sentences, *missing_class_notes(results, splits, graphs)),
+        (*(results.graphs[graph] for graph in graphs), "average drop"),
+        marked(lines, lowest=[len(graphs)]),
+        notes=(*scores.notes.sentences, *_missing_class_notes(results, splits, graphs)),
     )
-
-
-def _drops(
-    results: Results, splits: str, perturbation: str, graphs: Sequence[str], notes: Notes
-) -> dict[str, Cell]:
-    """The average drop of every row; a note names the graphs that an average leaves out."""
-    cells = {}
-    for variant in results.rows(splits, perturbation, graphs):
-        sides = [
-            results.select(split_kind=splits, perturbation=state, variant=variant, metric="strict")
-            .groupby(["graph", "split"])["value"]
-            .mean()
-            for state in (CLEAN, perturbation)
-        ]
-        drops = average_drop(*sides).reindex(list(graphs))
-        left_out = [results.graphs[graph] for graph in graphs if pd.isna(drops[graph])]
-        sentence = f"Without {', '.join(left_out)}: no clean or no perturbed figure."
-        number = notes.number(sentence if left_out else "")
-        cells[variant] = Cell(_known(drops.mean()), footnote=number)
-    return cells
 
 
 def ablation_tables(results: Results, *, with_published: bool = False) -> list[Table]:
     """Two tables per group of variants: accuracy, and the difference from the group's head."""
-    heads = dict.fromkeys(each.group for each in results.variants.values() if each.group)
+    heads = dict.fromkeys(variant.group for variant in results.variants.values() if variant.group)
     return [
         table
         for splits in results.kinds
@@ -389,56 +439,48 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
         for perturbation in (CLEAN, *results.perturbations_of(splits))
         if graph in results.columns(splits, perturbation, members)
     ]
-    places = {
-        name: [(splits, perturbation, name, graph) for perturbation, graph in columns]
+    variants = [
+        name
         for name in members
-    }
-    present = [name for name in members if set(places[name]) & results.places]
-    variants = [name for name in present if name != head]
-    if head not in present or not variants:
+        if any((splits, state, name, graph) in results.places for state, graph in columns)
+    ]
+    if head not in variants or len(variants) == 1:
         return
+    variants.remove(head)
     titles = tuple(_ablation_column(results, columns))
-    scores = _Scores(results)
-    lines = []
-    for name in (head, *variants):
-        # The head is the method itself, whatever the plan calls it.
-        known = results.variants[name].method if name == head else name
-        published = [
-            Paper.of(results, splits, state, of_ablation=True).accuracy(
-                known, results.graphs[graph]
-            )
-            if with_published
-            else None
-            for state, graph in columns
-        ]
-        lines.append(scores.line(name, places[name], published))
-    every = [place for name in (head, *variants) for place in places[name]]
+    scores = _Scores(results, splits)
+    rows = [head, *variants]
+    lines = scores.lines(rows, columns, with_published=with_published, head=head)
     yield Table(
-        table_name(results, f"ablation-{slug(head)}", splits),
+        results.table_name(f"ablation-{slug(head)}", splits),
         f"{results.title(head)} and its variants: accuracy on unseen nodes in percent, "
-        f"{scores.means_over(splits, every)}.{_cited(lines, 'ablation-clean')}",
+        f"{scores.over(rows, columns)}.{_cited(lines, 'ablation-clean')}",
         titles,
         marked(lines),
         head="variant",
         notes=scores.notes.sentences,
     )
-    pairs = [pair for name in variants for pair in zip(places[name], places[head], strict=True)]
-    differences = (row for _, row in compare(results, pairs).iterrows())
+    pairs: list[tuple[Place, Place]] = [
+        ((splits, state, name, graph), (splits, state, head, graph))
+        for name in variants
+        for state, graph in columns
+    ]
+    tests = [_difference(row) for _, row in compare(results, pairs).iterrows()]
     yield Table(
-        table_name(results, f"ablation-{slug(head)}-difference", splits),
+        results.table_name(f"ablation-{slug(head)}-difference", splits),
         f"Each variant less {results.title(head)}, in points of accuracy with a 95% interval; "
         "below zero, the variant is worse. Paired over splits, p after Holm over all comparisons "
         "of the table; † significant at 5%.",
         titles,
         tuple(
-            _line(results.variants[name], [_difference(next(differences)) for _ in columns])
-            for name in variants
+            _line(results, name, tests[start : start + len(columns)])
+            for name, start in zip(variants, range(0, len(tests), len(columns)), strict=True)
         ),
         head="variant",
     )
 
 
-def _ablation_column(results: Results, columns: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _ablation_column(results: Results, columns: Sequence[Column]) -> Iterator[str]:
     """Clean graphs go by their name alone where nothing is perturbed."""
     is_perturbed = any(perturbation != CLEAN for perturbation, _ in columns)
     for perturbation, graph in columns:
@@ -450,8 +492,9 @@ def _ablation_column(results: Results, columns: Sequence[tuple[str, str]]) -> It
         yield f"{results.graphs[graph]}, {state}" if is_perturbed else results.graphs[graph]
 
 
-def _line(variant: Variant, cells: Iterable[Cell]) -> Line:
-    return Line(variant.title, variant.note, tuple(cells))
+def _line(results: Results, variant: str, cells: Iterable[Cell]) -> Line:
+    title, note, *_ = results.variants[variant]
+    return Line(title, note, tuple(cells))
 
 
 def _difference(test: pd.Series, footnote: int = 0) -> Cell:
@@ -485,15 +528,8 @@ def significance_tables(
             if tests["count"].any():
                 tables.append(_significance_table(results, splits, state, head, tests))
             elif len(tests):
-                untested.append(_where(results, state))
+                untested.append(results.state_title(state))
     return tables, untested
-
-
-def _where(results: Results, perturbation: str) -> str:
-    if perturbation == CLEAN:
-        return "clean graphs"
-    setup = results.perturbations[perturbation]
-    return f"{setup.label} ({setup.mode}{'' if setup.features else ', edges alone'})"
 
 
 def _significance_table(
@@ -503,30 +539,29 @@ def _significance_table(
     graphs = list(tests.index.get_level_values("graph").unique())
     columns = tuple(results.graphs[graph] for graph in graphs)
     is_repeated = set(columns) >= TEXAS_AGAIN
-    counted_once = [
-        graph for graph in graphs if not is_repeated or results.graphs[graph] != "cornell_old"
-    ]
-    overall = mean_differences(tests[tests.index.isin(counted_once, level="graph")])
+    repeated = [graph for graph in graphs if is_repeated and results.graphs[graph] == "cornell_old"]
+    overall = mean_differences(tests.drop(index=repeated, level="graph"))
     most, lines = int(tests["count"].max()), []
     for variant in overall.index:
-        rows = tests.loc[[variant]]
-        cells = [
-            _difference(row, notes.number(_split_note(int(row["count"]), most)))
-            for _, row in rows.iterrows()
-        ]
+        rows, cells = tests.loc[[variant]], []
+        for _, row in rows.iterrows():
+            note = f"Over the {row['count']} splits that both have." if row["count"] < most else ""
+            if row["count"] == 0:
+                note = f"No test: fewer than {FEWEST_TO_TEST} splits in common."
+            cells.append(_difference(row, notes.number(note)))
         better = int((rows["significant"] & (rows["difference"] > 0)).sum())
         worse = int((rows["significant"] & (rows["difference"] < 0)).sum())
         same = int((rows["count"] > 0).sum()) - better - worse
         tally = Cell(word=f"{better} / {same} / {worse}")
         mean = replace(_difference(overall.loc[variant]), low=None, high=None)
-        lines.append(_line(results.variants[variant], (*cells, tally, mean)))
+        lines.append(_line(results, variant, (*cells, tally, mean)))
     name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
     under = "on" if perturbation == CLEAN else "under"
     number = int(tests["count"].astype(bool).sum())
     return Table(
-        table_name(results, name, splits),
+        results.table_name(name, splits),
         f"{results.title(reference)} less each other method {under} "
-        f"{_where(results, perturbation)}, in points of strict accuracy with a 95% interval; "
+        f"{results.state_title(perturbation)}, in points of strict accuracy with a 95% interval; "
         f"p after Holm over {counted(number, 'comparison')}. † significant at 5%.",
         (*columns, "better / not significant / worse", "mean over graphs"),
         tuple(lines),
@@ -535,16 +570,19 @@ def _significance_table(
     )
 
 
-def _split_note(count: int, most: int) -> str:
-    if count == 0:
-        return f"No test: fewer than {FEWEST_TO_TEST} splits in common."
-    return f"Over the {count} splits that both have." if count < most else ""
+class Sweep(NamedTuple):
+    """Accuracy on one graph as the budget of a perturbation grows; budgets are columns."""
+
+    graph: str
+    label: str  # of the perturbation: `random (poison)`
+    budgets: tuple[float, ...]  # of the columns; the first is 0, the clean graph
+    table: Table
 
 
-def sweep_families(results: Results) -> list[tuple[str, str, list[str]]]:
-    """Kind of splits, graph and perturbations that differ in their budget alone, several each."""
+def sweeps(results: Results) -> list[Sweep]:
+    """One per kind of splits, perturbation with several budgets, and graph."""
     return [
-        (splits, graph, present)
+        _sweep(results, splits, graph, present)
         for splits in results.kinds
         for family in results.families(splits)
         for graph in results.graphs
@@ -553,57 +591,52 @@ def sweep_families(results: Results) -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def sweep_tables(results: Results) -> list[Table]:
-    """Accuracy as the budget grows, budgets as columns."""
-    return [_sweep_table(results, *family) for family in sweep_families(results)]
-
-
-def _sweep_table(results: Results, splits: str, graph: str, family: Sequence[str]) -> Table:
-    scores = _Scores(results, kept=common_splits(results, splits, graph, family))
-    states = (CLEAN, *family)
-    rows = {
-        name: [(splits, state, name, graph) for state in states]
+def _sweep(results: Results, splits: str, graph: str, family: Sequence[str]) -> Sweep:
+    scores = _Scores(results, splits, kept=common_splits(results, splits, graph, family))
+    columns = [(state, graph) for state in (CLEAN, *family)]
+    rows = [
+        name
         for name in results.methods
         if any((splits, state, name, graph) in results.places for state in family)
-    }
-    lines = [scores.line(name, places, [None] * len(states)) for name, places in rows.items()]
-    setup = results.perturbations[family[0]]
+    ]
+    setup, title = results.perturbations[family[0]], results.graphs[graph]
     words = [setup.solver, setup.mode, "" if setup.features else "edges alone"]
     label = f"{setup.kind} ({', '.join(word for word in words if word)})"
-    every = [place for places in rows.values() for place in places]
-    name = f"sweep-{setup.family}-{slug(results.graphs[graph])}"
-    return Table(
-        table_name(results, name, splits),
-        f"Accuracy on unseen nodes of {results.graphs[graph]} in percent as the budget of {label} "
-        f"grows; {scores.means_over(splits, every)}.",
-        (CLEAN, *(f"{PERCENT * results.perturbations[state].budget:g}%" for state in family)),
+    budgets = [results.perturbations[state].budget for state in family]
+    lines = scores.lines(rows, columns)
+    table = Table(
+        results.table_name(f"sweep-{setup.family}-{slug(title)}", splits),
+        f"Accuracy on unseen nodes of {title} in percent as the budget of {label} "
+        f"grows; {scores.over(rows, columns)}.",
+        (CLEAN, *(f"{PERCENT * budget:g}%" for budget in budgets)),
         marked(lines),
         notes=scores.notes.sentences,
     )
+    return Sweep(title, label, (0.0, *budgets), table)
 
 
 def shortfall_tables(results: Results) -> list[Table]:
     """Methods and clean graphs whose strict accuracy is more than `TOLERANCE` below the paper's."""
     tables = []
     for splits in results.kinds:
-        paper, graphs = Paper.of(results, splits, CLEAN), results.columns(splits, CLEAN)
-        scores, optimistic = _Scores(results), _Scores(results, "optimistic")
+        paper, graphs = _papers_table(results, splits, CLEAN), results.columns(splits, CLEAN)
+        scores, optimistic = (_Scores(results, splits, rule) for rule in ("strict", "optimistic"))
         optimistic.notes = scores.notes
         lines = []
         for name in results.rows(splits, CLEAN, graphs):
-            for graph in graphs:
+            for graph, title in ((graph, results.graphs[graph]) for graph in graphs):
                 place = (splits, CLEAN, name, graph)
-                figure = paper.accuracy(name, results.graphs[graph])
-                mean = _known(scores.places.get(place, {}).get("mean", math.nan))
-                if figure is not None and mean is not None and mean < figure - TOLERANCE:
+                figure = _published().get((name, title, paper))
+                mean = scores.places.get(place, {}).get("mean", math.nan)
+                if figure is not None and mean < figure - TOLERANCE:
                     cells = (scores.cell(place), optimistic.cell(place))
-                    title = f"{results.title(name)}, {results.graphs[graph]}"
-                    lines.append(Line(title, "", (*cells, Cell(figure), Cell(mean - figure))))
+                    numbers = (Cell(figure), Cell(float(mean - figure)))
+                    lines.append(Line(f"{results.title(name)}, {title}", "", (*cells, *numbers)))
         if lines:
             tables.append(
                 Table(
-                    table_name(results, "clean-below", splits),
-                    f"More than {TOLERANCE:g} points below the figures of {citation('clean')}, by "
+                    results.table_name("clean-below", splits),
+                    f"More than {TOLERANCE:g} points below the figures of {_citation('clean')}, by "
                     "the strict rule; accuracy in percent. The optimistic rule, which looks at the "
                     "test set, may be the one of the published figures.",
                     ("strict", "optimistic", "published", "strict less published"),
@@ -615,84 +648,45 @@ def shortfall_tables(results: Results) -> list[Table]:
     return tables
 
 
-def _trainings(results: Results) -> Iterator[tuple[Variant, str, pd.DataFrame]]:
-    """Runs of every graph and method that are done: those on clean graphs, else all."""
-    done = results.runs[results.runs["status"] == "done"]
-    for graph in results.graphs:
-        for name in results.methods:
-            runs = done[(done["graph"] == graph) & (done["variant"] == name)]
-            clean = runs[runs["perturbation"] == CLEAN]
-            if len(runs):
-                yield results.variants[name], results.graphs[graph], clean if len(clean) else runs
+# Tables of runs and graphs
 
 
-def mean_cell(values: pd.Series, digits: int = 2, *, with_std: bool = True) -> Cell:
-    """Mean ± std of the values that are known."""
+def run_table(results: Results, name: str) -> Table:
+    """One of `RUN_TABLES`: every method on every graph, without those that have no numbers.
+
+    Runs on clean graphs are summarised, or all where there are none.
+    """
+    caption, columns = RUN_TABLES[name]
+    row = ["graph", "variant"]
+    runs = results.runs[results.runs["status"] == "done"]
+    is_clean = runs["perturbation"] == CLEAN
+    runs = runs[is_clean | ~is_clean.groupby([runs[key] for key in row]).transform("any")]
+    groups: dict[Any, pd.DataFrame] = dict(iter(runs.groupby(row)))
+    lines = []
+    for graph, title in results.graphs.items():
+        for variant in results.methods:
+            group = groups.get((graph, variant))
+            if group is None or (name == "health" and group["mean_cosine"].isna().all()):
+                continue
+            cells = [_run_cell(group[column.name], column) for column in columns]
+            lines.append(_line(results, variant, (Cell(word=title), *cells)))
+    titles = ("graph", *(column.title for column in columns))
+    return Table(name, caption, titles, tuple(lines))
+
+
+def _run_cell(values: pd.Series, column: RunColumn) -> Cell:
+    if column.how == "words":
+        return Cell(word=", ".join(dict.fromkeys(values)))
     numbers = values.astype(float)
-    std = _known(numbers.std()) if with_std else None
-    return Cell(_known(numbers.mean()), std=std, digits=digits)
-
-
-def runtime_table(results: Results) -> Table:
-    """Runtime, memory and size of every method on every graph."""
-    lines = [
-        _line(
-            variant,
-            (
-                Cell(word=graph),
-                mean_cell(runs["seconds"]),
-                Cell(_known(runs["memory"].astype(float).max()), digits=0),
-                mean_cell(runs["epochs"], 0),
-                mean_cell(runs["parameters"], 0, with_std=False),
-                Cell(word=", ".join(dict.fromkeys(runs["device"]))),
-            ),
-        )
-        for variant, graph, runs in _trainings(results)
-    ]
-    return Table(
-        "runtime",
-        "Runtime and memory of one pre-training, mean ± standard deviation over pre-trainings. "
-        "Peak memory is that of the worker process, or of the device on a GPU: an upper bound.",
-        ("graph", "training, s", "peak memory, MiB", "epochs", "parameters", "device"),
-        tuple(lines),
-    )
-
-
-def health_table(results: Results) -> Table:
-    """Embedding health of every method on every graph whose records have it."""
-    lines = [
-        _line(
-            variant,
-            (
-                Cell(word=graph),
-                mean_cell(runs["mean_cosine"], 3),
-                mean_cell(PERCENT * runs["variance"].astype(float), 1),
-                mean_cell(runs["effective_rank"], 1),
-                mean_cell(runs["width"], 0, with_std=False),
-            ),
-        )
-        for variant, graph, runs in _trainings(results)
-        if runs["mean_cosine"].notna().any()
-    ]
-    return Table(
-        "health",
-        "Embedding health before any centring, mean ± standard deviation over pre-trainings. A "
-        "mean cosine near 1, or an effective rank far below the width, is a representation "
-        "collapse.",
-        ("graph", "mean cosine", "variance outside the mean, %", "effective rank", "width"),
-        tuple(lines),
-    )
+    mean, *std = (numbers.agg(how) for how in column.how.split(" ± "))
+    return Cell(_known(mean), std=_known(std[0]) if std else None, digits=column.digits)
 
 
 def graph_table(results: Results) -> Table:
     """Sizes of the graphs, and how often neighbours are of one class."""
     columns = ("nodes", "edges", "features", "classes", "edge homophily")
     lines = [
-        Line(
-            str(name),
-            "",
-            (*(Cell(count, digits=0) for count in sizes), Cell(_known(homophily))),
-        )
+        Line(str(name), "", (*(Cell(size, digits=0) for size in sizes), Cell(_known(homophily))))
         for name, *sizes, homophily in results.graph_facts.itertuples()
     ]
     caption = "Graphs; edge homophily is the ratio of edges that join nodes of one class"

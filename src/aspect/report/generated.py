@@ -23,7 +23,7 @@ from aspect.report.benchmark_tables import (
     perturbed_tables,
     shortfall_tables,
     significance_tables,
-    sweep_tables,
+    sweeps,
 )
 from aspect.report.results import CLEAN, METRICS, PLACE, Results, Setup, collect
 from aspect.report.statistics import summarise
@@ -50,8 +50,11 @@ RECORDS, TABLES, README, METHODS = (
     "README.md",
     "docs/methods.md",
 )
-BEGIN = re.compile(r"^<!-- table:(.*?) -->$")
 END = "<!-- /table -->"
+MARK = re.compile(r"^[ \t]*<!-- (?:table:(.+?)|/table) -->[ \t]*$", re.MULTILINE)
+BLOCK = re.compile(
+    r"^([ \t]*<!-- table:(.+?) -->[ \t]*\n).*?^([ \t]*<!-- /table -->)", re.MULTILINE | re.DOTALL
+)
 # Rows of the CSV do not depend on the order of the records: known graphs come first.
 GRAPH_ORDER = (
     *("cora", "citeseer", "pubmed", "cornell", "cornell_old", "texas", "wisconsin"),
@@ -157,7 +160,7 @@ MAKERS: dict[Kind, Callable[[Results], list[Table]]] = {
     "clean": _clean,
     "perturbed": lambda results: perturbed_tables(results, with_published=True),
     "ablation": lambda results: ablation_tables(results, with_published=True),
-    "sweep": sweep_tables,
+    "sweep": lambda results: [sweep.table for sweep in sweeps(results)],
     "stability": _stability,
 }
 
@@ -236,7 +239,7 @@ def _read(path: Path) -> str:
 
 def block_names(text: str) -> list[str]:
     """The tables that a Markdown text names in `<!-- table:NAME -->`."""
-    return [match[1] for line in text.splitlines() if (match := BEGIN.match(line.strip()))]
+    return [name for name in MARK.findall(text) if name]
 
 
 def fill_blocks(text: str, tables: Mapping[str, str], *, file: str = README) -> str:
@@ -247,30 +250,18 @@ def fill_blocks(text: str, tables: Mapping[str, str], *, file: str = README) -> 
         tables: Markdown by name.
         file: what errors call the text.
     """
-    kept: list[str] = []
-    inside: str | None = None
-    for line in text.splitlines(keepends=True):
-        begins = BEGIN.match(line.strip())
-        ends = line.strip() == END
-        if begins and inside is None:
-            inside = begins[1]
-            if inside not in tables:
-                known = shown(sorted(tables)) if tables else "none, since there are no records yet"
-                raise SettingsError(
-                    f"{file} names the table {inside!r}. The records give: {known}."
-                )
-            kept += [line, "\n", tables[inside], "\n"]
-        elif begins or (ends and inside is None):
-            raise SettingsError(_unbalanced(file, inside))
-        elif inside is None or ends:
-            kept.append(line)
-            inside = None
-    if inside is not None:
-        raise SettingsError(_unbalanced(file, inside))
-    return "".join(kept)
-
-
-def _unbalanced(file: str, name: str | None) -> str:
-    if name is None:
-        return f"{file} has a line '{END}' without a '<!-- table:NAME -->' before it."
-    return f"The block of the table {name!r} in {file} must end with a line '{END}'."
+    for name in block_names(text):
+        if name not in tables:
+            known = shown(sorted(tables)) if tables else "none, since there are no records yet"
+            raise SettingsError(f"{file} names the table {name!r}. The records give: {known}.")
+    names = [*MARK.findall(text), "the end"]  # of beginnings; empty for the ends of blocks
+    for before, name in zip(["", *names], names, strict=False):
+        if before and name:
+            raise SettingsError(
+                f"The block of the table {before!r} in {file} must end with a line '{END}'."
+            )
+        if not before and not name:
+            raise SettingsError(
+                f"{file} has a line '{END}' without a '<!-- table:NAME -->' before it."
+            )
+    return BLOCK.sub(lambda block: f"{block[1]}\n{tables[block[2]]}\n{block[3]}", text)

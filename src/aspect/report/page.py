@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
-from urllib.parse import quote
+from typing import TypeVar
 
 from markupsafe import Markup
 
@@ -16,74 +14,44 @@ from aspect import __version__
 from aspect.evaluation.details import Details
 from aspect.report import benchmark_tables as tables_of
 from aspect.report import model_plots as models
+from aspect.report.explorer import explorer_json
 from aspect.report.html import render
-from aspect.report.node_details import explorer_json
-from aspect.report.plots import Plot, accuracy_plots, means_table, short, sweep_plots
+from aspect.report.plots import Plot, accuracy_plots, short, sweep_plots
 from aspect.report.results import CLEAN, Results
 from aspect.report.sources import Material
-from aspect.report.statistics import FEWEST_TO_TEST, average_ranks, compare_with
+from aspect.report.statistics import (
+    FEWEST_TO_TEST,
+    average_drop,
+    average_ranks,
+    clean_means,
+    compare_with,
+)
 from aspect.report.tables import Table, counted
 
 __all__ = ["Section", "findings", "render_page", "sections"]
+
+Named = TypeVar("Named", Table, Plot)
 
 TITLE = "Node embeddings, compared"
 SCRIPTS = ("sort.js", "tips.js", "explorer.js", "print.js")
 MOST_NAMED = 10  # models whose correlations are printed one by one
 MOST_TRAININGS = 3  # models before the others are folded
+FEWEST_TO_COMPARE = 2  # methods
 
-TEXTS = {
-    "accuracy": "Frozen embeddings, a linear probe on each split. Validation alone chooses the "
-    "probe's settings, and test nodes are evaluated once.",
-    "clean": "The first table is the one to cite. The best of a column is bold, the second best "
-    "underlined.",
-    "perturbed": "The same graphs after some edges are flipped. A poisoned graph is made for one "
-    "split, and each split has its own model. The average drop compares splits that both the clean "
-    "and the perturbed graph have.",
-    "metattack": " Metattack knows the classes of the split's training nodes. Its unrolled solver "
-    "is that of the original and of published tables; the implicit one is another, usually "
-    "stronger attack.",
-    "ablation": "One part removed or replaced at a time, with the same settings otherwise. The "
-    "best of each column is marked within the group.",
-    "sweep": "One figure per graph and perturbation; a budget of zero is the clean graph.",
-    "significance": "Differences are paired over the splits of one graph (seeds averaged), since "
-    "scores of one split share its test nodes; intervals are widened for the splits' overlap. p is "
-    "that of a t test widened likewise, after Holm's correction over all comparisons of a table, "
-    "or of a sign-flip test where that is larger. Means over graphs are tested in the same way "
-    f"from {FEWEST_TO_TEST} graphs on.",
-    "runtime": "Times compare on one device alone, and when nothing else ran there.",
-    "health": "An embedding whose rows nearly share one direction hardly distinguishes nodes, "
-    "whatever a probe makes of it. Features that are never negative share a direction without any "
-    "training.",
-    "gate": "Distribution of the gate weight of the low band over the nodes. A policy that "
-    "collapsed to one weight for all nodes would be a single peak.",
-    "evidence": "The gate should weigh the low band more where that band has the lower cost.",
-    "sensitivity": "A gate that accounts for stability weighs the low band more where the high "
-    "band is less stable. ASPECT-S is searched with its own settings, other models with its "
-    "defaults.",
-    "homophily": "Homophilic neighbourhoods should lean to the low band; no label is used in "
-    "training.",
-    "filters": "Response of each band over the spectrum of the graph.",
-    "attacked": "One model, trained on the clean graph, evaluated on the clean and on perturbed "
-    "graphs.",
-    "training": "Loss terms and gate in training, and the adversarial perturbations that were "
-    "found on the way, for methods that search for them.",
-    "nodes": "Every dot is a node, placed by its embedding. A node's card shows the gate weight of "
-    "its low band, the loss of each band, the distance that each band moves under the worst small "
-    "perturbation of the graph that was found (its sensitivity), and its neighbours.",
-    "again": "The commands that make this page again, and the settings behind every number.",
-    "failed": "These runs left no scores; the tables show gaps where they would stand.",
-}
+METATTACK = (
+    "Metattack knows the classes of the split's training nodes. Its unrolled solver is that of "
+    "the original and of published tables; the implicit one is another, usually stronger attack."
+)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; some have more to show than tables and figures, by their name."""
+    """A part of the page. The template has its title and text, and more to show for some names."""
 
-    name: str  # letters and dashes: the anchor
-    title: str
-    text: str = ""
+    name: str  # of the template's `WORDS`: the anchor
     tables: tuple[Table, ...] = ()
     plots: tuple[Plot, ...] = ()
+    remark: str = ""  # sentences after the text
     more_title: str = ""
     more_tables: tuple[Table, ...] = ()  # folded on the screen
     more_plots: tuple[Plot, ...] = ()
@@ -109,139 +77,117 @@ def sections(
 ) -> list[Section]:
     """The parts of the page in reading order; `reference` is the variant to compare with."""
     results, details = material.results, material.details
-    failed = (results.runs["status"] == "failed").any()
-    parts = [
-        *(_scored(results, with_published, reference) if len(results.scores) else ()),
-        *_models(details),
-        *([Section("nodes", "Node by node", TEXTS["nodes"])] if details else []),
-        *(_trainings(results) if len(results.scores) else ()),
-        *([Section("failed", "Failed runs", TEXTS["failed"])] if failed else []),
-        Section("again", "What was run", TEXTS["again"]),
-    ]
-    return _with_unique_names(parts)
+    is_scored = len(results.scores) > 0
+    parts: list[Section] = []
+    if is_scored:
+        parts += _scored(results, with_published, reference)
+    parts += _models(details)
+    if details:
+        parts.append(Section("nodes"))
+    if is_scored:
+        trainings = {name: tables_of.run_table(results, name) for name in ("runtime", "health")}
+        parts += [Section(name, (table,)) for name, table in trainings.items() if table.lines]
+    if (results.runs["status"] == "failed").any():
+        parts.append(Section("failed"))
+    return _with_unique_names([*parts, Section("again")])
 
 
 def _scored(results: Results, with_published: bool, reference: str | None) -> Iterator[Section]:
     head = results.reference(reference)
     plots = [plot for splits in results.kinds for plot in accuracy_plots(results, splits, head)]
     if plots:
-        yield Section("accuracy", "Accuracy and ranks", TEXTS["accuracy"], plots=tuple(plots))
-    clean = tables_of.clean_tables(results, with_published=with_published, metrics=["strict"])
+        yield Section("accuracy", plots=tuple(plots))
+    strict, *others = tables_of.CLEAN_TABLES
+    clean, more = (
+        tables_of.clean_tables(results, with_published=with_published, metrics=metrics)
+        for metrics in ([strict], others)
+    )
+    more += tables_of.shortfall_tables(results) if with_published else []
     if clean:
-        others = ["optimistic", "macro_f1"]
-        more = tables_of.clean_tables(results, with_published=with_published, metrics=others)
-        more += tables_of.shortfall_tables(results) if with_published else []
-        yield Section(
-            "clean",
-            "Clean graphs",
-            TEXTS["clean"],
-            tuple(clean),
-            more_title="Other metrics",
-            more_tables=tuple(more),
-        )
+        yield Section("clean", tuple(clean), more_title="Other metrics", more_tables=tuple(more))
     yield from _perturbed(results, with_published)
     ablation = tables_of.ablation_tables(results, with_published=with_published)
     if ablation:
-        yield Section("ablation", "Ablation", TEXTS["ablation"], tuple(ablation))
-    sweep = tables_of.sweep_tables(results)
-    if sweep:
+        yield Section("ablation", tuple(ablation))
+    sweeps = tables_of.sweeps(results)
+    if sweeps:
         yield Section(
             "sweep",
-            "Accuracy by budget",
-            TEXTS["sweep"],
-            plots=tuple(sweep_plots(results)),
+            plots=tuple(sweep_plots(sweeps)),
             more_title="The same as tables",
-            more_tables=tuple(sweep),
+            more_tables=tuple(sweep.table for sweep in sweeps),
         )
     tests, left_out = tables_of.significance_tables(results, reference)
-    sentences = [TEXTS["significance"]] if tests else []
+    remark = ""
     if left_out:
-        sentences.append(
+        remark = (
             f"Left out: {', '.join(left_out)}; with fewer than {FEWEST_TO_TEST} splits in common "
             "no difference can be significant, since a sign-flip test then gives no p below 5%."
         )
-    if sentences:
-        yield Section("significance", "Significance", " ".join(sentences), tuple(tests))
+    if tests or remark:
+        yield Section("significance", tuple(tests), remark=remark)
 
 
 def _perturbed(results: Results, with_published: bool) -> Iterator[Section]:
     """One budget of every perturbation; the others are folded."""
-    main: list[Table] = []
-    others: list[Table] = []
-    for splits in results.kinds:
-        for family in results.families(splits):
-            present = [name for name in family if results.columns(splits, name)]
-            shown = tables_of.main_budget(results, splits, present) if present else ""
-            for name in present:
-                table = tables_of.perturbed_table(
-                    results, splits, name, with_published=with_published
-                )
-                (main if name == shown else others).append(table)
-    if main:
+    tables = tables_of.perturbed_tables(results, with_published=with_published)
+    main = {
+        results.table_name(f"perturbed-{name}", splits)
+        for splits in results.kinds
+        for name in tables_of.main_perturbations(results, splits)
+    }
+    if tables:
         has_metattack = any(setup.kind == "metattack" for setup in results.perturbations.values())
         yield Section(
             "perturbed",
-            "Perturbed graphs",
-            TEXTS["perturbed"] + TEXTS["metattack"] * has_metattack,
-            tuple(main),
+            tuple(table for table in tables if table.name in main),
+            remark=METATTACK * has_metattack,
             more_title="Other budgets",
-            more_tables=tuple(others),
+            more_tables=tuple(table for table in tables if table.name not in main),
         )
-
-
-def _trainings(results: Results) -> Iterator[Section]:
-    for name, title, table in (
-        ("runtime", "Runtime and memory", tables_of.runtime_table(results)),
-        ("health", "Embedding health", tables_of.health_table(results)),
-    ):
-        if table.lines:
-            yield Section(name, title, TEXTS[name], (table,))
 
 
 def _models(details: Sequence[Details]) -> Iterator[Section]:
     """Figures of the models, but for their maps; parts without a figure are left out."""
-    for name, title, plots in (
-        ("gate", "Gate weights", models.density_plots(details)),
-        ("evidence", "Gate and cost", models.gate_plots(details, "cost_gap")),
-        ("sensitivity", "Gate and sensitivity", models.gate_plots(details, "sensitivity_gap")),
-        ("homophily", "Gate and local homophily", models.gate_plots(details, "homophily")),
-        ("filters", "Learned filters", models.filter_plots(details)),
-        ("attacked", "The gate on perturbed graphs", models.attacked_plots(details)),
-    ):
+    rivals: dict[str, models.Rival] = {
+        "evidence": "cost_gap",
+        "sensitivity": "sensitivity_gap",
+        "homophily": "homophily",
+    }
+    plots_of = {
+        "gate": models.density_plots(details),
+        **{name: models.gate_plots(details, rival) for name, rival in rivals.items()},
+        "filters": models.filter_plots(details),
+        "attacked": models.attacked_plots(details),
+    }
+    for name, plots in plots_of.items():
         if plots:
-            yield Section(name, title, TEXTS[name] + _correlated(details, name), plots=tuple(plots))
-    losses = models.loss_plots(details)
-    if losses:
-        kinds = (losses, models.training_gate_plots(details), models.search_plots(details))
+            remark = _correlated(details, rivals[name]) if name in rivals else ""
+            yield Section(name, plots=tuple(plots), remark=remark)
+    kinds = models.training_plots(details)
+    if any(kinds):
         more = tuple(plot for plots in kinds for plot in plots[MOST_TRAININGS:])
         yield Section(
             "training",
-            "Training",
-            TEXTS["training"],
             plots=tuple(plot for plots in kinds for plot in plots[:MOST_TRAININGS]),
             more_title=counted(len(more), "more figure"),
             more_plots=more,
         )
 
 
-def _correlated(details: Sequence[Details], section: str) -> str:
-    """Spearman's correlations, after a space, for sections that set the gate against something."""
-    rivals: dict[str, models.Rival] = {
-        "evidence": "cost_gap",
-        "sensitivity": "sensitivity_gap",
-        "homophily": "homophily",
-    }
-    values = models.correlations(details, rivals[section]) if section in rivals else []
+def _correlated(details: Sequence[Details], rival: models.Rival) -> str:
+    """Spearman's correlations of the gate, as a sentence."""
+    values = models.correlations(details, rival)
     if not values:
         return ""
-    several = len({each.title for each, _ in values}) > 1
-    told = "; ".join(
-        f"{models.full_title(each) if several else short(each.graph)} {value:.2f}"
-        for each, value in values[:MOST_NAMED]
+    several = len({model.title for model, _ in values}) > 1
+    words = "; ".join(
+        f"{models.full_title(model) if several else short(model.graph)} {value:.2f}"
+        for model, value in values[:MOST_NAMED]
     )
     more = f"; and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
-    what = rivals[section].replace("_", " ").replace("homophily", "local homophily")
-    return f" Spearman's rank correlation of gate and {what}: {told}{more}."
+    what = rival.replace("_", " ").replace("homophily", "local homophily")
+    return f"Spearman's rank correlation of gate and {what}: {words}{more}."
 
 
 def _with_unique_names(parts: Sequence[Section]) -> list[Section]:
@@ -252,13 +198,16 @@ def _with_unique_names(parts: Sequence[Section]) -> list[Section]:
         taken[name] += 1
         return name if taken[name] == 1 else unique(f"{name}-{taken[name]}")
 
+    def renamed(items: Iterable[Named]) -> tuple[Named, ...]:
+        return tuple(replace(item, name=unique(item.name)) for item in items)
+
     return [
         replace(
             part,
-            tables=tuple(replace(table, name=unique(table.name)) for table in part.tables),
-            plots=tuple(replace(plot, name=unique(plot.name)) for plot in part.plots),
-            more_tables=tuple(replace(each, name=unique(each.name)) for each in part.more_tables),
-            more_plots=tuple(replace(each, name=unique(each.name)) for each in part.more_plots),
+            tables=renamed(part.tables),
+            plots=renamed(part.plots),
+            more_tables=renamed(part.more_tables),
+            more_plots=renamed(part.more_plots),
         )
         for part in parts
     ]
@@ -285,7 +234,7 @@ def findings(results: Results, reference: str | None = None) -> list[str]:
 def _counts(results: Results) -> dict[str, int]:
     runs = results.runs
     splits = runs[["split_kind", "split_numbers"]].explode("split_numbers").drop_duplicates()
-    counts = {
+    return {
         "runs": len(runs),
         "failed": int((runs["status"] == "failed").sum()),
         "methods": len(results.methods),
@@ -295,16 +244,14 @@ def _counts(results: Results) -> dict[str, int]:
         "seeds": runs["seed"].nunique(),
         "splits": len(splits),
     }
-    rare = ("failed", "variants", "perturbations")
-    return {name: count for name, count in counts.items() if count or name not in rare}
 
 
 def _overview(results: Results) -> Iterator[str]:
-    counts = {"failed": 0, "variants": 0, "perturbations": 0, **_counts(results)}
+    counts = _counts(results)
     variants = f" and {counted(counts['variants'], 'variant')}" if counts["variants"] else ""
-    is_clean = (results.runs["perturbation"] == CLEAN).any()
-    attacked = counted(counts["perturbations"], "perturbation")
-    states = ["clean"] * bool(is_clean) + [f"under {attacked}"] * bool(counts["perturbations"])
+    states = ["clean"] * bool((results.runs["perturbation"] == CLEAN).any())
+    if counts["perturbations"]:
+        states.append(f"under {counted(counts['perturbations'], 'perturbation')}")
     kinds = " and ".join(results.kinds)
     yield (
         f"{counted(counts['methods'], 'method')}{variants} on "
@@ -322,15 +269,13 @@ def _overview(results: Results) -> Iterator[str]:
 
 
 def _clean_findings(results: Results, splits: str, reference: str) -> Iterator[str]:
-    means = means_table(results, splits).dropna(axis=1, how="all")
-    if len(means) < 2:  # noqa: PLR2004 - nothing to compare
+    means = clean_means(results, splits).dropna(axis=1, how="all")
+    if len(means) < FEWEST_TO_COMPARE:
         return
     where = f"{counted(means.shape[1], 'clean graph')} ({splits} splits)"
     ranks = average_ranks(means)
     if len(ranks) > 1 and means.shape[1] > 1:
-        first = ", ".join(
-            f"{results.title(name)} {ranks[name]:.1f}" for name in list(ranks.index)[:3]
-        )
+        first = ", ".join(f"{results.title(name)} {ranks[name]:.1f}" for name in ranks.index[:3])
         yield f"Best average ranks over {where}: {first}."
     shown = means.round(2)
     is_best = shown.eq(shown.max())
@@ -351,23 +296,19 @@ def _clean_findings(results: Results, splits: str, reference: str) -> Iterator[s
 
 
 def _perturbed_findings(results: Results, splits: str) -> Iterator[str]:
-    for family in results.families(splits):
-        present = [name for name in family if results.columns(splits, name)]
-        if not present:
-            continue
-        name = tables_of.main_budget(results, splits, present)
-        table = tables_of.perturbed_table(results, splits, name)
-        drops = {
-            line.title: line.cells[-1].value
-            for line in table.lines
-            if line.cells[-1].value is not None and not line.cells[-1].footnote
-        }
-        if len(drops) > 1:
-            least = sorted(drops.items(), key=lambda item: item[1] or 0.0)
+    """The smallest drops of methods that ran on every graph."""
+    for name in tables_of.main_perturbations(results, splits):
+        graphs = results.columns(splits, name)
+        rows = results.rows(splits, name, graphs)
+        drops = average_drop(results, splits, name).reindex(index=rows, columns=graphs)
+        least = drops.dropna().mean(axis=1).sort_values(kind="stable")
+        if len(least) > 1:
             setup = results.perturbations[name]
             where = f"{setup.label}, {setup.mode} ({splits} splits)"
-            told = ", ".join(f"{title} {drop:.1f}%" for title, drop in least[:3])
-            yield f"Smallest average drop under {where}: {told}."
+            words = [
+                f"{results.title(str(row))} {drop:.1f}%" for row, drop in least.head(3).items()
+            ]
+            yield f"Smallest average drop under {where}: {', '.join(words)}."
 
 
 def render_page(
@@ -380,57 +321,28 @@ def render_page(
     """The whole page, the same for the same material; `parts` are its sections if already made."""
     results = material.results
     parts = sections(material, reference=reference) if parts is None else parts
-    name = results.reference(reference) if results.variants else ""
-    runs = results.runs
-    failed = runs[runs["status"] == "failed"]
+    runs, rare = results.runs, ("failed", "variants", "perturbations")
+    failed = runs[runs["status"] == "failed"].to_dict("records")
     content = {
         "title": title or material.title or TITLE,
         "findings": findings(results, reference),
-        "counts": _counts(results),
+        "counts": {
+            name: count for name, count in _counts(results).items() if count or name not in rare
+        },
         "sections": parts,
-        "reference": results.title(name) if name else "",
+        "grids": grids,
+        "fewest_to_test": FEWEST_TO_TEST,
+        "reference": results.title(results.reference(reference)) if results.variants else "",
         # Escaped by `explorer_json`: it holds no letter that could end the element.
         "nodes": Markup(explorer_json(material.details)) if material.details else "",  # noqa: S704
-        "failed": [
-            {
-                **row,
-                "title": results.title(row["variant"]),
-                "label": "none"
-                if row["perturbation"] == CLEAN
-                else results.perturbations[row["perturbation"]].label,
-            }
-            for row in failed.to_dict("records")
-        ],
+        "failed": failed,
         "commands": material.commands,
-        "splits": results.kinds,
         "seeds": sorted(runs["seed"].unique()) if len(runs) else [],
         "results": results,
         "graph_table": tables_of.graph_table(results),
         "version": __version__,
     }
-    filters: dict[str, Callable[..., Any]] = {
-        "downloads": downloads,
-        "grids": grids,
-        "headline": headline,
-    }
-    return render("report.html.j2", content, SCRIPTS, filters)
-
-
-def downloads(table: Table) -> list[dict[str, str]]:
-    """The table as files to save: data URLs work from a disk, without a server or a script."""
-    texts = {
-        "CSV": ("csv", table.to_csv()),
-        "Markdown": ("md", table.to_markdown_with_caption()),
-        "LaTeX": ("tex", table.to_latex()),
-    }
-    return [
-        {
-            "title": title,
-            "file": f"{table.name}.{suffix}",
-            "address": f"data:text/plain;charset=utf-8,{quote(text, errors='replace')}",
-        }
-        for title, (suffix, text) in texts.items()
-    ]
+    return render("report.html.j2", content, SCRIPTS)
 
 
 def grids(plots: Sequence[Plot]) -> list[tuple[str, list[Plot]]]:
@@ -438,14 +350,3 @@ def grids(plots: Sequence[Plot]) -> list[tuple[str, list[Plot]]]:
     counts = Counter(plot.caption for plot in plots)
     groups = groupby(plots, lambda plot: plot.caption if counts[plot.caption] > 1 else "")
     return [(caption, list(group)) for caption, group in groups]
-
-
-def headline(caption: str) -> tuple[str, str]:
-    """A caption's first words, up to a pause, and the rest of it.
-
-    >>> headline("Accuracy in percent; mean ± standard deviation.")
-    ('Accuracy in percent', '; mean ± standard deviation.')
-    """
-    pause = re.search(r"[;:.](?=\s)| \(", caption)
-    cut = pause.start() if pause else len(caption)
-    return caption[:cut], caption[cut:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ import pandas as pd
 from aspect.data.source import GraphSource
 from aspect.errors import SettingsError, UnknownNameError
 from aspect.experiment.record import Record
-from aspect.experiment.spec import Spec, SplitName
+from aspect.experiment.spec import SplitName
 from aspect.report.tables import counted, slug
 
 __all__ = ["CLEAN", "METRICS", "PLACE", "Results", "Setup", "Variant", "collect", "distinct"]
@@ -140,20 +141,21 @@ class Results:
 
     def columns(self, splits: str, perturbation: str, variants: Iterable[str] = ()) -> list[str]:
         """Graphs on which any of the variants (or of the methods) has a record."""
-        rows = list(variants) or self.methods
-        return [
+        chosen = set(variants) or set(self.methods)
+        present = {
             graph
-            for graph in self.graphs
-            if any((splits, perturbation, variant, graph) in self.places for variant in rows)
-        ]
+            for kind, state, variant, graph in self.places
+            if (kind, state) == (splits, perturbation) and variant in chosen
+        }
+        return [graph for graph in self.graphs if graph in present]
 
     def rows(self, splits: str, perturbation: str, graphs: Iterable[str]) -> list[str]:
         """Methods that have a record on any of the graphs."""
-        columns = list(graphs)
+        chosen = set(graphs)
         return [
             variant
             for variant in self.methods
-            if any((splits, perturbation, variant, graph) in self.places for graph in columns)
+            if any((splits, perturbation, variant, graph) in self.places for graph in chosen)
         ]
 
     def reference(self, name: str | None = None) -> str:
@@ -169,6 +171,17 @@ class Results:
     def title(self, variant: str) -> str:
         """The variant's name for readers."""
         return self.variants[variant].title
+
+    def table_name(self, name: str, splits: str) -> str:
+        """The name itself; the kind of splits is added to all but those of the first kind."""
+        return name if splits == self.kinds[0] else f"{name}-{splits}"
+
+    def state_title(self, perturbation: str) -> str:
+        """For sentences: `clean graphs`, `random 10% (poison, edges alone)`."""
+        if perturbation == CLEAN:
+            return "clean graphs"
+        setup = self.perturbations[perturbation]
+        return f"{setup.label} ({setup.mode}{'' if setup.features else ', edges alone'})"
 
     def select(self, **equal: str) -> pd.DataFrame:
         """Scores whose columns have these values."""
@@ -219,22 +232,11 @@ def distinct(records: Sequence[Record]) -> list[Record]:
     return list(kept.values())
 
 
-def _spec(record: Record) -> Spec:
-    """What decided the record's numbers."""
-    return record.spec
-
-
 def _setup(record: Record) -> Setup | None:
-    perturbation = _spec(record).perturbation
+    perturbation = record.spec.perturbation
     if perturbation is None:
         return None
-    return Setup(
-        perturbation.kind,
-        perturbation.solver,
-        perturbation.mode,
-        perturbation.budget,
-        perturbation.features,
-    )
+    return Setup(*(getattr(perturbation, name) for name in Setup._fields))
 
 
 def _place(record: Record) -> dict[str, Any]:
@@ -246,8 +248,8 @@ def _place(record: Record) -> dict[str, Any]:
         "perturbation": setup.name if setup else CLEAN,
         "mode": setup.mode if setup else "",
         "budget": setup.budget if setup else 0.0,
-        "split_kind": _spec(record).splits,
-        "seed": _spec(record).seed,
+        "split_kind": record.spec.splits,
+        "seed": record.spec.seed,
     }
 
 
@@ -258,7 +260,7 @@ def _scores(done: Iterable[Record]) -> pd.DataFrame:
         [
             {
                 **_place(record),
-                "probe": _spec(record).probe or "",
+                "probe": record.spec.probe or "",
                 **{name: getattr(scores, name) for name in ("split", *METRICS, *BESIDE, *MISSING)},
             }
             for record in done
@@ -282,25 +284,25 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
         place = _place(record)
         slots = {
             (*(place[name] for name in PLACE), place["seed"], split)
-            for split in _spec(record).split_numbers
+            for split in record.spec.split_numbers
         }
-        health = record.health or {}
+        health, bytes_ = record.health or {}, record.peak_memory_bytes
         rows.append(
             {
                 **place,
                 "status": record.status,
                 "error": record.error or "",
                 "is_gap": record.status == "failed" and not slots <= filled,
-                "split_numbers": _spec(record).split_numbers,
+                "split_numbers": record.spec.split_numbers,
                 "seconds": record.seconds.get("train"),
-                "memory": _over(record.peak_memory_bytes, MEBIBYTE),
+                "memory": bytes_ and bytes_ / MEBIBYTE,
                 "epochs": record.epochs,
                 "parameters": record.parameters,
-                "device": record.device or _spec(record).device,
+                "device": record.device or record.spec.device,
                 "gate_mean": (record.gate or {}).get("mean"),
                 "gate_std": (record.gate or {}).get("std"),
                 "mean_cosine": health.get("mean_cosine"),
-                "variance": health.get("variance_share"),
+                "variance": _percent(health.get("variance_share")),
                 "effective_rank": health.get("effective_rank"),
                 "width": health.get("dim"),
                 "warnings": len(record.warnings),
@@ -311,15 +313,15 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _over(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else PERCENT * ratio
 
 
 def _variants(records: Iterable[Record]) -> dict[str, Variant]:
     variants: dict[str, Variant] = {}
     for record in records:
         cell = record.cell
-        variant = Variant(cell.title, cell.note, cell.group, _spec(record).method)
+        variant = Variant(cell.title, cell.note, cell.group, record.spec.method)
         # An ablation's plan knows the variant's group, others may not.
         if not variants.setdefault(cell.entry, variant).group and cell.group:
             variants[cell.entry] = variant
@@ -342,25 +344,22 @@ def _graph_facts(records: Iterable[Record]) -> pd.DataFrame:
 def _settings(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
     by_variant: dict[str, dict[str, dict[str, str]]] = {}
     for record in records:
-        work = _spec(record)
-        values = {
-            name: json.dumps(each, ensure_ascii=False) for name, each in work.settings.items()
-        }
+        settings = record.spec.settings.items()
+        values = {name: json.dumps(value, ensure_ascii=False) for name, value in settings}
         by_variant.setdefault(record.cell.entry, {}).setdefault(record.cell.graph, values)
     return {variant: pd.DataFrame(values).fillna("-") for variant, values in by_variant.items()}
 
 
 def _notices(done: Iterable[Record], graphs: dict[str, str]) -> Iterator[str]:
     """What records say of graphs and trainings, each sentence once, with how often it was said."""
-    said: dict[str, int] = {}
+    said: Counter[str] = Counter()
     for record in done:
         graph = graphs[record.cell.graph]
         sentences = [
             f"{graph}: {notice}" for notice in record.notices if not LACKS_A_CLASS.match(notice)
         ]
         sentences += [f"{record.cell.title} on {graph}: {warning}" for warning in record.warnings]
-        for sentence in sentences:
-            said[sentence] = said.get(sentence, 0) + 1
+        said.update(sentences)
     for sentence, count in sorted(said.items()):
         yield sentence if count == 1 else f"{sentence} ({count} times)"
 
@@ -391,11 +390,11 @@ def _refuse_mixtures(done: Iterable[Record]) -> None:
     for record in done:
         cell = record.cell
         row = (cell.entry, cell.graph)
-        place = (*row, _spec(record).splits, _setup(record))
+        place = (*row, record.spec.splits, _setup(record))
         for key, fields in ((row, ALWAYS_EQUAL), (place, EQUAL_IN_A_PLACE)):
             other = first.setdefault(key, record)
             for field in fields:
-                values = [getattr(_spec(each), field) for each in (other, record)]
+                values = [getattr(each.spec, field) for each in (other, record)]
                 if values[0] != values[1]:
                     raise SettingsError(_refusal(field, values, other, record))
 
@@ -421,11 +420,11 @@ def _refuse_other_flips(done: Iterable[Record]) -> None:
     """
     first: dict[object, tuple[str, Record]] = {}
     for record in done:
-        work, setup = _spec(record), _setup(record)
+        spec, setup = record.spec, _setup(record)
         if setup is None:
             continue
-        attack = (work.graph_sha256, work.splits, setup.kind, setup.solver, setup.budget)
-        digests = zip(work.split_numbers, work.perturbation_sha256 or (), strict=False)
+        attack = (spec.graph_sha256, spec.splits, setup.kind, setup.solver, setup.budget)
+        digests = zip(spec.split_numbers, spec.perturbation_sha256 or (), strict=False)
         for split, sha256 in digests:
             other, seen = first.setdefault((*attack, split), (sha256, record))
             if other != sha256:

@@ -19,6 +19,7 @@ __all__ = [
     "average_drop",
     "average_ranks",
     "by_split",
+    "clean_means",
     "common_splits",
     "compare",
     "compare_with",
@@ -90,6 +91,7 @@ def summarise(
     return summary.fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))
 
 
+@lru_cache(maxsize=8)
 def by_split(results: Results, metric: str = "strict") -> pd.Series:
     """Mean over the seeds of every place and split: what pairs are formed of."""
     scores = results.select(metric=metric).sort_values("seed", kind="stable")
@@ -120,15 +122,28 @@ def average_ranks(means: pd.DataFrame) -> pd.Series:
     return ranks.sort_values(kind="stable")
 
 
-def average_drop(clean: pd.Series, perturbed: pd.Series) -> pd.Series:
-    """(clean - perturbed) / clean in percent by graph, over the splits that both have.
+def average_drop(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
+    """(clean - perturbed) / clean in percent, variants x graphs, over the splits that both have."""
+    accuracy = by_split(results)
+    accuracy = accuracy[accuracy.index.get_level_values("split_kind") == splits]
+    states = accuracy.index.get_level_values("perturbation")
+    sides = {
+        state: accuracy[states == state].droplevel(["split_kind", "perturbation"])
+        for state in (CLEAN, perturbation)
+    }
+    pairs = pd.concat(sides, axis=1).dropna()
+    sums = pairs.groupby(level=["variant", "graph"], sort=False).sum()
+    sums = sums[sums[CLEAN] != 0]
+    return (PERCENT * (1 - sums[perturbation] / sums[CLEAN])).unstack("graph")
 
-    Both are indexed by graph and split; graphs without a common split are left out.
-    """
-    pairs = pd.concat([clean.rename("clean"), perturbed.rename("perturbed")], axis=1).dropna()
-    sums = pairs.groupby(level="graph", sort=False).sum()
-    sums = sums[sums["clean"] != 0]
-    return PERCENT * (1 - sums["perturbed"] / sums["clean"])
+
+def clean_means(results: Results, splits: str, column: str = "mean") -> pd.DataFrame:
+    """Strict accuracy on clean graphs, methods x graphs in the plan's order; gaps are missing."""
+    graphs = results.columns(splits, CLEAN)
+    rows = results.rows(splits, CLEAN, graphs)
+    places = pd.MultiIndex.from_product([[splits], [CLEAN], rows, graphs], names=PLACE)
+    values = summarise(results)[column].reindex(places).to_numpy(dtype=float)
+    return pd.DataFrame(values.reshape(len(rows), len(graphs)), index=rows, columns=graphs)
 
 
 def compare(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+from urllib.parse import quote
 
 import pandas as pd
 
 __all__ = [
     "Cell",
-    "Direction",
     "Line",
     "Notes",
     "Table",
@@ -24,7 +24,6 @@ __all__ = [
 ]
 
 Mark = Literal["", "best", "second"]
-Direction = Literal["highest", "lowest"]  # which end of a column is the best
 
 SIGNIFICANT = "†"
 SMALLEST_P = 0.001  # smaller ones are printed alike
@@ -162,6 +161,29 @@ class Table:
     head: str = "method"  # above the titles
     notes: tuple[str, ...] = ()  # below the table; cells refer to those that begin with [1], ...
 
+    @property
+    def headline(self) -> tuple[str, str]:
+        """The caption's first words, up to a pause, and the rest of it."""
+        pause = re.search(r"[;:.](?=\s)| \(", self.caption)
+        cut = pause.start() if pause else len(self.caption)
+        return self.caption[:cut], self.caption[cut:]
+
+    def files(self) -> dict[str, str]:
+        """The table as text, by the name of a file."""
+        return {
+            f"{self.name}.csv": self.to_csv(),
+            f"{self.name}.md": self.to_markdown_with_caption(),
+            f"{self.name}.tex": self.to_latex(),
+        }
+
+    @property
+    def downloads(self) -> list[tuple[str, str]]:
+        """Names and data URLs of the files, which work from a disk, without a server or script."""
+        return [
+            (name, f"data:text/plain;charset=utf-8,{quote(text, errors='replace')}")
+            for name, text in self.files().items()
+        ]
+
     def to_csv(self) -> str:
         """Plain numbers in full; std, interval, p and published figures in columns of their own."""
         parts = {
@@ -248,27 +270,22 @@ def _shortened(text: str) -> str:
     return line if len(line) <= LONGEST_NOTE else f"{line[: LONGEST_NOTE - 4].rstrip()} ..."
 
 
-def marked(lines: Sequence[Line], directions: Sequence[Direction] = ()) -> tuple[Line, ...]:
+def marked(lines: Sequence[Line], lowest: Collection[int] = ()) -> tuple[Line, ...]:
     """Mark the best and the second best number of every column; equals share a mark.
 
-    Numbers are equal that look equal. The highest is the best, unless the column's direction is
-    `lowest`.
+    Numbers are equal that look equal. The highest is the best, except in the columns `lowest`.
     """
-    width = len(lines[0].cells) if lines else 0
-    marks: list[dict[float, Mark]] = []
-    for index in range(width):
-        cells = [line.cells[index] for line in lines]
+    rows = [list(line.cells) for line in lines]
+    for column in range(len(rows[0]) if rows else 0):
+        cells = [row[column] for row in rows]
         shown = {round(cell.value, cell.digits) for cell in cells if cell.value is not None}
-        is_lowest = bool(directions) and directions[index] == "lowest"
-        names: tuple[Mark, Mark] = ("best", "second")
-        marks.append(dict(zip(sorted(shown, reverse=not is_lowest), names, strict=False)))
-    return tuple(replace(line, cells=tuple(map(_with_mark, line.cells, marks))) for line in lines)
-
-
-def _with_mark(cell: Cell, marks: dict[float, Mark]) -> Cell:
-    if cell.value is None:
-        return cell
-    return replace(cell, mark=marks.get(round(cell.value, cell.digits), ""))
+        ends = sorted(shown, reverse=column not in lowest)[:2]
+        marks: dict[float, Mark] = dict(zip(ends, ("best", "second"), strict=False))
+        for row in rows:
+            cell = row[column]
+            if cell.value is not None:
+                row[column] = replace(cell, mark=marks.get(round(cell.value, cell.digits), ""))
+    return tuple(replace(line, cells=tuple(row)) for line, row in zip(lines, rows, strict=True))
 
 
 def counted(count: int, noun: str) -> str:

@@ -17,6 +17,7 @@ MOST_NODES = 60_000  # of all graphs together
 MANY_NODES = 20_000  # beyond them nodes show fewer neighbours
 NEIGHBOURS, FEW_NEIGHBOURS = 30, 10
 LONGEST = 200  # letters of a name
+BY_NODE = ("nodes", "ids", "labels", "degrees", "homophily", "gate", "cost_gap", "map_x", "map_y")
 
 
 def explorer_json(details: Sequence[Details], most_nodes: int = MOST_NODES) -> str:
@@ -53,19 +54,8 @@ def thinned(details: Details, most: int) -> Details:
         return details
     kept = [index * count // most for index in range(most)]
     new = {old: index for index, old in enumerate(kept)}
-    by_node = (
-        "nodes",
-        "ids",
-        "labels",
-        "degrees",
-        "homophily",
-        "gate",
-        "cost_gap",
-        "map_x",
-        "map_y",
-    )
     changes: dict[str, Any] = {
-        name: _at(values, kept) for name in by_node if (values := getattr(details, name))
+        name: _at(values, kept) for name in BY_NODE if (values := getattr(details, name))
     }
     changes["losses"] = {band: _at(values, kept) for band, values in details.losses.items()}
     if details.sensitivity is not None:
