@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import pytest
 import aspect
 
 SOURCES = Path(aspect.__file__).parent.parent
-TINY = ["--set", "epochs=3", "--set", "width=8", "--set", "gate_width=4"]
+DEADLINE_SECONDS = 120  # of what takes seconds
+TINY = ["--set", "epochs=2", "--set", "width=8", "--set", "gate_width=4"]
 
 
 @dataclass
@@ -71,12 +73,12 @@ def cli(capfd, tmp_path, monkeypatch):
 def process(tmp_path):
     """Run a command in a process of its own."""
 
-    def call(*arguments, preexec=None, **changes):
+    def call(*arguments, preexec=None, timeout=DEADLINE_SECONDS, **changes):
         done = subprocess.run(
             command(*arguments),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout,
             cwd=tmp_path,
             env=environment(**changes),
             preexec_fn=preexec,
@@ -112,12 +114,104 @@ def write_tables(folder, *, count, label=True, shift=0.0):
     return folder
 
 
-@pytest.fixture(scope="session")
-def trained(tables, tmp_path_factory):
-    """A complete run on the small tables; tests must not change it."""
+def run(*arguments):
+    """Run a command that must succeed."""
     from aspect.cli.main import run
 
+    assert run([str(argument) for argument in arguments]) == 0
+
+
+@pytest.fixture(scope="session")
+def inputs(tables):
+    """The small tables as words of a command."""
+    return [tables / "edges.csv", "--nodes", tables / "nodes.csv", "--device", "cpu"]
+
+
+# Runs and perturbation files on the small tables, made once; tests must not change them.
+
+
+@pytest.fixture(scope="session")
+def trained(inputs, tmp_path_factory):
+    """A complete run."""
     out = tmp_path_factory.mktemp("trained") / "run"
-    arguments = ["train", tables / "edges.csv", "--nodes", tables / "nodes.csv", *TINY]
-    assert run([*map(str, arguments), "--out", str(out)]) == 0
+    run("train", *inputs, *TINY, "--out", out)
     return out
+
+
+@pytest.fixture(scope="session")
+def raw_run(inputs, tmp_path_factory):
+    """A run of a method without weights and without a gate."""
+    out = tmp_path_factory.mktemp("raw") / "run"
+    run("train", *inputs, "--method", "raw", "--out", out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def unlabelled(tmp_path_factory):
+    """A run on a graph without labels, with its tables in `tables` beside it."""
+    folder = tmp_path_factory.mktemp("unlabelled")
+    (folder / "tables").mkdir()
+    write_tables(folder / "tables", count=30, label=False)
+    graph = [folder / "tables" / "edges.csv", "--nodes", folder / "tables" / "nodes.csv"]
+    run("train", *graph, *TINY, "--out", folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def flips(inputs, tmp_path_factory):
+    """Metattack for class-balanced splits 0 and 2."""
+    out = tmp_path_factory.mktemp("flips")
+    run("attack", *inputs, "--budget", 0.2, "--split", 0, "--split", 2, "--out", out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def file(flips):
+    """Of them, that for split 2."""
+    return flips / "edges-metattack-implicit-class-balanced-2.safetensors"
+
+
+@pytest.fixture(scope="session")
+def poisoned(inputs, file, tmp_path_factory):
+    """A run on the graph after all flips of the file."""
+    out = tmp_path_factory.mktemp("poisoned") / "run"
+    run("train", *inputs, *TINY, "--perturbation", file, "--out", out)
+    return out
+
+
+def snapshot(folder):
+    """Content of every file in a folder."""
+    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+# Processes that are stopped from outside
+
+
+def wait_for(condition, process=None):
+    """Wait until something comes to pass, while a process runs."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "it does not come to pass"
+        time.sleep(0.02)
+
+
+def workers_of(parent):
+    """Ids of the processes that a command has started for its work."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat, words = (folder / "stat").read_text(), (folder / "cmdline").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            continue
+        state, owner = stat.rpartition(")")[2].split()[:2]
+        if int(owner) == parent and state not in "ZX" and "spawn_main" in words:
+            found.append(int(folder.name))
+    return found
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

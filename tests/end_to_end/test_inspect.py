@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from .conftest import TINY, write_tables
+from .conftest import TINY
 
 FEW = ["--num-splits", 2]
 
@@ -14,11 +14,6 @@ def hasty(monkeypatch):
     """Few mixes and short trainings: the numbers are tested elsewhere."""
     monkeypatch.setattr("aspect.evaluation.headroom.MIXES", (0.0, 0.5, 1.0))
     monkeypatch.setattr("aspect.evaluation.headroom.GATE_EPOCHS", 5)
-
-
-@pytest.fixture
-def graph(tables):
-    return [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
 
 
 def test_the_table_and_the_file_tell_the_same(cli, trained):
@@ -45,9 +40,9 @@ def test_json_is_all_there_is_and_the_same_again(cli, trained):
     assert first["graph"] == "edges"
 
 
-def test_runs_are_seeds_of_one_method(cli, graph):
+def test_runs_are_seeds_of_one_method(cli, inputs):
     for seed in (0, 1):
-        given = [*graph, *TINY, "--method", "aspect-s", "--seed", seed, "--out", f"run-{seed}"]
+        given = [*inputs, *TINY, "--method", "aspect-s", "--seed", seed, "--out", f"run-{seed}"]
         assert cli("train", *given).code == 0
     content = cli("inspect", "run-0", "run-1", *FEW, "--json").json
     assert content["method"] == "aspect-s"
@@ -55,23 +50,14 @@ def test_runs_are_seeds_of_one_method(cli, graph):
     cli("inspect", "run-0", "run-0", *FEW).refused("must differ in the seed")
 
 
-def test_other_methods_have_no_gate(cli, graph):
-    assert cli("train", *graph, "--method", "raw", "--out", "run").code == 0
-    cli("inspect", "run").refused("two bands and a gate: aspect or aspect-s. Got raw.")
+def test_other_methods_have_no_gate(cli, raw_run):
+    cli("inspect", raw_run).refused("two bands and a gate: aspect or aspect-s. Got raw.")
 
 
-def test_wrong_words_are_one_sentence(cli, trained, graph, tmp_path):
-    cli("inspect", "nowhere").refused("nowhere is not a run's folder. Train one with")
+def test_wrong_words_are_one_sentence(cli, trained, unlabelled, poisoned):
     cli("inspect", trained, "--splits", "published").refused("publishes no splits")
     cli("inspect", trained, "--num-splits", 11).refused("from 1 to 10. Got 11.")
     cli("inspect", trained, "--overwrite").refused("--overwrite replaces the file of --out")
     cli("inspect", trained, "--out", "no/where.json").refused("there is no such file or folder")
-    cli("inspect").refused("RUN")
-    folder = write_tables(tmp_path, count=30, label=False)
-    unlabelled = [folder / "edges.csv", "--nodes", folder / "nodes.csv", *TINY]
-    assert cli("train", *unlabelled, "--out", "unlabelled").code == 0
-    cli("inspect", "unlabelled").refused("has no labels, and a probe needs some")
-    attack = ["attack", *graph, "--budget", 0.2, "--split", 0, "--out", "f.safetensors"]
-    assert cli(*attack).code == 0
-    assert cli("train", *graph, *TINY, "--perturbation", "f.safetensors", "--out", "p").code == 0
-    cli("inspect", "p").refused("perturbed for one split")
+    cli("inspect", unlabelled).refused("has no labels, and a probe needs some")
+    cli("inspect", poisoned).refused("perturbed for one split")

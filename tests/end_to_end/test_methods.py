@@ -4,8 +4,6 @@ import pytest
 
 from aspect.methods.registry import find_method, method_names
 
-from .test_startup import answer
-
 
 def test_the_list_has_every_method_with_its_abilities(cli):
     found = cli("methods", "--json").json
@@ -50,7 +48,7 @@ def test_a_control_has_nothing_to_cite_and_no_settings_of_its_own(cli):
     assert "No settings are shipped: the defaults serve every graph." in shown
 
 
-@pytest.mark.parametrize("name", ["aspect", "grace", "raw"])
+@pytest.mark.parametrize("name", ["grace", "raw"])
 def test_one_method_answers_with_one_json_object(cli, name):
     done = cli("methods", name, "--json")
     assert done.out.count("\n") == 1
@@ -64,13 +62,3 @@ def test_one_method_answers_with_one_json_object(cli, name):
         assert found["citation"]["year"] == 2020
         assert found["citation"]["reference"].endswith("ICML Workshop GRL+ 2020.")
         assert {each["graph"]: each["official"] for each in found["shipped"]}["cora"] is True
-
-
-def test_a_wrong_name_is_answered_with_the_nearest_and_without_torch(cli):
-    line = cli("methods", "polyglc").refused("Unknown method 'polyglc'", "Did you mean 'polygcl'?")
-    assert line.endswith(f"Known: {', '.join(method_names())}.")
-    done = answer("methods", "bgrll")
-    assert done.returncode == 2
-    assert "'bgrl'" in done.stderr
-    assert done.stderr.endswith("loaded:\n")
-    assert answer("methods", "--help").stderr == "loaded:\n"

@@ -1,4 +1,6 @@
-"""Graphs of the user's own, from their files to embeddings with their ids."""
+"""Graphs of the user's own, as files or under a name, to embeddings with their ids."""
+
+import csv
 
 import numpy as np
 import pyarrow
@@ -7,8 +9,6 @@ import pyarrow.parquet
 import pytest
 import torch
 from torch_geometric.data import Data
-
-from aspect.data.archives import write_npz
 
 from .conftest import TINY
 
@@ -47,13 +47,6 @@ def test_parquet_tables_give_the_same_embedding(own):
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_an_archive_from_training_to_scores(cli, small_graph):
-    write_npz(cli.cwd / "mine.npz", small_graph)
-    run = cli("train", "mine.npz", *TINY, "--json").json["run"]
-    assert run == "runs/mine-aspect-0"
-    assert cli("evaluate", run, "--json").json["graph"] == "mine"
-
-
 def test_a_saved_data(cli):
     x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
     ring = torch.stack([torch.arange(12), (torch.arange(12) + 1) % 12])
@@ -68,14 +61,12 @@ def test_a_saved_data(cli):
     ("file", "content", "words"),
     [
         ("edges.csv", b"", "edges.csv"),
-        ("edges.csv", b"source,target\n", "edges.csv"),
         ("edges.csv", b"source;target\n7;NA\n", "--delimiter"),
         ("edges.csv", b"source,target\n7,8\n", "8"),
         ("edges.csv", b"source,target\n7\n", "line 2"),
         ("edges.csv", b"source,target\n7,\xe9\n", "--encoding"),
         ("nodes.csv", b"id,f\n7,1\n7,2\n", "7"),
         ("nodes.csv", b"id,f\n007,1\n7,nan\nNA,2\n=cmd(),3\n", "--impute"),
-        ("nodes.csv", b"id,f\n007,1\n7,inf\nNA,2\n=cmd(),3\n", "--impute"),
         ("nodes.csv", b"id,f\n007,1\n7,red\nNA,2\n=cmd(),3\n", "'f'"),
         ("nodes.csv", b"id\n007\n7\nNA\n=cmd()\n", "--features"),
     ],
@@ -97,3 +88,52 @@ def test_directed_edges_can_be_an_error(own):
     own("train", "edges.csv", "--nodes", "nodes.csv", "--directed", "error").refused("directed")
     told = own("train", "edges.csv", "--nodes", "nodes.csv", *TINY)
     assert "3 edges had no reverse" in told.err
+
+
+# Under a name
+
+RING_NODES = [["id", "height", "width", "label"], *([f"n{k}", k % 3, k, k % 2] for k in range(12))]
+RING_EDGES = [
+    ["source", "target"],
+    *([f"n{k}", f"n{(k + step) % 12}"] for k in range(12) for step in (1, 2)),
+]
+
+
+@pytest.fixture
+def ring(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASPECT_DATA", str(tmp_path / "data"))
+    for name, rows in (("edges.csv", RING_EDGES), ("nodes.csv", RING_NODES)):
+        with (tmp_path / name).open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+    return "edges.csv", "--nodes", "nodes.csv"
+
+
+def test_an_added_graph_is_listed_trained_on_and_embedded_with_its_ids(cli, ring, tmp_path):
+    entry = ["--name", "ring", "--source", "Me", "--note", "A ring."]
+    added = cli("datasets", "add", *ring, *entry, "--json").json
+    assert added["path"] == str(tmp_path / "data" / "ring.npz")
+    listed = {entry["name"]: entry for entry in cli("datasets", "--json").json["datasets"]}
+    assert listed["ring"] == added
+    assert (added["nodes"], added["edges"], added["classes"]) == (12, 24, 2)
+    assert "A ring." in cli("datasets").out
+    record = cli("train", "ring", *TINY, "--out", "run", "--json").json
+    assert record["graph"]["name"] == "ring"
+    assert cli("embed", "run", "--out", "z.csv").code == 0
+    with (tmp_path / "z.csv").open() as file:
+        assert [row["id"] for row in csv.DictReader(file)] == [f"n{k}" for k in range(12)]
+
+
+def test_what_cannot_be_added_is_refused(cli, ring, tmp_path):
+    cli("datasets", "add", *ring).refused("aspect datasets add GRAPH --name NAME")
+    cli("datasets", "add", "--name", "ring").refused("aspect datasets add GRAPH --name NAME")
+    cli("datasets", "--name", "ring").refused("belong to `datasets add`")
+    cli("datasets", "add", *ring, "--name", "cora").refused("must be new", "'cora'")
+    cli("datasets", "add", *ring, "--name", "../ring").refused("'../ring'")
+    cli("datasets", "add", "missing.npz", "--name", "ring").refused("there is no such file")
+    assert not (tmp_path / "data").exists()
+    assert cli("datasets", "add", *ring, "--name", "ring").code == 0
+    cli("datasets", "add", *ring, "--name", "ring").refused("exists", "--overwrite")
+    assert cli("datasets", "add", *ring, "--name", "ring", "--overwrite").code == 0
+    cli("train", "rign", *TINY).refused("Did you mean 'ring'?")
+    elsewhere = cli("datasets", "add", *ring, "--name", "other", "--data-dir", "elsewhere")
+    assert "Set ASPECT_DATA=elsewhere to use it." in elsewhere.out + elsewhere.err

@@ -10,12 +10,7 @@ import torch
 
 from aspect.training.health import Health
 
-from .conftest import TINY, write_tables
-
-
-@pytest.fixture
-def inputs(tables):
-    return [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
+from .conftest import TINY, snapshot, write_tables
 
 
 @pytest.fixture
@@ -24,19 +19,12 @@ def run_copy(trained, tmp_path):
     return Path(shutil.copytree(trained, tmp_path / "copy"))
 
 
-def snapshot(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
         ("temperature=0", ["'temperature'", "Got 0"]),
-        ("order=0", ["'order'", "Got 0"]),
-        ("dropout=1.0", ["'dropout'", "Got 1.0"]),
-        ("width=0", ["'width'", "Got 0"]),
-        ("learning_rate=0", ["'learning_rate'", "Got 0"]),
-        ("epochs=-1", ["'epochs'", "Got -1"]),
+        ("epochs=true", ["'epochs'", "must be a number"]),
+        ("learning_rate=1e300", ["'learning_rate'", "less than or equal"]),
         ("epochs=many", ["'epochs'", "Got 'many'"]),
         ("temprature=0.5", ["Unknown setting 'temprature'", "Did you mean 'temperature'?"]),
         ("readout=[", ["readout", "YAML"]),
@@ -47,10 +35,8 @@ def test_a_bad_setting(cli, inputs, setting, words):
     assert not (cli.cwd / "runs").exists()
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:9", "tpu", "mps"])
+@pytest.mark.parametrize("device", ["cuda:9", "tpu"])
 def test_a_device_that_is_not_there(cli, inputs, device):
-    if device == "cuda" and torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
     cli("train", *inputs, "--device", device).refused(device, "cpu")
     assert not (cli.cwd / "runs").exists()
 
@@ -69,34 +55,10 @@ def test_a_graph_that_is_not_there(cli):
     cli("train", "graph.xyz").refused(".npz")
 
 
-def test_options_without_the_graph_they_belong_to(cli, trained, tables):
-    nodes = ["--nodes", tables / "nodes.csv"]
-    cli("train", "mixed", *nodes).refused("--nodes", "'mixed'")
-    cli("train", "cora", "--label", "y").refused("--label", "'cora'")
-    cli("embed", trained, *nodes, "--out", "z.npy").refused("belong to a graph")
-    cli("train", "--config", trained / "config.yaml", *nodes).refused("belong to a graph")
-    assert list(cli.cwd.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--nodes", "nodes.csv"],
-        ["--directed", "error"],
-        ["--label", "y"],
-        ["--seed", 0],
-        ["--seeds", 1],
-        ["--retrain"],
-        ["--method", "raw"],
-    ],
-)
-def test_options_of_training_without_a_graph_to_train_on(cli, trained, options):
-    cli("evaluate", trained, *options).refused("belong to a graph", "is a run")
-    assert list(cli.cwd.iterdir()) == []
-
-
-def test_nothing_to_resume(cli):
-    cli("train", "--out", "nowhere", "--resume").refused("no run to go on with in nowhere")
+def test_options_without_the_graph_they_belong_to(cli, trained):
+    cli("train", "--config", trained / "config.yaml", "--nodes", "nodes.csv").refused(
+        "belong to a graph"
+    )
     assert list(cli.cwd.iterdir()) == []
 
 
@@ -173,12 +135,6 @@ def test_embeddings_are_not_replaced_unasked(cli, trained):
     assert cli("embed", trained, "--out", "z.csv", "--overwrite").code == 0
 
 
-@pytest.mark.parametrize("share", ["-0.1", "1", "nan"])
-def test_no_ratio_of_the_edges_to_prune(cli, trained, share):
-    cli("embed", trained, "--prune", share, "--out", "z.npy").refused("--prune", "below 1")
-    assert not list(cli.cwd.iterdir())
-
-
 def test_a_run_that_is_missing_or_unfinished(cli, run_copy):
     (run_copy / "record.json").unlink()
     cli("evaluate", run_copy).refused("not complete", "--resume")
@@ -197,9 +153,7 @@ def test_a_damaged_model(cli, run_copy):
     assert not (cli.cwd / "z.npy").exists()
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", "{}", '{"format": 1}', '{"format": 99}', "\ufeff{}"]
-)
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": 99}'])
 def test_a_damaged_record(cli, run_copy, content):
     (run_copy / "record.json").write_text(content, encoding="utf-8")
     cli("evaluate", run_copy).refused("record.json")
@@ -207,11 +161,11 @@ def test_a_damaged_record(cli, run_copy, content):
 
 def test_the_graph_changed_since_training(cli):
     write_tables(cli.cwd, count=30)
-    inputs = [cli.cwd / "edges.csv", "--nodes", cli.cwd / "nodes.csv"]
-    assert cli("train", *inputs, *TINY, "--out", "run").code == 0
+    graph = ["edges.csv", "--nodes", "nodes.csv", "--method", "raw"]
+    assert cli("train", *graph, "--out", "run").code == 0
     write_tables(cli.cwd, count=31)
     cli("evaluate", "run").refused("changed since")
-    cli("train", *inputs, *TINY, "--out", "run", "--resume").refused("other settings")
+    cli("train", *graph, "--out", "run", "--resume").refused("other settings")
 
 
 def test_a_graph_with_other_features(cli, trained, tmp_path):
@@ -225,17 +179,16 @@ def test_a_graph_with_other_features(cli, trained, tmp_path):
     assert not (cli.cwd / "z.npy").exists()
 
 
-def test_labels_missing_for_the_probe(cli):
-    write_tables(cli.cwd, count=30, label=False)
-    assert cli("train", "edges.csv", "--nodes", "nodes.csv", *TINY, "--out", "run").code == 0
-    cli("evaluate", "run").refused("no labels", "--label")
+def test_labels_missing_for_the_probe(cli, unlabelled):
+    cli("evaluate", unlabelled).refused("no labels", "--label")
 
 
 def test_one_class_only(cli):
     write_tables(cli.cwd, count=30)
     text = (cli.cwd / "nodes.csv").read_text().replace("group 1", "group 0")
     (cli.cwd / "nodes.csv").write_text(text)
-    assert cli("train", "edges.csv", "--nodes", "nodes.csv", *TINY, "--out", "run").code == 0
+    graph = ["edges.csv", "--nodes", "nodes.csv", "--method", "raw"]
+    assert cli("train", *graph, "--out", "run").code == 0
     cli("evaluate", "run").refused("at least 2 classes")
 
 
@@ -247,7 +200,6 @@ def test_runs_that_cannot_be_compared(cli, trained, inputs):
     cli("evaluate", trained, trained).refused("differ in the seed")
     run = cli("train", *inputs, *TINY, "--set", "order=2", "--seed", 1, "--json").json["run"]
     cli("evaluate", trained, run).refused("another setting")
-    cli("evaluate", trained, "--seeds", 2).refused("is a run")
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_checkpoint(cli, inputs):
@@ -293,25 +245,6 @@ def test_out_of_memory_names_what_to_lower(cli, trained, monkeypatch, error):
     cli("evaluate", trained).refused("memory", "width")
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [("epochs=true", "must be a number"), ("learning_rate=1e300", "less than or equal")],
-)
-def test_values_that_no_training_can_use(cli, inputs, setting, words):
-    cli("train", *inputs, "--set", setting).refused(setting.partition("=")[0], words)
-
-
-def test_options_that_would_do_nothing_are_not_offered(cli, trained):
-    for arguments in (
-        ["datasets", "--seed", 1],
-        ["methods", "--device", "cpu"],
-        ["embed", trained, "--out", "z.npy", "--seed", 1],
-        ["report", trained, "--seed", 1],
-        ["bench", "smoke", "--seed", 1],
-    ):
-        cli(*arguments).refused("No such option")
-
-
 def test_text_from_outside_cannot_move_the_cursor(cli, tmp_path):
     (tmp_path / "e.csv").write_text("source,target\na,\x1b[2J[bold]x\n")
     (tmp_path / "n.csv").write_text("id,f\na,1\nb,2\n")
@@ -320,20 +253,11 @@ def test_text_from_outside_cannot_move_the_cursor(cli, tmp_path):
     assert "\x1b" not in told.err
 
 
-def test_warnings_reach_the_record_and_the_screen(cli, tables, monkeypatch):
+def test_warnings_reach_the_record_and_the_screen(cli, inputs, monkeypatch):
     monkeypatch.setattr(Health, "warnings", Mock(return_value=["All the same."]))
-    inputs = [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
     told = cli("train", *inputs, *TINY, "--json")
     assert "Warning: All the same." in told.err
     assert "All the same." in told.json["warnings"]
     record = json.loads((cli.cwd / told.json["run"] / "record.json").read_text())
     assert record["warnings"] == told.json["warnings"]
     assert "All the same." in cli("evaluate", told.json["run"]).err
-
-
-@pytest.mark.parametrize("command", ["demo", "theory"])
-def test_a_device_that_is_not_there_leaves_no_folder_behind(cli, command, tmp_path):
-    outcome = cli(command, "--out", "page", "--device", "cuda:99")
-    assert outcome.code == 2
-    assert "cuda:99" in outcome.err
-    assert not (tmp_path / "page").exists()

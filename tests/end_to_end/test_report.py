@@ -8,8 +8,6 @@ import pytest
 
 from report.benchmark_records import fail, make_records, poison
 
-from .test_startup import answer
-
 
 @pytest.fixture
 def records(tmp_path):
@@ -99,39 +97,3 @@ def test_a_page_may_not_lie_in_a_run(cli, trained):
     before = {path.name for path in trained.iterdir()}
     cli("report", trained, "--out", trained / "report.html").refused("run's folder")
     assert {path.name for path in trained.iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["report"], "Missing argument"),
-        (["report", "nothing"], "There is no such file or folder: 'nothing'"),
-        (["report", "."], "It is none of them: '.'"),
-        (["report", "{records}", "--formats", "png"], "--formats belongs to --figures"),
-        (["report", "{records}", "--figures", "f", "--formats", "gif"], "svg, pdf, png"),
-        (["report", "{records}", "--out", "no/such/page.html"], "no such file or folder"),
-        (["report", "{records}", "--tables", "{records}"], "must be a folder"),
-        (["report", "{damaged}"], "line 1 is damaged"),
-        (["report", "{empty}"], "no records yet"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_input_is_one_line_and_needs_nothing_heavy(records, arguments, words):
-    damaged, empty = records.with_name("damaged.jsonl"), records.with_name("empty.jsonl")
-    damaged.write_text("{}\n")
-    empty.write_text("")
-    names = {"records": records, "damaged": damaged, "empty": empty}
-    done = answer(*(each.format(**names) for each in arguments))
-    error, loaded = done.stderr.splitlines()[-2:]
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert error.startswith("Error: ")
-    assert words in error
-    assert loaded == "loaded:"
-
-
-def test_help_needs_nothing_heavy():
-    done = answer("report", "--help")
-    assert done.returncode == 0
-    assert done.stderr == "loaded:\n"
-    assert "--tables" in done.stdout

@@ -8,14 +8,9 @@ import pytest
 from aspect.evaluation.stability_request import DEFAULT_KINDS
 from aspect.methods.controls import RawFeatures
 
-from .conftest import TINY, write_tables
+from .conftest import snapshot, write_tables
 
 FEW = ["--budget", 0.1, "--num-splits", 1]
-
-
-@pytest.fixture
-def graph(tables):
-    return [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
 
 
 def test_the_table_and_the_file_tell_the_same(cli, trained):
@@ -42,8 +37,15 @@ def test_the_table_and_the_file_tell_the_same(cli, trained):
     assert content["splits"] == "random"
 
 
-def test_json_is_all_there_is_on_standard_output(cli, trained):
-    found = cli("stability", trained, "--kind", "feature,random", *FEW, "--json").json
+def test_the_same_command_gives_the_same_numbers_and_leaves_the_run_as_it_was(cli, trained):
+    before = snapshot(trained)
+    command = ["stability", trained, "--kind", "feature,random", *FEW, "--json"]
+    found = cli(*command).json
+    assert cli(*command).json == found
+    other = cli(*command, "--seed", 7).json
+    assert other["rows"] != found["rows"]
+    assert other["clean"] == found["clean"]
+    assert snapshot(trained) == before
     assert [row["kind"] for row in found["rows"]] == ["random", "feature"]
     assert found["run"] == str(trained)
     assert found["graph"] == "edges"
@@ -52,21 +54,8 @@ def test_json_is_all_there_is_on_standard_output(cli, trained):
     assert found["perturbations"] == []
 
 
-def test_the_same_command_gives_the_same_numbers(cli, trained):
-    before = {path: path.read_bytes() for path in trained.iterdir() if path.is_file()}
-    first, again = (cli("stability", trained, *FEW, "--json").json for _ in range(2))
-    assert first == again
-    assert {path: path.read_bytes() for path in trained.iterdir() if path.is_file()} == before
-    other = cli("stability", trained, *FEW, "--seed", 7, "--json").json
-    assert other["rows"] != first["rows"]
-    assert other["clean"] == first["clean"]
-
-
-def test_a_graph_without_labels_has_shifts_alone(cli, tmp_path):
-    folder = write_tables(tmp_path, count=30, label=False)
-    given = [folder / "edges.csv", "--nodes", folder / "nodes.csv", *TINY]
-    assert cli("train", *given, "--out", "run").code == 0
-    done = cli("stability", "run", *FEW)
+def test_a_graph_without_labels_has_shifts_alone(cli, unlabelled):
+    done = cli("stability", unlabelled, *FEW)
     assert done.code == 0, done.err
     assert "->" not in done.out
     assert "drop" not in done.out
@@ -74,20 +63,19 @@ def test_a_graph_without_labels_has_shifts_alone(cli, tmp_path):
     assert "At 10% " in done.out
     assert "moves embeddings most: a relative shift of 0." in done.out
     assert "metattack is left out: it needs the classes of training nodes." in done.out
-    cli("stability", "run", *FEW, "--kind", "metattack").refused("needs the classes")
+    cli("stability", unlabelled, *FEW, "--kind", "metattack").refused("needs the classes")
 
 
-def test_a_method_without_filters_says_where_its_flips_come_from(cli, graph):
-    assert cli("train", *graph, "--method", "raw", "--out", "run").code == 0
-    done = cli("stability", "run", *FEW, "--kind", "gradient")
+def test_a_method_without_filters_says_where_its_flips_come_from(cli, raw_run):
+    done = cli("stability", raw_run, *FEW, "--kind", "gradient")
     assert done.code == 0, done.err
     assert "gradient (transferred): found on an ASPECT trained on the same graph" in done.out
     assert "gate" not in done.out
     assert "At 10% nothing that was tried lowers the accuracy." in done.out
 
 
-def test_perturbation_files_stand_in_for_the_attack(cli, graph, trained):
-    attack = ["attack", *graph, "--budget", 0.2, "--split", 1, "--split", 2, "--device", "cpu"]
+def test_perturbation_files_stand_in_for_the_attack(cli, inputs, trained):
+    attack = ["attack", *inputs, "--budget", 0.2, "--split", 1, "--split", 2, "--device", "cpu"]
     attack += ["--splits", "random"]
     assert cli(*attack, "--out", "flips").code == 0
     options = ["--kind", "metattack", "--budget", 0.05, "--budget", 0.2]
@@ -102,9 +90,9 @@ def test_perturbation_files_stand_in_for_the_attack(cli, graph, trained):
         assert own["measurements"] == their["measurements"][1:]
 
 
-def test_several_attacks_have_rows_of_their_own(cli, graph, trained):
+def test_several_attacks_have_rows_of_their_own(cli, inputs, trained):
     for kind in ("dice", "random"):
-        attack = ["attack", *graph, "--kind", kind, "--budget", 0.1, "--split", 0]
+        attack = ["attack", *inputs, "--kind", kind, "--budget", 0.1, "--split", 0]
         assert cli(*attack, "--out", f"{kind}.safetensors").code == 0
     files = ["--perturbation", "dice.safetensors", "--perturbation", "random.safetensors"]
     found = cli("stability", trained, "--kind", "random", "--budget", 0.1, *files, "--json").json
@@ -113,11 +101,9 @@ def test_several_attacks_have_rows_of_their_own(cli, graph, trained):
     assert drawn["measurements"] == read["measurements"]  # the same flips, drawn twice
 
 
-def test_files_that_do_not_fit_are_refused(cli, graph, trained, tmp_path):
-    attack = ["attack", *graph, "--budget", 0.1, "--split", 0, "--splits", "class-balanced"]
-    assert cli(*attack, "--out", "f.safetensors").code == 0
-    given = ["stability", trained, "--perturbation", "f.safetensors"]
-    cli(*given, "--budget", 0.2).refused("f.safetensors", "run a longer attack")
+def test_files_that_do_not_fit_are_refused(cli, file, trained, tmp_path):
+    given = ["stability", trained, "--perturbation", file]
+    cli(*given, "--budget", 0.3).refused(file.name, "run a longer attack")
     cli(*given, "--budget", 0.1, "--num-splits", 2).refused("for 1 splits", "--num-splits 2")
     cli(*given, "--budget", 0.1, "--splits", "random").refused("class-balanced", "--splits random")
     cli("stability", trained, "--perturbation", "no.safetensors").refused("no.safetensors")
@@ -125,22 +111,18 @@ def test_files_that_do_not_fit_are_refused(cli, graph, trained, tmp_path):
     other = write_tables(tmp_path / "other", count=30, shift=0.5)
     own = [other / "edges.csv", "--nodes", other / "nodes.csv", "--method", "raw"]
     assert cli("train", *own, "--out", "other-run").code == 0
-    refused = cli("stability", "other-run", "--perturbation", "f.safetensors", "--budget", 0.1)
+    refused = cli("stability", "other-run", "--perturbation", file, "--budget", 0.1)
     refused.refused("belongs to the graph")
 
 
-def test_a_run_on_a_poisoned_graph_is_compared_with_itself(cli, graph):
-    attack = ["attack", *graph, "--budget", 0.2, "--split", 2, "--splits", "class-balanced"]
-    assert cli(*attack, "--out", "f.safetensors").code == 0
-    poison = ["--perturbation", "f.safetensors", "--out", "run"]
-    assert cli("train", *graph, *TINY, *poison).code == 0
-    found = cli("stability", "run", "--budget", 0.1, "--json").json
+def test_a_run_on_a_poisoned_graph_is_compared_with_itself(cli, poisoned, file):
+    found = cli("stability", poisoned, "--budget", 0.1, "--kind", "random", "--json").json
     assert found["split_numbers"] == [2]
-    record = json.loads((cli.cwd / "run" / "record.json").read_text(encoding="utf-8"))
+    record = json.loads((poisoned / "record.json").read_text(encoding="utf-8"))
     assert found["edges"] == record["perturbation"]["edges"]
     assert "counts as the clean one here" in found["notices"][0]
-    again = ["stability", "run", "--budget", 0.1]
-    cli(*again, "--perturbation", "f.safetensors").refused("--perturbation does not go with it")
+    again = ["stability", poisoned, "--budget", 0.1]
+    cli(*again, "--perturbation", file).refused("--perturbation does not go with it")
     cli(*again, "--num-splits", 2).refused("--num-splits does not go with it")
     cli(*again, "--splits", "random").refused("--splits random")
 
@@ -148,15 +130,9 @@ def test_a_run_on_a_poisoned_graph_is_compared_with_itself(cli, graph):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--budget", "0.1,1.5"], "Budget must be a ratio in (0, 1]. Got 1.5."),
-        (["--budget", "much"], "Budget must be a ratio in (0, 1]. Got 'much'."),
         (["--budget", "0.001"], "Budget of 0.001 allows no change of"),
-        (["--kind", "randm"], "Unknown kind of perturbation 'randm'. Did you mean 'random'?"),
-        (["--num-splits", "0"], "--num-splits"),
         (["--num-splits", "11"], "from 1 to 10. Got 11."),
         (["--splits", "published"], "publishes no splits"),
-        (["--overwrite"], "--overwrite replaces the file of --out, and none is named."),
-        (["--out", "no/where.json"], "there is no such file or folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -165,7 +141,6 @@ def test_wrong_words_are_one_sentence(cli, trained, words, sentence):
 
 
 def test_what_is_no_complete_run_is_refused(cli, trained):
-    cli("stability", "nowhere").refused("nowhere is not a run's folder. Train one with")
     unfinished = cli.cwd / "unfinished"
     shutil.copytree(trained, unfinished)
     (unfinished / "record.json").unlink()
@@ -175,7 +150,6 @@ def test_what_is_no_complete_run_is_refused(cli, trained):
     cli("stability", trained, "--out", "s.json").refused("s.json", "--overwrite")
 
 
-def test_a_method_that_knows_one_graph_is_refused(cli, graph, monkeypatch):
-    assert cli("train", *graph, "--method", "raw", "--out", "run").code == 0
+def test_a_method_that_knows_one_graph_is_refused(cli, raw_run, monkeypatch):
     monkeypatch.setattr(RawFeatures, "inductive", False)
-    cli("stability", "run").refused("raw cannot embed a graph that it was not trained on")
+    cli("stability", raw_run).refused("raw cannot embed a graph that it was not trained on")

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,9 @@ from optuna.trial import TrialState
 
 from aspect.experiment.tuning import open_study
 
-from .conftest import command, environment, write_tables
+from .conftest import command, environment, is_alive, wait_for, workers_of
 
 SMALL = ["--set", "width=8", "--set", "gate_width=4", "--set", "order=2"]
-DEADLINE_SECONDS = 120
-
-
-@pytest.fixture
-def graph(tables):
-    return [tables / "edges.csv", "--nodes", tables / "nodes.csv", "--device", "cpu"]
 
 
 def journal(out):
@@ -45,43 +38,16 @@ def unfinished(out, scratch):
     return len(open_study(copy).get_trials(states=(TrialState.RUNNING,)))
 
 
-def children_of(parent):
-    """Processes whose parent it is, from the system's own table."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it ended meanwhile
-            continue
-        if int(words[1]) == parent:
-            found.append(int(folder.name))
-    return found
-
-
-def is_alive(pid):
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come to pass"
-        time.sleep(0.02)
-
-
-def test_a_search_killed_in_the_middle_is_resumed(graph, process, cli, tmp_path):
-    out, trials = tmp_path / "search", 7
-    arguments = ["tune", *graph, "--trials", trials, "--workers", 2, "--max-epochs", 24, *SMALL]
+def test_a_search_killed_in_the_middle_is_resumed(inputs, process, cli, tmp_path):
+    out, trials = tmp_path / "search", 6
+    arguments = ["tune", *inputs, "--trials", trials, "--workers", 2, "--max-epochs", 20, *SMALL]
     arguments += ["--max-cosine", 1, "--out", out, "--json"]
     parent = subprocess.Popen(
         command(*arguments), cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL
     )
     try:
         wait_for(lambda: (out / "trials.csv").exists() and len(ended(out)) >= 2)
-        workers = children_of(parent.pid)
+        workers = workers_of(parent.pid)
         assert len(workers) >= 2
     finally:
         os.kill(parent.pid, signal.SIGKILL)
@@ -108,10 +74,10 @@ def test_a_search_killed_in_the_middle_is_resumed(graph, process, cli, tmp_path)
     assert ended(out) == after
 
 
-def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli):
+def test_one_command_for_several_methods_and_a_file_that_train_takes(inputs, cli):
     searches = ["--method", "aspect", "--method", "low", "--trials", 2, "--workers", 1]
     searches += ["--max-cosine", 1]
-    done = cli("tune", *graph, *searches, "--set", "epochs=2", *SMALL, "--splits", "random")
+    done = cli("tune", *inputs, *searches, "--set", "epochs=2", *SMALL, "--splits", "random")
     assert done.code == 0, done.err
     for name in ("aspect", "low"):
         folder = Path("runs/tune") / f"edges-{name}"
@@ -123,7 +89,7 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli)
     assert "2 trials" in done.err
     record = cli("train", "--config", folder / "settings.yaml", "--out", "run", "--json").json
     best = cli(
-        "tune", *graph, *searches, "--set", "epochs=2", *SMALL, "--splits", "random", "--json"
+        "tune", *inputs, *searches, "--set", "epochs=2", *SMALL, "--splits", "random", "--json"
     )
     found = best.json["searches"][1]
     assert (record["method"], record["settings"]["epochs"]) == ("low", 2)
@@ -136,13 +102,13 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(graph, cli)
 
 
 def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_said(
-    graph, cli, tmp_path
+    inputs, cli, tmp_path
 ):
     poisoned = tmp_path / "poisoned.yaml"
     poisoned.write_text("method: low\nperturbation: {file: flips.safetensors}\n")
     few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", *SMALL, "--max-cosine", 1]
     few += ["--seconds", 600, "--out", "search", "--json"]
-    done = cli("tune", *graph, "--config", poisoned, *few)
+    done = cli("tune", *inputs, "--config", poisoned, *few)
     (search,) = done.json["searches"]
     assert (search["method"], search["trials"]) == ("low", 1)
     assert (
@@ -160,81 +126,41 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
     cli("report", "search", "--tables", "tables").refused("A search has one page.")
 
 
-def test_a_search_in_which_everything_fails_says_why(graph, cli):
+def test_a_search_in_which_everything_fails_says_why(inputs, cli):
     wrong = ["--set", "learning_rate=1e9", "--set", "epochs=3"]
-    done = cli("tune", *graph, "--trials", 2, "--workers", 1, *wrong, *SMALL, "--out", "search")
+    done = cli("tune", *inputs, "--trials", 2, "--workers", 1, *wrong, *SMALL, "--out", "search")
     done.refused("All 2 trials of aspect on edges failed. The first:", "not a finite number")
     assert "failed" in Path("search/trials.csv").read_text()
 
 
-def test_a_search_without_a_healthy_trial_says_why(graph, cli):
+def test_a_search_without_a_healthy_trial_says_why(inputs, cli):
     strict = ["--max-cosine", 1e-9, "--set", "epochs=2", "--trials", 2, "--workers", 1]
-    done = cli("tune", *graph, *strict, *SMALL, "--out", "search")
+    done = cli("tune", *inputs, *strict, *SMALL, "--out", "search")
     done.refused("All 2 trials of aspect on edges failed or are close to collapse. The first:")
     assert "above the maximum of 1e-09" in done.err
     assert "unhealthy" in Path("search/trials.csv").read_text()
     assert not Path("search/settings.yaml").exists()
 
 
-def test_without_time_no_trial_is_begun(graph, cli):
+def test_without_time_no_trial_is_begun(inputs, cli):
     few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", "--max-cosine", 1, *SMALL]
-    cli("tune", *graph, *few, "--seconds", 0).refused("No trial of aspect on edges was done within")
+    cli("tune", *inputs, *few, "--seconds", 0).refused("No trial of aspect on edges was done")
 
 
-def test_wrong_words_are_answered_at_once(cli):
-    for arguments, words in (
-        (["koora"], "Did you mean 'cora'?"),
-        (["cora", "--method", "aspekt"], "Did you mean 'aspect'?"),
-        (["cora", "--method", "aspect", "--method", "aspekt"], "Did you mean 'aspect'?"),
-        (["cora", "--trials", "0"], "--trials"),
-        (["cora", "--workers", "0"], "--workers"),
-        (["cora", "--seeds", "0"], "--seeds"),
-        (["cora", "--splits", "fair"], "--splits"),
-        (["cora", "--seconds", "-1"], "--seconds"),
-        (["cora", "--set", "epochs"], "A setting is given as key=value"),
-        (["cora", "--nodes", "nodes.csv"], "--nodes belongs to a graph in files of yours"),
-        (["a.csv", "b.csv", "--nodes", "n.csv"], "Options of reading belong to one graph. Got 2"),
-        (["a/g.npz", "b/g.npz"], "Two searches would share the folder 'g-aspect'"),
-        ([], "Missing argument"),
-    ):
-        cli("tune", *arguments).refused(words)
-    assert list(cli.cwd.iterdir()) == []
-
-
-def test_wrong_names_need_nothing_heavy():
-    code = (
-        "import sys; from aspect.cli.main import run; code = run(sys.argv[1:]); "
-        "sys.exit(10 * code + any(name in sys.modules for name in ('torch', 'numpy', 'optuna')))"
-    )
-    for arguments, expected in ((["koora"], 20), (["cora", "--method", "x"], 20), (["--help"], 0)):
-        python = command()[0]
-        done = subprocess.run(
-            [python, "-c", code, "tune", *arguments],
-            capture_output=True,
-            env=environment(),
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == expected, done.stderr
-
-
-def test_what_the_graph_or_the_method_does_not_offer_is_refused(graph, cli, tmp_path):
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    write_tables(bare, count=30, label=False)
-    unlabelled = [bare / "edges.csv", "--nodes", bare / "nodes.csv"]
-    cli("tune", *unlabelled).refused("no node has one")
-    cli("tune", *graph, "--method", "raw").refused("No setting of 'raw' has a search range")
-    cli("tune", *graph, "--set", "widht=3").refused("Did you mean 'width'?")
-    cli("tune", *graph, "--splits", "published").refused("No masks were given")
-    cli("tune", *graph, "--set", "epochs=3", "--max-epochs", 5).refused("The epochs are fixed at 3")
-    cli("tune", *graph, "--max-cosine", 2).refused("mean cosine must be in (0, 1]. Got 2.0.")
+def test_what_the_graph_or_the_method_does_not_offer_is_refused(inputs, cli, unlabelled):
+    bare = unlabelled.parent / "tables"
+    cli("tune", bare / "edges.csv", "--nodes", bare / "nodes.csv").refused("no node has one")
+    cli("tune", *inputs, "--method", "raw").refused("No setting of 'raw' has a search range")
+    cli("tune", *inputs, "--set", "widht=3").refused("Did you mean 'width'?")
+    cli("tune", *inputs, "--splits", "published").refused("No masks were given")
+    cli("tune", *inputs, "--set", "epochs=3", "--max-epochs", 5).refused("epochs are fixed at 3")
+    cli("tune", *inputs, "--max-cosine", 2).refused("mean cosine must be in (0, 1]. Got 2.0.")
     assert not Path("runs").exists()
 
 
-def test_a_folder_that_cannot_be_taken_is_refused_before_the_first_search(graph, cli):
+def test_a_folder_that_cannot_be_taken_is_refused_before_the_first_search(inputs, cli):
     taken = Path("runs/tune/edges-low")
     taken.mkdir(parents=True)
     (taken / "thesis.txt").write_text("mine")
-    cli("tune", *graph, "--method", "aspect", "--method", "low").refused("holds no search")
+    cli("tune", *inputs, "--method", "aspect", "--method", "low").refused("holds no search")
     assert list(Path("runs/tune").rglob("*")) == [taken, taken / "thesis.txt"]

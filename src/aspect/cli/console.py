@@ -1,4 +1,4 @@
-"""What the terminal shows: lines, tables, progress and JSON.
+"""What the terminal shows: lines, tables, scores, progress and JSON.
 
 All text from outside is made harmless first. Standard output carries the answer,
 standard error everything else.
@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Screen", "duration", "harmless"]
+__all__ = [
+    "Screen",
+    "duration",
+    "explain",
+    "harmless",
+    "interval_text",
+    "number_text",
+    "score_text",
+]
 
 MINUTE, HOUR = 60, 3600
 
@@ -168,3 +176,30 @@ class _ScreenHandler(logging.Handler):
 def _looks_numeric(cell: object) -> bool:
     text = str(cell)
     return text in ("", "-") or text.removeprefix("-")[0].isdigit()
+
+
+def score_text(values: Mapping[str, Any] | None) -> str:
+    """Mean and standard deviation; a dash where there is nothing."""
+    if values is None:
+        return "-"
+    spread = "" if values["std"] is None else f" ± {values['std']:.2f}"
+    return f"{values['mean']:.2f}{spread}"
+
+
+def interval_text(values: Mapping[str, Any]) -> str:
+    """The ends of the 95% interval; a dash for a single value."""
+    return "-" if values["low"] is None else f"{values['low']:.2f} to {values['high']:.2f}"
+
+
+def number_text(value: float | None) -> str:
+    """A number with two decimals; a dash where there is none."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def explain(screen: Screen, names: Iterable[str]) -> None:
+    """Say in a line each what the controls of a table are."""
+    from aspect.experiment.evaluate import EXPLANATIONS
+
+    for name in dict.fromkeys(names):
+        if name in EXPLANATIONS:
+            screen.say(f"{name}: {EXPLANATIONS[name]}.")

@@ -37,7 +37,7 @@ class EntryOptions(NamedTuple):
     note: Annotated[str, typer.Option(help="With add: what to beware of.", metavar="TEXT")] = ""
 
 
-@command
+@command(without=("seed", "device"))
 def datasets(
     session: Session,
     entry: EntryOptions,

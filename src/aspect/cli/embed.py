@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from aspect.cli.console import Screen
-from aspect.cli.options import Overwrite, ReadingOptions, check_ratio, with_old_name
-from aspect.cli.paths import check_target
+from aspect.cli.options import Overwrite, ReadingOptions, check_ratio, check_target, with_old_name
 from aspect.cli.session import Session, command
 from aspect.data.source import GraphSource
 from aspect.errors import FileError, SettingsError

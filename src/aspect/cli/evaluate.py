@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aspect.cli.console import explain, interval_text, number_text, score_text
 from aspect.cli.options import (
+    CONFIG,
     ProbeOptions,
     ReadingOptions,
     ScoreOptions,
     SeedOptions,
     SettingsOptions,
     SweepOptions,
+    is_run,
 )
-from aspect.cli.paths import CONFIG, is_run
-from aspect.cli.scores import explain, interval_text, number_text, score_text
 from aspect.cli.session import Session, command
 from aspect.cli.train import PlannedRun, plan_run, run_all
 from aspect.data.files import is_file

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from aspect.cli.console import interval_text, score_text
 from aspect.cli.options import Overwrite
-from aspect.cli.scores import interval_text, score_text
 from aspect.cli.session import Session, command
 from aspect.cli.stability import check_out, check_run
 from aspect.errors import RunError

@@ -1,7 +1,13 @@
-"""Groups of options that several commands share; `command` spreads a group out into its options."""
+"""Groups of options that several commands share, and where an answer may be written.
+
+`command` spreads a group out into its options. Wrong places are refused here, before anything heavy
+is imported and before all the work.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar
@@ -11,14 +17,13 @@ import typer
 from aspect.attacks.files import files_at
 from aspect.attacks.perturbation import SUFFIX, Mode
 from aspect.cli.console import Screen
-from aspect.cli.paths import check_target, is_run
-from aspect.config import make_config
-from aspect.data.files import is_file, is_folder
+from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.data.source import Reading
 from aspect.errors import FileError, SettingsError, UnknownNameError
 from aspect.settings import PerturbedBy
 
 __all__ = [
+    "CONFIG",
     "CommonOptions",
     "FolderOptions",
     "OutFolder",
@@ -30,14 +35,43 @@ __all__ = [
     "SeedOptions",
     "SettingsOptions",
     "SweepOptions",
+    "check_budget",
     "check_ratio",
+    "check_target",
+    "is_run",
     "with_old_name",
 ]
 
+# Of a run's folder; `aspect.training.folder`, which writes them, is too heavy for a wrong name.
+CONFIG = "config.yaml"
+SIGNS_OF_A_RUN = ("start.json", "metrics.jsonl", "checkpoint.safetensors", "record.json")
 PROBES = ("neutral", "paper", "published")
 
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run lives there, complete or not."""
+    return is_file(folder / CONFIG) and any(is_present(folder / name) for name in SIGNS_OF_A_RUN)
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Refuse a file that could not be written later, or that would spoil a run."""
+    target = target_of(path, overwrite)
+    folder = target.parent
+    if is_folder(target):
+        raise FileError(f"Cannot write {str(path)!r}: it is a folder.")
+    try:
+        if not is_folder(folder):
+            folder.stat()
+            raise NotADirectoryError(errno.ENOTDIR, str(folder))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, str(folder))
+    except (OSError, ValueError) as error:
+        raise FileError(f"Cannot write {str(path)!r}: {reason(error)}.") from error
+    if is_run(folder):
+        raise FileError(f"{path} would lie in a run's folder, {folder}. Choose another --out.")
 
 
 class CommonOptions(NamedTuple):
@@ -194,43 +228,12 @@ class ScoreOptions(NamedTuple):
             )
 
 
-class ReadingOptions(NamedTuple):
-    """How the files of a graph are read."""
-
-    nodes: Annotated[
-        Path | None,
-        typer.Option(help="Node table of an edge table: id, features, label.", metavar="TABLE"),
-    ] = None
-    features: Annotated[
-        Literal["degree", "identity", "random", "laplacian"] | None,
-        typer.Option(help="Structural features in place of the graph's own."),
-    ] = None
-    impute: Annotated[
-        Literal["zero", "mean"] | None,
-        typer.Option(help="What stands in for missing features in tables."),
-    ] = None
-    directed: Annotated[
-        Literal["symmetrise", "error"],
-        typer.Option(help="What to do with edges without their reverse."),
-    ] = "symmetrise"
-    encoding: Annotated[str, typer.Option(help="Encoding of text tables.", metavar="NAME")] = (
-        "utf-8"
-    )
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Delimiter of text tables.  [default: comma, or tab in .tsv]"),
-    ] = None
-    label: Annotated[
-        str | None,
-        typer.Option(help="Column of the node table that holds the label.", metavar="COLUMN"),
-    ] = None
+class ReadingOptions(Reading):
+    """How the files of a graph are read; the options are the fields of `Reading`."""
 
     def reading(self) -> Reading:
         """The same as the library takes it."""
-        values = {name: value for name, value in self._asdict().items() if value is not None}
-        if self.nodes is not None:
-            values["nodes"] = str(self.nodes)
-        return make_config(Reading, values, owner="the graph")
+        return Reading(**self.model_dump())
 
 
 EdgesOnly = Annotated[
@@ -238,7 +241,8 @@ EdgesOnly = Annotated[
 ]
 
 
-def _check_budget(budget: float) -> None:
+def check_budget(budget: float) -> None:
+    """Refuse what is no budget."""
     if not 0 < budget <= 1:
         raise SettingsError(f"Attack budget must be a ratio in (0, 1]. Got {budget}.")
 
@@ -275,7 +279,7 @@ class PoisonOptions(NamedTuple):
                 raise SettingsError(f"{given} belongs to --perturbation FILE. No file is named.")
             return None
         if self.budget is not None:
-            _check_budget(self.budget)
+            check_budget(self.budget)
         _refuse_run(self.perturbation)
         if is_folder(self.perturbation):
             raise FileError(
@@ -331,7 +335,7 @@ class SweepOptions(NamedTuple):
                 "name their folder, or put a pattern in quotes."
             )
         for budget in self.budget or ():
-            _check_budget(budget)
+            check_budget(budget)
         for place in self.perturbation or ():
             _refuse_run(place)
             files_at(place)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import typer
 
-from aspect.cli.options import Overwrite
-from aspect.cli.paths import check_target
+from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command
 from aspect.data.files import is_file, is_folder, is_present, reason, replacing, target_of
 from aspect.errors import FileError, SettingsError

@@ -9,12 +9,14 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from pydantic.fields import FieldInfo
 
 from aspect.cli.console import Screen, harmless
 from aspect.cli.options import CommonOptions
+from aspect.config import Config, make_config
 from aspect.errors import AspectError
 
 __all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
@@ -50,7 +52,8 @@ def command(
 ) -> Callable[..., Any]:
     """Make a function into a command: its session and its groups of options become options.
 
-    A group is a NamedTuple whose fields are annotated as typer wants them.
+    A group is a NamedTuple whose fields are annotated as typer wants them, or a model of the
+    library: its fields with their types, bounds, defaults and docstrings become the options.
 
     Args:
         function: The command, with the session as its first parameter.
@@ -64,8 +67,8 @@ def command(
     def call(**values: Any) -> None:  # noqa: ANN401 - what typer parsed
         common = _gather(CommonOptions, values)
         screen = Screen(as_json=common.as_json)
-        gathered = {name: _gather(kind, values) for name, kind in groups.items()}
         try:
+            gathered = {name: _gather(kind, values) for name, kind in groups.items()}
             with screen.logging():
                 function(Session(common, screen), **gathered, **values)
         except typer.Exit:
@@ -80,13 +83,19 @@ def command(
     return call
 
 
+def _is_model(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Config)
+
+
 def _is_group(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return _is_model(kind) or (isinstance(kind, type) and hasattr(kind, "_field_defaults"))
 
 
-def _gather(kind: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401 - a NamedTuple's class
+def _gather(kind: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401 - a group
     """Take the fields of a group out of what was parsed."""
-    return kind(**{name: values.pop(name) for name in kind._fields if name in values})
+    names = kind.model_fields if _is_model(kind) else kind._fields
+    taken = {name: values.pop(name) for name in names if name in values}
+    return make_config(kind, taken, owner="the command") if _is_model(kind) else kind(**taken)
 
 
 def _parameters(function: Callable[..., None], hints: dict[str, Any]) -> list[inspect.Parameter]:
@@ -99,13 +108,24 @@ def _parameters(function: Callable[..., None], hints: dict[str, Any]) -> list[in
     return parameters + _fields_of(CommonOptions)
 
 
-def _fields_of(group: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a NamedTuple's class
-    hints = typing.get_type_hints(group, include_extras=True)
+def _fields_of(group: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a group
     only = inspect.Parameter.KEYWORD_ONLY
+    if _is_model(group):
+        return [
+            inspect.Parameter(name, only, default=field.default, annotation=_option(name, field))
+            for name, field in group.model_fields.items()
+        ]
+    hints = typing.get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(name, only, default=default, annotation=hints[name])
         for name, default in group._field_defaults.items()
     ]
+
+
+def _option(name: str, field: FieldInfo) -> Any:  # noqa: ANN401 - an annotation
+    """A model's field as typer wants it: `graph_path` is --graph-path."""
+    text = (field.description or "").rstrip(".").replace("\n", " ")
+    return Annotated[field.annotation, typer.Option(f"--{name.replace('_', '-')}", help=f"{text}.")]
 
 
 def complain(error: BaseException, *, debug: bool = False) -> int:

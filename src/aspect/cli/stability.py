@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from aspect.attacks.files import files_at
 from aspect.attacks.registry import attack_info, attack_names
-from aspect.cli.options import Overwrite
-from aspect.cli.paths import CONFIG, check_target
+from aspect.cli.options import CONFIG, Overwrite, check_target
 from aspect.cli.session import Session, command
 from aspect.data.files import is_file
 from aspect.errors import RunError, SettingsError
@@ -24,17 +23,14 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
 )
 
-if TYPE_CHECKING:
-    from aspect.experiment.stability import RunStability
-
 __all__ = ["check_out", "check_run", "stability"]
 
 MORE = "--out FILE and --json tell more: medians, 95th percentiles, bands, every split."
 RECORD = "record.json"  # of a run that is complete; `aspect.training.folder` is too heavy
 
 
-class PerturbingOptions(NamedTuple):
-    """How the graph is perturbed."""
+class StabilityOptions(NamedTuple):
+    """How the graph is perturbed, and on which splits the probe is trained and evaluated."""
 
     kind: Annotated[
         list[str] | None,
@@ -60,11 +56,6 @@ class PerturbingOptions(NamedTuple):
             metavar="FILE|FOLDER",
         ),
     ] = None
-
-
-class StabilitySplits(NamedTuple):
-    """On which splits the probe is trained and evaluated."""
-
     splits: Annotated[
         Literal["random", "published", "class-balanced"] | None,
         typer.Option(
@@ -87,8 +78,7 @@ class StabilitySplits(NamedTuple):
 def stability(
     session: Session,
     run: Annotated[Path, typer.Argument(help="A run's folder.", metavar="RUN")],
-    perturbing: PerturbingOptions,
-    probe: StabilitySplits,
+    options: StabilityOptions,
     out: Annotated[
         Path | None, typer.Option(help="File for all numbers as JSON.", metavar="FILE")
     ] = None,
@@ -101,17 +91,30 @@ def stability(
     that mislead a classifier, found with the labels of training nodes.
     """
     request = StabilityRequest.of(
-        _words(perturbing.kind),
-        _ratios(perturbing.budget),
-        splits=probe.splits,
-        num_splits=probe.num_splits,
+        _words(options.kind),
+        _ratios(options.budget),
+        splits=options.splits,
+        num_splits=options.num_splits,
         seed=session.seed or 0,
     )
     check_run(run)
     check_out(out, overwrite=overwrite)
-    for place in perturbing.perturbation or ():
+    for place in options.perturbation or ():
         files_at(place)
-    content = _study(session, run, request, perturbing.perturbation or ()).to_dict()
+    with session.screen.activity("Starting"):
+        from aspect.experiment.stability import study_run
+    with session.screen.progress("Perturbing the graph") as advance:
+        result = study_run(
+            run,
+            request,
+            perturbations=options.perturbation or (),
+            device=session.device,
+            data_dir=session.data_dir,
+            on_step=advance,
+        )
+    for warning in result.warnings:
+        session.screen.warn(warning)
+    content = result.to_dict()
     # Said before it is written: a disk that is full by now does not cost the numbers.
     session.screen.answer(content, lambda: _show(session, content))
     if out is not None:
@@ -152,25 +155,6 @@ def check_out(out: Path | None, *, overwrite: bool) -> None:
         raise SettingsError("--overwrite replaces the file of --out, and none is named.")
 
 
-def _study(
-    session: Session, run: Path, request: StabilityRequest, places: Sequence[Path]
-) -> RunStability:
-    with session.screen.activity("Starting"):
-        from aspect.experiment.stability import study_run
-    with session.screen.progress("Perturbing the graph") as advance:
-        result = study_run(
-            run,
-            request,
-            perturbations=places,
-            device=session.device,
-            data_dir=session.data_dir,
-            on_step=advance,
-        )
-    for warning in result.warnings:
-        session.screen.warn(warning)
-    return result
-
-
 def _show(session: Session, content: Mapping[str, Any]) -> None:
     """The table, and what its columns mean."""
     rows, screen = content["rows"], session.screen
@@ -203,13 +187,11 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[s
     if any(row["gate_shift"] is not None for row in rows):
         columns["gate"] = lambda row: _number(row["gate_shift"])
     if any(row["perturbed"] for row in rows):
-        columns["accuracy"] = _scores_cell
+        columns["accuracy"] = lambda row: (
+            f"{row['clean']['mean']:.2f} -> {row['perturbed']['mean']:.2f}"
+        )
         columns["drop"] = lambda row: _percent(row["drop"])
     return columns
-
-
-def _scores_cell(row: Mapping[str, Any]) -> str:
-    return f"{row['clean']['mean']:.2f} -> {row['perturbed']['mean']:.2f}"
 
 
 def _number(value: float | None) -> str:

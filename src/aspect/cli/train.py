@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.attacks.registry import attack_title
-from aspect.cli.options import FolderOptions, PoisonOptions, ReadingOptions, SettingsOptions
-from aspect.cli.paths import CONFIG
+from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, ReadingOptions, SettingsOptions
 from aspect.cli.session import Session, command
 from aspect.config import parse_overrides
 from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
