@@ -31,6 +31,11 @@ if importlib.util.find_spec("beartype") is not None:
 
 def pytest_configure():
     import torch
+    from hypothesis import settings
+
+    # Examples differ in time by the load of the machine, not by what they test.
+    settings.register_profile("no deadline", deadline=None)
+    settings.load_profile("no deadline")
 
     # A shell that starts this in the background (`make test &`, `nohup make test`) has Ctrl-C
     # ignored, which children inherit; the tests press it.

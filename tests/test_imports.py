@@ -77,6 +77,15 @@ def test_every_stage_has_a_rank():
     assert {stage_of(path) for path in MODULES} - {"__init__"} == set(RANK)
 
 
+def test_no_class_name_is_used_twice():
+    homes = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -6,11 +6,13 @@ import re
 
 import pytest
 
+from aspect.examples.demo import demo_files
+from aspect.examples.theory import theory_files
 from aspect.experiment.plan import Entry
 from aspect.report.page import render_page
 from aspect.report.results import collect
 from aspect.report.sources import Material
-from examples.pages import demo_page, theory_page
+from examples.pages import FACTS, small_demo, small_theory
 from report.benchmark_records import ABLATION, make_records, poison
 from report.node_details import NASTY, make_details, plain_details
 
@@ -43,8 +45,8 @@ def pages(tmp_path_factory):
     texts = {
         "benchmark": render_page(material),
         "nasty": render_page(nasty, title=NASTY),
-        "demo": demo_page(),
-        "theory": theory_page(),
+        "demo": demo_files(small_demo(), FACTS)["report.html"],
+        "theory": theory_files(small_theory(), FACTS)["report.html"],
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")

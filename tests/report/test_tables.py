@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from aspect.report.tables import Cell, Line, Notes, Table, escape_latex, marked
+from aspect.report.tables import Line, Notes, Table, TableCell, escape_latex, marked
 from report.benchmark_records import NASTY
 
 
 def lines(*values):
-    return [Line(f"row {index}", "", (Cell(value),)) for index, value in enumerate(values)]
+    return [Line(f"row {index}", "", (TableCell(value),)) for index, value in enumerate(values)]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,10 @@ def lines(*values):
 def test_best_and_second_best_are_marked(values, marks):
     found = marked(lines(*values))
     assert [line.cells[0].mark for line in found] == marks
-    rows = [Line("a", "", (Cell(1.0), Cell(1.0))), Line("b", "", (Cell(2.0), Cell(2.0)))]
+    rows = [
+        Line("a", "", (TableCell(1.0), TableCell(1.0))),
+        Line("b", "", (TableCell(2.0), TableCell(2.0))),
+    ]
     found = marked(rows, lowest=[1])  # the second column has its best at the other end
     assert [[cell.mark for cell in line.cells] for line in found] == [
         ["second", "best"],
@@ -39,7 +42,7 @@ HOSTILE = ["=cmd()", "+1", "-1", "@sum", 'quote " and, comma', "a\nb", "| pipe |
 @pytest.fixture
 def hostile():
     rows = tuple(
-        Line(name, name, (Cell(1.5, std=0.25), Cell(), Cell(word=name, footnote=1)))
+        Line(name, name, (TableCell(1.5, std=0.25), TableCell(), TableCell(word=name, footnote=1)))
         for name in HOSTILE
     )
     return Table("t", "a | b", ("score", "none", "word"), rows, notes=("[1] <img>",))
@@ -66,8 +69,8 @@ def test_markdown_has_one_line_and_the_same_cells_for_every_row(hostile):
 
 
 def test_p_values_have_a_column_of_their_own():
-    cell = Cell(1.0, low=0.0, high=2.0, p_value=0.04, significant=True)
-    table = Table("t", "", ("x",), (Line("a", "", (cell,)), Line("b", "", (Cell(),))))
+    cell = TableCell(1.0, low=0.0, high=2.0, p_value=0.04, significant=True)
+    table = Table("t", "", ("x",), (Line("a", "", (cell,)), Line("b", "", (TableCell(),))))
     assert table.to_csv() == "method,note,x,x low,x high,x p\na,,1.0,0.0,2.0,0.04\nb,,,,,\n"
     assert cell.text == "1.00 (0.00 to 2.00), p = 0.040 †"
     assert cell.to_latex() == r"1.00 (0.00 to 2.00), $p = 0.040$ $^\dagger$"
@@ -75,8 +78,8 @@ def test_p_values_have_a_column_of_their_own():
 
 def test_a_published_figure_stands_outside_the_marks_and_in_a_column_of_its_own():
     rows = [
-        Line("a", "", (Cell(3.0, std=0.5, published=2.5, footnote=1),)),
-        Line("b", "", (Cell(published=4.0),)),
+        Line("a", "", (TableCell(3.0, std=0.5, published=2.5, footnote=1),)),
+        Line("b", "", (TableCell(published=4.0),)),
     ]
     table = Table("t", "", ("score",), marked(rows))
     assert "| **3.00 ± 0.50** (2.50) \\[1\\] |" in table.to_markdown()
@@ -137,9 +140,13 @@ def test_nothing_special_is_left(name):
 def test_a_float_in_the_style_of_booktabs():
     rows = marked(
         [
-            Line("a", "", (Cell(1.0), Cell(word="50% _x_"))),
-            Line("b", "n", (Cell(3.0, std=0.5), Cell(-1.0, low=-2.0, high=0.0, p_value=0.0001))),
-            Line("c", "", (Cell(2.0, footnote=1), Cell(footnote=1))),
+            Line("a", "", (TableCell(1.0), TableCell(word="50% _x_"))),
+            Line(
+                "b",
+                "n",
+                (TableCell(3.0, std=0.5), TableCell(-1.0, low=-2.0, high=0.0, p_value=0.0001)),
+            ),
+            Line("c", "", (TableCell(2.0, footnote=1), TableCell(footnote=1))),
         ]
     )
     table = Table("Odd name_1", "Caption with 5%", ("x", "y"), rows, notes=("[1] 3 & 4",))

@@ -41,7 +41,7 @@ class AttackOptions(NamedTuple):
             help="Variant of an attack that has several: "
             + "; ".join(f"{', '.join(solvers)} of {name}" for name, solvers in SOLVERS.items())
             + ".  [default: implicit]",
-            metavar="SOLVER",
+            metavar="NAME",
         ),
     ] = None
     settings: Annotated[

@@ -26,7 +26,7 @@ class EntryOptions(NamedTuple):
     """What the catalogue says of a data set that is added."""
 
     name: Annotated[
-        str | None, typer.Option(help="With add: what the data set will be called.", metavar="NAME")
+        str | None, typer.Option(help="With add: what the data set will be called.", metavar="WORD")
     ] = None
     source: Annotated[
         str, typer.Option(help="With add: who publishes it; the citation.", metavar="TEXT")

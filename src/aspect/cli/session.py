@@ -53,7 +53,7 @@ def command(
     """Make a function into a command: its session and its groups of options become options.
 
     A group is a NamedTuple whose fields are annotated as typer wants them, or a model of the
-    library: its fields with their types, bounds, defaults and docstrings become the options.
+    library: its fields with their types, defaults and docstrings become the options.
 
     Args:
         function: The command, with the session as its first parameter.

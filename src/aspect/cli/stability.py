@@ -37,7 +37,7 @@ class StabilityOptions(NamedTuple):
         typer.Option(
             help=f"Attacks of {', '.join(attack_names())}; several with commas; may be repeated.  "
             f"[default: {','.join(DEFAULT_KINDS)}, as far as the graph allows]",
-            metavar="KIND",
+            metavar="ATTACK",
         ),
     ] = None
     budget: Annotated[

@@ -22,7 +22,7 @@ from aspect.report.statistics import (
     mean_differences,
     summarise,
 )
-from aspect.report.tables import Cell, Line, Notes, Table, counted, marked, slug
+from aspect.report.tables import Line, Notes, Table, TableCell, counted, marked, slug
 
 __all__ = [
     "Sweep",
@@ -184,11 +184,11 @@ class _Scores:
         if metric == "strict":
             self.optimistic = summarise(results, "optimistic", kept)["mean"].dropna().to_dict()
 
-    def cell(self, place: Place, published: float | None = None) -> Cell:
+    def cell(self, place: Place, published: float | None = None) -> TableCell:
         """Mean ± std over splits; a gap or a note where runs failed or scores are missing."""
         summary = self.places.get(place)
         if summary is None:
-            return Cell(published=published)
+            return TableCell(published=published)
         complaints = []
         if summary["failed"]:
             why = summary["error"] or "no reason was recorded"
@@ -198,8 +198,8 @@ class _Scores:
         complaint = f"{'; '.join(complaints)}." if complaints else ""
         number = self.notes.number(complaint)
         if pd.isna(summary["mean"]):
-            return Cell(published=published, footnote=number)
-        return Cell(
+            return TableCell(published=published, footnote=number)
+        return TableCell(
             summary["mean"],
             std=_known(summary["std"]),
             published=published,
@@ -313,7 +313,9 @@ def _baseline_lines(
     for metric, title, note in BASELINES:
         means = _baseline_scores(results, splits, perturbation, metric).reindex(list(graphs))
         if means["mean"].notna().any():
-            cells = tuple(Cell(_known(mean), std=_known(std)) for mean, std in means.to_numpy())
+            cells = tuple(
+                TableCell(_known(mean), std=_known(std)) for mean, std in means.to_numpy()
+            )
             lines.append(Line(title, note, cells))
     return lines
 
@@ -399,10 +401,10 @@ def perturbed_table(
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
         figure = _published().get((name, "", "average-drop")) if has_all else None
         footnote = scores.notes.number(why)
-        drop = Cell(_known(float(drops.T[name].mean())), published=figure, footnote=footnote)
+        drop = TableCell(_known(float(drops.T[name].mean())), published=figure, footnote=footnote)
         lines.append(replace(line, cells=(*line.cells, drop)))
     lines += [
-        replace(line, cells=(*line.cells, Cell()))
+        replace(line, cells=(*line.cells, TableCell()))
         for line in _baseline_lines(results, splits, perturbation, graphs)
     ]
     setup = results.perturbations[perturbation]
@@ -492,16 +494,16 @@ def _ablation_column(results: Results, columns: Sequence[Column]) -> Iterator[st
         yield f"{results.graphs[graph]}, {state}" if is_perturbed else results.graphs[graph]
 
 
-def _line(results: Results, variant: str, cells: Iterable[Cell]) -> Line:
+def _line(results: Results, variant: str, cells: Iterable[TableCell]) -> Line:
     title, note, *_ = results.variants[variant]
     return Line(title, note, tuple(cells))
 
 
-def _difference(test: pd.Series, footnote: int = 0) -> Cell:
+def _difference(test: pd.Series, footnote: int = 0) -> TableCell:
     """A row of `compare`."""
     if pd.isna(test["difference"]):
-        return Cell(footnote=footnote)
-    return Cell(
+        return TableCell(footnote=footnote)
+    return TableCell(
         float(test["difference"]),
         low=_known(test["low"]),
         high=_known(test["high"]),
@@ -552,7 +554,7 @@ def _significance_table(
         better = int((rows["significant"] & (rows["difference"] > 0)).sum())
         worse = int((rows["significant"] & (rows["difference"] < 0)).sum())
         same = int((rows["count"] > 0).sum()) - better - worse
-        tally = Cell(word=f"{better} / {same} / {worse}")
+        tally = TableCell(word=f"{better} / {same} / {worse}")
         mean = replace(_difference(overall.loc[variant]), low=None, high=None)
         lines.append(_line(results, variant, (*cells, tally, mean)))
     name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
@@ -630,7 +632,7 @@ def shortfall_tables(results: Results) -> list[Table]:
                 mean = scores.places.get(place, {}).get("mean", math.nan)
                 if figure is not None and mean < figure - TOLERANCE:
                     cells = (scores.cell(place), optimistic.cell(place))
-                    numbers = (Cell(figure), Cell(float(mean - figure)))
+                    numbers = (TableCell(figure), TableCell(float(mean - figure)))
                     lines.append(Line(f"{results.title(name)}, {title}", "", (*cells, *numbers)))
         if lines:
             tables.append(
@@ -669,24 +671,28 @@ def run_table(results: Results, name: str) -> Table:
             if group is None or (name == "health" and group["mean_cosine"].isna().all()):
                 continue
             cells = [_run_cell(group[column.name], column) for column in columns]
-            lines.append(_line(results, variant, (Cell(word=title), *cells)))
+            lines.append(_line(results, variant, (TableCell(word=title), *cells)))
     titles = ("graph", *(column.title for column in columns))
     return Table(name, caption, titles, tuple(lines))
 
 
-def _run_cell(values: pd.Series, column: RunColumn) -> Cell:
+def _run_cell(values: pd.Series, column: RunColumn) -> TableCell:
     if column.how == "words":
-        return Cell(word=", ".join(dict.fromkeys(values)))
+        return TableCell(word=", ".join(dict.fromkeys(values)))
     numbers = values.astype(float)
     mean, *std = (numbers.agg(how) for how in column.how.split(" ± "))
-    return Cell(_known(mean), std=_known(std[0]) if std else None, digits=column.digits)
+    return TableCell(_known(mean), std=_known(std[0]) if std else None, digits=column.digits)
 
 
 def graph_table(results: Results) -> Table:
     """Sizes of the graphs, and how often neighbours are of one class."""
     columns = ("nodes", "edges", "features", "classes", "edge homophily")
     lines = [
-        Line(str(name), "", (*(Cell(size, digits=0) for size in sizes), Cell(_known(homophily))))
+        Line(
+            str(name),
+            "",
+            (*(TableCell(size, digits=0) for size in sizes), TableCell(_known(homophily))),
+        )
         for name, *sizes, homophily in results.graph_facts.itertuples()
     ]
     caption = "Graphs; edge homophily is the ratio of edges that join nodes of one class"

@@ -12,10 +12,10 @@ from urllib.parse import quote
 import pandas as pd
 
 __all__ = [
-    "Cell",
     "Line",
     "Notes",
     "Table",
+    "TableCell",
     "counted",
     "csv_safe",
     "escape_latex",
@@ -64,7 +64,7 @@ VARIANTS = {"EPSILON": "VAREPSILON", "PHI": "VARPHI"}
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A number with its std, interval and p-value; or a word instead."""
 
     value: float | None = None  # None: there is nothing to show
@@ -84,11 +84,11 @@ class Cell:
     def text(self) -> str:
         """What a reader sees.
 
-        >>> Cell(81.25, std=0.5).text, Cell(1.0, low=-0.5, high=2.5, digits=1).text, Cell().text
-        ('81.25 ± 0.50', '1.0 (-0.5 to 2.5)', '-')
-        >>> Cell(2.0, p_value=0.0004, significant=True, digits=1).text, Cell(footnote=1).text
-        ('2.0, p < 0.001 †', '- [1]')
-        >>> Cell(81.25, std=0.5, published=82.0).text
+        >>> TableCell(1.0, low=-0.5, high=2.5, digits=1).text, TableCell().text
+        ('1.0 (-0.5 to 2.5)', '-')
+        >>> TableCell(2.0, p_value=0.0004, significant=True, digits=1).text
+        '2.0, p < 0.001 †'
+        >>> TableCell(81.25, std=0.5, published=82.0).text
         '81.25 ± 0.50 (82.00)'
         """
         return f"{self.own_text} {self.remarks}".rstrip()
@@ -147,7 +147,7 @@ class Line:
 
     title: str
     note: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,8 @@ def escape_latex(text: str) -> str:
 
 
 def _latex_letter(letter: str) -> str:
-    greek = GREEK.fullmatch(unicodedata.name(letter, ""))
+    # Unicode spells this one letter otherwise than LaTeX.
+    greek = GREEK.fullmatch(unicodedata.name(letter, "").replace("LAMDA", "LAMBDA"))
     if greek and letter not in SAME_AS_LATIN:
         name = VARIANTS.get(greek[2], greek[2])
         return rf"$\{name.lower() if greek[1] == 'SMALL' else greek[2].capitalize()}$"
