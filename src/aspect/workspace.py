@@ -22,8 +22,8 @@ import filelock
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from aspect.data.files import LEFT_BEHIND, file_bytes, is_file, replacing
-from aspect.errors import AspectError, FileError, RunError, reason
+from aspect.data.files import LEFT_BEHIND, file_bytes, is_file, naming, replacing
+from aspect.errors import FileError, RunError
 
 __all__ = [
     "LOCK",
@@ -290,14 +290,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into a sentence about the folder."""
-    try:
-        yield
-    except AspectError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise FileError(f"Cannot write to {path}: {reason(error)}.") from error

@@ -12,18 +12,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from aspect.errors import REASONS, FileError, RunError, reason
+from aspect.errors import REASONS, AspectError, FileError, reason
 
 __all__ = [
     "LEFT_BEHIND",
-    "LOCK",
     "available_bytes",
     "check_memory",
     "file_bytes",
     "is_file",
     "is_folder",
     "is_present",
-    "locked",
     "naming",
     "reason",
     "replacing",
@@ -36,7 +34,6 @@ ASSUMED_BYTES = 4 * 2**30  # where the system does not tell
 # What a process killed in the middle of writing leaves behind, see `replacing`.
 LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
 
-LOCK = ".lock"  # taken while a process works in a folder; what is left of it means nothing
 
 CGROUP = Path("/sys/fs/cgroup")  # as seen inside a container
 CACHE = "inactive_file "
@@ -177,27 +174,11 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the folder; the system lets go of it when the process ends, however it ends."""
-    import filelock
-
-    lock = filelock.FileLock(path / LOCK, blocking=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise RunError(
-            f"Another process is using {path}. Wait for it, or choose another --out."
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Turn what the system refuses into a sentence about the folder."""
     try:
         yield
+    except AspectError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise FileError(f"Cannot write to {path}: {reason(error)}.") from error
