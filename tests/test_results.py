@@ -34,7 +34,7 @@ def test_records_are_done_and_each_work_comes_once():
         assert records, f"{path.name} must not be empty"
         for record in records:
             cell = record.cell
-            assert 1 <= record.format <= FORMAT
+            assert record.format in (1, FORMAT)
             assert record.status == "done", f"{cell.entry} on {cell.graph} failed"
             assert cell.plan == path.stem
             assert tuple(score.split for score in record.scores) == cell.spec.split_numbers

@@ -39,7 +39,7 @@ REASONS = {
 
 
 class AspectError(Exception):
-    """Base of all errors that the user can mend; the command line prints it and exits with 2."""
+    """Base of all errors that the user can fix; the command line prints it and exits with 2."""
 
 
 class GraphError(AspectError, ValueError):

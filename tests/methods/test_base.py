@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import nn
 
 from aspect.attacks.projected_ascent import SearchScope
+from aspect.errors import SettingsError
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.methods.registry import find_method
 from aspect.randomness import generator_for
@@ -68,7 +69,7 @@ class TestParameters:
 def test_a_method_without_a_search_problem_says_so():
     method = Layers(MethodConfig())
     assert not method.searchable
-    with pytest.raises(NotImplementedError, match="not searchable"):
+    with pytest.raises(SettingsError, match="not searchable"):
         method.search_problem(tiny_graph(), SearchScope(1.0, 0.0, "band", 0.0), torch.Generator())
 
 

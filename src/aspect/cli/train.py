@@ -233,7 +233,7 @@ def run_plan(
 
 
 def _telling(session: Session, options: RunOptions) -> RunOptions:
-    """The same options, saying what was mended in the graph and what lies ahead."""
+    """The same options, saying what was cleaned in the graph and what lies ahead."""
 
     def note(sentence: str) -> None:
         session.screen.note(f"Note: {sentence}")

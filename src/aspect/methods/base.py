@@ -18,6 +18,7 @@ from typing_extensions import override
 from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 from aspect.config import Choice, Config, Count
 from aspect.data.graph import Graph
+from aspect.errors import SettingsError
 from aspect.methods.registry import Cost
 from aspect.nn.augmentations import View, ViewSource
 from aspect.nn.normalisation import Calibrated, NormStatistics, recording
@@ -230,12 +231,12 @@ class Method(nn.Module, ABC):
 
     def search_problem(
         self,
-        graph: Graph,
-        scope: SearchScope,
-        generator: torch.Generator,
+        graph: Graph,  # noqa: ARG002
+        scope: SearchScope,  # noqa: ARG002
+        generator: torch.Generator,  # noqa: ARG002
     ) -> InnerProblem:
         """What a search for harmful perturbations maximises on the model as it embeds now."""
-        raise NotImplementedError(f"{self.name} has no search problem: it is not searchable.")
+        raise SettingsError(f"{self.name} is not searchable: no gradient of it reaches the edges.")
 
     def outlook(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
         """What the user should know before training, one sentence each."""
