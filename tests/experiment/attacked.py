@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aspect import mixed_graph
 from aspect.data.archives import write_npz
 from aspect.experiment.executor import Finished, Lost, Started
@@ -59,11 +61,16 @@ class Prepared:
         folder = BenchFolder(out)
         self.files, self.missing = find_files(self.needed, given, folder.perturbations)
 
-    def attack(self, work=make_file, executor=None):
+    def attack(self, work=make_file, executor=None, **options):
         """Make what is missing; the progress that was told."""
         with BenchFolder.open(self.out, self.plan) as folder:
-            attacking = Attacking(self.missing, self.plan.reading, folder, self.files)
+            attacking = Attacking(self.missing, folder, self.files)
+            work = partial(work, folder=folder.perturbations, **options)
             return list(attacking.run(executor or Inline(), work))
+
+    def perturbed(self, cell):
+        spec = cell.spec
+        return self.files.perturbed(cell.graph, spec.perturbation, spec.split_numbers)
 
     @property
     def cells(self):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 from aspect.config import make_config
 from aspect.evaluation.details import Details
+from aspect.experiment.perturbations import Slot
 from aspect.experiment.plan import Plan, ReadFacts, lay_out
 from aspect.experiment.record import GraphSummary, Record, SplitScores
 
@@ -18,6 +22,18 @@ def make_plan(**values):
 
 def cells_of(plan, device="cpu"):
     return lay_out(plan, dict.fromkeys(plan.graphs, FACTS), device)
+
+
+def metattack_files(splits):
+    """Files of metattack on the embedded graph, whose digests tell split and budget."""
+    return {
+        Slot("mixed", "metattack", "implicit", None, split): SimpleNamespace(
+            facts=SimpleNamespace(split=split),
+            path=Path(f"{split}"),
+            digest=f"{split} at {{}}".format,
+        )
+        for split in splits
+    }
 
 
 def done(cell, strict=50.0, **changes):

@@ -19,7 +19,8 @@ from aspect.evaluation.linear_probe import PaperProbe, linear_probe
 from aspect.evaluation.result import SplitScore
 from aspect.experiment import run as run_module
 from aspect.experiment.evaluate import EvaluationTable, evaluate_runs, group_poisoned
-from aspect.experiment.trained import Poison, load_run, open_run
+from aspect.experiment.run import PerturbedGraph
+from aspect.experiment.trained import load_run, open_run
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.controls import RawFeatures
 from aspect.settings import PublishedProbe
@@ -254,7 +255,10 @@ def test_plain_values_hold_files_and_checksums(place, found, poisoned, clean):
 def test_progress_is_told(poisoned):
     steps = []
     judge(poisoned, on_step=lambda *told: steps.append(told))
-    assert [(done, total) for done, total, _ in steps] == [(k, 4) for k in range(4)]
+    # Four graphs; of the runs there is none on the clean one, whose first step falls away.
+    assert [done for done, *_ in steps] == list(range(1, 24))
+    assert {total for _, total, _ in steps} == {24}
+    assert steps[0][2] == "clean graph: random"
     assert "random split 1, 15%" in steps[-1][2]
 
 
@@ -265,7 +269,7 @@ def evaded(place, clean, budgets=(0.1, 0.15), kind="random", probe="published"):
 
 def evasion_by(files, budgets):
     return [
-        Poison(file, file.perturbation(budget, mode="evade"))
+        PerturbedGraph.of(file, file.perturbation(budget, mode="evade"))
         for budget in budgets
         for file in files
     ]

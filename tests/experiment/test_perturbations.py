@@ -1,7 +1,5 @@
 """Perturbation files of a bench: found by name, refused if of something else, made or failed."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -12,19 +10,16 @@ from aspect.attacks.registry import find_attack
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.archives import read_npz, write_npz
 from aspect.data.graph import Graph
-from aspect.data.source import NO_READING
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.perturbations import (
-    AttackTask,
     BenchFiles,
-    KnownFile,
-    Slot,
     _planned_again,
     make_file,
 )
 from aspect.experiment.plan import read_facts
 from aspect.experiment.run import forget_graphs
 from experiment.attacked import IMPLICIT, Inline, Prepared, attacked_plan, write_graph
+from experiment.grids import metattack_files
 
 DICE = {"kind": "dice", "budgets": [0.1, 0.2]}  # drawn, hence quick
 RIDGE = {"solver": "implicit", "ridge": 0.1}
@@ -64,17 +59,17 @@ def test_one_attack_serves_all_budgets_and_modes(path):
         {"kind": "dice"},
         num_splits=1,
     )
-    ((_, facts),) = read_facts(plan, None)
-    assert {(file.facts.kind, file.budgets) for file in facts.files} == {
-        ("metattack", (0.05, 0.1, 0.2)),
-        ("dice", (0.1,)),
+    edges = read_npz(path).graph.num_edges
+    assert {(facts.kind, facts.wanted) for facts in attacks_of(plan)} == {
+        ("metattack", round(0.2 * edges)),
+        ("dice", round(0.1 * edges)),
     }
 
 
 def test_an_attack_that_is_not_nested_has_a_file_for_every_budget(path):
     plan = attacked_plan(path, {"kind": "pr-bcd", "budgets": [0.1, 0.2]}, num_splits=1)
     ((_, facts),) = read_facts(plan, None)
-    assert [file.budgets for file in facts.files] == [(0.1,), (0.2,)]
+    assert [file.slot.budget for file in facts.files] == [0.1, 0.2]
     assert len({file.slot for file in facts.files}) == 2
     assert len({file.facts.file_name for file in facts.files}) == 2
 
@@ -147,17 +142,17 @@ def test_files_are_found_by_the_name_that_attack_gives_them(path, given, tmp_pat
     assert found.missing == []
     assert [each.path for each in found.files.files.values()] == sorted(given.iterdir())
     for trace, file in zip(traces, found.files.files.values(), strict=True):
-        assert file.sha256 == {budget: trace.digest(budget) for budget in (0.1, 0.2)}
+        assert file.digest(0.2) == trace.digest(0.2)
     assert not (tmp_path / "out").exists(), "nothing is written"
 
 
 def test_longer_files_serve_smaller_budgets_with_the_same_digest(path, given, tmp_path):
     attack(path, given, budget=0.5)
     longer = Prepared(attacked_plan(path, DICE, num_splits=1), tmp_path / "out", given)
+    assert longer.missing == []
     attack(path, given, budget=0.2)
     exact = Prepared(attacked_plan(path, DICE, num_splits=1), tmp_path / "out", given)
-    assert longer.files == exact.files
-    assert longer.missing == []
+    assert longer.cells == exact.cells
 
 
 def test_what_is_missing_or_too_short_is_left_to_be_made(path, given, tmp_path):
@@ -247,15 +242,18 @@ def test_a_key_changes_with_a_flip_and_not_with_the_files_place(path, given, tmp
 
 def test_a_cell_of_several_splits_is_known_when_all_files_are():
     evade = Perturbation(kind="metattack", solver="implicit", mode="evade")
-    slots = [Slot("g", "metattack", "implicit", None, split) for split in (0, 1)]
-    flips = BenchFiles({slots[0]: KnownFile("0", {0.1: "a"})})
-    assert flips.sha256("g", evade, (0,)) == ("a",)
-    assert flips.sha256("g", evade, (0, 1)) is None
-    flips.files[slots[1]] = KnownFile("1", {0.1: "b"})
-    assert flips.sha256("g", evade, (0, 1)) == ("a", "b")
-    assert flips.sha256("other", evade, (0, 1)) is None
-    assert flips.sha256("g", Perturbation(kind="random"), (0,)) is None
-    assert flips.sha256("g", None, (0,)) is None
+    flips = BenchFiles(metattack_files([0]))
+
+    def digests(graph, perturbation, splits):
+        return [one.sha256 for one in flips.perturbed(graph, perturbation, splits)]
+
+    assert digests("mixed", evade, (0,)) == ["0 at 0.1"]
+    assert digests("mixed", evade, (0, 1)) == []
+    flips.files |= metattack_files([1])
+    assert digests("mixed", evade, (0, 1)) == ["0 at 0.1", "1 at 0.1"]
+    assert digests("other", evade, (0, 1)) == []
+    assert digests("mixed", Perturbation(kind="random"), (0,)) == [None]
+    assert digests("mixed", None, (0,)) == []
 
 
 def events(out):
@@ -272,7 +270,6 @@ def test_what_is_missing_is_made_and_found_again(path, out):
     assert last.flips == last.wanted == sum(need.facts.wanted for need in prepared.needed)
     again = Prepared(attacked_plan(path, DICE), out)
     assert again.missing == []
-    assert again.files == prepared.files
     assert [cell.key for cell in again.cells] == [cell.key for cell in prepared.cells]
     names = [need.facts.file_name for need in prepared.needed]
     expected = [["attacks", name] for name in names] + [["attacked", name] for name in names]
@@ -282,12 +279,10 @@ def test_what_is_missing_is_made_and_found_again(path, out):
 def test_files_hold_the_flips_of_an_attack_by_hand(path, out):
     prepared = Prepared(attacked_plan(path, {**IMPLICIT, "budgets": [0.05]}, num_splits=1), out)
     prepared.attack()
-    (wanted,), (file,) = prepared.needed, prepared.files.files.values()
+    (wanted,), (found,) = prepared.needed, prepared.files.files.values()
     planned = _planned_again(wanted.facts, read_npz(path), torch.device("cpu"))
     expected = run_attack(planned, PerturbationFile.open(out / "other", planned.facts))
-    found = PerturbationFile.read(file.path)
     assert torch.equal(found.keys, expected.keys)
-    assert file.sha256 == {0.05: expected.digest(0.05)}
     assert found.facts.complete
 
 
@@ -302,7 +297,7 @@ def begin(wanted, path, flips):
         if progress.made > flips:
             raise Killed
 
-    planned = _planned_again(wanted.facts, read_npz(wanted.graph), torch.device("cpu"))
+    planned = _planned_again(wanted.facts, read_npz(wanted.slot.graph), torch.device("cpu"))
     file = PerturbationFile.open(path, planned.facts)
     with pytest.raises(Killed):
         run_attack(planned, file, stop, seconds_between_writes=0.0)
@@ -329,7 +324,7 @@ def test_an_attack_that_was_killed_goes_on(path, out, monkeypatch):
     assert first.flips == 2, "what is there counts from the beginning"
     assert sum(map(len, found)) == wanted.facts.wanted - 2
     (file,) = prepared.files.files.values()
-    assert torch.equal(PerturbationFile.read(file.path).keys[:2], partial.keys)
+    assert torch.equal(file.keys[:2], partial.keys)
 
 
 def test_an_unfinished_attack_of_another_version_begins_anew(path, out):
@@ -339,9 +334,10 @@ def test_an_unfinished_attack_of_another_version_begins_anew(path, out):
     partial = begin(wanted, file, flips=1)
     older = partial.facts.model_copy(update={"versions": {"aspect": "0"}})
     PerturbationFile(older, partial.keys.flip(0), partial.state).write(file)
-    made = make_file(AttackTask(wanted, NO_READING, file))
-    assert PerturbationFile.read(file).facts.versions != {"aspect": "0"}
-    assert made.sha256 == {0.05: PerturbationFile.read(file).digest(0.05)}
+    make_file(wanted, file.parent)
+    made = PerturbationFile.read(file)
+    assert made.facts.complete
+    assert made.facts.versions != {"aspect": "0"}
 
 
 def test_a_file_that_is_too_short_by_now_is_made_anew(path, out):
@@ -350,17 +346,20 @@ def test_a_file_that_is_too_short_by_now_is_made_anew(path, out):
     longer = Prepared(attacked_plan(path, DICE), out)
     assert len(longer.missing) == 2
     longer.attack()
-    by_hand = {slot: file.sha256[0.1] for slot, file in longer.files.files.items()}
-    assert by_hand == {slot: file.sha256[0.1] for slot, file in shorter.files.files.items()}
+    digests = [
+        {slot: file.digest(0.1) for slot, file in prepared.files.files.items()}
+        for prepared in (shorter, longer)
+    ]
+    assert digests[0] == digests[1]
 
 
 def test_an_attack_that_fails_stops_no_other(path, out):
     prepared = Prepared(attacked_plan(path, DICE), out)
 
-    def work(task):
-        if task.need.facts.split == 0:
+    def work(need, folder):
+        if need.facts.split == 0:
             raise GraphError("It cannot be attacked.")
-        return make_file(task)
+        make_file(need, folder)
 
     last = prepared.attack(work)[-1]
     assert (last.made, last.failed, last.flips) == (1, 1, last.wanted)
@@ -368,7 +367,8 @@ def test_an_attack_that_fails_stops_no_other(path, out):
     assert prepared.files.error(first) == "The attack for split 0 failed. It cannot be attacked."
     assert first.spec.perturbation_sha256 is None
     assert prepared.files.error(second) is None
-    assert prepared.files.paths(second) == (prepared.files.files[prepared.needed[1].slot].path,)
+    assert [one.split for one in prepared.perturbed(second)] == [1]
+    assert prepared.perturbed(first) == ()
     log = (out / "log.txt").read_text()
     sentence = "attack-failed small-dice-random-0.safetensors It cannot be attacked."
     assert f"{sentence}\n    Traceback" in log
@@ -392,7 +392,7 @@ def test_the_largest_attack_comes_first_and_the_pace_tells_the_time(path, tmp_pa
     plan = attacked_plan(path, DICE, graphs=[str(path), str(large)], num_splits=1)
     executor = Inline()
     news = Prepared(plan, out).attack(executor=executor)
-    assert [task.need.graph for task in executor.tasks] == [str(large), str(path)]
+    assert [need.slot.graph for need in executor.tasks] == [str(large), str(path)]
     assert news[0].seconds_left is None
     assert news[1].seconds_left > 0
     assert news[-1].seconds_left == 0
@@ -411,7 +411,7 @@ def test_a_graph_that_changed_is_not_attacked(path, out):
 @pytest.mark.gpu
 def test_attacks_run_where_the_cells_do(path, out):
     prepared = Prepared(attacked_plan(path, {**IMPLICIT, "budgets": [0.05]}, num_splits=1), out)
-    prepared.attack(partial(make_file, device="cuda"))
+    prepared.attack(device="cuda")
     (file,) = prepared.files.files.values()
-    assert PerturbationFile.read(file.path).facts.device == "cuda"
+    assert file.facts.device == "cuda"
     assert Prepared(prepared.plan, out).missing == [], "the device changes nothing about a file"

@@ -1,17 +1,16 @@
 """Plans: what cannot be meant is refused; what a graph offers; the runs that are laid out."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 from aspect.data.archives import content_sha256, write_npz
 from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
-from aspect.experiment.perturbations import BenchFiles, KnownFile, Slot
+from aspect.experiment.perturbations import BenchFiles
 from aspect.experiment.plan import ReadFacts, lay_out, load_plan, plan_names, read_facts
 from aspect.methods.registry import find_method
-from experiment.grids import FACTS, cells_of, make_plan
+from experiment.grids import FACTS, cells_of, make_plan, metattack_files
 
 
 def write(tmp_path, text, name="own.yaml"):
@@ -306,18 +305,6 @@ def test_every_shipped_plan_lays_out_its_cells(name):
 ATTACK = {"kind": "metattack", "solver": "implicit", "budgets": [0.1, 0.2]}
 
 
-def known(splits):
-    """Files of these splits, whose digests tell split and budget."""
-    return BenchFiles(
-        {
-            Slot("mixed", "metattack", "implicit", None, split): KnownFile(
-                Path(f"{split}"), {budget: f"{split} at {budget}" for budget in (0.1, 0.2)}
-            )
-            for split in splits
-        }
-    )
-
-
 def test_cells_are_bound_to_the_flips_of_their_splits():
     plan = make_plan(
         entries=["raw"],
@@ -328,7 +315,7 @@ def test_cells_are_bound_to_the_flips_of_their_splits():
             {**ATTACK, "mode": "evade", "budgets": [0.2]},
         ],
     )
-    cells = lay_out(plan, {"mixed": FACTS}, "cpu", known([0, 1]))
+    cells = lay_out(plan, {"mixed": FACTS}, "cpu", BenchFiles(metattack_files([0, 1])))
     assert [cell.spec.perturbation_sha256 for cell in cells] == [
         None,
         None,
@@ -344,7 +331,7 @@ def test_cells_are_bound_to_the_flips_of_their_splits():
 def test_cells_without_their_file_have_keys_of_their_own():
     plan = make_plan(entries=["raw"], perturbations=[ATTACK, {**ATTACK, "mode": "evade"}])
     before = lay_out(plan, {"mixed": FACTS}, "cpu")
-    after = lay_out(plan, {"mixed": FACTS}, "cpu", known([0]))
+    after = lay_out(plan, {"mixed": FACTS}, "cpu", BenchFiles(metattack_files([0])))
     changed = [cell.key != other.key for cell, other in zip(before, after, strict=True)]
     assert changed == [True, False, True, False, False, False]
     assert len({cell.key for cell in before}) == len(before)

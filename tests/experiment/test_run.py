@@ -153,7 +153,7 @@ def test_a_record_tells_what_a_reader_asks(path, small_graph):
 def test_a_poisoned_cell_trains_and_probes_on_its_splits_graph(path):
     _, cell = cells_on(path, perturbations=[{"kind": "random", "budgets": [0.2]}])
     assert cell.spec.split_numbers == (1,)
-    record = run_cell(Task(cell)).record
+    record = run_cell(Task(cell, (PerturbedGraph(cell.spec.perturbation, 1),))).record
     poisoned = Perturbation(kind="random", budget=0.2).apply(read_npz(path), 1)
     model, labelled, splits = by_hand(path, cell, poisoned)
     expected = linear_probe(model.embed(poisoned), labelled.labels, splits)
@@ -174,8 +174,8 @@ def attacked(path, tmp_path):
     plan = attacked_plan(path, *ATTACKS)
     prepared = Prepared(plan, tmp_path / "out")
     prepared.attack()
-    tasks = [Task(cell, prepared.files.paths(cell)) for cell in prepared.cells]
-    return tasks, [PerturbationFile.read(file.path) for file in prepared.files.files.values()]
+    tasks = [Task(cell, prepared.perturbed(cell)) for cell in prepared.cells]
+    return tasks, list(prepared.files.files.values())
 
 
 def test_a_cell_poisoned_by_a_file_trains_and_probes_on_its_splits_graph(path, attacked):
@@ -206,13 +206,13 @@ def test_a_cell_evaded_by_files_tests_each_split_on_its_own_graph(path, attacked
 def test_a_file_that_changed_fails_the_cell_before_it_is_trained(attacked, monkeypatch):
     (task, _, evaded), (trace, _) = attacked
     facts = trace.facts.model_copy(update={"mask_seed": 1})
-    PerturbationFile(facts, trace.keys).write(task.files[0])
+    PerturbationFile(facts, trace.keys).write(task.perturbed[0].path)
     monkeypatch.setattr(Embedder, "fit", None)  # it does not come to that
     for each in (task, evaded):
         record = run_cell(each).record
         assert record.status == "failed"
         assert "changed since the bench began" in record.error
-    task.files[0].unlink()
+    task.perturbed[0].path.unlink()
     assert "There is no perturbation file" in run_cell(task).record.error
 
 

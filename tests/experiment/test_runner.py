@@ -11,12 +11,20 @@ from aspect.cli.bench import _accuracy
 from aspect.errors import SettingsError
 from aspect.experiment import runner
 from aspect.experiment.executor import Finished, Lost, Quiet, Started, available_cores
-from aspect.experiment.perturbations import BenchFiles, KnownFile, Slot
+from aspect.experiment.perturbations import BenchFiles
 from aspect.experiment.plan import Entry, lay_out
 from aspect.experiment.run import Outcome
 from aspect.experiment.runner import Bench, Clock, Placement, cost
 from aspect.experiment.store import BenchFolder, read_details, read_records
-from experiment.grids import FACTS, cells_of, done, failed, make_details, make_plan
+from experiment.grids import (
+    FACTS,
+    cells_of,
+    done,
+    failed,
+    make_details,
+    make_plan,
+    metattack_files,
+)
 
 
 class Inline:
@@ -149,9 +157,8 @@ ATTACK = {"kind": "metattack", "solver": "implicit", "budgets": [0.1, 0.2]}
 def attacked():
     """A plan whose files are there for the first split, and failed for the second."""
     plan = make_plan(perturbations=["none", ATTACK, {**ATTACK, "mode": "evade"}])
-    slots = [Slot("mixed", "metattack", "implicit", None, split) for split in (0, 1)]
-    file = KnownFile(Path("flips"), {0.1: "a", 0.2: "b"})
-    return plan, BenchFiles({slots[0]: file}, {slots[1]: "No memory."})
+    (lost,) = metattack_files([1])
+    return plan, BenchFiles(metattack_files([0]), {lost: "No memory."})
 
 
 def open_attacked(attacked, folder, flips=None):
@@ -199,9 +206,9 @@ def test_tasks_know_their_files(attacked, folder):
     run(open_attacked((wanted, flips), folder), work=work)
     for task in seen:
         count = 0 if task.cell.spec.perturbation is None else 1
-        assert task.files == (Path("flips"),) * count
+        assert [each.path for each in task.perturbed] == [Path("0")] * count
     (change,) = next(task for task in seen if task.has_details).shown
-    assert (change.path, change.sha256, change.split) == (Path("flips"), "b", 0)
+    assert (change.path, change.sha256, change.split) == (Path("0"), "0 at 0.2", 0)
     assert change.perturbation.budget == 0.2
 
 

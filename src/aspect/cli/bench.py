@@ -180,11 +180,16 @@ def _attack(
     if again.retry_failed:
         before.retry_failed()
     needed = [need for need in prepared.missing if not before.is_given_up(need.slot)]
-    attacking = Attacking(needed, prepared.whole.reading, folder, prepared.files)
-    count, screen = _count(len(attacking.tasks), "perturbation file"), session.screen
-    if attacking.tasks:
+    attacking = Attacking(needed, folder, prepared.files)
+    count, screen = _count(len(needed), "perturbation file"), session.screen
+    if needed:
         screen.note(f"{count} must be made first, into {folder.perturbations}.")
-        work = partial(make_file, data_dir=session.data_dir, device=prepared.placement.kind)
+        work = partial(
+            make_file,
+            folder=folder.perturbations,
+            data_dir=session.data_dir,
+            device=prepared.placement.kind,
+        )
         try:
             with (
                 screen.progress("Flips", guesses_time=False) as advance,

@@ -133,11 +133,13 @@ class _Evaluation:
             files, budgets = self._prepare(plans[0])
         if self.sweep.mode == "evade":
             return self._evaluate(run_all(self.session, plans, retrain=retrain), files, budgets)
-        from aspect.experiment.trained import Poison
+        from aspect.experiment.run import PerturbedGraph
 
         features = not self.sweep.edges_only
         poisoned = [
-            plan.on_perturbed_graph(Poison(file, file.perturbation(budget, features=features)))
+            plan.on_perturbed_graph(
+                PerturbedGraph.of(file, file.perturbation(budget, features=features))
+            )
             for budget in budgets
             for file in files
             for plan in plans
@@ -181,11 +183,11 @@ class _Evaluation:
         With files, the runs meet perturbed graphs at test time only.
         """
         from aspect.experiment.evaluate import evaluate_runs
-        from aspect.experiment.trained import Poison
+        from aspect.experiment.run import PerturbedGraph
 
         features = not self.sweep.edges_only
         evasion = [
-            Poison(file, file.perturbation(budget, mode="evade", features=features))
+            PerturbedGraph.of(file, file.perturbation(budget, mode="evade", features=features))
             for budget in budgets
             for file in files
         ]

@@ -23,7 +23,8 @@ from aspect.settings import Experiment, PerturbedBy, find_experiment
 
 if TYPE_CHECKING:
     from aspect.data.graph import LabelledGraph
-    from aspect.experiment.trained import Poison, RunOptions
+    from aspect.experiment.run import PerturbedGraph
+    from aspect.experiment.trained import RunOptions
     from aspect.training.trainer import EpochReport
 
 __all__ = ["PlannedRun", "plan_run", "run_all", "run_plan", "train"]
@@ -38,7 +39,7 @@ class PlannedRun:
     experiment: Experiment
     source: GraphSource
     settings_from: str
-    poison: Poison | None = None  # as read; what the experiment names is a path
+    poison: PerturbedGraph | None = None  # as read; what the experiment names is a path
 
     @property
     def default_out(self) -> Path:
@@ -60,7 +61,7 @@ class PlannedRun:
         experiment = self.experiment.model_copy(update={"perturbation": None})
         return replace(self, experiment=experiment, poison=None)
 
-    def on_perturbed_graph(self, poison: Poison) -> PlannedRun:
+    def on_perturbed_graph(self, poison: PerturbedGraph) -> PlannedRun:
         """The same on a perturbed graph."""
         experiment = self.experiment.model_copy(update={"perturbation": poison.described})
         return replace(self, experiment=experiment, poison=poison)
@@ -163,9 +164,9 @@ def _with_perturbation(session: Session, plan: PlannedRun) -> PlannedRun:
     if named is None:
         return plan
     with session.screen.activity("Reading the perturbation"):
-        from aspect.experiment.trained import Poison
+        from aspect.experiment.run import PerturbedGraph
 
-        return plan.on_perturbed_graph(Poison.read(named))
+        return plan.on_perturbed_graph(PerturbedGraph.read(named))
 
 
 def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> list[Path]:

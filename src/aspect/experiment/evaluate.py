@@ -18,7 +18,7 @@ import pandas as pd
 
 from aspect import __version__
 from aspect.attacks.files import check_one_attack
-from aspect.data.graph import UNLABELLED, LabelledGraph
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
@@ -27,9 +27,9 @@ from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.metrics import PERCENT, ClassScore, Spread, mean_class_scores
 from aspect.evaluation.pruning import check_pruning, describe_pruning, pruned_name, with_all_edges
 from aspect.evaluation.result import ProbeResult, SplitScore
-from aspect.experiment.run import Outcome, Task, draw_splits, run
+from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run
 from aspect.experiment.spec import Cell, Spec, method_source
-from aspect.experiment.trained import Poison, StoredRun, open_run, source_of
+from aspect.experiment.trained import StoredRun, open_run, source_of
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 from aspect.training.health import Health
@@ -66,11 +66,12 @@ CLASS_BALANCED_NOTICE = (
     "other shares of the classes than the graph. Use --splits random to judge embeddings."
 )
 CLEAN = 0.0  # the budget of the graph as it is
-CLEAN_STEP = "clean graph"
 SCORE_FIELDS = [field.name for field in fields(SplitScore)]
 
 OnStep = Callable[[int, int, str], object]  # steps done, of how many, and what comes now
-PoisonedRuns = tuple[Poison, list[StoredRun]]  # the runs on one poisoned graph, by seed
+# Perturbed graphs of one budget, the runs to probe there, and those whose seeds controls take.
+_Group = tuple[Sequence[PerturbedGraph], Sequence[StoredRun], Sequence[StoredRun]]
+PoisonedRuns = tuple[PerturbedGraph, list[StoredRun]]  # the runs on one poisoned graph, by seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ class EvaluationTable:
     probe: str  # neutral, paper or published
     scores: pd.DataFrame  # the runs' method first
     class_names: tuple[str, ...]
-    perturbations: tuple[Poison, ...] = ()  # by budget and split; none: the graph is clean
+    perturbations: tuple[PerturbedGraph, ...] = ()  # by budget and split; none: the graph is clean
     health: tuple[Health, ...] = ()  # of the runs' embeddings, before any centring; clean graph
     warnings: tuple[str, ...] = ()  # what the runs themselves warn of
 
@@ -208,7 +209,7 @@ class EvaluationTable:
             "features": perturbation.features,
             "probe": self.probe,
             "runs": list(self.runs),
-            "perturbations": [poison.to_dict() for poison in self.perturbations],
+            "perturbations": [one.file.to_dict(one.perturbation) for one in self.perturbations],
         }
 
 
@@ -286,24 +287,21 @@ def check_same_method(runs: Sequence[StoredRun]) -> None:
     """Refuse runs that differ in method, settings or graph."""
     if not runs:
         raise RunError("Evaluation needs one or more runs. Got none.")
-    first = _identity(runs[0])
-    for stored in runs[1:]:
-        identity = _identity(stored)
+    first, *others = (
+        {
+            "method": stored.record["method"],
+            "setting": stored.record["settings"],
+            "graph": stored.record["graph"]["sha256"],
+        }
+        for stored in runs
+    )
+    for stored, identity in zip(runs[1:], others, strict=True):
         other = [what for what in first if identity[what] != first[what]]
         if other:
             raise RunError(
                 "Runs that are evaluated together must differ in the seed alone. "
                 f"{stored.path} has another {' and another '.join(other)} than {runs[0].path}."
             )
-
-
-def _identity(stored: StoredRun) -> dict[str, object]:
-    record = stored.record
-    return {
-        "method": record["method"],
-        "setting": record["settings"],
-        "graph": record["graph"]["sha256"],
-    }
 
 
 def check_seeds(runs: Sequence[StoredRun]) -> None:
@@ -347,56 +345,47 @@ def chosen_probe(experiment: Experiment, name: str) -> Probe:
 
 def group_poisoned(runs: Sequence[StoredRun]) -> list[PoisonedRuns]:
     """The runs of every budget and split, in this order and by seed; others are refused."""
-    masked = {_poison_of(stored).perturbation.features: stored for stored in runs}
+    pairs = [(stored.poison, stored) for stored in runs if stored.poison is not None]
+    masked = {poison.perturbation.features: stored for poison, stored in pairs}
     if len(masked) > 1:
         raise RunError(
             "Runs that are evaluated together must be perturbed alike. "
             f"{masked[False].path} has flipped edges alone, {masked[True].path} masked features "
             "as well."
         )
-    runs = sorted(runs, key=lambda stored: (*_budget_and_split(stored), stored.record["seed"]))
-    groups = [list(members) for _, members in groupby(runs, _budget_and_split)]
-    for members in groups:
-        for first, second in pairwise(members):
-            _check_seeds_of_split(first, second)
-    grouped = [(_poison_of(members[0]), members) for members in groups]
-    check_one_attack([poison.file for poison, _ in grouped])
-    for one, other in pairwise(grouped):
-        lists = [[stored.record["seed"] for stored in members] for _, members in (one, other)]
-        if one[0].budget == other[0].budget and lists[0] != lists[1]:
+    pairs.sort(key=lambda pair: (pair[0].budget, pair[0].split, pair[1].record["seed"]))
+    groups: list[PoisonedRuns] = []
+    for _, group in groupby(pairs, lambda pair: (pair[0].budget, pair[0].split)):
+        members = list(group)
+        _check_one_graph(members)
+        groups.append((members[0][0], [stored for _, stored in members]))
+    check_one_attack([poison.file for poison, _ in groups])
+    for (one, some), (other, more) in pairwise(groups):
+        lists = [[stored.record["seed"] for stored in members] for members in (some, more)]
+        if one.budget == other.budget and lists[0] != lists[1]:
             raise RunError(
                 "Every split of a budget needs runs of the same seeds. There are "
-                f"{_listed(lists[0])} on {_where(one[0])}, {_listed(lists[1])} on "
-                f"{_where(other[0])}."
+                f"{_listed(lists[0])} on {_where(one)}, {_listed(lists[1])} on {_where(other)}."
             )
-    return grouped
+    return groups
 
 
-def _poison_of(stored: StoredRun) -> Poison:
-    assert stored.poison is not None  # the run is poisoned
-    return stored.poison
-
-
-def _budget_and_split(stored: StoredRun) -> tuple[float, int]:
-    return _poison_of(stored).budget, _poison_of(stored).split
-
-
-def _check_seeds_of_split(first: StoredRun, second: StoredRun) -> None:
+def _check_one_graph(members: Sequence[tuple[PerturbedGraph, StoredRun]]) -> None:
     """Refuse runs on one split and budget that share a seed or met different flips."""
-    one, other = _poison_of(first), _poison_of(second)
-    if first.record["seed"] == second.record["seed"]:
-        raise RunError(
-            f"Runs on {_where(one)} must differ in the seed. {first.path} and {second.path} "
-            f"both have {first.record['seed']}."
-        )
-    if one.sha256 != other.sha256:
-        raise RunError(
-            f"Runs on {_where(one)} must have met the same flips. {first.path} is of "
-            f"{one.file.path}, {second.path} of {other.file.path}, which differ."
-        )
+    for (one, first), (other, second) in pairwise(members):
+        if first.record["seed"] == second.record["seed"]:
+            raise RunError(
+                f"Runs on {_where(one)} must differ in the seed. {first.path} and {second.path} "
+                f"both have {first.record['seed']}."
+            )
+        if one.sha256 != other.sha256:
+            raise RunError(
+                f"Runs on {_where(one)} must have met the same flips. {first.path} is of "
+                f"{one.path}, {second.path} of {other.path}, which differ."
+            )
 
 
-def _where(poison: Poison) -> str:
+def _where(poison: PerturbedGraph) -> str:
     return f"split {poison.split} at a budget of {poison.budget:g}"
 
 
@@ -417,12 +406,10 @@ class _Evaluator:
         probe: str,
         device: str | None,
         data_dir: str | None,
-        poisons: Sequence[Poison],
+        poisons: Sequence[PerturbedGraph],
         prune: Sequence[float],
-        on_step: OnStep,
     ) -> None:
-        self.runs, self.splits, self.probe_name = runs, splits, probe
-        self.prune, self.on_step = prune, on_step
+        self.runs, self.splits, self.probe_name, self.prune = runs, splits, probe, prune
         self.poisons = sorted(poisons, key=lambda poison: (poison.budget, poison.split))
         self.method = str(runs[0].record["method"])
         self.labelled = labelled = runs[0].read_graph(data_dir)
@@ -445,46 +432,23 @@ class _Evaluator:
         self.health: list[Health] = []
         self.lines: list[dict[str, Any]] = []
 
-    def evaluate_clean(self) -> None:
-        """Every run and control on the clean graph."""
+    def evaluate(self, groups: Sequence[_Group], on_step: OnStep) -> None:
+        """Probe runs, controls and rules on every graph."""
         names = [self.method, *self.controls, TWINS]
-        for spec, model in self.models(self.runs, self.runs):
-            self.on_step(names.index(spec.method), len(names), spec.method)
-            outcome = self.probe_model(spec, model)
-            if spec.method == self.method:
-                self.health.append(Health.from_dict(outcome.record.health or {}))
-        self.on_step(len(names) - 1, len(names), TWINS)
-        self.probe_rules()
-
-    def evaluate_poisoned(self, clean: Sequence[StoredRun], groups: Sequence[PoisonedRuns]) -> None:
-        """Clean runs on the clean graph, and poisoned ones each on its own graph and split."""
-        seeds = {stored.record["seed"]: stored for _, members in groups for stored in members}
-        self.on_step(0, 1 + len(groups), CLEAN_STEP)
-        for spec, model in self.models(clean, list(seeds.values())):
-            self.probe_model(spec, model)
-        self.probe_rules()
-        for done, (poison, members) in enumerate(groups, start=1):
-            self.on_step(done, 1 + len(groups), poison.title)
-            for spec, model in self.models(members, members):
-                self.probe_model(spec, model, [poison])
-            self.probe_rules(poison)
-
-    def evaluate_evaded(self) -> None:
-        """Every run and control on the clean graph, then the same models on perturbed graphs."""
-        groups = [list(group) for _, group in groupby(self.poisons, lambda poison: poison.budget)]
-        self.on_step(0, 1 + len(groups), CLEAN_STEP)
-        models = [
-            (spec, self.probe_model(spec, model).model)
-            for spec, model in self.models(self.runs, self.runs)
-        ]
-        self.probe_rules()
-        for done, group in enumerate(groups, start=1):
-            attack, budget = group[0].file.facts.attack, group[0].budget
-            self.on_step(done, 1 + len(groups), f"{attack}, {PERCENT * budget:.4g}%")
-            for spec, model in models:
-                self.probe_model(spec, model, group)
-            for poison in group:
-                self.probe_rules(poison)
+        total = len(groups) * len(names)
+        for number, (poisons, trained, seeds) in enumerate(groups):
+            done, graph = number * len(names), "clean graph: " if len(groups) > 1 else ""
+            if poisons:
+                is_evaded = poisons[0].perturbation.mode == "evade"
+                graph = f"{poisons[0].perturbation.label if is_evaded else poisons[0].title}: "
+            for spec, model in self.models(trained, seeds):
+                on_step(done + names.index(spec.method), total, f"{graph}{spec.method}")
+                self.probe_model(spec, model, poisons)
+            on_step(done + len(names) - 1, total, f"{graph}{TWINS}")
+            if not poisons:
+                self.probe_rules(self.labelled.graph, CLEAN, self.numbers)
+            for poison in poisons:
+                self.probe_rules(poison.apply(self.labelled), poison.budget, (poison.split,))
 
     def models(
         self, trained: Sequence[StoredRun], seeds: Sequence[StoredRun]
@@ -523,16 +487,12 @@ class _Evaluator:
         )
 
     def probe_model(
-        self,
-        spec: Spec,
-        model: Embedder | None,
-        poisons: Sequence[Poison] = (),
-    ) -> Outcome:
+        self, spec: Spec, model: Embedder | None, poisons: Sequence[PerturbedGraph]
+    ) -> None:
         """Probe on the clean graph, or on perturbed ones; the method also with pruned edges."""
-        budget, files = CLEAN, []
+        budget = CLEAN
         if poisons:
             budget = poisons[0].budget
-            files = [poison.file.path for poison in poisons if poison.file.path is not None]
             spec = spec.model_copy(
                 update={
                     "split_numbers": tuple(poison.split for poison in poisons),
@@ -540,7 +500,7 @@ class _Evaluator:
                     "perturbation_sha256": tuple(poison.sha256 for poison in poisons),
                 }
             )
-        outcome = self._run(spec, files, model)
+        outcome = self._run(spec, poisons, model)
         assert outcome.probed is not None  # a run with splits
         assert outcome.embeddings is not None  # computed in this process
         knn: Sequence[float | None] = ()
@@ -549,33 +509,32 @@ class _Evaluator:
             splits = draw_splits(self.labelled, self.splits, self.numbers)
             voted = knn_probe(outcome.embeddings, labels, splits, num_classes=classes)
             knn = [score.strict for score in voted.splits]
+            if spec.method == self.method:
+                self.health.append(Health.from_dict(outcome.record.health or {}))
         where = budget, spec.seed, spec.split_numbers
         self._enter(spec.method, *where, outcome.probed, knn=knn)
         if self.prune and spec.method == self.method:
             ratios = tuple(with_all_edges(self.prune))
-            pruned = self._run(spec.model_copy(update={"prune": ratios}), files, model)
+            pruned = self._run(spec.model_copy(update={"prune": ratios}), poisons, model)
             assert pruned.probed is not None  # a run with splits
             chosen = [score.prune for score in pruned.record.scores]
             self._enter(pruned_name(self.method), *where, pruned.probed, prune=chosen)
-        return outcome
 
-    def _run(self, spec: Spec, files: Sequence[Path], model: Embedder | None) -> Outcome:
+    def _run(
+        self, spec: Spec, poisons: Sequence[PerturbedGraph], model: Embedder | None
+    ) -> Outcome:
         cell = Cell.outside_plans("evaluate", spec.method, source_of(self.runs[0].experiment), spec)
         return run(
-            Task(cell, tuple(files)),
+            Task(cell, tuple(poisons)),
             labelled=self.labelled,
             device=str(self.device),
             model=model,
             probe=self.probe,
         )
 
-    def probe_rules(self, poison: Poison | None = None) -> None:
+    def probe_rules(self, graph: Graph, budget: float, numbers: tuple[int, ...]) -> None:
         """Neighbour sets and the majority class, on the clean graph or on a perturbed one."""
         labels, classes = self.labelled.labels, self.labelled.num_classes
-        graph, budget, numbers = self.labelled.graph, CLEAN, self.numbers
-        if poison is not None:
-            graph, budget = poison.apply(self.labelled), poison.budget
-            numbers = (poison.split,)
         splits = draw_splits(self.labelled, self.splits, numbers)
         if graph.num_nodes <= MOST_TWIN_NODES:
             twins = twin_probe(graph, labels, splits, num_classes=classes)
@@ -637,7 +596,7 @@ class _Evaluator:
 def evaluate_runs(
     paths: Sequence[str | Path],
     *,
-    evasion: Sequence[Poison] = (),
+    evasion: Sequence[PerturbedGraph] = (),
     splits: SplitKind = "random",
     probe: str = "neutral",
     prune: Sequence[float] = (),
@@ -661,7 +620,7 @@ def evaluate_runs(
             that validation prefers, no pruning being one of them.
         device: Where embeddings are computed and probed.
         data_dir: Where files of named data sets lie, if not where they lay in training.
-        on_step: Called before each graph is evaluated, with how far it is.
+        on_step: Called before each model is evaluated on a graph, with how far it is.
     """
     runs = [open_run(path) for path in paths]
     check_same_method(runs)
@@ -680,11 +639,16 @@ def evaluate_runs(
     groups = group_poisoned(poisoned) if poisoned else []
     poisons = [*evasion, *(poison for poison, _ in groups)]
     splits = poisons[0].file.facts.splits if poisons else splits
-    evaluator = _Evaluator(runs, splits, probe, device, data_dir, poisons, prune, on_step)
-    if evasion:
-        evaluator.evaluate_evaded()
-    elif groups:
-        evaluator.evaluate_poisoned(clean, groups)
-    else:
-        evaluator.evaluate_clean()
+    evaluator = _Evaluator(runs, splits, probe, device, data_dir, poisons, prune)
+    # Beside poisoned runs, controls on the clean graph have the seeds of these.
+    by_seed = {stored.record["seed"]: stored for _, members in groups for stored in members}
+    evaded = groupby(evaluator.poisons, lambda poison: poison.budget) if evasion else ()
+    evaluator.evaluate(
+        [
+            ((), clean, list(by_seed.values()) or clean),
+            *((list(group), clean, clean) for _, group in evaded),
+            *(((poison,), members, members) for poison, members in groups),
+        ],
+        on_step,
+    )
     return evaluator.table()

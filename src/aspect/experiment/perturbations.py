@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,6 @@ import torch
 from aspect.attacks.base import flips_within
 from aspect.attacks.file import AttackFacts, PerturbationFile, find_difference
 from aspect.attacks.perturbation import Perturbation, group_by_file
-from aspect.attacks.registry import attack_info
 from aspect.attacks.run import AttackRequest, PlannedAttack, plan_attacks, run_attack
 from aspect.data.files import is_file
 from aspect.data.graph import LabelledGraph
@@ -29,10 +28,8 @@ from aspect.experiment.store import BenchFolder
 
 __all__ = [
     "AttackProgress",
-    "AttackTask",
     "Attacking",
     "BenchFiles",
-    "KnownFile",
     "NeededFile",
     "Slot",
     "find_files",
@@ -61,16 +58,14 @@ class Slot(NamedTuple):
 class NeededFile:
     """A file that runs need, whether it is there or not."""
 
-    graph: str  # as the plan names it
+    slot: Slot  # what it serves
+    reading: Reading  # of the graph
     facts: AttackFacts  # of the attack that makes it, to the largest budget
-    budgets: tuple[float, ...]  # rising
 
-    @property
-    def slot(self) -> Slot:
-        """What it serves."""
-        facts = self.facts
-        budget = None if attack_info(facts.kind).nested else self.budgets[-1]
-        return Slot(self.graph, facts.kind, facts.solver, budget, facts.split)
+    def kept(self, folder: Path) -> int:
+        """The flips that the file in a folder holds by now."""
+        path = folder / self.facts.file_name
+        return min(len(PerturbationFile.read(path).keys), self.facts.wanted) if is_file(path) else 0
 
 
 def needed_files(
@@ -104,7 +99,10 @@ def needed_files(
             )
         except AspectError as error:
             raise GraphError(f"The graph {graph!r} cannot be attacked. {error}") from error
-        needed += [NeededFile(graph, attack.facts, budgets) for attack in planned]
+        needed += [
+            NeededFile(Slot.of(graph, group[-1], attack.facts.split), plan.reading, attack.facts)
+            for attack in planned
+        ]
     return tuple(needed)
 
 
@@ -112,39 +110,25 @@ def _settings(solver: str) -> dict[str, str]:
     return {"solver": solver} if solver else {}
 
 
-@dataclass(frozen=True)
-class KnownFile:
-    """A file that is there."""
-
-    path: Path
-    sha256: Mapping[float, str]  # of all that a budget does, see `PerturbationFile.digest`
-
-    @classmethod
-    def of(cls, path: Path, file: PerturbationFile, budgets: Iterable[float]) -> KnownFile:
-        """What was read from the path, at these budgets."""
-        return cls(path, {budget: file.digest(budget) for budget in budgets})
-
-
 @dataclass
 class BenchFiles:
-    """All files of a bench, as far as they are known, and why there is none where it failed."""
+    """All files of a bench that are there, and why there is none where its attack failed."""
 
-    files: dict[Slot, KnownFile] = field(default_factory=dict)
+    files: dict[Slot, PerturbationFile] = field(default_factory=dict)
     errors: dict[Slot, str] = field(default_factory=dict)  # a sentence
 
-    def sha256(
+    def perturbed(
         self, graph: str, perturbation: Perturbation | None, splits: Sequence[int]
-    ) -> tuple[str, ...] | None:
-        """What is done to the graph, split by split; None where no file tells, or not yet."""
-        if perturbation is None or not perturbation.has_file:
-            return None
-        known = [self.files.get(Slot.of(graph, perturbation, split)) for split in splits]
-        digests = tuple(file.sha256[perturbation.budget] for file in known if file is not None)
-        return digests if digests and len(digests) == len(known) else None
-
-    def paths(self, cell: Cell) -> tuple[Path, ...]:
-        """The files of a run's splits; none where it needs none."""
-        return tuple(self.files[slot].path for slot in slots_of(cell) if slot in self.files)
+    ) -> tuple[PerturbedGraph, ...]:
+        """The graph perturbed for each split; empty if it is clean, or if there is no file yet."""
+        if perturbation is None:
+            return ()
+        if not perturbation.has_file:
+            return tuple(PerturbedGraph(perturbation, split) for split in splits)
+        slots = [Slot.of(graph, perturbation, split) for split in splits]
+        if not self.files.keys() >= set(slots):
+            return ()
+        return tuple(PerturbedGraph.of(self.files[slot], perturbation) for slot in slots)
 
     def error(self, cell: Cell) -> str | None:
         """Why a run cannot be carried out, in sentences."""
@@ -152,15 +136,6 @@ class BenchFiles:
             if slot in self.errors:
                 return f"The attack for split {slot.split} failed. {self.errors[slot]}"
         return None
-
-    def first(self, graph: str, perturbation: Perturbation) -> PerturbedGraph | None:
-        """A perturbation for the first split; None where its attack failed."""
-        if not perturbation.has_file:
-            return PerturbedGraph(perturbation, 0)
-        file = self.files.get(Slot.of(graph, perturbation, 0))
-        if file is None:
-            return None
-        return PerturbedGraph(perturbation, 0, file.path, file.sha256[perturbation.budget])
 
 
 def slots_of(cell: Cell) -> list[Slot]:
@@ -199,7 +174,7 @@ def find_files(
     return files, missing
 
 
-def _find(need: NeededFile, path: Path, fix: str) -> KnownFile | None:
+def _find(need: NeededFile, path: Path, fix: str) -> PerturbationFile | None:
     """The file, if it is there and long enough."""
     if not is_file(path):
         return None
@@ -207,7 +182,7 @@ def _find(need: NeededFile, path: Path, fix: str) -> KnownFile | None:
         file = PerturbationFile.read(path)
         _check(need, file.facts, path)
     is_whole = file.facts.complete if need.slot.budget else len(file.keys) >= need.facts.wanted
-    return KnownFile.of(path, file, need.budgets) if is_whole else None
+    return file if is_whole else None
 
 
 @contextmanager
@@ -224,7 +199,7 @@ def _check(need: NeededFile, facts: AttackFacts, path: Path) -> None:
     wanted, given = need.facts.graph, facts.graph
     if given.sha256 != wanted.sha256:
         raise GraphError(
-            f"{str(path)!r} belongs to another graph than {need.graph!r}: its sha256 must be "
+            f"{str(path)!r} belongs to another graph than {need.slot.graph!r}: its sha256 must be "
             f"{wanted.sha256[:16]}... Got {given.name!r} with {given.nodes} nodes, {given.edges} "
             f"edges and sha256 {given.sha256[:16]}..."
         )
@@ -240,40 +215,27 @@ def _check(need: NeededFile, facts: AttackFacts, path: Path) -> None:
 # Files that are made, before the runs and by the same workers
 
 
-@dataclass(frozen=True)
-class AttackTask:
-    """A file to be made."""
-
-    need: NeededFile
-    reading: Reading
-    path: Path
-
-    @property
-    def kept(self) -> int:
-        """The flips that the file holds by now."""
-        if not is_file(self.path):
-            return 0
-        return min(len(PerturbationFile.read(self.path).keys), self.need.facts.wanted)
-
-
-def make_file(task: AttackTask, *, data_dir: str | None = None, device: str = "cpu") -> KnownFile:
+def make_file(
+    need: NeededFile, folder: Path, *, data_dir: str | None = None, device: str = "cpu"
+) -> None:
     """Attack the graph, or go on where an earlier process was stopped.
 
     Args:
-        task: The file.
+        need: The file.
+        folder: Where it goes.
         data_dir: Where files of named data sets lie.
         device: Where to attack.
     """
-    facts = task.need.facts
-    source = GraphSource(graph=task.need.graph, reading=task.reading)
-    labelled = read_graph(source, data_dir, facts.graph.sha256)
-    planned = _planned_again(facts, labelled, torch.device(device))
+    source = GraphSource(graph=need.slot.graph, reading=need.reading)
+    labelled = read_graph(source, data_dir, need.facts.graph.sha256)
+    planned = _planned_again(need.facts, labelled, torch.device(device))
+    path = folder / need.facts.file_name
     try:
-        file = PerturbationFile.open(task.path, planned.facts, resume=True)
+        file = PerturbationFile.open(path, planned.facts, resume=True)
     except RunError:
         # A shorter attack that was complete, or one that another version or kind of device began.
-        file = PerturbationFile.open(task.path, planned.facts, overwrite=True)
-    return KnownFile.of(task.path, run_attack(planned, file), task.need.budgets)
+        file = PerturbationFile.open(path, planned.facts, overwrite=True)
+    run_attack(planned, file)
 
 
 def _planned_again(
@@ -310,37 +272,24 @@ class Attacking:
     """All attacks that a bench still needs; what becomes of them goes into its `BenchFiles`."""
 
     def __init__(
-        self,
-        needed: Iterable[NeededFile],
-        reading: Reading,
-        folder: BenchFolder,
-        files: BenchFiles,
+        self, needed: Iterable[NeededFile], folder: BenchFolder, files: BenchFiles
     ) -> None:
-        tasks = [
-            AttackTask(need, reading, folder.perturbations / need.facts.file_name)
-            for need in needed
-        ]
-        self.tasks = sorted(tasks, key=_cost, reverse=True)  # the largest first, as with runs
+        self.needed = sorted(needed, key=_cost, reverse=True)  # the largest first, as with runs
         self.folder, self.files = folder, files
-        self.running: dict[Slot, AttackTask] = {}
-        self._flips = {task.need.slot: task.kept for task in self.tasks}
+        self.running: dict[Slot, NeededFile] = {}
+        self._flips = {need.slot: need.kept(folder.perturbations) for need in self.needed}
 
     @property
     def made(self) -> int:
         """Files that are complete."""
-        return sum(task.need.slot in self.files.files for task in self.tasks)
-
-    @property
-    def failed(self) -> int:
-        """Files that cannot be made."""
-        return sum(task.need.slot in self.files.errors for task in self.tasks)
+        return sum(need.slot in self.files.files for need in self.needed)
 
     def run(
-        self, executor: Executor, work: Callable[[AttackTask], KnownFile]
+        self, executor: Executor, work: Callable[[NeededFile], None]
     ) -> Generator[AttackProgress, None, None]:
         """Make the files; report the progress."""
         started, before = time.monotonic(), sum(self._flips.values())
-        with closing(executor.run(work, iter(self.tasks))) as events:
+        with closing(executor.run(work, iter(self.needed))) as events:
             for news in events:
                 if not isinstance(news, Quiet):
                     self._note(news)
@@ -348,40 +297,40 @@ class Attacking:
 
     def _progress(self, seconds: float, before: int) -> AttackProgress:
         """By what the files of running attacks hold."""
-        self._flips |= {slot: task.kept for slot, task in self.running.items()}
-        possible = [task.need for task in self.tasks if task.need.slot not in self.files.errors]
+        kept = {slot: need.kept(self.folder.perturbations) for slot, need in self.running.items()}
+        self._flips |= kept
+        possible = [need for need in self.needed if need.slot not in self.files.errors]
         flips = sum(self._flips[need.slot] for need in possible)
         wanted = sum(need.facts.wanted for need in possible)
         pace = max(flips - before, 0) / seconds if seconds > 0 else 0.0
         return AttackProgress(
             flips=flips,
             wanted=wanted,
-            files=len(self.tasks),
+            files=len(self.needed),
             made=self.made,
-            failed=self.failed,
+            failed=len(self.needed) - len(possible),
             running=len(self.running),
             seconds_left=(wanted - flips) / pace if pace else None,
         )
 
     def _note(
-        self, news: Started[AttackTask] | Finished[AttackTask, KnownFile] | Lost[AttackTask]
+        self, news: Started[NeededFile] | Finished[NeededFile, None] | Lost[NeededFile]
     ) -> None:
-        slot, name = news.task.need.slot, news.task.path.name
+        slot, name = news.task.slot, news.task.facts.file_name
         if isinstance(news, Started):
             self.running[slot] = news.task
             self.folder.write_log(f"attacks {name}")
             return
         del self.running[slot]
         if isinstance(news, Finished):
-            self._flips[slot] = news.task.need.facts.wanted
-            self.files.files[slot] = news.result
+            self._flips[slot] = news.task.facts.wanted
+            self.files.files[slot] = PerturbationFile.read(self.folder.perturbations / name)
             self.folder.write_log(f"attacked {name}")
         else:
             self.files.errors[slot] = news.reason
             self.folder.write_log(f"attack-failed {name}", f"{news.reason}\n{news.trace}")
 
 
-def _cost(task: AttackTask) -> int:
+def _cost(need: NeededFile) -> int:
     """What an attack takes, in arbitrary units."""
-    graph = task.need.facts.graph
-    return task.need.facts.wanted * (graph.nodes + graph.edges)
+    return need.facts.wanted * (need.facts.graph.nodes + need.facts.graph.edges)

@@ -348,11 +348,7 @@ def lay_out(
             graph=graph,
             reading=plan.reading,
             spec=spec.model_copy(
-                update={
-                    "device": device,
-                    "perturbation_sha256": files
-                    and files.sha256(graph, spec.perturbation, spec.split_numbers),
-                }
+                update={"device": device, "perturbation_sha256": _sha256(graph, spec, files)}
             ),
         )
         for graph in plan.graphs
@@ -365,6 +361,12 @@ def lay_out(
         if other is not cell:
             raise SettingsError(_same_spec(plan, other, cell))
     return cells
+
+
+def _sha256(graph: str, spec: Spec, files: BenchFiles | None) -> tuple[str, ...] | None:
+    """What is done to the graph, split by split; None where no file tells, or not yet."""
+    perturbed = files.perturbed(graph, spec.perturbation, spec.split_numbers) if files else ()
+    return tuple(one.sha256 for one in perturbed if one.sha256) or None
 
 
 def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[Spec]:

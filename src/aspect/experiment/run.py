@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import torch
@@ -37,6 +37,7 @@ from aspect.evaluation.result import ProbeResult
 from aspect.experiment.record import AttackNote, GraphSummary, Record, SplitScores
 from aspect.experiment.spec import Cell, Spec
 from aspect.provenance import device_name, forget_peak, peak_bytes, versions
+from aspect.settings import PerturbedBy
 from aspect.training.health import Health, check_finite
 from aspect.training.trainer import Recorder
 
@@ -44,7 +45,6 @@ __all__ = [
     "Outcome",
     "PerturbedGraph",
     "Task",
-    "attack_note",
     "draw_splits",
     "faults_of",
     "forget_graphs",
@@ -62,69 +62,99 @@ class PerturbedGraph:
     """A perturbation of one graph for one split, with the file of its flips if there is one."""
 
     perturbation: Perturbation
-    split: int
+    split: int  # the only one that a model of the perturbed graph may be evaluated on
     path: Path | None = None  # None: the flips are drawn
     sha256: str | None = None  # of all that the file does at the budget
 
-    def apply(self, labelled: LabelledGraph) -> Graph:
-        """The graph after it."""
-        return self.perturbation.apply(labelled, self.split, self.file())
+    @classmethod
+    def of(cls, file: PerturbationFile, perturbation: Perturbation) -> PerturbedGraph:
+        """What a file does as the perturbation says."""
+        return cls(perturbation, file.facts.split, file.path, file.digest(perturbation.budget))
 
-    def note(self) -> AttackNote | None:
-        """How its flips were found; None where they are drawn."""
-        file = self.file()
-        return None if file is None else attack_note(file, self.perturbation.budget)
+    @classmethod
+    def read(cls, named: PerturbedBy) -> PerturbedGraph:
+        """Read the file that settings name; one that changed since is refused."""
+        file = PerturbationFile.read(Path(named.file).absolute())
+        perturbed = cls.of(file, file.perturbation(named.budget, features=named.features))
+        if named.sha256 not in (None, perturbed.sha256):
+            flips = len(file.flips(perturbed.budget))
+            raise RunError(
+                f"{file.path} is not the file that these settings were made with: the sha256 of "
+                f"its first {flips} flips must be {str(named.sha256)[:16]}... "
+                f"Got {str(perturbed.sha256)[:16]}... Bring that file back, or train anew on this "
+                "one with --perturbation."
+            )
+        return perturbed
 
-    def file(self) -> PerturbationFile | None:
-        """The file, if it still does what it did when the plan was laid out."""
-        if self.path is None:
-            return None
+    @cached_property
+    def file(self) -> PerturbationFile:
+        """The file, if it still does what it did when it was first read."""
+        assert self.path is not None  # the flips are not drawn
         file = PerturbationFile.read(self.path)
-        digest = file.digest(self.perturbation.budget)
+        digest = file.digest(self.budget)
         if digest != self.sha256:
             raise RunError(
                 f"{str(self.path)!r} changed since the bench began: the sha256 of its flips up to "
-                f"a budget of {self.perturbation.budget:g} must be {self.sha256}. Got {digest}. "
+                f"a budget of {self.budget:g} must be {self.sha256}. Got {digest}. "
                 "Run the bench again."
             )
         return file
 
+    @property
+    def budget(self) -> float:
+        """Flips per edge of the clean graph."""
+        return self.perturbation.budget
 
-def attack_note(file: PerturbationFile, budget: float) -> AttackNote:
-    """What a record says of the flips of a file, up to a budget."""
-    facts = file.facts
-    return AttackNote(
-        flips=len(file.flips(budget)),
-        settings=facts.settings,
-        seed=facts.seed,
-        device=facts.device,
-        version=facts.versions.get("aspect", "unknown"),
-    )
+    @property
+    def name(self) -> str:
+        """A word for folders."""
+        return self.file.name(self.perturbation)
+
+    @property
+    def title(self) -> str:
+        """Words for people."""
+        return self.file.title(self.perturbation)
+
+    @property
+    def described(self) -> PerturbedBy:
+        """The same for a run's settings, in full."""
+        return PerturbedBy(
+            file=str(self.path),
+            budget=self.budget,
+            features=self.perturbation.features,
+            sha256=self.sha256,
+        )
+
+    def apply(self, labelled: LabelledGraph) -> Graph:
+        """The graph after it; one that the file was not made for is refused."""
+        if self.path is None:
+            return self.perturbation.apply(labelled, self.split)
+        self.file.check(labelled)
+        return self.perturbation.apply(labelled, self.split, self.file)
+
+    def note(self) -> AttackNote | None:
+        """How its flips were found, for a record; None where they are drawn."""
+        if self.path is None:
+            return None
+        facts = self.file.facts
+        return AttackNote(
+            flips=len(self.file.flips(self.budget)),
+            settings=facts.settings,
+            seed=facts.seed,
+            device=facts.device,
+            version=facts.versions.get("aspect", "unknown"),
+        )
 
 
 @dataclass(frozen=True)
 class Task:
-    """A run that is to be carried out, with the files of its flips."""
+    """A run that is to be carried out."""
 
     cell: Cell
-    files: tuple[Path, ...] = ()  # one for each of its splits, unless the flips are drawn
+    perturbed: tuple[PerturbedGraph, ...] = ()  # one for each of its splits, unless it is clean
     is_probed: bool = True  # off: the splits say what was poisoned, and nothing is scored
     has_details: bool = False  # whether its model is to be looked into
     shown: tuple[PerturbedGraph, ...] = ()  # what the details show besides the clean graph
-
-    def perturbed(self) -> list[PerturbedGraph]:
-        """What is done to the graph, split by split."""
-        spec = self.cell.spec
-        if spec.perturbation is None:
-            return []
-        if not spec.perturbation.has_file:
-            return [PerturbedGraph(spec.perturbation, split) for split in spec.split_numbers]
-        return [
-            PerturbedGraph(spec.perturbation, split, path, sha256)
-            for split, path, sha256 in zip(
-                spec.split_numbers, self.files, spec.perturbation_sha256 or (), strict=True
-            )
-        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +261,6 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.cell, self.spec = self.task.cell, self.task.cell.spec
-        self.perturbed = self.task.perturbed()
 
     def outcome(self, model: Embedder | None, recorder: Recorder | None) -> Outcome:
         spec = self.spec
@@ -239,7 +268,7 @@ class _Run:
         if self.task.is_probed:
             splits = draw_splits(self.labelled, spec.splits, spec.split_numbers)
         # All files are looked at before the training: one that changed must not cost it.
-        notes = [perturbed.note() for perturbed in self.perturbed]
+        notes = [perturbed.note() for perturbed in self.task.perturbed]
         graph, curves = self._trained_graph(), ValueRecorder()
         if model is None:
             model = Embedder(spec.method, seed=spec.seed, device=self.device, **spec.settings)
@@ -282,7 +311,7 @@ class _Run:
         perturbation = self.spec.perturbation
         if perturbation is None or perturbation.mode == "evade":
             return self.labelled.graph
-        (perturbed,) = self.perturbed
+        (perturbed,) = self.task.perturbed
         return perturbed.apply(self.labelled)
 
     def _probe(
@@ -299,7 +328,7 @@ class _Run:
         else:
             perturbed = (
                 model.embed(one.apply(labelled), normalise="none").to(model.device)
-                for one in self.perturbed
+                for one in self.task.perturbed
             )
             result = evasion_probe(
                 embeddings, perturbed, labels, splits, num_classes=classes, probe=probe

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -288,17 +288,20 @@ class Bench:
             self.folder.log("failed", record.cell, f"{record.error}\n{outcome.trace}")
 
     def _task(self, cell: Cell) -> Task:
-        task = Task(cell, self.files.paths(cell))
-        if not self._wants_details(cell):
-            return task
-        return replace(task, has_details=True, shown=tuple(self._shown(cell.graph)))
-
-    def _shown(self, graph: str) -> Iterator[PerturbedGraph]:
-        """Every kind of perturbation at its largest budget, for the first split."""
-        for perturbation in _largest(self.plan):
-            perturbed = self.files.first(graph, perturbation)
-            if perturbed is not None:
-                yield perturbed
+        spec = cell.spec
+        shown: tuple[PerturbedGraph, ...] = ()
+        if self._wants_details(cell):  # with the graph under each attack, for the first split
+            shown = tuple(
+                perturbed
+                for perturbation in _largest(self.plan)
+                for perturbed in self.files.perturbed(cell.graph, perturbation, (0,))
+            )
+        return Task(
+            cell,
+            self.files.perturbed(cell.graph, spec.perturbation, spec.split_numbers),
+            has_details=self._wants_details(cell),
+            shown=shown,
+        )
 
     def _wants_details(self, cell: Cell) -> bool:
         spec = cell.spec

@@ -15,8 +15,6 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from aspect import __version__
-from aspect.attacks.file import PerturbationFile
-from aspect.attacks.perturbation import Mode, Perturbation
 from aspect.config import to_yaml
 from aspect.data.archives import content_sha256
 from aspect.data.files import is_file, replacing
@@ -29,9 +27,9 @@ from aspect.estimator import Embedder, choose_device
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import inspect_model
 from aspect.experiment.record import Record
-from aspect.experiment.run import Outcome, Task, run
+from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
 from aspect.experiment.spec import Cell, Spec, method_source
-from aspect.settings import Experiment, PerturbedBy, load_experiment
+from aspect.settings import Experiment, load_experiment
 from aspect.training.folder import CONFIG, METRICS, RECORD, RUN, RunFolder, Start, read_start
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport
@@ -40,7 +38,6 @@ from aspect.workspace import MANIFEST, Workspace, read_json, read_json_lines, wr
 __all__ = [
     "MODEL",
     "LoadedRun",
-    "Poison",
     "RunOptions",
     "StoredRun",
     "TrainedRuns",
@@ -78,77 +75,6 @@ class RunOptions:
     on_epoch: Callable[[EpochReport], None] = _ignore  # called after every epoch
 
 
-@dataclass(frozen=True, eq=False)
-class Poison:
-    """A perturbation file up to a budget: what is done to a graph for the file's split."""
-
-    file: PerturbationFile
-    perturbation: Perturbation
-
-    @classmethod
-    def read(cls, named: PerturbedBy) -> Poison:
-        """Read the file that settings name; one that changed since is refused."""
-        file = PerturbationFile.read(Path(named.file).absolute())
-        poison = cls(file, file.perturbation(named.budget, features=named.features))
-        if named.sha256 not in (None, poison.sha256):
-            flips = len(file.flips(poison.budget))
-            raise RunError(
-                f"{file.path} is not the file that these settings were made with: the sha256 of "
-                f"its first {flips} flips must be {str(named.sha256)[:16]}... "
-                f"Got {poison.sha256[:16]}... Bring that file back, or train anew on this one "
-                "with --perturbation."
-            )
-        return poison
-
-    @property
-    def budget(self) -> float:
-        """Flips per edge of the clean graph."""
-        return self.perturbation.budget
-
-    @property
-    def split(self) -> int:
-        """Number of the only split that a model of the perturbed graph may be evaluated on."""
-        return self.file.facts.split
-
-    @property
-    def name(self) -> str:
-        """A word for folders."""
-        return self.file.name(self.perturbation)
-
-    @property
-    def title(self) -> str:
-        """Words for people."""
-        return self.file.title(self.perturbation)
-
-    @cached_property
-    def sha256(self) -> str:
-        """Of all that the budget does."""
-        return self.file.digest(self.budget)
-
-    @property
-    def described(self) -> PerturbedBy:
-        """The same for a run's settings, in full."""
-        return PerturbedBy(
-            file=str(self.file.path),
-            budget=self.budget,
-            features=self.perturbation.features,
-            sha256=self.sha256,
-        )
-
-    def in_mode(self, mode: Mode) -> Poison:
-        """The same for graphs that are trained on, or only embedded."""
-        return replace(self, perturbation=self.perturbation.model_copy(update={"mode": mode}))
-
-    def apply(self, labelled: LabelledGraph) -> Graph:
-        """The graph after it; one that the file was not made for is refused."""
-        self.file.check(labelled)
-        return self.perturbation.apply(labelled, self.split, self.file)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for a record."""
-        return self.file.to_dict(self.perturbation)
-
-
 def source_of(experiment: Experiment) -> GraphSource:
     """The graph that an experiment is about; the embedded one if it names none."""
     named = {} if experiment.graph is None else {"graph": experiment.graph}
@@ -175,7 +101,9 @@ def train_run(
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
     checksum = content_sha256(labelled)
-    poison = None if experiment.perturbation is None else Poison.read(experiment.perturbation)
+    poison = (
+        None if experiment.perturbation is None else PerturbedGraph.read(experiment.perturbation)
+    )
     if poison is not None and options.resume:
         poison = _as_first_read(poison, Path(out))
     graph = labelled.graph if poison is None else poison.apply(labelled)
@@ -199,7 +127,7 @@ def train_run(
         folder.on_epoch = options.on_epoch
         spec = _spec(model, checksum, poison)
         cell = Cell.outside_plans("train", model.name, source, spec)
-        task = Task(cell, files=_files(poison), is_probed=False)
+        task = Task(cell, () if poison is None else (poison,), is_probed=False)
         outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
         _write_outputs(folder.path, outcome, graph)
         record = _record(folder.path, outcome, options.settings_from)
@@ -215,7 +143,10 @@ def train_run(
             "sha256": checksum,
         }
         if poison is not None:
-            record["perturbation"] = {**poison.to_dict(), "edges": graph.num_edges}
+            record["perturbation"] = {
+                **poison.file.to_dict(poison.perturbation),
+                "edges": graph.num_edges,
+            }
         folder.complete(record)
         return record
 
@@ -243,7 +174,7 @@ def _as_begun(options: RunOptions, out: Path) -> RunOptions:
     )
 
 
-def _as_first_read(poison: Poison, out: Path) -> Poison:
+def _as_first_read(poison: PerturbedGraph, out: Path) -> PerturbedGraph:
     """The same flips from the file that the run began with: where a copy lies decides nothing.
 
     If that file is gone or changed, the run is one with other settings.
@@ -252,15 +183,11 @@ def _as_first_read(poison: Poison, out: Path) -> Poison:
     if begun is None or not is_file(Path(begun.file)):
         return poison
     copy = poison.described.model_copy(update={"file": begun.file})
-    return Poison.read(begun) if copy == begun else poison
+    return PerturbedGraph.read(begun) if copy == begun else poison
 
 
 def _absolute(path: str | None) -> str | None:
     return None if path is None else str(Path(path).absolute())
-
-
-def _files(poison: Poison | None) -> tuple[Path, ...]:
-    return () if poison is None or poison.file.path is None else (poison.file.path,)
 
 
 def _config_text(
@@ -268,7 +195,7 @@ def _config_text(
     model: Embedder,
     source: GraphSource,
     checksum: str,
-    poison: Poison | None,
+    poison: PerturbedGraph | None,
 ) -> str:
     """The settings in full; `aspect train --config` takes the file as it is."""
     full = experiment.model_copy(
@@ -288,7 +215,7 @@ def _config_text(
     return to_yaml({name: values[name] for name in Experiment.model_fields if name in values})
 
 
-def _spec(model: Embedder, graph_sha256: str, poison: Poison | None) -> Spec:
+def _spec(model: Embedder, graph_sha256: str, poison: PerturbedGraph | None) -> Spec:
     """What decides the model; which splits it is evaluated on is for others to say."""
     facts = None if poison is None else poison.file.facts
     return Spec(
@@ -301,7 +228,7 @@ def _spec(model: Embedder, graph_sha256: str, poison: Poison | None) -> Spec:
         split_numbers=() if facts is None else (facts.split,),
         probe="neutral",
         perturbation=None if poison is None else poison.perturbation,
-        perturbation_sha256=None if poison is None else (poison.sha256,),
+        perturbation_sha256=None if poison is None else (str(poison.sha256),),
         seed=model.seed,
         device="cuda" if model.device.type == "cuda" else "cpu",
         version=__version__,
@@ -406,10 +333,10 @@ class StoredRun:
         return model
 
     @cached_property
-    def poison(self) -> Poison | None:
+    def poison(self) -> PerturbedGraph | None:
         """What was done to its graph before the training; refused if the file changed since."""
         named = self.experiment.perturbation
-        return None if named is None else Poison.read(named)
+        return None if named is None else PerturbedGraph.read(named)
 
     def read_trained_graph(self, data_dir: str | None = None) -> Graph:
         """The graph as it was trained on: perturbed, if the run is a poisoned one."""
@@ -591,7 +518,7 @@ def _run_stored(
     stored: LoadedRun, entry: str, spec: Spec, labelled: LabelledGraph, *, is_probed: bool
 ) -> Outcome:
     cell = Cell.outside_plans("train", entry, source_of(stored.experiment), spec)
-    task = Task(cell, files=_files(stored.poison), is_probed=is_probed)
+    task = Task(cell, () if stored.poison is None else (stored.poison,), is_probed=is_probed)
     return run(task, labelled=labelled, model=stored.model)
 
 
