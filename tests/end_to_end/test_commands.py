@@ -11,7 +11,7 @@ from aspect import Aspect, read_graph
 from aspect.attacks.pruning import prune_edges
 from aspect.data.source import DATASETS
 from aspect.data.synthetic import embedded_graph
-from aspect.experiment.trained import load_run
+from aspect.experiment.trained import open_run
 from aspect.settings import load_experiment
 
 from .conftest import TINY, write_tables
@@ -208,7 +208,7 @@ def test_embed_serves_a_graph_that_was_not_trained_on(cli, trained):
 
 
 def test_embed_prunes_edges(cli, trained):
-    whole = load_run(trained, device="cpu").read_trained_graph()
+    whole = open_run(trained).read_trained_graph()
     found = cli("embed", trained, "--prune", 0.2, "--out", "z.npy", "--json").json
     assert found["pruned_edges"] == int(0.2 * whole.num_edges)
     expected = Aspect.load(trained / "model.safetensors").embed(prune_edges(whole, 0.2))

@@ -122,7 +122,7 @@ def test_a_runs_own_folder_takes_no_answers(cli, run_copy, trained, overwrite):
 def test_a_file_beside_the_matrix_is_found_before_the_work(cli, trained, name, monkeypatch):
     (cli.cwd / name).write_text("mine")
     monkeypatch.setattr(
-        "aspect.experiment.trained.load_run", Mock(side_effect=AssertionError("worked"))
+        "aspect.experiment.trained.open_run", Mock(side_effect=AssertionError("worked"))
     )
     cli("embed", trained, "--out", "z.npy").refused(name, "--overwrite")
     assert [path.name for path in cli.cwd.iterdir()] == [name]

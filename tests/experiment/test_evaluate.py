@@ -20,7 +20,7 @@ from aspect.evaluation.result import SplitScore
 from aspect.experiment import run as run_module
 from aspect.experiment.evaluate import EvaluationTable, evaluate_runs, group_poisoned
 from aspect.experiment.run import PerturbedGraph
-from aspect.experiment.trained import load_run, open_run
+from aspect.experiment.trained import open_run
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.controls import RawFeatures
 from aspect.settings import PublishedProbe
@@ -70,8 +70,8 @@ def splits_of(place):
 
 def computed(folder):
     """What a run's model makes of the graph that it was trained on, as a probe sees it."""
-    run = load_run(folder, device="cpu")
-    return run.model.embed(run.read_trained_graph(), normalise="none")
+    run = open_run(folder)
+    return run.load_model("cpu").embed(run.read_trained_graph(), normalise="none")
 
 
 def probed(place, embeddings, splits):
@@ -134,7 +134,7 @@ def test_a_row_with_pruned_edges_has_the_ratio_that_validation_prefers(place, cl
         (poisoned[0], graph, 0.1),
         (clean, place.labelled.graph, 0.0),
     ):
-        model = load_run(folder, device="cpu").model
+        model = open_run(folder).load_model("cpu")
         tried = [
             probed(place, model.embed(prune_edges(seen, share), normalise="none"), [split])[0]
             for share in (0.0, 0.1, 0.3)
@@ -149,7 +149,7 @@ def test_a_row_with_pruned_edges_has_the_ratio_that_validation_prefers(place, cl
 def test_a_clean_run_has_a_row_with_pruned_edges_too(clean, place):
     found = judge([clean], prune=[0.2])
     assert [row["name"] for row in found.rows] == ["aspect", "aspect, pruned", *NAMES[1:]]
-    model, graph = load_run(clean, device="cpu").model, place.labelled.graph
+    model, graph = open_run(clean).load_model("cpu"), place.labelled.graph
     tried = [
         probed(place, model.embed(prune_edges(graph, share), normalise="none"), splits_of(place))
         for share in (0.0, 0.2)
@@ -277,7 +277,7 @@ def evasion_by(files, budgets):
 
 def test_evasion_learns_clean_and_tests_perturbed(place, clean):
     found = evaded(place, clean)
-    labelled, model = place.labelled, load_run(clean, device="cpu").model
+    labelled, model = place.labelled, open_run(clean).load_model("cpu")
     for budget in (0.1, 0.15):
         expected = evasion_probe(
             model.embed(labelled.graph, normalise="none"),

@@ -15,7 +15,7 @@ from aspect.data.splits import make_splits
 from aspect.errors import FileError, GraphError, RunError
 from aspect.estimator import Embedder
 from aspect.experiment.evaluate import evaluate_runs
-from aspect.experiment.trained import RunOptions, load_run, open_run, read_runs, train_run
+from aspect.experiment.trained import RunOptions, open_run, read_runs, train_run
 from aspect.settings import Experiment, PerturbedBy, load_experiment
 from attacks.attempts import labelled_graph
 from experiment import poisoned as poisoned_runs
@@ -44,7 +44,7 @@ def test_it_learns_from_the_perturbed_graph(place, poisoned):
     perturbed = PerturbationFile.read(place.flips(1)).apply(place.labelled, 0.1)
     model = Embedder("aspect", seed=0, device="cpu", **TINY).fit(perturbed)
     np.testing.assert_array_equal(np.load(poisoned / "embeddings.npy"), model.embed(perturbed))
-    run = load_run(poisoned, device="cpu")
+    run = open_run(poisoned)
     assert torch.equal(run.read_trained_graph().edge_index, perturbed.edge_index)
 
 
@@ -71,8 +71,8 @@ def test_the_record_tells_what_was_done(place, poisoned):
 
 def test_the_record_tells_the_health_before_any_centring(poisoned):
     record = json.loads((poisoned / "record.json").read_text())
-    run = load_run(poisoned, device="cpu")
-    health = run.model.health(run.read_trained_graph())
+    run = open_run(poisoned)
+    health = run.load_model("cpu").health(run.read_trained_graph())
     assert record["health"] == health.to_dict()
     assert all(sentence in record["warnings"] for sentence in health.warnings())
 
@@ -224,21 +224,21 @@ def test_a_file_of_another_run_is_refused(two_runs, name):
     is_same = (first / name).read_bytes() == (second / name).read_bytes()
     shutil.copy(second / name, first / name)
     if is_same:
-        load_run(first, device="cpu")
+        open_run(first).load_model("cpu")
         return
     with pytest.raises(RunError, match=rf"{name} is damaged or of another folder"):
-        load_run(first, device="cpu")
+        open_run(first)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.yaml", "record.json"])
 def test_the_same_without_a_manifest(two_runs, name, caplog):
     first, second = two_runs
     (first / "manifest.json").unlink()
-    load_run(first, device="cpu")
+    open_run(first)
     assert "has no manifest.json" in caplog.text
     shutil.copy(second / name, first / name)
     with pytest.raises(RunError, match=r"belongs to another run: its seed must be"):
-        load_run(first, device="cpu")
+        open_run(first).load_model("cpu")
 
 
 @pytest.mark.parametrize(
@@ -272,11 +272,11 @@ def test_a_damaged_log_is_one_sentence(two_runs, content):
 
 def test_a_run_becomes_a_record_as_a_bench_makes_it(two_runs):
     _, second = two_runs
-    runs = read_runs([second], device="cpu")
-    assert [record.cell.entry for record in runs.records] == ["aspect"]
-    assert [record.spec.seed for record in runs.records] == [1]
+    (record,), (details,) = read_runs([second], device="cpu")
+    assert record.cell.entry == "aspect"
+    assert record.spec.seed == 1
     table = evaluate_runs([second], device="cpu")
-    scores = [score.strict for score in runs.records[0].scores]
+    scores = [score.strict for score in record.scores]
     assert scores == list(table.scores.query("name == 'aspect'")["strict"])
-    assert len(runs.details[0].curves["loss"]) == runs.records[0].epochs == TINY["epochs"]
-    assert runs.records[0].seconds.keys() == {"train"}
+    assert len(details.curves["loss"]) == record.epochs == TINY["epochs"]
+    assert record.seconds.keys() == {"train"}

@@ -14,7 +14,7 @@ from aspect.data.splits import make_splits
 from aspect.errors import AspectError, RunError
 from aspect.experiment.plan import Plan
 from aspect.experiment.store import BenchFolder
-from aspect.experiment.trained import load_run, train_run
+from aspect.experiment.trained import open_run, train_run
 from aspect.report.sources import find_sources, read_sources
 from aspect.settings import Experiment, PerturbedBy
 from report.benchmark_records import make_records
@@ -130,7 +130,7 @@ def test_a_run_becomes_a_record_with_the_scores_of_evaluate(first):
 
 
 def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, first, tmp_path):
-    labelled = load_run(first, device="cpu").read_graph()
+    labelled = open_run(first).read_graph()
     request = AttackRequest(kind="dice", budget=0.2)
     (planned,) = plan_attacks(labelled, "edges", request, [3], torch.device("cpu"))
     trace = run_attack(planned, PerturbationFile.open(tmp_path / "flips", planned.facts))
@@ -141,7 +141,7 @@ def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, first, tmp
     assert list(results.variants) == ["aspect"]
     assert list(results.perturbations) == ["dice-poison-10"]
     graph = trace.apply(labelled, 0.1)
-    embeddings = load_run(poisoned, device="cpu").model.embed(graph)
+    embeddings = open_run(poisoned).load_model("cpu").embed(graph)
     splits = make_splits("class-balanced", labelled.labels, 2)
     (expected,) = linear_probe(embeddings, labelled.labels, [splits[3]]).splits
     scores = results.select(perturbation="dice-poison-10", metric="strict")

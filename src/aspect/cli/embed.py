@@ -110,6 +110,7 @@ def _embed(
 ) -> dict[str, Any]:
     from aspect.attacks.pruning import prune_edges
     from aspect.data.tensors import write_embeddings
+    from aspect.experiment.run import gate_summary
 
     embedder, whole = _load(session, model, source)
     for notice in whole.notices:
@@ -125,13 +126,12 @@ def _embed(
         overwrite=overwrite,
         integer_ids=graph.integer_ids,
     )
-    gate = None if policy is None else {"mean": float(policy.mean()), "std": float(policy.std())}
     return {
         "out": str(out),
         "nodes": len(embeddings),
         "dim": embeddings.shape[1],
         "normalise": normalise,
-        "gate": gate,
+        "gate": gate_summary(policy),
         "pruned_edges": whole.num_edges - graph.num_edges,
         "health": health.to_dict(),
         "warnings": health.warnings(),
@@ -140,21 +140,22 @@ def _embed(
 
 def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Embedder, Graph]:
     from aspect.estimator import Embedder
-    from aspect.experiment.trained import load_run
+    from aspect.experiment.trained import open_run
 
     if Path(model).is_dir():
-        run = load_run(model, device=session.device)
-        if run.model.is_stale:
-            run.model.calibrate(run.read_trained_graph(session.data_dir))
+        run = open_run(model)
+        embedder = run.load_model(session.device)
+        if embedder.is_stale:
+            embedder.calibrate(run.read_trained_graph(session.data_dir))
             session.screen.note("Note: the statistics were recomputed on the training graph.")
         if source is not None:
-            return run.model, source.read(session.data_dir).graph
+            return embedder, source.read(session.data_dir).graph
         if run.is_poisoned:
             session.screen.note(
                 f"Note: {model} was trained on a perturbed graph, and that one is embedded. "
                 "Name the graph after the run to embed it unperturbed."
             )
-        return run.model, run.read_trained_graph(session.data_dir)
+        return embedder, run.read_trained_graph(session.data_dir)
     embedder = Embedder.load(model, device=session.device)
     if source is None:
         raise SettingsError(f"{model} has no graph of its own. Name the graph to embed.")

@@ -15,7 +15,7 @@ from aspect.cli.stability import check_out, check_run
 from aspect.errors import RunError
 
 if TYPE_CHECKING:
-    from aspect.experiment.trained import LoadedRun
+    from aspect.experiment.trained import StoredRun
 
 __all__ = ["inspect"]
 
@@ -86,28 +86,29 @@ def _study(
     with session.screen.activity("Starting"):
         from aspect.evaluation.headroom import headroom
         from aspect.experiment.evaluate import check_labels
-        from aspect.experiment.trained import load_run
-    loaded = [load_run(path, device=session.device) for path in paths]
-    _check_comparable(loaded)
-    labelled = loaded[0].read_graph(session.data_dir)
-    check_labels(labelled, loaded[0])
+        from aspect.experiment.trained import open_run
+    runs = [open_run(path) for path in paths]
+    models = [run.load_model(session.device) for run in runs]
+    _check_comparable(runs)
+    labelled = runs[0].read_graph(session.data_dir)
+    check_labels(labelled, runs[0])
     with session.screen.progress("Probing") as advance:
         result = headroom(
-            [run.model for run in loaded],
+            models,
             labelled,
             splits,
             num_splits=num_splits,
             seed=session.seed or 0,
             on_step=advance,
         )
-    for run in loaded:
+    for run in runs:
         for warning in run.record["warnings"]:
             session.screen.warn(f"{run.path}: {warning}")
-    graph = loaded[0].record["graph"]["name"]
+    graph = runs[0].record["graph"]["name"]
     return {"runs": [str(path) for path in paths], "graph": graph, **result.to_dict()}
 
 
-def _check_comparable(runs: Sequence[LoadedRun]) -> None:
+def _check_comparable(runs: Sequence[StoredRun]) -> None:
     from aspect.experiment.evaluate import check_same_method, check_seeds
 
     for run in runs:

@@ -58,9 +58,9 @@ Losses = dict[str, Float[Tensor, " nodes"]]
 class ValueRecorder(Recorder):
     """Keeps every epoch's values: loss, its terms, and what the method monitors."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: dict[str, list[float | None]] | None = None) -> None:
         # One entry an epoch under every name; None where an epoch had no such value.
-        self.values: dict[str, list[float | None]] = {}
+        self.values = {} if values is None else values
 
     @override
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:

@@ -236,7 +236,8 @@ def run(
         labelled: The clean graph of the spec, if it was read already.
         model: Trained already, on the graph that the spec says; none: it is trained here.
         probe: In place of the one that the spec names.
-        recorder: Keeps the reports of the training; by default their values, for the details.
+        recorder: Keeps the reports of the training; if it is a `ValueRecorder`, as by default, their
+            values become the curves of the details.
     """
     spec = task.cell.spec
     if labelled is None:
@@ -269,12 +270,12 @@ class _Run:
             splits = draw_splits(self.labelled, spec.splits, spec.split_numbers)
         # All files are looked at before the training: one that changed must not cost it.
         notes = [perturbed.note() for perturbed in self.task.perturbed]
-        graph, curves = self._trained_graph(), ValueRecorder()
+        graph, recorder = self._trained_graph(), recorder or ValueRecorder()
         if model is None:
             model = Embedder(spec.method, seed=spec.seed, device=self.device, **spec.settings)
             forget_peak(model.device)
             with self._timed("train", model.device):
-                model.fit(graph, recorder=recorder or curves)
+                model.fit(graph, recorder=recorder)
         with self._timed("embed", model.device):
             embeddings = model.embed(graph, normalise="none").to(model.device)
         check_finite(embeddings)
@@ -303,7 +304,7 @@ class _Run:
             device=device_name(model.device),
             versions=versions(),
         )
-        details = self._details(model, graph, curves) if self.task.has_details else None
+        details = self._details(model, graph, recorder) if self.task.has_details else None
         return Outcome(record, details, "", model, embeddings, policy, probed)
 
     def _trained_graph(self) -> Graph:
@@ -352,14 +353,14 @@ class _Run:
             for number, score, ratio, least, twin in rows
         )
 
-    def _details(self, model: Embedder, graph: Graph, curves: ValueRecorder) -> Details:
+    def _details(self, model: Embedder, graph: Graph, recorder: Recorder) -> Details:
         """Of the graph that was trained on, and of perturbed ones."""
         return inspect_model(
             model,
             replace(self.labelled, graph=graph),
             title=self.cell.title,
             graph=self.cell.graph_source.name,
-            curves=curves.values,
+            curves=recorder.values if isinstance(recorder, ValueRecorder) else {},
             perturbed=[
                 (one.perturbation.label, one.apply(self.labelled)) for one in self.task.shown
             ],

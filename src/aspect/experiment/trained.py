@@ -25,8 +25,8 @@ from aspect.data.tensors import write_embeddings
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.evaluation.details import Details
-from aspect.evaluation.inspection import inspect_model
-from aspect.experiment.record import Record
+from aspect.evaluation.inspection import ValueRecorder
+from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
 from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.settings import Experiment, load_experiment
@@ -37,11 +37,8 @@ from aspect.workspace import MANIFEST, Workspace, read_json, read_json_lines, wr
 
 __all__ = [
     "MODEL",
-    "LoadedRun",
     "RunOptions",
     "StoredRun",
-    "TrainedRuns",
-    "load_run",
     "open_run",
     "read_runs",
     "source_of",
@@ -52,6 +49,7 @@ logger = logging.getLogger(__name__)
 
 MODEL = "model.safetensors"
 RECORD_FORMAT = 1
+OF_RECORD = ("epochs", "stopped_early", "loss", "versions", "dim", "gate", "warnings")
 TRAIN_AGAIN = "Train again with --overwrite."
 
 
@@ -130,23 +128,10 @@ def train_run(
         task = Task(cell, () if poison is None else (poison,), is_probed=False)
         outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
         _write_outputs(folder.path, outcome, graph)
-        record = _record(folder.path, outcome, options.settings_from)
-        record["notices"] = list(graph.notices)
-        record["graph"] = {
-            "name": source.name,
-            "path": None if source.is_named else source.graph,
-            "data_dir": _absolute(options.data_dir),
-            "nodes": labelled.graph.num_nodes,
-            "edges": labelled.graph.num_edges,
-            "features": labelled.graph.num_features,
-            "classes": labelled.num_classes,
-            "sha256": checksum,
-        }
+        record = {"run": str(folder.path), **_record(outcome, options), "notices": [*graph.notices]}
         if poison is not None:
-            record["perturbation"] = {
-                **poison.file.to_dict(poison.perturbation),
-                "edges": graph.num_edges,
-            }
+            told = poison.file.to_dict(poison.perturbation)
+            record["perturbation"] = {**told, "edges": graph.num_edges}
         folder.complete(record)
         return record
 
@@ -235,27 +220,27 @@ def _spec(model: Embedder, graph_sha256: str, poison: PerturbedGraph | None) -> 
     )
 
 
-def _record(path: Path, outcome: Outcome, settings_from: str) -> dict[str, Any]:
-    """What the folder says of the run."""
-    record, spec = outcome.record, outcome.record.spec
+def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
+    """What the folder says of the run, as `_RunRecord` reads it back."""
+    record, spec, source = outcome.record, outcome.record.spec, outcome.record.cell.graph_source
     assert outcome.model is not None  # trained in this process
+    assert record.graph is not None  # it is done
     return {
-        "run": str(path),
         "format": RECORD_FORMAT,
         "method": spec.method,
         "seed": spec.seed,
         "settings": spec.settings,
-        "epochs": record.epochs,
-        "stopped_early": record.stopped_early,
+        **record.model_dump(mode="json", include=set(OF_RECORD)),
         "seconds": record.seconds["train"],  # in the process that ended it
-        "loss": record.loss,
         "device": str(outcome.model.device),
-        "versions": record.versions,
-        "dim": record.dim,
-        "gate": record.gate,
         "health": Health.from_dict(record.health or {}).to_dict(),  # before any centring
-        "warnings": list(record.warnings),
-        "settings_from": settings_from,
+        "settings_from": options.settings_from,
+        "graph": {
+            **record.graph.model_dump(exclude={"homophily"}),
+            "path": None if source.is_named else source.graph,
+            "data_dir": _absolute(options.data_dir),
+            "sha256": spec.graph_sha256,
+        },
     }
 
 
@@ -275,18 +260,13 @@ def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
 # Runs that are there
 
 
-class _TrainedGraph(BaseModel):
+class _TrainedGraph(GraphSummary):
     """The graph that a run was trained on, as its record describes it."""
 
     model_config = ConfigDict(extra="allow")
 
-    name: str
     path: str | None = None
     data_dir: str | None = None
-    nodes: int
-    edges: int
-    features: int
-    classes: int
     sha256: str
 
 
@@ -356,21 +336,8 @@ class StoredRun:
         return labelled
 
 
-@dataclass(frozen=True, eq=False)
-class LoadedRun(StoredRun):
-    """A complete run, read back with its model."""
-
-    model: Embedder
-
-
-def load_run(path: str | Path, *, device: str | None = None) -> LoadedRun:
-    """Read a complete run; one that is missing or unfinished is refused."""
-    stored = open_run(path)
-    return LoadedRun(stored.path, stored.experiment, stored.record, model=stored.load_model(device))
-
-
 def open_run(path: str | Path) -> StoredRun:
-    """The same without its model; every file of the run is compared with its manifest."""
+    """A complete run, every file of it compared with its manifest; others are refused."""
     path = Path(path)
     workspace = Workspace(path, RUN)
     if not workspace.has(CONFIG):
@@ -387,7 +354,7 @@ def open_run(path: str | Path) -> StoredRun:
         )
     checked = read_json(path / RECORD, _RunRecord, fix=TRAIN_AGAIN, newest=RECORD_FORMAT)
     record = {**checked.model_dump(exclude_unset=True), "run": str(path)}
-    record["graph"] = checked.graph.model_dump()
+    record["graph"] = checked.graph.model_dump(exclude={"homophily"})
     experiment = load_experiment(path / CONFIG)
     given = (experiment.method, experiment.seed, experiment.settings)
     _check_same(path / CONFIG, given, record)
@@ -418,47 +385,33 @@ def _check_same(
 # Runs as records
 
 
-@dataclass(frozen=True)
-class TrainedRuns:
-    """What several runs give a report."""
-
-    records: tuple[Record, ...]
-    details: tuple[Details, ...]
-
-
 def read_runs(
     paths: Sequence[Path],
     *,
     device: str | None = None,
     data_dir: str | None = None,
     on_run: Callable[[Path], object] = str,
-) -> TrainedRuns:
+) -> tuple[list[Record], list[Details]]:
     """Probe every run on random splits, and look into its model.
 
     One that was trained on a perturbed graph is probed there, on the split of its file alone.
     """
-    runs = [load_run(path, device=device) for path in paths]
-    curves = [_curves(stored.path / METRICS) for stored in runs]  # before all the work
+    runs = [open_run(path) for path in paths]
+    models = [stored.load_model(device) for stored in runs]  # this and the logs before all the work
+    curves = [_curves(stored.path / METRICS) for stored in runs]
     records, details = [], []
-    for stored, entry, own in zip(runs, _entry_names(runs), curves, strict=True):
+    for stored, model, entry, values in zip(runs, models, _entry_names(runs), curves, strict=True):
         on_run(stored.path)
-        labelled, poison = stored.read_graph(data_dir), stored.poison
-        outcome = _probed(stored, entry, labelled)
+        outcome = _probed(stored, model, entry, values, stored.read_graph(data_dir))
         records.append(outcome.record)
-        graph = labelled.graph if poison is None else poison.apply(labelled)
-        details.append(
-            inspect_model(
-                stored.model,
-                replace(labelled, graph=graph),
-                title=entry if poison is None else f"{entry}, {poison.perturbation.label}",
-                graph=stored.record["graph"]["name"],
-                curves=own,
-            )
-        )
-    return TrainedRuns(tuple(records), tuple(details))
+        assert outcome.details is not None  # asked for
+        poison = stored.poison
+        title = entry if poison is None else f"{entry}, {poison.perturbation.label}"
+        details.append(outcome.details.model_copy(update={"title": title}))
+    return records, details
 
 
-def _entry_names(runs: Sequence[LoadedRun]) -> Iterator[str]:
+def _entry_names(runs: Sequence[StoredRun]) -> Iterator[str]:
     """The method; its folder too where runs of it on one graph differ in more than the seed."""
     settings: dict[tuple[str, str], set[str]] = {}
     for stored in runs:
@@ -467,36 +420,50 @@ def _entry_names(runs: Sequence[LoadedRun]) -> Iterator[str]:
     folders = Counter(stored.path.name for stored in runs)
     for stored in runs:
         folder = stored.path.name if folders[stored.path.name] == 1 else str(stored.path)
-        method = stored.model.name
+        method = stored.record["method"]
         yield method if len(settings[_group_of(stored)]) == 1 else f"{method} ({folder})"
 
 
-def _group_of(stored: LoadedRun) -> tuple[str, str]:
-    return stored.model.name, stored.record["graph"]["sha256"]
+def _group_of(stored: StoredRun) -> tuple[str, str]:
+    return stored.record["method"], stored.record["graph"]["sha256"]
 
 
-def _probed(stored: LoadedRun, entry: str, labelled: LabelledGraph) -> Outcome:
+def _probed(
+    stored: StoredRun,
+    model: Embedder,
+    entry: str,
+    curves: dict[str, list[float | None]],
+    labelled: LabelledGraph,
+) -> Outcome:
     """The run's record with scores; or without, and a notice that says why."""
     recorded, poison = stored.record, stored.poison
-    spec = _spec(stored.model, recorded["graph"]["sha256"], poison).model_copy(
+    spec = _spec(model, recorded["graph"]["sha256"], poison).model_copy(
         update={
             "settings": recorded["settings"],
             "version": recorded.get("versions", {}).get("aspect", "unknown"),
         }
     )
+
+    def carry_out(spec: Spec, *, is_probed: bool) -> Outcome:
+        cell = Cell.outside_plans("train", entry, source_of(stored.experiment), spec)
+        perturbed = () if poison is None else (poison,)
+        task = Task(cell, perturbed, is_probed=is_probed, has_details=True)
+        return run(task, labelled=labelled, model=model, recorder=ValueRecorder(curves))
+
     notices: tuple[str, ...] = ()
     try:
         if not bool((labelled.labels != UNLABELLED).any()):
             raise GraphError("The graph has no labels, so nothing was scored.")
+        numbers = spec.split_numbers
         if poison is None:
-            splits = make_splits("random", labelled.labels, labelled.num_classes)
-            spec = spec.model_copy(update={"split_numbers": tuple(range(len(splits)))})
-        outcome = _run_stored(stored, entry, spec, labelled, is_probed=True)
+            numbers = tuple(
+                range(len(make_splits("random", labelled.labels, labelled.num_classes)))
+            )
+        outcome = carry_out(spec.model_copy(update={"split_numbers": numbers}), is_probed=True)
     except GraphError as error:  # too few labels to evaluate by; all else can still be shown
         told = str(error) if "nothing was scored" in str(error) else f"Nothing was scored: {error}"
         notices = (told,)
-        spec = spec.model_copy(update={"split_numbers": spec.split_numbers if poison else ()})
-        outcome = _run_stored(stored, entry, spec, labelled, is_probed=False)
+        outcome = carry_out(spec, is_probed=False)
     known = {
         name: recorded[name]
         for name in ("epochs", "stopped_early", "loss", "device", "versions")
@@ -512,14 +479,6 @@ def _probed(stored: LoadedRun, entry: str, labelled: LabelledGraph) -> Outcome:
         }
     )
     return replace(outcome, record=record)
-
-
-def _run_stored(
-    stored: LoadedRun, entry: str, spec: Spec, labelled: LabelledGraph, *, is_probed: bool
-) -> Outcome:
-    cell = Cell.outside_plans("train", entry, source_of(stored.experiment), spec)
-    task = Task(cell, () if stored.poison is None else (stored.poison,), is_probed=is_probed)
-    return run(task, labelled=labelled, model=stored.model)
 
 
 class _Epoch(BaseModel):

@@ -114,9 +114,9 @@ def read_sources(
     if runs:
         from aspect.experiment.trained import read_runs
 
-        trained = read_runs(runs, device=device, data_dir=data_dir, on_run=on_run)
-        records += trained.records
-        details += trained.details
+        probed, seen = read_runs(runs, device=device, data_dir=data_dir, on_run=on_run)
+        records += probed
+        details += seen
     from aspect.report.results import collect
 
     return Material(
