@@ -104,7 +104,7 @@ def stability(
     with session.screen.activity("Starting"):
         from aspect.experiment.stability import study_run
     with session.screen.progress("Perturbing the graph") as advance:
-        result = study_run(
+        content = study_run(
             run,
             request,
             perturbations=options.perturbation or (),
@@ -112,9 +112,8 @@ def stability(
             data_dir=session.data_dir,
             on_step=advance,
         )
-    for warning in result.warnings:
+    for warning in content["warnings"]:
         session.screen.warn(warning)
-    content = result.to_dict()
     # Said before it is written: a disk that is full by now does not cost the numbers.
     session.screen.answer(content, lambda: _show(session, content))
     if out is not None:

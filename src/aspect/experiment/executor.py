@@ -14,6 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -140,73 +141,47 @@ class LocalProcesses:
         self, work: Callable[[Task], Result], tasks: Iterable[Task]
     ) -> Generator[News[Task, Result], None, None]:
         """Apply `work` to every task; see `Executor.run`."""
-        shift = _Shift(work, iter(tasks))
-        crew = [_Worker(environment) for environment in self.environments]
-        try:
-            for worker in crew:
-                yield from shift.begin(worker)
-            while shift.busy:
-                try:
-                    future = shift.ended.get(timeout=QUIET_SECONDS)
-                except Empty:
-                    yield Quiet()
-                else:
-                    yield from shift.end(future)
-        finally:
-            with _interrupts_ignored():
-                for worker in crew:
-                    worker.cut_loose()  # all of them first, so that they end side by side
-                for worker in crew:
-                    worker.stop()
-
-
-@dataclass(frozen=True)
-class _Assignment(Generic[Task]):
-    worker: _Worker
-    task: Task
-    attempt: int
-
-
-class _Shift(Generic[Task, Result]):
-    """The tasks of one run: those to come, those under way, and the ends that nobody saw yet."""
-
-    def __init__(self, work: Callable[[Task], Result], remaining: Iterator[Task]) -> None:
-        self.work = work
-        self.remaining = remaining
-        self.busy: dict[Future[Result], _Assignment[Task]] = {}
+        waiting, crew = iter(tasks), [_Worker(environment) for environment in self.environments]
+        busy: dict[Future[Result], tuple[_Worker, Task, int]] = {}  # the attempt comes last
         # It waits in C: Ctrl-C never comes between the taking of a lock and its release, as it
         # can in `concurrent.futures.wait`.
-        self.ended: SimpleQueue[Future[Result]] = SimpleQueue()
+        ended: SimpleQueue[Future[Result]] = SimpleQueue()
 
-    def begin(self, worker: _Worker) -> Iterator[Started[Task]]:
-        """Give a free worker the next task, if there is one."""
-        for task in self.remaining:
-            yield self._give(worker, task, 1)
-            return
+        def give(worker: _Worker, task: Task, attempt: int = 1) -> Started[Task]:
+            future = worker.submit(work, task)
+            busy[future] = worker, task, attempt
+            future.add_done_callback(ended.put)
+            return Started(task)
 
-    def end(
-        self, future: Future[Result]
-    ) -> Iterator[Started[Task] | Finished[Task, Result] | Lost[Task]]:
-        """Tell how a task ended and keep its worker busy, with the same task if the worker died."""
-        given = self.busy.pop(future)
-        error = future.exception()
-        if isinstance(error, BrokenProcessPool):
-            given.worker.stop()
-            if given.attempt < ATTEMPTS:
-                yield self._give(given.worker, given.task, given.attempt + 1)
-                return
-            yield Lost(given.task, KILLED)
-        elif error is not None:
-            yield Lost(given.task, sentence_of(error), "".join(traceback.format_exception(error)))
-        else:
-            yield Finished(given.task, future.result())
-        yield from self.begin(given.worker)
+        try:
+            for worker, task in zip(crew, waiting, strict=False):
+                yield give(worker, task)
+            while busy:
+                try:
+                    future = ended.get(timeout=QUIET_SECONDS)
+                except Empty:
+                    yield Quiet()
+                    continue
+                worker, task, attempt = busy.pop(future)
+                if isinstance(future.exception(), BrokenProcessPool):
+                    worker.stop()
+                    if attempt < ATTEMPTS:
+                        yield give(worker, task, attempt + 1)
+                        continue
+                yield _end(task, future)
+                for following in islice(waiting, 1):
+                    yield give(worker, following)
+        finally:
+            _stop(crew)
 
-    def _give(self, worker: _Worker, task: Task, attempt: int) -> Started[Task]:
-        future = worker.submit(self.work, task)
-        self.busy[future] = _Assignment(worker, task, attempt)
-        future.add_done_callback(self.ended.put)
-        return Started(task)
+
+def _end(task: Task, future: Future[Result]) -> Finished[Task, Result] | Lost[Task]:
+    error = future.exception()
+    if error is None:
+        return Finished(task, future.result())
+    if isinstance(error, BrokenProcessPool):
+        return Lost(task, KILLED)
+    return Lost(task, sentence_of(error), "".join(traceback.format_exception(error)))
 
 
 class _Worker:
@@ -264,17 +239,19 @@ def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """While workers end, which is soon: a second Ctrl-C must not leave any of them behind."""
-    if threading.current_thread() is not threading.main_thread():  # it never gets to see one
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _stop(crew: Sequence[_Worker]) -> None:
+    """End all workers, which is soon: a second Ctrl-C must not leave any of them behind."""
+    # A thread other than the main one never gets to see a Ctrl-C.
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
     try:
-        yield
+        for worker in crew:
+            worker.cut_loose()  # all of them first, so that they end side by side
+        for worker in crew:
+            worker.stop()
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if is_main:
+            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
 def _settle(leash: Connection[Any, Any]) -> None:

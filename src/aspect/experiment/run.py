@@ -236,8 +236,8 @@ def run(
         labelled: The clean graph of the spec, if it was read already.
         model: Trained already, on the graph that the spec says; none: it is trained here.
         probe: In place of the one that the spec names.
-        recorder: Keeps the reports of the training; if it is a `ValueRecorder`, as by default, their
-            values become the curves of the details.
+        recorder: Keeps the reports of the training; the values of a `ValueRecorder`, as it is by
+            default, become the curves of the details.
     """
     spec = task.cell.spec
     if labelled is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,44 +11,12 @@ from aspect.attacks.file import PerturbationFile
 from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
 from aspect.data.graph import LabelledGraph
 from aspect.errors import RunError, SettingsError
-from aspect.evaluation.stability import GivenSplits, OnStep, StabilityResult, study_stability
+from aspect.evaluation.stability import GivenSplits, OnStep, study_stability
 from aspect.evaluation.stability_request import DEFAULT_BUDGETS, StabilityRequest
+from aspect.experiment.run import PerturbedGraph
 from aspect.experiment.trained import StoredRun, open_run
 
-__all__ = ["RunStability", "study_run"]
-
-
-@dataclass(frozen=True)
-class RunStability:
-    """A run and the stability of its model."""
-
-    run: str  # folder
-    graph: str
-    result: StabilityResult
-    files: tuple[str, ...]  # perturbation files that were used
-    notices: tuple[str, ...]  # what a reader must know beside the numbers
-    warnings: tuple[str, ...]  # what the run itself warns of
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "run": self.run,
-            "graph": self.graph,
-            **self.result.to_dict(),
-            "perturbations": list(self.files),
-            "notices": list(self.notices),
-            "warnings": list(self.warnings),
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """What a run and perturbation files fix beforehand."""
-
-    labelled: LabelledGraph  # as it was trained on
-    files: dict[str, list[PerturbationFile]] = field(default_factory=dict)  # by attack
-    splits: GivenSplits | None = None  # None: for the request to choose
-    notices: tuple[str, ...] = ()
+__all__ = ["study_run"]
 
 
 def study_run(
@@ -59,7 +27,7 @@ def study_run(
     device: str | None = None,
     data_dir: str | None = None,
     on_step: OnStep | None = None,
-) -> RunStability:
+) -> dict[str, Any]:
     """Load a complete run, and study its model on perturbations of the graph it was trained on.
 
     A run on a poisoned graph is compared with itself on that graph, and evaluated on the split that
@@ -72,42 +40,43 @@ def study_run(
         device: Where embeddings are computed and probed.
         data_dir: Where files of named data sets lie, if not where they lay in training.
         on_step: Called with how far it is.
+
+    Returns:
+        Plain values for JSON: the rows, and what a reader must know beside them.
     """
     stored, request = open_run(path), request or StabilityRequest()
     model, labelled = stored.load_model(device), stored.read_graph(data_dir)
-    given = _poisoned(stored, labelled, request, perturbations)
-    if given is None:
-        given = _attacked(labelled, request, perturbations)
-    graph = stored.record["graph"]["name"]
-    result = study_stability(
-        model,
-        given.labelled,
-        request,
-        files=given.files,
-        given=given.splits,
-        on_step=on_step,
-    )
-    used = [str(file.path) for files in given.files.values() for file in files]
-    return RunStability(
-        run=str(stored.path),
-        graph=graph,
-        result=result,
-        files=tuple(dict.fromkeys(used)),
-        notices=(*given.notices, *result.notices),
-        warnings=tuple(stored.record["warnings"]),
-    )
+    files: dict[str, list[PerturbationFile]] = {}  # by attack
+    splits: GivenSplits | None = None  # None: for the request to choose
+    notices: list[str] = []
+    if stored.poison is not None:
+        poison, splits = stored.poison, _split_of(stored, stored.poison, request, perturbations)
+        labelled = replace(labelled, graph=poison.apply(labelled))
+        notices.append(
+            f"The run was trained on a perturbed graph ({poison.title}), which counts as the clean "
+            "one here; it is judged on the split of that perturbation alone."
+        )
+    elif perturbations:
+        files, splits = _attacked(labelled, request, perturbations)
+    result = study_stability(model, labelled, request, files=files, given=splits, on_step=on_step)
+    used = dict.fromkeys(str(file.path) for some in files.values() for file in some)
+    return {
+        "run": str(stored.path),
+        "graph": stored.record["graph"]["name"],
+        **result.to_dict(),
+        "perturbations": list(used),
+        "notices": [*notices, *result.notices],
+        "warnings": list(stored.record["warnings"]),
+    }
 
 
-def _poisoned(
+def _split_of(
     stored: StoredRun,
-    labelled: LabelledGraph,
+    poison: PerturbedGraph,
     request: StabilityRequest,
     places: Sequence[str | Path],
-) -> _Given | None:
-    """The poisoned graph is the reference, and its split the only one that counts."""
-    poison = stored.poison
-    if poison is None:
-        return None
+) -> GivenSplits:
+    """The split that a graph was poisoned for is the only one that counts."""
     if places or request.num_splits is not None:
         option = "--perturbation" if places else "--num-splits"
         raise RunError(
@@ -115,21 +84,13 @@ def _poisoned(
             f"from that one, and are judged on its split alone: {option} does not go with it."
         )
     check_kind_of_splits([poison.file], request.splits)
-    notice = (
-        f"The run was trained on a perturbed graph ({poison.title}), which counts as the clean "
-        "one here; it is judged on the split of that perturbation alone."
-    )
-    splits = GivenSplits(poison.file.facts.splits, (poison.split,))
-    perturbed = replace(labelled, graph=poison.apply(labelled))
-    return _Given(perturbed, splits=splits, notices=(notice,))
+    return GivenSplits(poison.file.facts.splits, (poison.split,))
 
 
 def _attacked(
     labelled: LabelledGraph, request: StabilityRequest, places: Sequence[str | Path]
-) -> _Given:
+) -> tuple[dict[str, list[PerturbationFile]], GivenSplits]:
     """Attacks from files, on the splits that they were made for."""
-    if not places:
-        return _Given(labelled)
     places_of: dict[str, list[str | Path]] = {}
     for place in places:
         places_of.setdefault(read_files([place], labelled)[0].facts.attack, []).append(place)
@@ -151,6 +112,4 @@ def _attacked(
         attack: [file for file in own if file.facts.split in chosen]
         for attack, own in files.items()
     }
-    return _Given(
-        labelled, {attack: own for attack, own in used.items() if own}, GivenSplits(kind, chosen)
-    )
+    return {attack: own for attack, own in used.items() if own}, GivenSplits(kind, chosen)
