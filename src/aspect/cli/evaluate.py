@@ -31,13 +31,12 @@ from aspect.errors import RunError, SettingsError
 from aspect.settings import load_experiment
 
 if TYPE_CHECKING:
-    from aspect.attacks.file import PerturbationFile
+    from aspect.attacks.perturbation import Mode
     from aspect.data.graph import LabelledGraph
     from aspect.experiment.evaluate import EvaluationTable
+    from aspect.experiment.run import PerturbedGraph
 
 __all__ = ["evaluate"]
-
-Evasion = tuple[Sequence["PerturbationFile"], Sequence[float]]  # files and budgets
 
 
 @command
@@ -108,7 +107,7 @@ class _Evaluation:
             self.sweep.check_poisoned(poisoned[0])
         else:
             self.sweep.check_clean(paths)
-        files: Evasion = ((), ())
+        evasion: Sequence[PerturbedGraph] = ()
         with self.session.screen.activity("Starting"):
             from aspect.attacks.files import check_kind_of_splits
             from aspect.experiment.trained import open_run
@@ -118,8 +117,9 @@ class _Evaluation:
                 assert poison is not None  # its settings say so
                 check_kind_of_splits([poison.file], self.how.splits)
             elif self.sweep.perturbation:
-                files = self._files(open_run(paths[0]).read_graph(self.session.data_dir))
-        return self._evaluate(paths, *files)
+                labelled = open_run(paths[0]).read_graph(self.session.data_dir)
+                evasion = self._perturbed(labelled, "evade")
+        return self._evaluate(paths, evasion)
 
     def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> EvaluationTable:
         """Train what is not trained yet, and probe it."""
@@ -127,30 +127,20 @@ class _Evaluation:
             from aspect.evaluation.pruning import check_pruning
 
             check_pruning(plans[0].experiment.method, self.how.prune)
-        if not self.sweep.perturbation:
-            return self._evaluate(run_all(self.session, plans, retrain=retrain))
-        with self.session.screen.activity("Starting"):
-            files, budgets = self._prepare(plans[0])
-        if self.sweep.mode == "evade":
-            return self._evaluate(run_all(self.session, plans, retrain=retrain), files, budgets)
-        from aspect.experiment.run import PerturbedGraph
-
-        features = not self.sweep.edges_only
-        poisoned = [
-            plan.on_perturbed_graph(
-                PerturbedGraph.of(file, file.perturbation(budget, features=features))
-            )
-            for budget in budgets
-            for file in files
-            for plan in plans
-        ]
+        perturbed: Sequence[PerturbedGraph] = ()
+        if self.sweep.perturbation:
+            with self.session.screen.activity("Starting"):
+                perturbed = self._prepare(plans[0])
+        if self.sweep.mode == "evade" or not perturbed:
+            return self._evaluate(run_all(self.session, plans, retrain=retrain), perturbed)
+        poisoned = [plan.on_perturbed_graph(one) for one in perturbed for plan in plans]
         self.session.screen.note(
             f"{len(plans) + len(poisoned)} trainings: {len(plans)} on the clean graph and "
             f"{len(poisoned)} on perturbed ones. What is complete under runs/ is taken from there."
         )
         return self._evaluate(run_all(self.session, [*plans, *poisoned], retrain=retrain))
 
-    def _prepare(self, plan: PlannedRun) -> Evasion:
+    def _prepare(self, plan: PlannedRun) -> list[PerturbedGraph]:
         """Read graph and files, and refuse before the first training what the end would refuse."""
         from aspect.experiment.evaluate import check_inductive, chosen_probe
 
@@ -158,39 +148,31 @@ class _Evaluation:
             check_inductive(plan.experiment.method)
         chosen_probe(plan.experiment, self.how.probe)
         labelled = plan.source.read(self.session.data_dir)
-        files, budgets = self._files(labelled)
-        for file in files:
-            file.split_of(labelled)
-        return files, budgets
+        perturbed = self._perturbed(labelled, self.sweep.mode or "poison")
+        for one in perturbed:
+            one.file.split_of(labelled)
+        return perturbed
 
-    def _files(self, labelled: LabelledGraph) -> Evasion:
-        """The perturbation files, and the budgets that all of them reach."""
+    def _perturbed(self, labelled: LabelledGraph, mode: Mode) -> list[PerturbedGraph]:
+        """Every perturbation file at the budgets that all of them reach."""
         from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
-
-        files = read_files(self.sweep.perturbation or (), labelled)
-        budgets = common_budgets(files, self.sweep.budget or ())
-        check_kind_of_splits(files, self.how.splits)
-        return files, budgets
-
-    def _evaluate(
-        self,
-        paths: Sequence[Path],
-        files: Sequence[PerturbationFile] = (),
-        budgets: Sequence[float] = (),
-    ) -> EvaluationTable:
-        """Evaluate with progress on the screen, and say what the runs warn of.
-
-        With files, the runs meet perturbed graphs at test time only.
-        """
-        from aspect.experiment.evaluate import evaluate_runs
         from aspect.experiment.run import PerturbedGraph
 
-        features = not self.sweep.edges_only
-        evasion = [
-            PerturbedGraph.of(file, file.perturbation(budget, mode="evade", features=features))
+        files, alone = read_files(self.sweep.perturbation or (), labelled), self.sweep.edges_only
+        budgets = common_budgets(files, self.sweep.budget or ())
+        check_kind_of_splits(files, self.how.splits)
+        return [
+            PerturbedGraph.of(file, file.perturbation(budget, mode=mode, features=not alone))
             for budget in budgets
             for file in files
         ]
+
+    def _evaluate(
+        self, paths: Sequence[Path], evasion: Sequence[PerturbedGraph] = ()
+    ) -> EvaluationTable:
+        """Evaluate with progress on the screen, and say what the runs warn of."""
+        from aspect.experiment.evaluate import evaluate_runs
+
         with self.session.screen.progress("Evaluating") as advance:
             table = evaluate_runs(
                 paths,
