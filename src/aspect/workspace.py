@@ -194,7 +194,12 @@ class Workspace:
             with naming(path):
                 workspace.check()
                 path.mkdir(parents=True, exist_ok=True)
-                cleanup.enter_context(_locked(path))
+                try:
+                    cleanup.enter_context(filelock.FileLock(path / LOCK, blocking=False))
+                except filelock.Timeout as error:
+                    raise RunError(
+                        f"Another process is using {path}. Wait for it, or choose another --out."
+                    ) from error
                 workspace.check()  # by the folder as it is now that nobody else changes it
                 workspace._sweep()
             yield workspace
@@ -275,18 +280,3 @@ class Workspace:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = filelock.FileLock(path / LOCK, blocking=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise RunError(
-            f"Another process is using {path}. Wait for it, or choose another --out."
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()

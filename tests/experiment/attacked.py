@@ -7,7 +7,7 @@ from functools import partial
 from aspect import mixed_graph
 from aspect.data.archives import write_npz
 from aspect.experiment.executor import Finished, Lost, Started
-from aspect.experiment.perturbations import Attacking, find_files, make_file
+from aspect.experiment.perturbations import find_files, make_file, make_files
 from aspect.experiment.plan import lay_out, read_facts
 from aspect.experiment.store import BenchFolder
 from experiment.grids import make_plan
@@ -64,9 +64,8 @@ class Prepared:
     def attack(self, work=make_file, executor=None, **options):
         """Make what is missing; the progress that was told."""
         with BenchFolder.open(self.out, self.plan) as folder:
-            attacking = Attacking(self.missing, folder, self.files)
             work = partial(work, folder=folder.perturbations, **options)
-            return list(attacking.run(executor or Inline(), work))
+            return list(make_files(self.missing, folder, self.files, executor or Inline(), work))
 
     def perturbed(self, cell):
         spec = cell.spec

@@ -160,10 +160,11 @@ def test_the_old_names_of_pruning_load_and_keep_their_keys(cell):
 
 
 @pytest.fixture
-def released(monkeypatch):
+def released(monkeypatch, tmp_path):
     """The table of the release, as a test has it."""
-    table = {}
-    monkeypatch.setattr(spec, "_released", lambda: table)
+    table = tmp_path / "released.json"
+    table.write_text("{}")
+    monkeypatch.setattr(spec, "RELEASED", table)
     spec.method_source.cache_clear()
     yield table
     spec.method_source.cache_clear()
@@ -175,7 +176,7 @@ def test_an_edited_method_has_other_keys_and_a_released_one_the_old(released):
     assert spec.method_source("raw") == digest, "unknown to the release"
     spec.method_source.cache_clear()
     edited = cells_of(make_plan(entries=["raw"]))[0]
-    released[module] = digest
+    released.write_text(json.dumps({module: digest}))
     spec.method_source.cache_clear()
     assert spec.method_source("raw") is None
     same = cells_of(make_plan(entries=["raw"]))[0]

@@ -174,16 +174,16 @@ def _attack(
     session: Session, prepared: _Prepared, before: Bench, folder: BenchFolder, again: AgainOptions
 ) -> dict[str, int]:
     """Make the perturbation files that are missing, but for those that failed before."""
-    from aspect.experiment.perturbations import Attacking, make_file
+    from aspect.experiment.perturbations import make_file, make_files
 
-    known = len(prepared.files.files)
+    files, known = prepared.files, len(prepared.files.files)
     if again.retry_failed:
         before.retry_failed()
     needed = [need for need in prepared.missing if not before.is_given_up(need.slot)]
-    attacking = Attacking(needed, folder, prepared.files)
     count, screen = _count(len(needed), "perturbation file"), session.screen
     if needed:
         screen.note(f"{count} must be made first, into {folder.perturbations}.")
+        processes = prepared.placement.processes()
         work = partial(
             make_file,
             folder=folder.perturbations,
@@ -193,22 +193,23 @@ def _attack(
         try:
             with (
                 screen.progress("Flips", guesses_time=False) as advance,
-                closing(attacking.run(prepared.placement.processes(), work)) as news,
+                closing(make_files(needed, folder, files, processes, work)) as news,
             ):
                 for now in news:
                     advance(now.flips, now.wanted, _word(now, f"{now.made} of {now.files} files, "))
         except KeyboardInterrupt as interrupt:
             raise KeyboardInterrupt(
-                f"Interrupted. {attacking.made} of {count} are made. The same command goes on."
+                f"Interrupted. {len(files.files) - known} of {count} are made. "
+                "The same command goes on."
             ) from interrupt
-    errors = list(prepared.files.errors.values())
+    errors, made = list(files.errors.values()), len(files.files) - known
     if errors:
         screen.warn(
             f"{_count(len(errors), 'perturbation file')} could not be made, and the runs that need "
             f"them fail. The first: {errors[0]}"
         )
-    failed = len(prepared.missing) - attacking.made  # before, unless tried again, and now
-    return {"found": known, "made": attacking.made, "failed": failed}
+    failed = len(prepared.missing) - made  # before, unless tried again, and now
+    return {"found": known, "made": made, "failed": failed}
 
 
 def _run(

@@ -28,12 +28,12 @@ from aspect.experiment.store import BenchFolder
 
 __all__ = [
     "AttackProgress",
-    "Attacking",
     "BenchFiles",
     "NeededFile",
     "Slot",
     "find_files",
     "make_file",
+    "make_files",
     "needed_files",
 ]
 
@@ -268,67 +268,58 @@ class AttackProgress:
     seconds_left: float | None  # by the pace so far; None: nothing to go by yet
 
 
-class Attacking:
-    """All attacks that a bench still needs; what becomes of them goes into its `BenchFiles`."""
+def make_files(
+    needed: Iterable[NeededFile],
+    folder: BenchFolder,
+    files: BenchFiles,
+    executor: Executor,
+    work: Callable[[NeededFile], None],
+) -> Generator[AttackProgress, None, None]:
+    """Make what a bench still needs; what becomes of it goes into `files`, and is told."""
+    needed = sorted(needed, key=_cost, reverse=True)  # the largest first, as with runs
+    flips = {need.slot: need.kept(folder.perturbations) for need in needed}
+    running: dict[Slot, NeededFile] = {}
+    started, before = time.monotonic(), sum(flips.values())
+    with closing(executor.run(work, iter(needed))) as events:
+        for news in events:
+            if not isinstance(news, Quiet):
+                _note(news, running, folder, files)
+            if isinstance(news, Finished):
+                flips[news.task.slot] = news.task.facts.wanted
+            flips |= {slot: need.kept(folder.perturbations) for slot, need in running.items()}
+            possible = [need for need in needed if need.slot not in files.errors]
+            found = sum(flips[need.slot] for need in possible)
+            wanted = sum(need.facts.wanted for need in possible)
+            pace = max(found - before, 0) / max(time.monotonic() - started, 1e-9)
+            yield AttackProgress(
+                flips=found,
+                wanted=wanted,
+                files=len(needed),
+                made=sum(need.slot in files.files for need in needed),
+                failed=len(needed) - len(possible),
+                running=len(running),
+                seconds_left=(wanted - found) / pace if pace else None,
+            )
 
-    def __init__(
-        self, needed: Iterable[NeededFile], folder: BenchFolder, files: BenchFiles
-    ) -> None:
-        self.needed = sorted(needed, key=_cost, reverse=True)  # the largest first, as with runs
-        self.folder, self.files = folder, files
-        self.running: dict[Slot, NeededFile] = {}
-        self._flips = {need.slot: need.kept(folder.perturbations) for need in self.needed}
 
-    @property
-    def made(self) -> int:
-        """Files that are complete."""
-        return sum(need.slot in self.files.files for need in self.needed)
-
-    def run(
-        self, executor: Executor, work: Callable[[NeededFile], None]
-    ) -> Generator[AttackProgress, None, None]:
-        """Make the files; report the progress."""
-        started, before = time.monotonic(), sum(self._flips.values())
-        with closing(executor.run(work, iter(self.needed))) as events:
-            for news in events:
-                if not isinstance(news, Quiet):
-                    self._note(news)
-                yield self._progress(time.monotonic() - started, before)
-
-    def _progress(self, seconds: float, before: int) -> AttackProgress:
-        """By what the files of running attacks hold."""
-        kept = {slot: need.kept(self.folder.perturbations) for slot, need in self.running.items()}
-        self._flips |= kept
-        possible = [need for need in self.needed if need.slot not in self.files.errors]
-        flips = sum(self._flips[need.slot] for need in possible)
-        wanted = sum(need.facts.wanted for need in possible)
-        pace = max(flips - before, 0) / seconds if seconds > 0 else 0.0
-        return AttackProgress(
-            flips=flips,
-            wanted=wanted,
-            files=len(self.needed),
-            made=self.made,
-            failed=len(self.needed) - len(possible),
-            running=len(self.running),
-            seconds_left=(wanted - flips) / pace if pace else None,
-        )
-
-    def _note(
-        self, news: Started[NeededFile] | Finished[NeededFile, None] | Lost[NeededFile]
-    ) -> None:
-        slot, name = news.task.slot, news.task.facts.file_name
-        if isinstance(news, Started):
-            self.running[slot] = news.task
-            self.folder.write_log(f"attacks {name}")
-            return
-        del self.running[slot]
-        if isinstance(news, Finished):
-            self._flips[slot] = news.task.facts.wanted
-            self.files.files[slot] = PerturbationFile.read(self.folder.perturbations / name)
-            self.folder.write_log(f"attacked {name}")
-        else:
-            self.files.errors[slot] = news.reason
-            self.folder.write_log(f"attack-failed {name}", f"{news.reason}\n{news.trace}")
+def _note(
+    news: Started[NeededFile] | Finished[NeededFile, None] | Lost[NeededFile],
+    running: dict[Slot, NeededFile],
+    folder: BenchFolder,
+    files: BenchFiles,
+) -> None:
+    slot, name = news.task.slot, news.task.facts.file_name
+    if isinstance(news, Started):
+        running[slot] = news.task
+        folder.write_log(f"attacks {name}")
+        return
+    del running[slot]
+    if isinstance(news, Finished):
+        files.files[slot] = PerturbationFile.read(folder.perturbations / name)
+        folder.write_log(f"attacked {name}")
+    else:
+        files.errors[slot] = news.reason
+        folder.write_log(f"attack-failed {name}", f"{news.reason}\n{news.trace}")
 
 
 def _cost(need: NeededFile) -> int:

@@ -27,9 +27,6 @@ ProbeName = Literal["neutral", "paper"]
 # Left out where they hold nothing: older records, which lack them, keep their keys.
 OPTIONAL = ("splits_sha256", "perturbation_sha256", "doubt", "probe", "source")
 
-# Attributes have the names of this version, files those of version 0.1.
-BY_ALIAS = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
 RELEASED = Path(__file__).parent / "released.json"  # SHA-256 of the methods' modules, by name
 
 
@@ -41,6 +38,7 @@ class Spec(Config):
     is written, which since version 0.1 has called edge pruning `doubt`.
     """
 
+    # Attributes have the names of this version, files those of version 0.1.
     model_config = ConfigDict(
         validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
     )
@@ -155,10 +153,5 @@ def method_source(method: str) -> str | None:
     name = find_method(method).method.__module__
     file = sys.modules[name].__file__
     digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
-    return None if _released().get(name) == digest else digest
-
-
-@cache
-def _released() -> dict[str, str]:
-    digests: dict[str, str] = json.loads(RELEASED.read_text(encoding="utf-8"))
-    return digests
+    released: dict[str, str] = json.loads(RELEASED.read_text(encoding="utf-8"))
+    return None if released.get(name) == digest else digest

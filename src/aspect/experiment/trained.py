@@ -413,19 +413,13 @@ def read_runs(
 
 def _entry_names(runs: Sequence[StoredRun]) -> Iterator[str]:
     """The method; its folder too where runs of it on one graph differ in more than the seed."""
-    settings: dict[tuple[str, str], set[str]] = {}
-    for stored in runs:
-        text = json.dumps(stored.record["settings"], sort_keys=True)
-        settings.setdefault(_group_of(stored), set()).add(text)
+    groups = [(stored.record["method"], stored.record["graph"]["sha256"]) for stored in runs]
+    settings = [json.dumps(stored.record["settings"], sort_keys=True) for stored in runs]
+    variants = Counter(group for group, _ in set(zip(groups, settings, strict=True)))
     folders = Counter(stored.path.name for stored in runs)
-    for stored in runs:
+    for stored, group in zip(runs, groups, strict=True):
         folder = stored.path.name if folders[stored.path.name] == 1 else str(stored.path)
-        method = stored.record["method"]
-        yield method if len(settings[_group_of(stored)]) == 1 else f"{method} ({folder})"
-
-
-def _group_of(stored: StoredRun) -> tuple[str, str]:
-    return stored.record["method"], stored.record["graph"]["sha256"]
+        yield group[0] if variants[group] == 1 else f"{group[0]} ({folder})"
 
 
 def _probed(

@@ -19,6 +19,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -79,29 +80,20 @@ def read_start(path: Path) -> Start | None:
     )
 
 
-def _ignore(report: EpochReport) -> None:
-    """Nobody wants to see the epochs pass."""
-
-
+@dataclass(eq=False)
 class RunFolder(Recorder):
     """The trainer's recorder on disk; open it with `RunFolder.open`."""
 
-    def __init__(
-        self,
-        path: Path,
-        config: str,
-        start: Start | None,
-        checkpoint_every: int,
-        tensorboard: bool,
-    ) -> None:
-        self.path = path
-        self.workspace = Workspace(path, RUN)
-        self.config = config
-        self.start = start
-        self.checkpoint_every = checkpoint_every
-        self.tensorboard = tensorboard
+    path: Path
+    config: str  # the text that says what is run
+    start: Start | None = None
+    checkpoint_every: int = 20  # epochs
+    tensorboard: bool = False
+    on_epoch: Callable[[EpochReport], object] = str  # called after every epoch
+
+    def __post_init__(self) -> None:
+        self.workspace = Workspace(self.path, RUN)
         self.logs: list[EpochLog] = []
-        self.on_epoch: Callable[[EpochReport], None] = _ignore
         self._is_training = False
         self._stop_wanted = False
 
