@@ -81,8 +81,8 @@ def test_never_more_tasks_are_drawn_than_there_are_workers():
 
 def test_workers_are_used_again_and_know_their_place(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    places = [{"PLACE": "left"}, {"PLACE": "right"}]
-    executor = LocalProcesses(2, threads=3, environments=places)
+    places = [{"PLACE": place, "OMP_NUM_THREADS": "3"} for place in ("left", "right")]
+    executor = LocalProcesses(2, environments=places)
     found = results(executor.run(process_and_threads, range(8))).values()
     assert len({pid for pid, *_ in found}) <= 2
     assert {place for _, _, place, _ in found} <= {"left", "right"}

@@ -24,8 +24,8 @@ from aspect.cli.options import (
     is_run,
 )
 from aspect.cli.session import Session, command
+from aspect.cli.stability import check_run
 from aspect.cli.train import PlannedRun, plan_run, run_all
-from aspect.data.files import is_file
 from aspect.data.source import GraphSource
 from aspect.errors import RunError, SettingsError
 from aspect.settings import load_experiment
@@ -107,18 +107,13 @@ class _Evaluation:
             self.sweep.check_poisoned(poisoned[0])
         else:
             self.sweep.check_clean(paths)
-        evasion: Sequence[PerturbedGraph] = ()
+        if not self.sweep.perturbation:
+            return self._evaluate(paths)
         with self.session.screen.activity("Starting"):
-            from aspect.attacks.files import check_kind_of_splits
             from aspect.experiment.trained import open_run
 
-            if poisoned:
-                poison = open_run(poisoned[0]).poison
-                assert poison is not None  # its settings say so
-                check_kind_of_splits([poison.file], self.how.splits)
-            elif self.sweep.perturbation:
-                labelled = open_run(paths[0]).read_graph(self.session.data_dir)
-                evasion = self._perturbed(labelled, "evade")
+            labelled = open_run(paths[0]).read_graph(self.session.data_dir)
+            evasion = self._perturbed(labelled, "evade")
         return self._evaluate(paths, evasion)
 
     def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> EvaluationTable:
@@ -177,7 +172,7 @@ class _Evaluation:
             table = evaluate_runs(
                 paths,
                 evasion=evasion,
-                splits=self.how.splits or "random",
+                splits=self.how.splits,
                 probe=self.how.probe,
                 prune=self.how.prune or (),
                 device=self.session.device,
@@ -214,12 +209,8 @@ def _plans(
 
 def _is_poisoned(folder: Path) -> bool:
     """Whether a run's settings name a perturbation."""
-    config = folder / CONFIG
-    if not is_file(config):
-        raise RunError(
-            f"{folder} is not a run's folder. Train one with: aspect train --out {folder}."
-        )
-    return load_experiment(config).perturbation is not None
+    check_run(folder)
+    return load_experiment(folder / CONFIG).perturbation is not None
 
 
 def _folders(targets: Sequence[str]) -> list[Path]:

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from aspect import __version__
-from aspect.attacks.files import check_one_attack
+from aspect.attacks.files import check_kind_of_splits, check_one_attack
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError
@@ -181,6 +181,9 @@ class EvaluationTable:
         return {
             "graph": self.graph,
             "method": self.method,
+            "runs": list(self.runs),
+            "splits": self.splits,
+            "probe": self.probe,
             **(self._attack() if self.perturbations else self._clean_scores()),
             "rows": self.rows,
             "notices": self.notices,
@@ -189,9 +192,6 @@ class EvaluationTable:
 
     def _clean_scores(self) -> dict[str, Any]:
         return {
-            "runs": list(self.runs),
-            "splits": self.splits,
-            "probe": self.probe,
             **{key: value for key, value in self.rows[0].items() if key != "name"},
             "per_class": [
                 {"name": self.class_names[score.label], **asdict(score)} for score in self.per_class
@@ -205,10 +205,7 @@ class EvaluationTable:
             "mode": perturbation.mode,
             "kind": perturbation.kind,
             "solver": perturbation.solver,
-            "splits": self.splits,
             "features": perturbation.features,
-            "probe": self.probe,
-            "runs": list(self.runs),
             "perturbations": [one.file.to_dict(one.perturbation) for one in self.perturbations],
         }
 
@@ -597,7 +594,7 @@ def evaluate_runs(
     paths: Sequence[str | Path],
     *,
     evasion: Sequence[PerturbedGraph] = (),
-    splits: SplitKind = "random",
+    splits: SplitKind | None = None,
     probe: str = "neutral",
     prune: Sequence[float] = (),
     device: str | None = None,
@@ -613,7 +610,7 @@ def evaluate_runs(
     Args:
         paths: The runs' folders.
         evasion: Perturbations in mode `evade` of one attack, for every budget and split.
-        splits: Kind of splits; perturbation files bring their own.
+        splits: Kind of splits; none: random, or that of the perturbation files, which must be it.
         probe: `neutral` for the headline; `paper` for that of published tables, or `published` for
             the same with the learning rate and weight decay that the settings came with.
         prune: Ratios of edges to prune; a further row is embedded, split by split, with the one
@@ -638,8 +635,10 @@ def evaluate_runs(
         check_one_attack([poison.file for poison in evasion])
     groups = group_poisoned(poisoned) if poisoned else []
     poisons = [*evasion, *(poison for poison, _ in groups)]
-    splits = poisons[0].file.facts.splits if poisons else splits
-    evaluator = _Evaluator(runs, splits, probe, device, data_dir, poisons, prune)
+    if poisons:
+        check_kind_of_splits([poison.file for poison in poisons], splits)
+        splits = poisons[0].file.facts.splits
+    evaluator = _Evaluator(runs, splits or "random", probe, device, data_dir, poisons, prune)
     # Beside poisoned runs, controls on the clean graph have the seeds of these.
     by_seed = {stored.record["seed"]: stored for _, members in groups for stored in members}
     evaded = groupby(evaluator.poisons, lambda poison: poison.budget) if evasion else ()

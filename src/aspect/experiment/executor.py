@@ -14,7 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -109,33 +109,22 @@ class LocalProcesses:
 
     Args:
         workers: Tasks at a time.
-        threads: Of torch in every worker; by default the cores are shared out among the workers,
-            unless the environment says otherwise (`OMP_NUM_THREADS`).
         environments: Variables for the environment of the first worker, the second and so on, over
-            again where there are more workers: `CUDA_VISIBLE_DEVICES`, for example.
+            again where there are more workers: `CUDA_VISIBLE_DEVICES`, for example. Unless they or
+            this process's own name `OMP_NUM_THREADS`, the workers share out the cores.
     """
 
-    def __init__(
-        self,
-        workers: int,
-        *,
-        threads: int | None = None,
-        environments: Sequence[Mapping[str, str]] = (),
-    ) -> None:
+    def __init__(self, workers: int, *, environments: Sequence[Mapping[str, str]] = ()) -> None:
         if workers < 1:
             raise SettingsError(f"Number of workers must be 1 or more. Got {workers}.")
-        shared = str(max(1, available_cores() // workers))
-        wanted = os.environ.get("OMP_NUM_THREADS", shared) if threads is None else str(threads)
         common = {
-            "OMP_NUM_THREADS": wanted,
+            "OMP_NUM_THREADS": str(max(1, available_cores() // workers)),
             # Threads that wait must not burn the time of the other workers' threads.
-            "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+            "OMP_WAIT_POLICY": "PASSIVE",
         }
-        own = [
-            environments[number % len(environments)] if environments else {}
-            for number in range(workers)
-        ]
-        self.environments = tuple({**common, **each} for each in own)
+        common |= {name: os.environ[name] for name in common if name in os.environ}
+        places = islice(cycle(environments or [{}]), workers)
+        self.environments = tuple({**common, **place} for place in places)
 
     def run(
         self, work: Callable[[Task], Result], tasks: Iterable[Task]
