@@ -13,7 +13,6 @@ from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, GraphError, SettingsError
 from aspect.experiment.perturbations import (
     BenchFiles,
-    _planned_again,
     make_file,
 )
 from aspect.experiment.plan import read_facts
@@ -91,9 +90,9 @@ def test_no_attack_no_files(path):
 
 def test_the_attack_that_facts_describe_can_be_run(path):
     labelled = read_npz(path)
-    for facts in attacks_of(attacked_plan(path, IMPLICIT, {"kind": "dice"})):
-        again = _planned_again(facts, labelled, torch.device("cpu")).facts
-        assert again == facts
+    ((_, facts),) = read_facts(attacked_plan(path, IMPLICIT, {"kind": "dice"}), None)
+    for need in facts.files:
+        assert need.plan_attack(labelled).facts == need.facts
 
 
 def test_graphs_of_one_name_have_files_of_their_own(tmp_path):
@@ -280,7 +279,7 @@ def test_files_hold_the_flips_of_an_attack_by_hand(path, out):
     prepared = Prepared(attacked_plan(path, {**IMPLICIT, "budgets": [0.05]}, num_splits=1), out)
     prepared.attack()
     (wanted,), (found,) = prepared.needed, prepared.files.files.values()
-    planned = _planned_again(wanted.facts, read_npz(path), torch.device("cpu"))
+    planned = wanted.plan_attack(read_npz(path))
     expected = run_attack(planned, PerturbationFile.open(out / "other", planned.facts))
     assert torch.equal(found.keys, expected.keys)
     assert found.facts.complete
@@ -297,7 +296,7 @@ def begin(wanted, path, flips):
         if progress.made > flips:
             raise Killed
 
-    planned = _planned_again(wanted.facts, read_npz(wanted.slot.graph), torch.device("cpu"))
+    planned = wanted.plan_attack(read_npz(wanted.slot.graph))
     file = PerturbationFile.open(path, planned.facts)
     with pytest.raises(Killed):
         run_attack(planned, file, stop, seconds_between_writes=0.0)

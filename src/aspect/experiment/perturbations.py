@@ -60,12 +60,21 @@ class NeededFile:
 
     slot: Slot  # what it serves
     reading: Reading  # of the graph
-    facts: AttackFacts  # of the attack that makes it, to the largest budget
+    request: AttackRequest  # of the attack that makes it, to the largest budget
+    facts: AttackFacts  # of that attack
 
     def kept(self, folder: Path) -> int:
         """The flips that the file in a folder holds by now."""
         path = folder / self.facts.file_name
         return min(len(PerturbationFile.read(path).keys), self.facts.wanted) if is_file(path) else 0
+
+    def plan_attack(self, labelled: LabelledGraph, device: str = "cpu") -> PlannedAttack:
+        """The attack that makes it, ready to run on a device."""
+        name, splits = self.facts.graph.name, [self.facts.split]
+        (planned,) = plan_attacks(
+            labelled, name, self.request, splits, torch.device(device), train_stand_in
+        )
+        return planned
 
 
 def needed_files(
@@ -87,7 +96,7 @@ def needed_files(
         budgets = tuple(sorted({perturbation.budget for perturbation in group}))
         request = AttackRequest(
             kind=group[0].kind,
-            settings=_settings(group[0].solver),
+            settings={"solver": group[0].solver} if group[0].solver else {},
             budget=budgets[-1],
             splits=plan.splits,
         )
@@ -100,14 +109,10 @@ def needed_files(
         except AspectError as error:
             raise GraphError(f"The graph {graph!r} cannot be attacked. {error}") from error
         needed += [
-            NeededFile(Slot.of(graph, group[-1], attack.facts.split), plan.reading, attack.facts)
-            for attack in planned
+            NeededFile(Slot.of(graph, group[-1], facts.split), plan.reading, request, facts)
+            for facts in (attack.facts for attack in planned)
         ]
     return tuple(needed)
-
-
-def _settings(solver: str) -> dict[str, str]:
-    return {"solver": solver} if solver else {}
 
 
 @dataclass
@@ -228,7 +233,7 @@ def make_file(
     """
     source = GraphSource(graph=need.slot.graph, reading=need.reading)
     labelled = read_graph(source, data_dir, need.facts.graph.sha256)
-    planned = _planned_again(need.facts, labelled, torch.device(device))
+    planned = need.plan_attack(labelled, device)
     path = folder / need.facts.file_name
     try:
         file = PerturbationFile.open(path, planned.facts, resume=True)
@@ -236,23 +241,6 @@ def make_file(
         # A shorter attack that was complete, or one that another version or kind of device began.
         file = PerturbationFile.open(path, planned.facts, overwrite=True)
     run_attack(planned, file)
-
-
-def _planned_again(
-    facts: AttackFacts, labelled: LabelledGraph, device: torch.device
-) -> PlannedAttack:
-    """The attack that the facts describe, ready to run on a device."""
-    request = AttackRequest(
-        kind=facts.kind,
-        settings=_settings(facts.solver),
-        flips=facts.wanted,
-        splits=facts.splits,
-        seed=facts.seed,
-    )
-    (planned,) = plan_attacks(
-        labelled, facts.graph.name, request, [facts.split], device, train_stand_in
-    )
-    return planned
 
 
 @dataclass(frozen=True)
