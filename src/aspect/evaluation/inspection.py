@@ -361,9 +361,7 @@ def _homophily(
     graph: Graph, labels: Int[Tensor, " nodes"], kept: _Kept
 ) -> tuple[float | None, ...]:
     shares = neighbour_agreement(graph, labels)
-    return tuple(
-        None if (share := shares[node]) is None else _rounded(share) for node in kept.nodes.tolist()
-    )
+    return _with_gaps(shares[node] for node in kept.nodes.tolist())
 
 
 def _short(values: Iterable[float] | Tensor) -> tuple[float, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -164,39 +164,32 @@ def find_files(
         given: Folder to look into first, which is only read.
         made: Folder of the bench itself.
     """
+    folders = [(made, "Remove it, or choose another --out.")]
+    if given is not None:
+        fix = "Name another folder with --perturbations, or move the file away."
+        folders.insert(0, (given, fix))
     files, missing = BenchFiles(), []
     for need in needed:
-        known = None
-        if given is not None:
-            fix = "Name another folder with --perturbations, or move the file away."
-            known = _find(need, given / need.facts.file_name, fix)
-        if known is None:
-            known = _find(need, made / need.facts.file_name, "Remove it, or choose another --out.")
-        if known is None:
+        found = (_find(need, folder / need.facts.file_name, fix) for folder, fix in folders)
+        file = next((file for file in found if file is not None), None)
+        if file is None:
             missing.append(need)
         else:
-            files.files[need.slot] = known
+            files.files[need.slot] = file
     return files, missing
 
 
 def _find(need: NeededFile, path: Path, fix: str) -> PerturbationFile | None:
-    """The file, if it is there and long enough."""
+    """The file, if it is there and long enough; `fix` says what helps if it is a wrong one."""
     if not is_file(path):
         return None
-    with _fixing(fix):
+    try:
         file = PerturbationFile.read(path)
         _check(need, file.facts, path)
-    is_whole = file.facts.complete if need.slot.budget else len(file.keys) >= need.facts.wanted
-    return file if is_whole else None
-
-
-@contextmanager
-def _fixing(fix: str) -> Iterator[None]:
-    """End what is wrong with what would be right."""
-    try:
-        yield
     except (CheckpointError, GraphError, SettingsError) as error:
         raise type(error)(f"{error} {fix}") from error
+    is_whole = file.facts.complete if need.slot.budget else len(file.keys) >= need.facts.wanted
+    return file if is_whole else None
 
 
 def _check(need: NeededFile, facts: AttackFacts, path: Path) -> None:

@@ -366,14 +366,11 @@ def _check_same(
 ) -> None:
     """Refuse a file of another run: its scores would stand under this run's name."""
     method, seed, settings = given
-    recorded = record["settings"]
-    differing = [
-        name for name, value in settings.items() if name in recorded and recorded[name] != value
-    ]
+    known = {name: value for name, value in record["settings"].items() if name in settings}
     for what, expected, found in (
         ("method", record["method"], method),
         ("seed", record["seed"], seed),
-        *((f"setting {name}", recorded[name], settings[name]) for name in differing),
+        *((f"setting {name}", value, settings[name]) for name, value in known.items()),
     ):
         if expected != found:
             raise RunError(
