@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from pydantic import Field
 
-from aspect.attacks.perturbation import SUFFIX
-from aspect.attacks.registry import attack_info, attack_names
+from aspect.attacks.perturbation import SUFFIX, Budget
+from aspect.attacks.registry import AttackName, attack_info, attack_names
 from aspect.cli.console import duration
-from aspect.cli.options import Overwrite, ReadingOptions, check_budget, check_target, is_run
+from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
-from aspect.config import parse_overrides
+from aspect.config import Config, parse_overrides
 from aspect.data.files import is_file, is_folder, is_present
-from aspect.data.source import GraphSource
+from aspect.data.source import GraphSource, Reading
 from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ SOLVERS = {name: solvers for name in attack_names() if (solvers := attack_info(n
 DRAWN_SPLITS = 10  # of every kind but the published ones
 
 
-class AttackOptions(NamedTuple):
+class AttackOptions(Config):
     """Which attack, how many flips, and the splits whose training labels the attacker knows."""
 
     kind: Annotated[
-        str, typer.Option(help=f"Attack: {', '.join(attack_names())}.", metavar="ATTACK")
+        AttackName, typer.Option(help=f"Attack: {', '.join(attack_names())}.", metavar="ATTACK")
     ] = "metattack"
     solver: Annotated[
         str | None,
@@ -44,33 +45,20 @@ class AttackOptions(NamedTuple):
             metavar="NAME",
         ),
     ] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting; may be repeated.", metavar="KEY=VALUE"),
-    ] = None
-    budget: Annotated[
-        float | None, typer.Option(help="Flips as a ratio of the edges.", metavar="RATIO")
-    ] = None
-    flips: Annotated[
-        int | None, typer.Option(help="Flips as a number, in place of --budget.", metavar="N")
-    ] = None
-    split: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Number of the split whose training labels are known; may be repeated.",
-            metavar="K",
-            min=0,
-        ),
-    ] = None
-    all_splits: Annotated[
-        bool, typer.Option("--all-splits", help="One attack for every split.")
-    ] = False
-    splits: Annotated[
-        Literal["class-balanced", "random", "published"], typer.Option(help="Kind of splits.")
-    ] = "class-balanced"
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an attack that was interrupted.")
-    ] = False
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    """Change one setting; may be repeated."""
+    budget: Annotated[Budget | None, typer.Option(metavar="RATIO")] = None
+    """Flips as a ratio of the edges."""
+    flips: Annotated[int | None, Field(gt=0)] = None
+    """Flips as a number, in place of --budget."""
+    split: Annotated[list[int] | None, typer.Option(metavar="K", min=0)] = None
+    """Number of the split whose training labels are known; may be repeated."""
+    all_splits: bool = False
+    """One attack for every split."""
+    splits: Literal["class-balanced", "random", "published"] = "class-balanced"
+    """Kind of splits."""
+    resume: bool = False
+    """Go on with an attack that was interrupted."""
     overwrite: Overwrite = False
 
     @property
@@ -88,10 +76,6 @@ class AttackOptions(NamedTuple):
         if (self.budget is None) == (self.flips is None):
             given = "neither" if self.budget is None else "both"
             raise SettingsError(f"Pass --budget RATIO or --flips N, one of them. Got {given}.")
-        if self.budget is not None:
-            check_budget(self.budget)
-        if self.flips is not None and self.flips < 1:
-            raise SettingsError(f"Number of flips must be 1 or more. Got {self.flips}.")
         if self.all_splits == bool(self.split):
             given = "both" if self.split else "neither"
             raise SettingsError(f"Pass --split K or --all-splits, one of them. Got {given}.")
@@ -153,7 +137,7 @@ def attack(
         typer.Argument(help="Data set, or files of a graph with labels.", metavar="GRAPH"),
     ],
     options: AttackOptions,
-    reading: ReadingOptions,
+    reading: Reading,
     out: Annotated[
         Path,
         typer.Option(
@@ -169,7 +153,7 @@ def attack(
     """
     options.check()
     settings = options.values()
-    source = GraphSource.named(graph, reading.reading())
+    source = GraphSource.named(graph, reading)
     options.check_out(out, source)
     with session.screen.activity("Starting"):
         from aspect.attacks.file import PerturbationFile

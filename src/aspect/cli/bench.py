@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import Field
 
 from aspect.cli.console import duration
 from aspect.cli.session import OUR_ERROR, Session, command
+from aspect.config import Config
 from aspect.data.files import is_folder
 from aspect.errors import FileError
 
@@ -30,62 +32,35 @@ __all__ = ["bench"]
 PERTURBATIONS = Path("results") / "perturbations"
 
 
-class PartOptions(NamedTuple):
-    """Which part of a plan is meant."""
+class BenchOptions(Config):
+    """Which part of a plan is meant, and what is run although it is over."""
 
-    entries: Annotated[
-        list[str] | None,
-        typer.Option("--entry", help="Only this entry; may be repeated.", metavar="NAME"),
-    ] = None
-    graphs: Annotated[
-        list[str] | None,
-        typer.Option("--graph", help="Only this graph; may be repeated.", metavar="NAME"),
-    ] = None
-
-
-class AgainOptions(NamedTuple):
-    """What is run although it is over."""
-
-    redo: Annotated[
-        list[str] | None,
-        typer.Option(help="Run this entry again, done or not; may be repeated.", metavar="ENTRY"),
-    ] = None
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try the runs that failed again.")
-    ] = False
+    entries: Annotated[list[str] | None, typer.Option("--entry", metavar="NAME")] = None
+    """Only this entry; may be repeated."""
+    graphs: Annotated[list[str] | None, typer.Option("--graph", metavar="NAME")] = None
+    """Only this graph; may be repeated."""
+    redo: Annotated[list[str] | None, typer.Option(metavar="ENTRY")] = None
+    """Run this entry again, done or not; may be repeated."""
+    retry_failed: bool = False
+    """Try the runs that failed again."""
+    out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """Folder of the records.  [default: runs/PLAN]"""
+    workers: Annotated[int | None, Field(ge=1)] = None
+    """Runs at a time.  [default: the cores, or up to 4 on each GPU]"""
+    perturbations: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """Folder of perturbation files to use; what it lacks is made in the records' folder.  [default:
+    results/perturbations, if it is there]"""
+    show_list: Annotated[bool, typer.Option("--list")] = False
+    """Only show what is done, failed and left."""
 
 
 @command(without=("seed",))
 def bench(
     session: Session,
-    part: PartOptions,
-    again: AgainOptions,
     plan: Annotated[
         str, typer.Argument(help="A shipped plan's name, or a file of one.", metavar="PLAN")
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the records.  [default: runs/PLAN]", metavar="DIR"),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Runs at a time.  [default: the cores, or up to 4 on each GPU]",
-            metavar="N",
-            min=1,
-        ),
-    ] = None,
-    perturbations: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of perturbation files to use; what it lacks is made in the records' "
-            "folder.  [default: results/perturbations, if it is there]",
-            metavar="DIR",
-        ),
-    ] = None,
-    show_list: Annotated[
-        bool, typer.Option("--list", help="Only show what is done, failed and left.")
-    ] = False,
+    options: BenchOptions,
 ) -> None:
     """Run a plan: methods x graphs x perturbations x splits x seeds, one record per run.
 
@@ -96,26 +71,26 @@ def bench(
     from aspect.experiment.plan import load_plan
 
     whole = load_plan(plan)
-    chosen = whole.only(tuple(part.entries or ()), tuple(part.graphs or ()))
-    chosen.only(tuple(again.redo or ()))  # an unknown entry is refused
-    given = _perturbations(perturbations)
+    chosen = whole.only(tuple(options.entries or ()), tuple(options.graphs or ()))
+    chosen.only(tuple(options.redo or ()))  # an unknown entry is refused
+    given = _perturbations(options.perturbations)
     with session.screen.activity("Starting"):
         from aspect.experiment.runner import Placement
         from aspect.experiment.store import BenchFolder
 
         whole.check_changes()
-        placement = Placement.choose(session.device, workers)
-        folder = BenchFolder(out or Path("runs") / whole.name)
+        placement = Placement.choose(session.device, options.workers)
+        folder = BenchFolder(options.out or Path("runs") / whole.name)
         folder.check(whole)
     prepared = _prepare(session, whole, chosen, placement, folder, given)
     before = prepared.bench(folder)  # what it refuses is refused before any attack
-    if show_list:
+    if options.show_list:
         _list(session, before, prepared)
         return
     with BenchFolder.open(folder.path, whole) as opened:
-        counts = _attack(session, prepared, before, opened, again)
+        counts = _attack(session, prepared, before, opened, options)
         running = prepared.bench(opened)
-        content = {**_run(session, running, placement, again), "perturbations": counts}
+        content = {**_run(session, running, placement, options), "perturbations": counts}
     session.screen.answer(content, lambda: _show(session, running, content))
     if content["failed"]:
         raise typer.Exit(OUR_ERROR)
@@ -171,13 +146,13 @@ def _prepare(
 
 
 def _attack(
-    session: Session, prepared: _Prepared, before: Bench, folder: BenchFolder, again: AgainOptions
+    session: Session, prepared: _Prepared, before: Bench, folder: BenchFolder, options: BenchOptions
 ) -> dict[str, int]:
     """Make the perturbation files that are missing, but for those that failed before."""
     from aspect.experiment.perturbations import Attacking, make_file
 
     known = len(prepared.files.files)
-    if again.retry_failed:
+    if options.retry_failed:
         before.retry_failed()
     needed = [need for need in prepared.missing if not before.is_given_up(need.slot)]
     attacking = Attacking(needed, prepared.whole.reading, folder, prepared.files)
@@ -207,13 +182,13 @@ def _attack(
 
 
 def _run(
-    session: Session, bench: Bench, placement: Placement, again: AgainOptions
+    session: Session, bench: Bench, placement: Placement, options: BenchOptions
 ) -> dict[str, Any]:
     """Carry out what is left, and say before what is not."""
     from aspect.experiment.run import run_cell
 
-    bench.redo(again.redo or ())
-    if again.retry_failed:
+    bench.redo(options.redo or ())
+    if options.retry_failed:
         bench.retry_failed()
     before, started, screen = bench.progress(), time.monotonic(), session.screen
     if before.done:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.attacks.registry import attack_title
-from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, ReadingOptions, SettingsOptions
+from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, SettingsOptions
 from aspect.cli.session import Session, command
 from aspect.config import parse_overrides
 from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
@@ -121,7 +121,7 @@ def _name_of(graph: str | None) -> str | None:
 def train(
     session: Session,
     options: SettingsOptions,
-    reading: ReadingOptions,
+    reading: Reading,
     folder: FolderOptions,
     poison: PoisonOptions,
     graph: Annotated[
@@ -143,9 +143,9 @@ def train(
     perturbation = poison.described()
     if folder.resume and graph is None and options.config is None and out is not None:
         options = _settings_of_run(out, options)
-    plan = plan_run(graph, options, reading.reading(), session.seed, perturbation)
+    plan = plan_run(graph, options, reading, session.seed, perturbation)
     plan = _with_perturbation(session, plan)
-    record = run_plan(session, plan, out or plan.default_out, **folder._asdict())
+    record = run_plan(session, plan, out or plan.default_out, **folder.model_dump())
     session.screen.answer(record, lambda: _show(session, record))
 
 
@@ -154,7 +154,7 @@ def _settings_of_run(out: Path, options: SettingsOptions) -> SettingsOptions:
     config = out / CONFIG
     if not config.is_file():
         raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
-    return options._replace(config=str(config))
+    return options.model_copy(update={"config": str(config)})
 
 
 def _with_perturbation(session: Session, plan: PlannedRun) -> PlannedRun:

@@ -48,7 +48,7 @@ class SearchRequest(Config):
     """neutral; paper: the probe of published tables."""
     max_cosine: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Highest mean cosine of two nodes, before centring, of the best trial."""
-    max_epochs: Count | None = None
+    max_epochs: Annotated[int | None, Field(ge=1)] = None
     """Epochs of a trial at most, but for the start, which keeps its own.  [default: 200, or those
     of the start if more]"""
 

@@ -150,7 +150,7 @@ def _counted(study: optuna.Study) -> list[FrozenTrial]:
     counted = [
         trial for trial in trials if trial.state != TrialState.FAIL or ERROR in trial.user_attrs
     ]
-    return sorted(counted, key=lambda trial: min([trial.number, *trial.user_attrs.get(EARLIER, [])]))
+    return sorted(counted, key=lambda trial: min(trial.user_attrs.get(EARLIER, [trial.number])))
 
 
 def _unfinished(study: optuna.Study, search: Search) -> list[int]:
@@ -434,7 +434,7 @@ def tune(
             for _ in range(trials - before):
                 if time.monotonic() >= until:
                     return
-                yield unfinished.pop(0) if unfinished else study.ask(search.space).number
+                yield unfinished.pop(0) if unfinished else study.ask(dict(search.space)).number
 
         def note(running: int) -> SearchResult:
             ended = _ended(study, search)

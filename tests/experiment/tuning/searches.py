@@ -66,9 +66,7 @@ def small_search(path, settings=None, *, method="aspect", seed=0, **options):
         seed=seed,
         settings={**small, "epochs": 3, **(settings or {})},
     )
-    return plan_search(
-        experiment, request, settings_from="test's own", fixed=fixed, device="cpu"
-    )
+    return plan_search(experiment, request, settings_from="test's own", fixed=fixed, device="cpu")
 
 
 def search_for(search, out, trials, **options):
