@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,8 +19,7 @@ from aspect.data.files import is_folder
 from aspect.errors import FileError
 
 if TYPE_CHECKING:
-    from aspect.experiment.perturbations import AttackProgress, BenchFiles, NeededFile
-    from aspect.experiment.plan import Plan, ReadFacts
+    from aspect.experiment.perturbations import AttackProgress, NeededFile
     from aspect.experiment.record import Record
     from aspect.experiment.runner import Bench, BenchProgress, Placement
     from aspect.experiment.store import BenchFolder
@@ -75,21 +72,34 @@ def bench(
     chosen.only(tuple(options.redo or ()))  # an unknown entry is refused
     given = _perturbations(options.perturbations)
     with session.screen.activity("Starting"):
-        from aspect.experiment.runner import Placement
+        from aspect.experiment.perturbations import find_files
+        from aspect.experiment.plan import lay_out, read_facts
+        from aspect.experiment.runner import Bench, Placement
         from aspect.experiment.store import BenchFolder
 
         whole.check_changes()
         placement = Placement.choose(session.device, options.workers)
         folder = BenchFolder(options.out or Path("runs") / whole.name)
         folder.check(whole)
-    prepared = _prepare(session, whole, chosen, placement, folder, given)
-    before = prepared.bench(folder)  # what it refuses is refused before any attack
+    with session.screen.activity("Reading graphs"):
+        facts = dict(read_facts(whole, session.data_dir, chosen.graphs))
+        needed = [file for read in facts.values() for file in read.files]
+        files, missing = find_files(needed, given, folder.perturbations)
+
+    def laid_out(folder: BenchFolder) -> Bench:
+        """The runs, as far as the perturbation files that are there by now decide them."""
+        cells = lay_out(chosen, facts, placement.kind, files)
+        return Bench(whole, cells, facts, folder, placement.workers, files)
+
+    before = laid_out(folder)  # what it refuses is refused before any attack
     if options.show_list:
-        _list(session, before, prepared)
+        _list(session, before, missing)
         return
+    if options.retry_failed:
+        before.retry_failed()
     with BenchFolder.open(folder.path, whole) as opened:
-        counts = _attack(session, prepared, before, opened, options)
-        running = prepared.bench(opened)
+        counts = _attack(session, before, opened, placement, missing)
+        running = laid_out(opened)
         content = {**_run(session, running, placement, options), "perturbations": counts}
     session.screen.answer(content, lambda: _show(session, running, content))
     if content["failed"]:
@@ -105,65 +115,27 @@ def _perturbations(given: Path | None) -> Path | None:
     return given
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """All that is known before anything is carried out."""
-
-    whole: Plan
-    chosen: Plan  # the part that is meant
-    facts: dict[str, ReadFacts]
-    placement: Placement
-    files: BenchFiles  # grows as perturbation files are made
-    missing: list[NeededFile]  # at first
-
-    def bench(self, folder: BenchFolder) -> Bench:
-        """The runs, as far as the files that are there by now decide them."""
-        from aspect.experiment.plan import lay_out
-        from aspect.experiment.runner import Bench
-
-        cells = lay_out(self.chosen, self.facts, self.placement.kind, self.files)
-        workers = self.placement.workers
-        return Bench(self.whole, cells, self.facts, folder, workers, self.files)
-
-
-def _prepare(
-    session: Session,
-    whole: Plan,
-    chosen: Plan,
-    placement: Placement,
-    folder: BenchFolder,
-    given: Path | None,
-) -> _Prepared:
-    """Read the graphs, and find the perturbation files that there are."""
-    from aspect.experiment.perturbations import find_files
-    from aspect.experiment.plan import read_facts
-
-    with session.screen.activity("Reading graphs"):
-        facts = dict(read_facts(whole, session.data_dir, chosen.graphs))
-        needed = [file for read in facts.values() for file in read.files]
-        files, missing = find_files(needed, given, folder.perturbations)
-    return _Prepared(whole, chosen, facts, placement, files, missing)
-
-
 def _attack(
-    session: Session, prepared: _Prepared, before: Bench, folder: BenchFolder, options: BenchOptions
+    session: Session,
+    bench: Bench,
+    folder: BenchFolder,
+    placement: Placement,
+    missing: Sequence[NeededFile],
 ) -> dict[str, int]:
     """Make the perturbation files that are missing, but for those that failed before."""
     from aspect.experiment.perturbations import Attacking, make_file
 
-    known = len(prepared.files.files)
-    if options.retry_failed:
-        before.retry_failed()
-    needed = [need for need in prepared.missing if not before.is_given_up(need.slot)]
-    attacking = Attacking(needed, prepared.whole.reading, folder, prepared.files)
+    known = len(bench.files.files)
+    needed = [need for need in missing if not bench.is_given_up(need.slot)]
+    attacking = Attacking(needed, bench.plan.reading, folder, bench.files)
     count, screen = _count(len(attacking.tasks), "perturbation file"), session.screen
     if attacking.tasks:
         screen.note(f"{count} must be made first, into {folder.perturbations}.")
-        work = partial(make_file, data_dir=session.data_dir, device=prepared.placement.kind)
+        work = partial(make_file, data_dir=session.data_dir, device=placement.kind)
         try:
             with (
                 screen.progress("Flips", guesses_time=False) as advance,
-                closing(attacking.run(prepared.placement.processes(), work)) as news,
+                closing(attacking.run(placement.processes(), work)) as news,
             ):
                 for now in news:
                     advance(now.flips, now.wanted, _word(now, f"{now.made} of {now.files} files, "))
@@ -171,13 +143,13 @@ def _attack(
             raise KeyboardInterrupt(
                 f"Interrupted. {attacking.made} of {count} are made. The same command goes on."
             ) from interrupt
-    errors = list(prepared.files.errors.values())
+    errors = list(bench.files.errors.values())
     if errors:
         screen.warn(
             f"{_count(len(errors), 'perturbation file')} could not be made, and the runs that need "
             f"them fail. The first: {errors[0]}"
         )
-    failed = len(prepared.missing) - attacking.made  # before, unless tried again, and now
+    failed = len(missing) - attacking.made  # before, unless tried again, and now
     return {"found": known, "made": attacking.made, "failed": failed}
 
 
@@ -186,6 +158,7 @@ def _run(
 ) -> dict[str, Any]:
     """Carry out what is left, and say before what is not."""
     from aspect.experiment.run import run_cell
+    from aspect.training.health import Health
 
     bench.redo(options.redo or ())
     if options.retry_failed:
@@ -210,6 +183,9 @@ def _run(
         raise KeyboardInterrupt(
             f"Interrupted. {now.done} of {now.cells} runs are done. The same command goes on."
         ) from interrupt
+    failed = [cell for cell in bench.cells if bench.states[cell.key] == "failed"]
+    errors = [record.error for record in map(bench.folder.failed, failed) if record is not None]
+    health = [record.health for record in _records(bench) if record.health is not None]
     end = bench.progress()
     return {
         "plan": bench.plan.name,
@@ -218,8 +194,8 @@ def _run(
         "done": end.done,
         "kept": before.done,
         "failed": end.failed,
-        "collapsed": _collapsed(_records(bench)),
-        "first_error": _first_error(bench),
+        "collapsed": sum(Health.from_dict(one).is_collapsed for one in health),
+        "first_error": errors[0] if errors else None,
         "seconds": time.monotonic() - started,
     }
 
@@ -240,21 +216,7 @@ def _records(bench: Bench) -> list[Record]:
     return [record for record in bench.folder.records() if record.key in keys]
 
 
-def _first_error(bench: Bench) -> str | None:
-    failed = (cell for cell in bench.cells if bench.states[cell.key] == "failed")
-    records = (bench.folder.failed(cell) for cell in failed)
-    return next((record.error for record in records if record is not None), None)
-
-
-def _collapsed(records: Iterable[Record]) -> int:
-    """Runs whose embedding is close to representation collapse."""
-    from aspect.training.health import Health
-
-    health = [record.health for record in records if record.health is not None]
-    return sum(Health.from_dict(one).is_collapsed for one in health)
-
-
-def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
+def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None:
     """What became of the runs so far, by entry and graph."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
     names = bench.plan.short_names()
@@ -269,7 +231,7 @@ def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
         "cells": now.cells,
         "done": now.done,
         "failed": now.failed,
-        "perturbations": {"found": len(prepared.files.files), "missing": len(prepared.missing)},
+        "perturbations": {"found": len(bench.files.files), "missing": len(missing)},
         "rows": rows,
     }
 
@@ -277,8 +239,8 @@ def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
         columns = ["entry", "graph", "done", "failed", "left"]
         session.screen.table(columns, [[row[name] for name in columns] for row in rows])
         session.screen.say(f"{now.done} of {now.cells} runs are done, {now.failed} failed.")
-        if prepared.missing:
-            session.screen.say(f"{len(prepared.missing)} perturbation files are not there yet.")
+        if missing:
+            session.screen.say(f"{len(missing)} perturbation files are not there yet.")
 
     session.screen.answer(content, show)
 
@@ -314,24 +276,24 @@ def _accuracy(records: Iterable[Record]) -> dict[tuple[str, str], dict[str, str]
 
     The mean is over seeds and splits, the std over the splits of one seed, averaged over the seeds.
     """
-    values: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = {}
+    import pandas as pd
+
+    columns, rows = ["entry", "title", "graph", "seed", "accuracy"], []
     for record in records:
-        if record.status == "done":
-            cell, perturbation = record.cell, record.spec.perturbation
-            title = cell.title
-            if perturbation is not None:
-                alone = "" if perturbation.features else ", edges alone"
-                title += f", {perturbation.label} {perturbation.mode}{alone}"
-            by_graph = values.setdefault((cell.entry, title), {}).setdefault(cell.graph, {})
-            scores = [score.strict for score in record.scores]
-            by_graph.setdefault(record.spec.seed, []).extend(scores)
-    return {
-        line: {graph: _mean_and_std(list(seeds.values())) for graph, seeds in by_graph.items()}
-        for line, by_graph in values.items()
-    }
-
-
-def _mean_and_std(seeds: list[list[float]]) -> str:
-    stds = [stdev(splits) for splits in seeds if len(splits) > 1]
-    mean = fmean(value for splits in seeds for value in splits)
-    return f"{mean:.1f} ± {fmean(stds):.1f}" if stds else f"{mean:.1f}"
+        cell, perturbation = record.cell, record.spec.perturbation
+        title = cell.title
+        if perturbation is not None:
+            alone = "" if perturbation.features else ", edges alone"
+            title += f", {perturbation.label} {perturbation.mode}{alone}"
+        line = (cell.entry, title, cell.graph, record.spec.seed)
+        rows += [(*line, score.strict) for score in record.scores]
+    table = pd.DataFrame(rows, columns=columns)
+    by_seed = table.groupby(columns[:4], sort=False)["accuracy"]
+    stds = by_seed.std().groupby(columns[:3], sort=False).mean()
+    means = table.groupby(columns[:3], sort=False)["accuracy"].mean()
+    texts: dict[tuple[str, str], dict[str, str]] = {}
+    lines = pd.DataFrame({"mean": means, "std": stds}).reindex(means.index).reset_index()
+    for entry, title, graph, mean, std in lines.itertuples(index=False):
+        text = f"{mean:.1f}" if pd.isna(std) else f"{mean:.1f} ± {std:.1f}"
+        texts.setdefault((entry, title), {})[graph] = text
+    return texts
