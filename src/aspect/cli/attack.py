@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,13 +20,12 @@ from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
     from aspect.attacks.file import PerturbationFile
-    from aspect.attacks.run import AttackRequest, FlipProgress, PlannedAttack
+    from aspect.attacks.run import FlipProgress, PlannedAttack, TrainModel
 
 __all__ = ["attack"]
 
 MIB = 2**20
 SOLVERS = {name: solvers for name in attack_names() if (solvers := attack_info(name).solvers)}
-DRAWN_SPLITS = 10  # of every kind but the published ones
 
 
 class AttackOptions(Config):
@@ -73,18 +71,13 @@ class AttackOptions(Config):
 
     def check(self) -> None:
         """Refuse what is wrong for every graph."""
-        if (self.budget is None) == (self.flips is None):
-            given = "neither" if self.budget is None else "both"
-            raise SettingsError(f"Pass --budget RATIO or --flips N, one of them. Got {given}.")
-        if self.all_splits == bool(self.split):
-            given = "both" if self.split else "neither"
-            raise SettingsError(f"Pass --split K or --all-splits, one of them. Got {given}.")
-        largest = max(self.numbers or [0])
-        if self.splits != "published" and largest >= DRAWN_SPLITS:
-            raise SettingsError(
-                f"Split must be from 0 to {DRAWN_SPLITS - 1}, the {self.splits} splits. "
-                f"Got {largest}."
-            )
+        for pair, first, second in (
+            ("--budget RATIO or --flips N", self.budget is not None, self.flips is not None),
+            ("--split K or --all-splits", bool(self.split), self.all_splits),
+        ):
+            if first == second:
+                given = "both" if first else "neither"
+                raise SettingsError(f"Pass {pair}, one of them. Got {given}.")
         if self.resume and self.overwrite:
             raise SettingsError("Pass --resume or --overwrite, one of them. Got both.")
 
@@ -157,9 +150,19 @@ def attack(
     options.check_out(out, source)
     with session.screen.activity("Starting"):
         from aspect.attacks.file import PerturbationFile
-        from aspect.attacks.run import AttackRequest
+        from aspect.attacks.run import AttackRequest, plan_attacks
+        from aspect.estimator import choose_device
         from aspect.provenance import forget_peak, peak_bytes
 
+        train_model: TrainModel | None = None
+        if attack_info(options.kind).needs_model:
+            from aspect.evaluation.stability import train_stand_in
+
+            train_model = train_stand_in
+        device = choose_device(session.device)
+        labelled = source.read(session.data_dir)
+        for notice in labelled.graph.notices:
+            session.screen.note(f"Note: {notice}")
         request = AttackRequest(
             kind=options.kind,
             settings=settings,
@@ -168,7 +171,7 @@ def attack(
             splits=options.splits,
             seed=session.seed or 0,
         )
-        planned = _plan(session, source, request, options.numbers)
+        planned = plan_attacks(labelled, source.name, request, options.numbers, device, train_model)
         files = [  # all looked at before the first attack is run
             PerturbationFile.open(
                 out / plan.facts.file_name if options.is_several else out,
@@ -178,7 +181,6 @@ def attack(
             )
             for plan in planned
         ]
-    device = planned[0].device
     forget_peak(device)
     results = []
     for plan, file in zip(planned, files, strict=True):
@@ -192,27 +194,6 @@ def attack(
         "files": results,
     }
     session.screen.answer(content, lambda: _show(session, content))
-
-
-def _plan(
-    session: Session,
-    source: GraphSource,
-    request: AttackRequest,
-    numbers: Sequence[int] | None,
-) -> list[PlannedAttack]:
-    """Read the graph and prepare all attacks; what is wrong is refused before any is run."""
-    from aspect.attacks.run import plan_attacks
-    from aspect.estimator import choose_device
-
-    device = choose_device(session.device)
-    labelled = source.read(session.data_dir)
-    for notice in labelled.graph.notices:
-        session.screen.note(f"Note: {notice}")
-    if not attack_info(request.kind).needs_model:
-        return plan_attacks(labelled, source.name, request, numbers, device)
-    from aspect.evaluation.stability import train_stand_in
-
-    return plan_attacks(labelled, source.name, request, numbers, device, train_stand_in)
 
 
 def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> PerturbationFile:

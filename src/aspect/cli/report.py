@@ -55,11 +55,9 @@ class ReportOptions(Config):
     @property
     def of_the_page(self) -> list[str]:
         """Options that decide the content of the page, as they were typed."""
-        given = {"--reference": self.reference, "--title": self.title}
-        named = [
-            word for name, value in given.items() if value is not None for word in (name, value)
-        ]
-        return [*(["--published"] if self.published else []), *named]
+        words = ["--published"] if self.published else []
+        words += [] if self.reference is None else ["--reference", self.reference]
+        return words + ([] if self.title is None else ["--title", self.title])
 
     def chosen_formats(self) -> tuple[Format, ...]:
         """Those of the figures."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,25 +104,16 @@ class _JournalLock(JournalFileOpenLock):
         self.lock.release()
 
 
-class _NumberedSampler(TPESampler):
-    """TPE that is seeded anew for every trial, by its number.
+def _sampler(search: Search, number: int) -> TPESampler:
+    """TPE for one trial, seeded by its number.
 
-    So a search that was interrupted ends as one that was not, and no two workers draw alike.
+    So a search that was interrupted ends as one that was not.
     """
-
-    def __init__(self, search_seed: int, number: int = 0) -> None:
-        seed = seed_for(search_seed, "trial", number) % 2**SEED_BITS
-        super().__init__(seed=seed, multivariate=True, constant_liar=True)
-        self.search_seed = search_seed
-
-    @override
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        numbers = [counted.number for counted in _counted(study)]
-        self.__init__(self.search_seed, numbers.index(trial.number))  # type: ignore[misc] # see above
-        super().before_trial(study, trial)
+    seed = seed_for(search.seeds[0], "trial", number) % 2**SEED_BITS
+    return TPESampler(seed=seed, multivariate=True, constant_liar=True)
 
 
-def open_study(journal: Path, seed: int = 0) -> optuna.Study:
+def open_study(journal: Path) -> optuna.Study:
     """The study of a journal, begun if there is none."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # failures are reported in our own words
     try:
@@ -131,7 +123,6 @@ def open_study(journal: Path, seed: int = 0) -> optuna.Study:
         return optuna.load_study(
             study_name=STUDY,
             storage=storage,
-            sampler=_NumberedSampler(seed),
             # Below the median of the complete trials at the same epoch a trial is pruned.
             pruner=optuna.pruners.MedianPruner(n_startup_trials=TRIALS_BEFORE_PRUNING),
         )
@@ -376,7 +367,7 @@ def run_trial(number: int, search: Search, journal: Path, data_dir: str | None) 
         journal: File of its study.
         data_dir: Folder with the files of named data sets.
     """
-    study = open_study(journal, search.seeds[0])
+    study = open_study(journal)
     if study.get_trials(deepcopy=False)[number].state.is_finished():
         return  # the worker was killed right after
     trial = optuna.Trial(study, number)  # of the only study, trials have their numbers for ids
@@ -424,17 +415,11 @@ def tune(
     until = math.inf if seconds is None else time.monotonic() + seconds
     with _claimed(Path(out), search, overwrite=overwrite) as workspace:
         journal = workspace.path / JOURNAL
-        study = open_study(journal, search.seeds[0])
+        study = open_study(journal)
         if not study.get_trials(deepcopy=False):
             study.enqueue_trial(search.start(), user_attrs={START: True})
         unfinished = _unfinished(study, search)
         before, run_again = len(_ended(study, search)), len(unfinished)
-
-        def tasks() -> Iterator[int]:
-            for _ in range(trials - before):
-                if time.monotonic() >= until:
-                    return
-                yield unfinished.pop(0) if unfinished else study.ask(dict(search.space)).number
 
         def note(running: int) -> SearchResult:
             ended = _ended(study, search)
@@ -444,11 +429,22 @@ def tune(
             return result
 
         work = partial(run_trial, search=search, journal=journal, data_dir=data_dir)
+        # A worker that is free gets the next trial, which knows how the earlier ones ended.
+        numbers = _next_numbers(study, search, unfinished)
+        until_then = takewhile(lambda _: time.monotonic() < until, range(trials - before))
         result = note(running=0)
-        with closing(executor.run(work, tasks())) as events:
+        with closing(executor.run(work, (next(numbers) for _ in until_then))) as events:
             for running in _follow(events, study):
                 result = note(running)
         return result
+
+
+def _next_numbers(study: optuna.Study, search: Search, unfinished: list[int]) -> Iterator[int]:
+    """First the trials that were left unfinished, then new ones, each drawn when it is needed."""
+    yield from unfinished
+    while True:
+        study.sampler = _sampler(search, len(_counted(study)))
+        yield study.ask(dict(search.space)).number
 
 
 def _follow(events: Iterable[News[int, None]], study: optuna.Study) -> Iterator[int]:
