@@ -77,13 +77,14 @@ class Config(BaseModel):
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 
-def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str) -> AnyConfig:
+def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str | None) -> AnyConfig:
     """Build settings from a file or the command line; what is wrong becomes one sentence.
 
     Args:
         cls: the settings' class.
         values: names and values; those left out keep their defaults.
-        owner: whose settings they are, for the sentence: a method's name, for example.
+        owner: whose settings they are, for the sentence: a method's name, for example; None: they
+            are options of the command line.
     """
     for name, value in values.items():
         field = cls.model_fields.get(name)
@@ -101,7 +102,7 @@ def _is_number(annotation: object) -> bool:
     return bool(kinds & {int, float}) and bool not in kinds
 
 
-def _sentence(cls: type[Config], error: ValidationError, owner: str) -> str:
+def _sentence(cls: type[Config], error: ValidationError, owner: str | None) -> str:
     found = error.errors()
     # A misspelt name comes first: it is why another one is missing.
     first = min(found, key=lambda each: each["type"] != "extra_forbidden")
@@ -113,12 +114,18 @@ def _sentence(cls: type[Config], error: ValidationError, owner: str) -> str:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         offer = f" Did you mean {near[0]!r}?" if near else ""
         return f"Unknown setting {name!r} of {owner}.{offer} Known: {', '.join(known)}."
+    told = first.get("ctx", {}).get("error")
+    if isinstance(told, SettingsError):  # of a validator that says it all
+        return str(told)
+    what = f"Setting {name!r} of {owner}"
+    if owner is None:
+        what = f"--{str(first['loc'][0]).replace('_', '-')}"
     demand = first["msg"].removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
     given = repr(first["input"])
     got = f"Got {given[:MOST_LETTERS]}{'...' if len(given) > MOST_LETTERS else ''}."
     if not demand.startswith("should"):
-        return f"Setting {name!r} of {owner}: {demand}. {got}"
-    return f"Setting {name!r} of {owner} {demand.replace('should', 'must', 1)}. {got}"
+        return f"{what}: {demand}. {got}"
+    return f"{what} {demand.replace('should', 'must', 1)}. {got}"
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:

@@ -10,10 +10,8 @@ import torch
 
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import run_attack
-from aspect.cli.attack import DRAWN_SPLITS
 from aspect.data.archives import write_npz
 from aspect.data.source import read_graph
-from aspect.data.splits import SPLIT_SEEDS
 from attacks.attempts import labelled_graph, with_published
 
 from .conftest import write_tables
@@ -200,7 +198,3 @@ def test_an_attack_that_is_not_nested_has_a_file_for_each_budget(cli, inputs, ki
     cli("attack", *inputs, "--kind", "feature", "--flips", 3, "--split", 0, "--out", "x").refused(
         "feature flips no edges"
     )
-
-
-def test_the_number_of_drawn_splits_is_that_of_the_library():
-    assert len(SPLIT_SEEDS) == DRAWN_SPLITS

@@ -154,7 +154,9 @@ def test_what_the_graph_or_the_method_does_not_offer_is_refused(inputs, cli, unl
     cli("tune", *inputs, "--set", "widht=3").refused("Did you mean 'width'?")
     cli("tune", *inputs, "--splits", "published").refused("No masks were given")
     cli("tune", *inputs, "--set", "epochs=3", "--max-epochs", 5).refused("epochs are fixed at 3")
-    cli("tune", *inputs, "--max-cosine", 2).refused("mean cosine must be in (0, 1]. Got 2.0.")
+    cli("tune", *inputs, "--max-cosine", 2).refused(
+        "--max-cosine must be less than or equal to 1. Got 2.0."
+    )
     assert not Path("runs").exists()
 
 

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from pydantic import Field
 
-from aspect.attacks.perturbation import SUFFIX
-from aspect.attacks.registry import attack_info, attack_names
+from aspect.attacks.perturbation import SUFFIX, Budget
+from aspect.attacks.registry import AttackName, attack_info, attack_names
 from aspect.cli.console import duration
-from aspect.cli.options import Overwrite, ReadingOptions, check_budget, check_target, is_run
+from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
-from aspect.config import parse_overrides
+from aspect.config import Config, parse_overrides
 from aspect.data.files import is_file, is_folder, is_present
-from aspect.data.source import GraphSource
+from aspect.data.source import GraphSource, Reading
 from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
     from aspect.attacks.file import PerturbationFile
-    from aspect.attacks.run import AttackRequest, FlipProgress, PlannedAttack
+    from aspect.attacks.run import FlipProgress, PlannedAttack, TrainModel
 
 __all__ = ["attack"]
 
 MIB = 2**20
 SOLVERS = {name: solvers for name in attack_names() if (solvers := attack_info(name).solvers)}
-DRAWN_SPLITS = 10  # of every kind but the published ones
 
 
-class AttackOptions(NamedTuple):
+class AttackOptions(Config):
     """Which attack, how many flips, and the splits whose training labels the attacker knows."""
 
     kind: Annotated[
-        str, typer.Option(help=f"Attack: {', '.join(attack_names())}.", metavar="ATTACK")
+        AttackName, typer.Option(help=f"Attack: {', '.join(attack_names())}.", metavar="ATTACK")
     ] = "metattack"
     solver: Annotated[
         str | None,
@@ -44,33 +43,20 @@ class AttackOptions(NamedTuple):
             metavar="NAME",
         ),
     ] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting; may be repeated.", metavar="KEY=VALUE"),
-    ] = None
-    budget: Annotated[
-        float | None, typer.Option(help="Flips as a ratio of the edges.", metavar="RATIO")
-    ] = None
-    flips: Annotated[
-        int | None, typer.Option(help="Flips as a number, in place of --budget.", metavar="N")
-    ] = None
-    split: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Number of the split whose training labels are known; may be repeated.",
-            metavar="K",
-            min=0,
-        ),
-    ] = None
-    all_splits: Annotated[
-        bool, typer.Option("--all-splits", help="One attack for every split.")
-    ] = False
-    splits: Annotated[
-        Literal["class-balanced", "random", "published"], typer.Option(help="Kind of splits.")
-    ] = "class-balanced"
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an attack that was interrupted.")
-    ] = False
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    """Change one setting; may be repeated."""
+    budget: Annotated[Budget | None, typer.Option(metavar="RATIO")] = None
+    """Flips as a ratio of the edges."""
+    flips: Annotated[int | None, Field(gt=0)] = None
+    """Flips as a number, in place of --budget."""
+    split: Annotated[list[int] | None, typer.Option(metavar="K", min=0)] = None
+    """Number of the split whose training labels are known; may be repeated."""
+    all_splits: bool = False
+    """One attack for every split."""
+    splits: Literal["class-balanced", "random", "published"] = "class-balanced"
+    """Kind of splits."""
+    resume: bool = False
+    """Go on with an attack that was interrupted."""
     overwrite: Overwrite = False
 
     @property
@@ -85,22 +71,13 @@ class AttackOptions(NamedTuple):
 
     def check(self) -> None:
         """Refuse what is wrong for every graph."""
-        if (self.budget is None) == (self.flips is None):
-            given = "neither" if self.budget is None else "both"
-            raise SettingsError(f"Pass --budget RATIO or --flips N, one of them. Got {given}.")
-        if self.budget is not None:
-            check_budget(self.budget)
-        if self.flips is not None and self.flips < 1:
-            raise SettingsError(f"Number of flips must be 1 or more. Got {self.flips}.")
-        if self.all_splits == bool(self.split):
-            given = "both" if self.split else "neither"
-            raise SettingsError(f"Pass --split K or --all-splits, one of them. Got {given}.")
-        largest = max(self.numbers or [0])
-        if self.splits != "published" and largest >= DRAWN_SPLITS:
-            raise SettingsError(
-                f"Split must be from 0 to {DRAWN_SPLITS - 1}, the {self.splits} splits. "
-                f"Got {largest}."
-            )
+        for pair, first, second in (
+            ("--budget RATIO or --flips N", self.budget is not None, self.flips is not None),
+            ("--split K or --all-splits", bool(self.split), self.all_splits),
+        ):
+            if first == second:
+                given = "both" if first else "neither"
+                raise SettingsError(f"Pass {pair}, one of them. Got {given}.")
         if self.resume and self.overwrite:
             raise SettingsError("Pass --resume or --overwrite, one of them. Got both.")
 
@@ -153,7 +130,7 @@ def attack(
         typer.Argument(help="Data set, or files of a graph with labels.", metavar="GRAPH"),
     ],
     options: AttackOptions,
-    reading: ReadingOptions,
+    reading: Reading,
     out: Annotated[
         Path,
         typer.Option(
@@ -169,13 +146,23 @@ def attack(
     """
     options.check()
     settings = options.values()
-    source = GraphSource.named(graph, reading.reading())
+    source = GraphSource.named(graph, reading)
     options.check_out(out, source)
     with session.screen.activity("Starting"):
         from aspect.attacks.file import PerturbationFile
-        from aspect.attacks.run import AttackRequest
+        from aspect.attacks.run import AttackRequest, plan_attacks
+        from aspect.estimator import choose_device
         from aspect.provenance import forget_peak, peak_bytes
 
+        train_model: TrainModel | None = None
+        if attack_info(options.kind).needs_model:
+            from aspect.evaluation.stability import train_stand_in
+
+            train_model = train_stand_in
+        device = choose_device(session.device)
+        labelled = source.read(session.data_dir)
+        for notice in labelled.graph.notices:
+            session.screen.note(f"Note: {notice}")
         request = AttackRequest(
             kind=options.kind,
             settings=settings,
@@ -184,7 +171,7 @@ def attack(
             splits=options.splits,
             seed=session.seed or 0,
         )
-        planned = _plan(session, source, request, options.numbers)
+        planned = plan_attacks(labelled, source.name, request, options.numbers, device, train_model)
         files = [  # all looked at before the first attack is run
             PerturbationFile.open(
                 out / plan.facts.file_name if options.is_several else out,
@@ -194,7 +181,6 @@ def attack(
             )
             for plan in planned
         ]
-    device = planned[0].device
     forget_peak(device)
     results = []
     for plan, file in zip(planned, files, strict=True):
@@ -208,27 +194,6 @@ def attack(
         "files": results,
     }
     session.screen.answer(content, lambda: _show(session, content))
-
-
-def _plan(
-    session: Session,
-    source: GraphSource,
-    request: AttackRequest,
-    numbers: Sequence[int] | None,
-) -> list[PlannedAttack]:
-    """Read the graph and prepare all attacks; what is wrong is refused before any is run."""
-    from aspect.attacks.run import plan_attacks
-    from aspect.estimator import choose_device
-
-    device = choose_device(session.device)
-    labelled = source.read(session.data_dir)
-    for notice in labelled.graph.notices:
-        session.screen.note(f"Note: {notice}")
-    if not attack_info(request.kind).needs_model:
-        return plan_attacks(labelled, source.name, request, numbers, device)
-    from aspect.evaluation.stability import train_stand_in
-
-    return plan_attacks(labelled, source.name, request, numbers, device, train_stand_in)
 
 
 def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> PerturbationFile:

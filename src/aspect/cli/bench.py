@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import Field
 
 from aspect.cli.console import duration
 from aspect.cli.session import OUR_ERROR, Session, command
+from aspect.config import Config
 from aspect.data.files import is_folder
 from aspect.errors import FileError
 
 if TYPE_CHECKING:
-    from aspect.experiment.perturbations import AttackProgress, BenchFiles, NeededFile
-    from aspect.experiment.plan import Plan, ReadFacts
+    from aspect.experiment.perturbations import AttackProgress, NeededFile
     from aspect.experiment.record import Record
     from aspect.experiment.runner import Bench, BenchProgress, Placement
     from aspect.experiment.store import BenchFolder
@@ -30,62 +29,35 @@ __all__ = ["bench"]
 PERTURBATIONS = Path("results") / "perturbations"
 
 
-class PartOptions(NamedTuple):
-    """Which part of a plan is meant."""
+class BenchOptions(Config):
+    """Which part of a plan is meant, and what is run although it is over."""
 
-    entries: Annotated[
-        list[str] | None,
-        typer.Option("--entry", help="Only this entry; may be repeated.", metavar="NAME"),
-    ] = None
-    graphs: Annotated[
-        list[str] | None,
-        typer.Option("--graph", help="Only this graph; may be repeated.", metavar="NAME"),
-    ] = None
-
-
-class AgainOptions(NamedTuple):
-    """What is run although it is over."""
-
-    redo: Annotated[
-        list[str] | None,
-        typer.Option(help="Run this entry again, done or not; may be repeated.", metavar="ENTRY"),
-    ] = None
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try the runs that failed again.")
-    ] = False
+    entries: Annotated[list[str] | None, typer.Option("--entry", metavar="NAME")] = None
+    """Only this entry; may be repeated."""
+    graphs: Annotated[list[str] | None, typer.Option("--graph", metavar="NAME")] = None
+    """Only this graph; may be repeated."""
+    redo: Annotated[list[str] | None, typer.Option(metavar="ENTRY")] = None
+    """Run this entry again, done or not; may be repeated."""
+    retry_failed: bool = False
+    """Try the runs that failed again."""
+    out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """Folder of the records.  [default: runs/PLAN]"""
+    workers: Annotated[int | None, Field(ge=1)] = None
+    """Runs at a time.  [default: the cores, or up to 4 on each GPU]"""
+    perturbations: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """Folder of perturbation files to use; what it lacks is made in the records' folder.  [default:
+    results/perturbations, if it is there]"""
+    show_list: Annotated[bool, typer.Option("--list")] = False
+    """Only show what is done, failed and left."""
 
 
 @command(without=("seed",))
 def bench(
     session: Session,
-    part: PartOptions,
-    again: AgainOptions,
     plan: Annotated[
         str, typer.Argument(help="A shipped plan's name, or a file of one.", metavar="PLAN")
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the records.  [default: runs/PLAN]", metavar="DIR"),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Runs at a time.  [default: the cores, or up to 4 on each GPU]",
-            metavar="N",
-            min=1,
-        ),
-    ] = None,
-    perturbations: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of perturbation files to use; what it lacks is made in the records' "
-            "folder.  [default: results/perturbations, if it is there]",
-            metavar="DIR",
-        ),
-    ] = None,
-    show_list: Annotated[
-        bool, typer.Option("--list", help="Only show what is done, failed and left.")
-    ] = False,
+    options: BenchOptions,
 ) -> None:
     """Run a plan: methods x graphs x perturbations x splits x seeds, one record per run.
 
@@ -96,26 +68,39 @@ def bench(
     from aspect.experiment.plan import load_plan
 
     whole = load_plan(plan)
-    chosen = whole.only(tuple(part.entries or ()), tuple(part.graphs or ()))
-    chosen.only(tuple(again.redo or ()))  # an unknown entry is refused
-    given = _perturbations(perturbations)
+    chosen = whole.only(tuple(options.entries or ()), tuple(options.graphs or ()))
+    chosen.only(tuple(options.redo or ()))  # an unknown entry is refused
+    given = _perturbations(options.perturbations)
     with session.screen.activity("Starting"):
-        from aspect.experiment.runner import Placement
+        from aspect.experiment.perturbations import find_files
+        from aspect.experiment.plan import lay_out, read_facts
+        from aspect.experiment.runner import Bench, Placement
         from aspect.experiment.store import BenchFolder
 
         whole.check_changes()
-        placement = Placement.choose(session.device, workers)
-        folder = BenchFolder(out or Path("runs") / whole.name)
+        placement = Placement.choose(session.device, options.workers)
+        folder = BenchFolder(options.out or Path("runs") / whole.name)
         folder.check(whole)
-    prepared = _prepare(session, whole, chosen, placement, folder, given)
-    before = prepared.bench(folder)  # what it refuses is refused before any attack
-    if show_list:
-        _list(session, before, prepared)
+    with session.screen.activity("Reading graphs"):
+        facts = dict(read_facts(whole, session.data_dir, chosen.graphs))
+        needed = [file for read in facts.values() for file in read.files]
+        files, missing = find_files(needed, given, folder.perturbations)
+
+    def laid_out(folder: BenchFolder) -> Bench:
+        """The runs, as far as the perturbation files that are there by now decide them."""
+        cells = lay_out(chosen, facts, placement.kind, files)
+        return Bench(whole, cells, facts, folder, placement.workers, files)
+
+    before = laid_out(folder)  # what it refuses is refused before any attack
+    if options.show_list:
+        _list(session, before, missing)
         return
+    if options.retry_failed:
+        before.retry_failed()
     with BenchFolder.open(folder.path, whole) as opened:
-        counts = _attack(session, prepared, before, opened, again)
-        running = prepared.bench(opened)
-        content = {**_run(session, running, placement, again), "perturbations": counts}
+        counts = _attack(session, before, opened, placement, missing)
+        running = laid_out(opened)
+        content = {**_run(session, running, placement, options), "perturbations": counts}
     session.screen.answer(content, lambda: _show(session, running, content))
     if content["failed"]:
         raise typer.Exit(OUR_ERROR)
@@ -130,70 +115,31 @@ def _perturbations(given: Path | None) -> Path | None:
     return given
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """All that is known before anything is carried out."""
-
-    whole: Plan
-    chosen: Plan  # the part that is meant
-    facts: dict[str, ReadFacts]
-    placement: Placement
-    files: BenchFiles  # grows as perturbation files are made
-    missing: list[NeededFile]  # at first
-
-    def bench(self, folder: BenchFolder) -> Bench:
-        """The runs, as far as the files that are there by now decide them."""
-        from aspect.experiment.plan import lay_out
-        from aspect.experiment.runner import Bench
-
-        cells = lay_out(self.chosen, self.facts, self.placement.kind, self.files)
-        workers = self.placement.workers
-        return Bench(self.whole, cells, self.facts, folder, workers, self.files)
-
-
-def _prepare(
-    session: Session,
-    whole: Plan,
-    chosen: Plan,
-    placement: Placement,
-    folder: BenchFolder,
-    given: Path | None,
-) -> _Prepared:
-    """Read the graphs, and find the perturbation files that there are."""
-    from aspect.experiment.perturbations import find_files
-    from aspect.experiment.plan import read_facts
-
-    with session.screen.activity("Reading graphs"):
-        facts = dict(read_facts(whole, session.data_dir, chosen.graphs))
-        needed = [file for read in facts.values() for file in read.files]
-        files, missing = find_files(needed, given, folder.perturbations)
-    return _Prepared(whole, chosen, facts, placement, files, missing)
-
-
 def _attack(
-    session: Session, prepared: _Prepared, before: Bench, folder: BenchFolder, again: AgainOptions
+    session: Session,
+    bench: Bench,
+    folder: BenchFolder,
+    placement: Placement,
+    missing: Sequence[NeededFile],
 ) -> dict[str, int]:
     """Make the perturbation files that are missing, but for those that failed before."""
     from aspect.experiment.perturbations import make_file, make_files
 
-    files, known = prepared.files, len(prepared.files.files)
-    if again.retry_failed:
-        before.retry_failed()
-    needed = [need for need in prepared.missing if not before.is_given_up(need.slot)]
+    files, known = bench.files, len(bench.files.files)
+    needed = [need for need in missing if not bench.is_given_up(need.slot)]
     count, screen = _count(len(needed), "perturbation file"), session.screen
     if needed:
         screen.note(f"{count} must be made first, into {folder.perturbations}.")
-        processes = prepared.placement.processes()
         work = partial(
             make_file,
             folder=folder.perturbations,
             data_dir=session.data_dir,
-            device=prepared.placement.kind,
+            device=placement.kind,
         )
         try:
             with (
                 screen.progress("Flips", guesses_time=False) as advance,
-                closing(make_files(needed, folder, files, processes, work)) as news,
+                closing(make_files(needed, folder, files, placement.processes(), work)) as news,
             ):
                 for now in news:
                     advance(now.flips, now.wanted, _word(now, f"{now.made} of {now.files} files, "))
@@ -208,18 +154,19 @@ def _attack(
             f"{_count(len(errors), 'perturbation file')} could not be made, and the runs that need "
             f"them fail. The first: {errors[0]}"
         )
-    failed = len(prepared.missing) - made  # before, unless tried again, and now
+    failed = len(missing) - made  # before, unless tried again, and now
     return {"found": known, "made": made, "failed": failed}
 
 
 def _run(
-    session: Session, bench: Bench, placement: Placement, again: AgainOptions
+    session: Session, bench: Bench, placement: Placement, options: BenchOptions
 ) -> dict[str, Any]:
     """Carry out what is left, and say before what is not."""
     from aspect.experiment.run import run_cell
+    from aspect.training.health import Health
 
-    bench.redo(again.redo or ())
-    if again.retry_failed:
+    bench.redo(options.redo or ())
+    if options.retry_failed:
         bench.retry_failed()
     before, started, screen = bench.progress(), time.monotonic(), session.screen
     if before.done:
@@ -241,6 +188,9 @@ def _run(
         raise KeyboardInterrupt(
             f"Interrupted. {now.done} of {now.cells} runs are done. The same command goes on."
         ) from interrupt
+    failed = [cell for cell in bench.cells if bench.states[cell.key] == "failed"]
+    errors = [record.error for record in map(bench.folder.failed, failed) if record is not None]
+    health = [record.health for record in _records(bench) if record.health is not None]
     end = bench.progress()
     return {
         "plan": bench.plan.name,
@@ -249,8 +199,8 @@ def _run(
         "done": end.done,
         "kept": before.done,
         "failed": end.failed,
-        "collapsed": _collapsed(_records(bench)),
-        "first_error": _first_error(bench),
+        "collapsed": sum(Health.from_dict(one).is_collapsed for one in health),
+        "first_error": errors[0] if errors else None,
         "seconds": time.monotonic() - started,
     }
 
@@ -271,21 +221,7 @@ def _records(bench: Bench) -> list[Record]:
     return [record for record in bench.folder.records() if record.key in keys]
 
 
-def _first_error(bench: Bench) -> str | None:
-    failed = (cell for cell in bench.cells if bench.states[cell.key] == "failed")
-    records = (bench.folder.failed(cell) for cell in failed)
-    return next((record.error for record in records if record is not None), None)
-
-
-def _collapsed(records: Iterable[Record]) -> int:
-    """Runs whose embedding is close to representation collapse."""
-    from aspect.training.health import Health
-
-    health = [record.health for record in records if record.health is not None]
-    return sum(Health.from_dict(one).is_collapsed for one in health)
-
-
-def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
+def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None:
     """What became of the runs so far, by entry and graph."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
     names = bench.plan.short_names()
@@ -300,7 +236,7 @@ def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
         "cells": now.cells,
         "done": now.done,
         "failed": now.failed,
-        "perturbations": {"found": len(prepared.files.files), "missing": len(prepared.missing)},
+        "perturbations": {"found": len(bench.files.files), "missing": len(missing)},
         "rows": rows,
     }
 
@@ -308,8 +244,8 @@ def _list(session: Session, bench: Bench, prepared: _Prepared) -> None:
         columns = ["entry", "graph", "done", "failed", "left"]
         session.screen.table(columns, [[row[name] for name in columns] for row in rows])
         session.screen.say(f"{now.done} of {now.cells} runs are done, {now.failed} failed.")
-        if prepared.missing:
-            session.screen.say(f"{len(prepared.missing)} perturbation files are not there yet.")
+        if missing:
+            session.screen.say(f"{len(missing)} perturbation files are not there yet.")
 
     session.screen.answer(content, show)
 
@@ -345,24 +281,24 @@ def _accuracy(records: Iterable[Record]) -> dict[tuple[str, str], dict[str, str]
 
     The mean is over seeds and splits, the std over the splits of one seed, averaged over the seeds.
     """
-    values: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = {}
+    import pandas as pd
+
+    columns, rows = ["entry", "title", "graph", "seed", "accuracy"], []
     for record in records:
-        if record.status == "done":
-            cell, perturbation = record.cell, record.spec.perturbation
-            title = cell.title
-            if perturbation is not None:
-                alone = "" if perturbation.features else ", edges alone"
-                title += f", {perturbation.label} {perturbation.mode}{alone}"
-            by_graph = values.setdefault((cell.entry, title), {}).setdefault(cell.graph, {})
-            scores = [score.strict for score in record.scores]
-            by_graph.setdefault(record.spec.seed, []).extend(scores)
-    return {
-        line: {graph: _mean_and_std(list(seeds.values())) for graph, seeds in by_graph.items()}
-        for line, by_graph in values.items()
-    }
-
-
-def _mean_and_std(seeds: list[list[float]]) -> str:
-    stds = [stdev(splits) for splits in seeds if len(splits) > 1]
-    mean = fmean(value for splits in seeds for value in splits)
-    return f"{mean:.1f} ± {fmean(stds):.1f}" if stds else f"{mean:.1f}"
+        cell, perturbation = record.cell, record.spec.perturbation
+        title = cell.title
+        if perturbation is not None:
+            alone = "" if perturbation.features else ", edges alone"
+            title += f", {perturbation.label} {perturbation.mode}{alone}"
+        line = (cell.entry, title, cell.graph, record.spec.seed)
+        rows += [(*line, score.strict) for score in record.scores]
+    table = pd.DataFrame(rows, columns=columns)
+    by_seed = table.groupby(columns[:4], sort=False)["accuracy"]
+    stds = by_seed.std().groupby(columns[:3], sort=False).mean()
+    means = table.groupby(columns[:3], sort=False)["accuracy"].mean()
+    texts: dict[tuple[str, str], dict[str, str]] = {}
+    lines = pd.DataFrame({"mean": means, "std": stds}).reindex(means.index).reset_index()
+    for entry, title, graph, mean, std in lines.itertuples(index=False):
+        text = f"{mean:.1f}" if pd.isna(std) else f"{mean:.1f} ± {std:.1f}"
+        texts.setdefault((entry, title), {})[graph] = text
+    return texts

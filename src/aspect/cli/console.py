@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -74,13 +75,22 @@ class Screen:
             self.out.width = WIDTH_OF_FILES
         self.side = Console(stderr=True, highlight=False, soft_wrap=True)
 
-    def answer(self, content: Mapping[str, Any], show: Callable[[], None]) -> None:
-        """The command's result: as JSON if asked for, else as `show` prints it."""
+    def answer(
+        self, content: Mapping[str, Any], show: Callable[[], None], out: Path | None = None
+    ) -> None:
+        """The command's result: as JSON if asked for, else as `show` prints it; and into a file.
+
+        It is said before it is written: a disk that is full by now does not cost the numbers.
+        """
         if self.as_json:
             sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
             sys.stdout.flush()
         else:
             show()
+        if out is not None:
+            from aspect.workspace import write_json
+
+            write_json(out, content)
 
     def say(self, line: str) -> None:
         """A line of the answer."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 
-from aspect.cli.options import Overwrite, ReadingOptions
+from aspect.cli.options import Overwrite
 from aspect.cli.session import Session, command
+from aspect.config import Config
 from aspect.data.source import (
     MIXED,
     Dataset,
     GraphSource,
+    Reading,
     add_dataset,
     catalogue,
     embedded_entry,
@@ -22,26 +24,24 @@ from aspect.errors import SettingsError
 __all__ = ["datasets"]
 
 
-class EntryOptions(NamedTuple):
+class EntryOptions(Config):
     """What the catalogue says of a data set that is added."""
 
-    name: Annotated[
-        str | None, typer.Option(help="With add: what the data set will be called.", metavar="WORD")
-    ] = None
-    source: Annotated[
-        str, typer.Option(help="With add: who publishes it; the citation.", metavar="TEXT")
-    ] = ""
-    licence: Annotated[str, typer.Option(help="With add: its licence.", metavar="TEXT")] = (
-        "none stated"
-    )
-    note: Annotated[str, typer.Option(help="With add: what to beware of.", metavar="TEXT")] = ""
+    name: Annotated[str | None, typer.Option(metavar="WORD")] = None
+    """With add: what the data set will be called."""
+    source: Annotated[str, typer.Option(metavar="TEXT")] = ""
+    """With add: who publishes it; the citation."""
+    licence: Annotated[str, typer.Option(metavar="TEXT")] = "none stated"
+    """With add: its licence."""
+    note: Annotated[str, typer.Option(metavar="TEXT")] = ""
+    """With add: what to beware of."""
 
 
 @command(without=("seed", "device"))
 def datasets(
     session: Session,
     entry: EntryOptions,
-    reading: ReadingOptions,
+    reading: Reading,
     action: Annotated[
         Literal["add"] | None,
         typer.Argument(help="add makes a data set of GRAPH; else all are listed.", metavar="[add]"),
@@ -65,10 +65,9 @@ def datasets(
     if graph is None or entry.name is None:
         raise SettingsError("Give a graph and its name: aspect datasets add GRAPH --name NAME.")
     with session.screen.activity("Reading the graph"):
-        labelled = GraphSource.named(graph, reading.reading()).read(session.data_dir)
-        details = entry._asdict()
+        labelled = GraphSource.named(graph, reading).read(session.data_dir)
         added = add_dataset(
-            details.pop("name"), labelled, session.data_dir, overwrite=overwrite, **details
+            labelled=labelled, folder=session.data_dir, overwrite=overwrite, **entry.model_dump()
         )
     content = _facts(added, session.data_dir)
     hint = "" if session.data_dir is None else f" Set ASPECT_DATA={session.data_dir} to use it."

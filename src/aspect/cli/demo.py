@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from aspect.cli.session import Session
+import typer
 
-__all__ = ["SEEDS", "demo"]
+from aspect.cli.options import OutFolder, Overwrite
+from aspect.cli.session import Session, command
 
-SEEDS = 3  # about 80 seconds of one core
-FULL = 5
+__all__ = ["demo"]
+
+FULL = 5  # seeds of the full table; three take about 80 seconds of one core
 
 
-def demo(session: Session, *, out: Path, overwrite: bool = False, seeds: int = SEEDS) -> None:
-    """Train all rows with several seeds, print the table, and leave the page in a folder.
-
-    An earlier demo is replaced if `overwrite` says so; a folder of anything else is refused.
-    """
+@command
+def demo(
+    session: Session,
+    seeds: Annotated[int, typer.Option(help="Pre-trainings, one seed each.", min=1)] = 3,
+    out: OutFolder = Path("runs/demo"),
+    overwrite: Overwrite = False,
+) -> None:
+    """Train on the embedded mixed graph, compare, and draw the gate weight of every node."""
     screen = session.screen
     with screen.activity("Starting"):
         from aspect.estimator import choose_device

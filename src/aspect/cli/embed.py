@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from aspect.cli.console import Screen
-from aspect.cli.options import Overwrite, ReadingOptions, check_ratio, check_target, with_old_name
+from aspect.cli.options import Overwrite, check_target, with_old_name
 from aspect.cli.session import Session, command
-from aspect.data.source import GraphSource
+from aspect.config import Config, Share
+from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
@@ -25,24 +25,13 @@ FORMATS = (".npy", ".parquet", ".csv")
 BESIDE_NPY = (".policy.npy", ".ids.txt")  # what a bare matrix has no place for
 
 
-class PruneOptions(NamedTuple):
+class PruneOptions(Config):
     """Which edges are left out."""
 
-    prune: Annotated[
-        float,
-        typer.Option(
-            help="Ratio of the edges to prune: those that fit the neighbourhoods at their ends "
-            "least. Protects against edges that were added to mislead.",
-            metavar="RATIO",
-        ),
-    ] = 0.0
-    doubt: Annotated[float, typer.Option(hidden=True)] = 0.0
-
-    def ratio(self, screen: Screen) -> float:
-        """What is given under the new or the old name; what is no ratio is refused."""
-        ratio = with_old_name(screen, self.prune, self.doubt)
-        check_ratio(ratio)
-        return ratio
+    prune: Annotated[Share, typer.Option(metavar="RATIO")] = 0.0
+    """Ratio of the edges to prune: those that fit the neighbourhoods at their ends least. Protects
+    against edges that were added to mislead."""
+    doubt: Annotated[Share, typer.Option(hidden=True)] = 0.0
 
 
 @command(without=("seed",))
@@ -51,7 +40,7 @@ def embed(
     model: Annotated[
         str, typer.Argument(help="A run's folder or a saved model.", metavar="RUN|MODEL")
     ],
-    reading: ReadingOptions,
+    reading: Reading,
     pruning: PruneOptions,
     out: Annotated[
         Path, typer.Option(help="File to write: .npy, .parquet or .csv.", metavar="FILE")
@@ -72,10 +61,10 @@ def embed(
     overwrite: Overwrite = False,
 ) -> None:
     """Write one row per node, with the ids, and the gate weight as a column of its own."""
-    source = None if graph is None else GraphSource.named(graph, reading.reading())
-    if graph is None and reading != ReadingOptions():
+    source = None if graph is None else GraphSource.named(graph, reading)
+    if graph is None and reading != NO_READING:
         raise SettingsError("Options of reading belong to a graph. Name it after the model.")
-    prune = pruning.ratio(session.screen)
+    prune = with_old_name(session.screen, pruning.prune, pruning.doubt)
     _check_out(out, overwrite, inputs=[model, graph, reading.nodes])
     with session.screen.activity("Embedding"):
         content = _embed(session, model, source, out, prune, normalise, overwrite=overwrite)

@@ -16,17 +16,16 @@ from aspect.cli.console import explain, interval_text, number_text, score_text
 from aspect.cli.options import (
     CONFIG,
     ProbeOptions,
-    ReadingOptions,
     ScoreOptions,
     SeedOptions,
     SettingsOptions,
     SweepOptions,
+    check_run,
     is_run,
 )
 from aspect.cli.session import Session, command
-from aspect.cli.stability import check_run
 from aspect.cli.train import PlannedRun, plan_run, run_all
-from aspect.data.source import GraphSource
+from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError
 from aspect.settings import load_experiment
 
@@ -50,7 +49,7 @@ def evaluate(
         ),
     ],
     wanted: SettingsOptions,
-    reading: ReadingOptions,
+    reading: Reading,
     how: ProbeOptions,
     trained: SeedOptions,
     sweep: SweepOptions,
@@ -70,8 +69,8 @@ def evaluate(
             "Leave --prune out, or take --mode poison on a graph."
         )
     paths = _folders(targets)
-    given = [*wanted, *trained, session.seed is not None, reading != ReadingOptions()]
-    if paths and any(given):
+    given = (wanted, trained, reading, session.seed)
+    if paths and given != (SettingsOptions(), SeedOptions(), NO_READING, None):
         raise SettingsError(
             "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
             f"to a graph. {targets[0]} is a run."
@@ -84,12 +83,7 @@ def evaluate(
         plans = _plans(session, targets[0], wanted, reading, trained, sweep)
         table = evaluation.of_graph(plans, retrain=trained.retrain)
     content, show = table.to_dict(), _show_perturbed if table.perturbations else _show
-    # Said before it is written: a disk that is full by now does not cost the scores.
-    session.screen.answer(content, lambda: show(session, table))
-    if scores.out is not None:
-        from aspect.workspace import write_json
-
-        write_json(scores.out, content)
+    session.screen.answer(content, lambda: show(session, table), scores.out)
 
 
 @dataclass(frozen=True)
@@ -188,14 +182,14 @@ def _plans(
     session: Session,
     graph: str,
     wanted: SettingsOptions,
-    reading: ReadingOptions,
+    reading: Reading,
     trained: SeedOptions,
     sweep: SweepOptions,
 ) -> list[PlannedRun]:
     """One training on the clean graph for every seed."""
     first = session.seed or 0
     plans = [
-        plan_run(graph, wanted, reading.reading(), seed)
+        plan_run(graph, wanted, reading, seed)
         for seed in range(first, first + (trained.seeds or 1))
     ]
     named = plans[0].experiment.perturbation

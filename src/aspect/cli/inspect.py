@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from aspect.cli.console import interval_text, score_text
-from aspect.cli.options import Overwrite
+from aspect.cli.options import Overwrite, check_out, check_run
 from aspect.cli.session import Session, command
-from aspect.cli.stability import check_out, check_run
 from aspect.errors import RunError
 
 if TYPE_CHECKING:
@@ -69,12 +68,7 @@ def inspect(
         check_run(run)
     check_out(out, overwrite=overwrite)
     content = _study(session, runs, splits, num_splits)
-    # Said before it is written: a disk that is full by now does not cost the numbers.
-    session.screen.answer(content, lambda: _show(session, content))
-    if out is not None:
-        from aspect.workspace import write_json
-
-        write_json(out, content)
+    session.screen.answer(content, lambda: _show(session, content), out)
 
 
 def _study(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,13 +14,13 @@ from aspect.cli.attack import attack
 from aspect.cli.bench import bench
 from aspect.cli.console import harmless
 from aspect.cli.datasets import datasets
+from aspect.cli.demo import demo
 from aspect.cli.embed import embed
 from aspect.cli.evaluate import evaluate
 from aspect.cli.inspect import inspect
 from aspect.cli.methods import methods
-from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.report import report
-from aspect.cli.session import INTERRUPTED, USER_ERROR, Session, command
+from aspect.cli.session import INTERRUPTED, USER_ERROR
 from aspect.cli.stability import stability
 from aspect.cli.theory import theory
 from aspect.cli.train import train
@@ -57,19 +56,6 @@ def _callback(
     ] = False,
 ) -> None:
     pass
-
-
-@command
-def demo(
-    session: Session,
-    seeds: Annotated[int, typer.Option(help="Pre-trainings, one seed each.", min=1)] = 3,
-    out: OutFolder = Path("runs/demo"),
-    overwrite: Overwrite = False,
-) -> None:
-    """Train on the embedded mixed graph, compare, and draw the gate weight of every node."""
-    from aspect.cli.demo import demo as show  # draws and trains: too heavy for --help
-
-    show(session, out=out, overwrite=overwrite, seeds=seeds)
 
 
 commands = (

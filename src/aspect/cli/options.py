@@ -10,41 +10,40 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
+from pydantic import AfterValidator, Field
 
 from aspect.attacks.files import files_at
-from aspect.attacks.perturbation import SUFFIX, Mode
+from aspect.attacks.perturbation import SUFFIX, Budget, Mode
 from aspect.cli.console import Screen
+from aspect.config import Config, Count, Share
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
-from aspect.data.source import Reading
-from aspect.errors import FileError, SettingsError, UnknownNameError
+from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
 from aspect.settings import PerturbedBy
 
 __all__ = [
     "CONFIG",
-    "CommonOptions",
     "FolderOptions",
     "OutFolder",
     "Overwrite",
     "PoisonOptions",
     "ProbeOptions",
-    "ReadingOptions",
     "ScoreOptions",
     "SeedOptions",
     "SettingsOptions",
     "SweepOptions",
-    "check_budget",
-    "check_ratio",
+    "check_out",
+    "check_run",
     "check_target",
     "is_run",
     "with_old_name",
 ]
 
 # Of a run's folder; `aspect.training.folder`, which writes them, is too heavy for a wrong name.
-CONFIG = "config.yaml"
-SIGNS_OF_A_RUN = ("start.json", "metrics.jsonl", "checkpoint.safetensors", "record.json")
+CONFIG, RECORD = "config.yaml", "record.json"
+SIGNS_OF_A_RUN = ("start.json", "metrics.jsonl", "checkpoint.safetensors", RECORD)
 PROBES = ("neutral", "paper", "published")
 
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
@@ -54,6 +53,16 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is th
 def is_run(folder: Path) -> bool:
     """Whether a run lives there, complete or not."""
     return is_file(folder / CONFIG) and any(is_present(folder / name) for name in SIGNS_OF_A_RUN)
+
+
+def check_run(run: Path) -> None:
+    """Refuse at once what is no complete run."""
+    if not is_file(run / CONFIG):
+        raise RunError(f"{run} is not a run's folder. Train one with: aspect train --out {run}.")
+    if not is_file(run / RECORD):
+        raise RunError(
+            f"The run in {run} is not complete. Go on with: aspect train --out {run} --resume."
+        )
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
@@ -74,115 +83,58 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         raise FileError(f"{path} would lie in a run's folder, {folder}. Choose another --out.")
 
 
-class CommonOptions(NamedTuple):
-    """The options of every command."""
-
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object on standard output, and nothing else."),
-    ] = False
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="cpu, cuda or cuda:N.  [default: the GPU if there is one]", metavar="NAME"
-        ),
-    ] = None
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Seed of first weights and of every draw in training.", min=0),
-    ] = None
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder with the files of named data sets.  [default: $ASPECT_DATA]"),
-    ] = None
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the whole traceback of an error.")
-    ] = False
-
-
-class SettingsOptions(NamedTuple):
+class SettingsOptions(Config):
     """Which method is trained with which settings."""
 
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="A method of `aspect methods`.  [default: that of the settings file, or aspect]",
-            metavar="NAME",
-        ),
-    ] = None
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|NAME",
-            help="A settings file, `defaults`, `published` or `paper`.  "
-            "[default: what is shipped for the graph]",
-        ),
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting; may be repeated.", metavar="KEY=VALUE"),
-    ] = None
+    method: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    """A method of `aspect methods`.  [default: that of the settings file, or aspect]"""
+    config: Annotated[str | None, typer.Option(metavar="FILE|NAME")] = None
+    """A settings file, `defaults`, `published` or `paper`.  [default: what is shipped for the
+    graph]"""
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    """Change one setting; may be repeated."""
 
 
-class FolderOptions(NamedTuple):
+class FolderOptions(Config):
     """What a run does with its folder."""
 
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False
+    resume: bool = False
+    """Go on with a stopped run."""
     overwrite: Overwrite = False
-    checkpoint_every: Annotated[
-        int, typer.Option(help="Epochs between checkpoints.", metavar="N", min=1)
-    ] = 20
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard.")
-    ] = False
+    checkpoint_every: Count = 20
+    """Epochs between checkpoints."""
+    tensorboard: bool = False
+    """Write curves for TensorBoard."""
 
 
-class ProbeOptions(NamedTuple):
+def _known_probe(name: str) -> str:
+    if name == "ours":
+        raise SettingsError(
+            "The probe of version 0.1, --probe ours, is called paper now. Pass --probe paper, "
+            "or leave it out for the neutral probe."
+        )
+    if name not in PROBES:
+        raise UnknownNameError("probe", name, PROBES)
+    return name
+
+
+class ProbeOptions(Config):
     """On which nodes the probe is trained and judged, and how."""
 
-    splits: Annotated[
-        Literal["random", "published", "class-balanced"] | None,
-        typer.Option(help="Kind of splits.  [default: random, or that of the perturbation files]"),
-    ] = None
-    probe: Annotated[
-        str,
-        typer.Option(
-            help="neutral; paper: the probe of published tables; published: the same as the "
-            "published settings of a run have it.",
-            metavar="NAME",
-        ),
-    ] = "neutral"
-    prune: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="A further row, embedded without this ratio of the edges, those with the least "
-            "support; may be repeated, and validation chooses.",
-            metavar="RATIO",
-        ),
-    ] = None
-    doubt: Annotated[list[float] | None, typer.Option(hidden=True)] = None
+    splits: Literal["random", "published", "class-balanced"] | None = None
+    """Kind of splits.  [default: random, or that of the perturbation files]"""
+    probe: Annotated[str, AfterValidator(_known_probe), typer.Option(metavar="NAME")] = "neutral"
+    """neutral; paper: the probe of published tables; published: the same as the published settings
+    of a run have it."""
+    prune: Annotated[list[Share] | None, typer.Option(metavar="RATIO")] = None
+    """A further row, embedded without this ratio of the edges, those with the least support; may be
+    repeated, and validation chooses."""
+    doubt: Annotated[list[Share] | None, typer.Option(hidden=True)] = None
 
     def checked(self, screen: Screen) -> ProbeOptions:
-        """Refuse ratios that are none, and unknown probes; old names become new ones."""
+        """The same with old names as new ones."""
         prune = with_old_name(screen, self.prune, self.doubt)
-        for ratio in prune or ():
-            check_ratio(ratio)
-        if self.probe == "ours":
-            raise SettingsError(
-                "The probe of version 0.1, --probe ours, is called paper now. Pass --probe paper, "
-                "or leave it out for the neutral probe."
-            )
-        if self.probe not in PROBES:
-            raise UnknownNameError("probe", self.probe, PROBES)
-        return self._replace(prune=prune, doubt=None)
-
-
-def check_ratio(ratio: float) -> None:
-    """Refuse what is no ratio of edges to prune."""
-    if not 0 <= ratio < 1:
-        raise SettingsError(
-            f"--prune must be a ratio of the edges, at least 0 and below 1. Got {ratio}."
-        )
+        return self.model_copy(update={"prune": prune, "doubt": None})
 
 
 Given = TypeVar("Given")
@@ -196,55 +148,39 @@ def with_old_name(screen: Screen, prune: Given, doubt: Given) -> Given:
     return prune or doubt
 
 
-class SeedOptions(NamedTuple):
+class SeedOptions(Config):
     """Which runs of a graph are made for an evaluation."""
 
-    seeds: Annotated[
-        int | None, typer.Option(help="Pre-trainings of a graph, one seed each.", min=1)
-    ] = None
-    retrain: Annotated[
-        bool, typer.Option("--retrain", help="Replace the graph's runs under runs/.")
-    ] = False
+    seeds: Annotated[int | None, Field(ge=1)] = None
+    """Pre-trainings of a graph, one seed each."""
+    retrain: bool = False
+    """Replace the graph's runs under runs/."""
 
 
-class ScoreOptions(NamedTuple):
+class ScoreOptions(Config):
     """The file that an evaluation leaves."""
 
-    out: Annotated[
-        Path | None, typer.Option(help="File for the scores as JSON.", metavar="FILE")
-    ] = None
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of scores.")] = (
-        False
-    )
+    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """File for the scores as JSON."""
+    overwrite: bool = False
+    """Replace the file of scores."""
 
     def check(self) -> None:
         """Refuse before all the work what could not be written after it."""
-        if self.out is not None:
-            check_target(self.out, overwrite=self.overwrite)
-        elif self.overwrite:
-            raise SettingsError(
-                "--overwrite replaces the file of --out, and none is named. "
-                "Pass --retrain to replace runs."
-            )
+        check_out(self.out, overwrite=self.overwrite, hint=" Pass --retrain to replace runs.")
 
 
-class ReadingOptions(Reading):
-    """How the files of a graph are read; the options are the fields of `Reading`."""
-
-    def reading(self) -> Reading:
-        """The same as the library takes it."""
-        return Reading(**self.model_dump())
+def check_out(out: Path | None, *, overwrite: bool, hint: str = "") -> None:
+    """Refuse before all the work a file of numbers that could not be written after it."""
+    if out is not None:
+        check_target(out, overwrite=overwrite)
+    elif overwrite:
+        raise SettingsError(f"--overwrite replaces the file of --out, and none is named.{hint}")
 
 
 EdgesOnly = Annotated[
     bool, typer.Option("--edges-only", help="Flip edges, and leave the features unmasked.")
 ]
-
-
-def check_budget(budget: float) -> None:
-    """Refuse what is no budget."""
-    if not 0 < budget <= 1:
-        raise SettingsError(f"Attack budget must be a ratio in (0, 1]. Got {budget}.")
 
 
 def _refuse_run(place: Path) -> None:
@@ -255,20 +191,13 @@ def _refuse_run(place: Path) -> None:
         )
 
 
-class PoisonOptions(NamedTuple):
+class PoisonOptions(Config):
     """How the graph is perturbed before it is trained on."""
 
-    perturbation: Annotated[
-        Path | None,
-        typer.Option(help="File of `aspect attack`: train on the graph after it.", metavar="FILE"),
-    ] = None
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            help="Flips of the file, and masked features, as a ratio.  [default: all flips]",
-            metavar="RATIO",
-        ),
-    ] = None
+    perturbation: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """File of `aspect attack`: train on the graph after it."""
+    budget: Annotated[Budget | None, typer.Option(metavar="RATIO")] = None
+    """Flips of the file, and masked features, as a ratio.  [default: all flips]"""
     edges_only: EdgesOnly = False
 
     def described(self) -> PerturbedBy | None:
@@ -278,8 +207,6 @@ class PoisonOptions(NamedTuple):
                 given = "--edges-only" if self.budget is None else "--budget"
                 raise SettingsError(f"{given} belongs to --perturbation FILE. No file is named.")
             return None
-        if self.budget is not None:
-            check_budget(self.budget)
         _refuse_run(self.perturbation)
         if is_folder(self.perturbation):
             raise FileError(
@@ -293,32 +220,17 @@ class PoisonOptions(NamedTuple):
         return PerturbedBy(file=file, budget=self.budget, features=not self.edges_only)
 
 
-class SweepOptions(NamedTuple):
+class SweepOptions(Config):
     """On which perturbed graphs runs are judged, and whether they were trained on them."""
 
-    perturbation: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="File of `aspect attack`, folder of such files, or pattern in quotes; may be "
-            "repeated.",
-            metavar="FILE|FOLDER",
-        ),
-    ] = None
-    budget: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Flips of each file, and masked features, as a ratio; may be repeated.  "
-            "[default: all flips]",
-            metavar="RATIO",
-        ),
-    ] = None
-    mode: Annotated[
-        Mode | None,
-        typer.Option(
-            help="poison: train and probe on perturbed graphs; evade: do both on the clean one, "
-            "and test on perturbed ones.  [default: poison]"
-        ),
-    ] = None
+    perturbation: Annotated[list[Path] | None, typer.Option(metavar="FILE|FOLDER")] = None
+    """File of `aspect attack`, folder of such files, or pattern in quotes; may be repeated."""
+    budget: Annotated[list[Budget] | None, typer.Option(metavar="RATIO")] = None
+    """Flips of each file, and masked features, as a ratio; may be repeated.  [default: all
+    flips]"""
+    mode: Mode | None = None
+    """poison: train and probe on perturbed graphs; evade: do both on the clean one, and test on
+    perturbed ones.  [default: poison]"""
     edges_only: EdgesOnly = False
 
     @property
@@ -334,8 +246,6 @@ class SweepOptions(NamedTuple):
                 f"{stray[0]!r} is no target. For several perturbation files repeat --perturbation, "
                 "name their folder, or put a pattern in quotes."
             )
-        for budget in self.budget or ():
-            check_budget(budget)
         for place in self.perturbation or ():
             _refuse_run(place)
             files_at(place)
@@ -357,7 +267,7 @@ class SweepOptions(NamedTuple):
 
     def check_poisoned(self, run: Path) -> None:
         """Refuse what a run on a poisoned graph has settled already."""
-        if self._replace(mode=None).is_given or self.mode == "evade":
+        if self.model_copy(update={"mode": None}).is_given or self.mode == "evade":
             raise SettingsError(
                 f"{run} was trained on a perturbed graph, and is judged on that one alone: "
                 "--perturbation, --budget, --edges-only and --mode evade do not go with it."

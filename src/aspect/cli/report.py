@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command
+from aspect.config import Config
 from aspect.data.files import is_file, is_folder, is_present, reason, replacing, target_of
 from aspect.errors import FileError, SettingsError
 
@@ -25,41 +26,23 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 DEFAULT_FORMATS: tuple[Format, ...] = ("svg", "pdf")
 
 
-class ReportOptions(NamedTuple):
+class ReportOptions(Config):
     """What is written, and where."""
 
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The page.  [default: report.html in the first bench, or beside the first run]",
-            metavar="FILE",
-        ),
-    ] = None
-    tables: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the tables as .csv, .md and .tex.", metavar="DIR"),
-    ] = None
-    figures: Annotated[Path | None, typer.Option(help="Folder for the figures.", metavar="DIR")] = (
-        None
-    )
-    formats: Annotated[
-        str | None,
-        typer.Option(help="Of the figures: svg, pdf, png.  [default: svg,pdf]", metavar="LIST"),
-    ] = None
-    published: Annotated[
-        bool, typer.Option("--published", help="Put the paper's figures beside ours.")
-    ] = False
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            help="The variant that significance compares with.  [default: aspect]",
-            metavar="VARIANT",
-        ),
-    ] = None
-    title: Annotated[
-        str | None,
-        typer.Option(help="Headline of the page.  [default: the plan's title]", metavar="TEXT"),
-    ] = None
+    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """The page.  [default: report.html in the first bench, or beside the first run]"""
+    tables: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """Folder for the tables as .csv, .md and .tex."""
+    figures: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """Folder for the figures."""
+    formats: Annotated[str | None, typer.Option(metavar="LIST")] = None
+    """Of the figures: svg, pdf, png.  [default: svg,pdf]"""
+    published: bool = False
+    """Put the paper's figures beside ours."""
+    reference: Annotated[str | None, typer.Option(metavar="VARIANT")] = None
+    """The variant that significance compares with.  [default: aspect]"""
+    title: Annotated[str | None, typer.Option(metavar="TEXT")] = None
+    """Headline of the page.  [default: the plan's title]"""
     overwrite: Overwrite = False
 
     def check(self) -> None:
@@ -72,11 +55,9 @@ class ReportOptions(NamedTuple):
     @property
     def of_the_page(self) -> list[str]:
         """Options that decide the content of the page, as they were typed."""
-        given = {"--reference": self.reference, "--title": self.title}
-        named = [
-            word for name, value in given.items() if value is not None for word in (name, value)
-        ]
-        return [*(["--published"] if self.published else []), *named]
+        words = ["--published"] if self.published else []
+        words += [] if self.reference is None else ["--reference", self.reference]
+        return words + ([] if self.title is None else ["--title", self.title])
 
     def chosen_formats(self) -> tuple[Format, ...]:
         """Those of the figures."""
@@ -141,7 +122,7 @@ def report(
 
 def report_search(session: Session, folder: Path, wanted: ReportOptions) -> None:
     """The page of a search of `aspect tune`; only its place can be chosen."""
-    if wanted._replace(out=None, overwrite=False) != ReportOptions():
+    if wanted.model_copy(update={"out": None, "overwrite": False}) != ReportOptions():
         raise SettingsError("A search has one page. Of the options only --out belongs to it.")
     if wanted.out is not None:
         check_target(wanted.out, overwrite=wanted.overwrite)

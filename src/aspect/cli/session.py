@@ -7,44 +7,43 @@ import sys
 import traceback
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import typer
+from annotated_types import Ge
+from pydantic import Field
 from pydantic.fields import FieldInfo
+from typer.models import OptionInfo
 
 from aspect.cli.console import Screen, harmless
-from aspect.cli.options import CommonOptions
 from aspect.config import Config, make_config
 from aspect.errors import AspectError
 
 __all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
 
 USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
+METAVARS = {int: "N", float: "X"}  # of a library's models, which say nothing of a command line
 
 
-@dataclass(frozen=True)
-class Session:
-    """One call of a command: what the common options say, and where to write."""
+class Session(Config):
+    """One call of a command: the options of every command, and where to write."""
 
-    options: CommonOptions
-    screen: Screen
+    as_json: Annotated[bool, typer.Option("--json")] = False
+    """Print one JSON object on standard output, and nothing else."""
+    device: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    """cpu, cuda or cuda:N.  [default: the GPU if there is one]"""
+    seed: Annotated[int | None, Field(ge=0)] = None
+    """Seed of first weights and of every draw in training."""
+    data_dir: Annotated[str | None, typer.Option(metavar="PATH")] = None
+    """Folder with the files of named data sets.  [default: $ASPECT_DATA]"""
+    debug: bool = False
+    """Show the whole traceback of an error."""
 
-    @property
-    def device(self) -> str | None:
-        """The device asked for."""
-        return self.options.device
-
-    @property
-    def seed(self) -> int | None:
-        """The seed asked for."""
-        return self.options.seed
-
-    @property
-    def data_dir(self) -> str | None:
-        """The folder asked for."""
-        return None if self.options.data_dir is None else str(self.options.data_dir)
+    @cached_property
+    def screen(self) -> Screen:
+        """Where to write."""
+        return Screen(as_json=self.as_json)
 
 
 def command(
@@ -52,8 +51,8 @@ def command(
 ) -> Callable[..., Any]:
     """Make a function into a command: its session and its groups of options become options.
 
-    A group is a NamedTuple whose fields are annotated as typer wants them, or a model of the
-    library: its fields with their types, defaults and docstrings become the options.
+    A group is a model: its fields with their types, least values, defaults and docstrings become
+    the options. A `typer.Option` in a field's annotation adds a name, a metavar or a computed help.
 
     Args:
         function: The command, with the session as its first parameter.
@@ -62,70 +61,69 @@ def command(
     if function is None:
         return partial(command, without=without)
     hints = typing.get_type_hints(function, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if _is_group(kind)}
+    own = list(inspect.signature(function).parameters.values())[1:]  # the session is first
+    groups = {one.name: hints[one.name] for one in own if _is_group(hints[one.name])}
 
     def call(**values: Any) -> None:  # noqa: ANN401 - what typer parsed
-        common = _gather(CommonOptions, values)
-        screen = Screen(as_json=common.as_json)
+        session = _gather(Session, values)
         try:
             gathered = {name: _gather(kind, values) for name, kind in groups.items()}
-            with screen.logging():
-                function(Session(common, screen), **gathered, **values)
+            with session.screen.logging():
+                function(session, **gathered, **values)
         except typer.Exit:
             raise  # the command has said what is to be said, and chose the code
         except (Exception, KeyboardInterrupt) as error:
-            raise typer.Exit(complain(error, debug=common.debug)) from error
+            raise typer.Exit(complain(error, debug=session.debug)) from error
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
-    parameters = [one for one in _parameters(function, hints) if one.name not in without]
+    only, parameters = inspect.Parameter.KEYWORD_ONLY, []
+    for one in own:
+        hint = hints[one.name]
+        parameters += (
+            _options(hint) if one.name in groups else [one.replace(annotation=hint, kind=only)]
+        )
+    parameters += [one for one in _options(Session) if one.name not in without]
     vars(call)["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
 
 
-def _is_model(kind: object) -> bool:
+def _is_group(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Config)
 
 
-def _is_group(kind: object) -> bool:
-    return _is_model(kind) or (isinstance(kind, type) and hasattr(kind, "_field_defaults"))
-
-
-def _gather(kind: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401 - a group
+def _gather(kind: type[Config], values: dict[str, Any]) -> Any:  # noqa: ANN401 - a group
     """Take the fields of a group out of what was parsed."""
-    names = kind.model_fields if _is_model(kind) else kind._fields
-    taken = {name: values.pop(name) for name in names if name in values}
-    return make_config(kind, taken, owner="the command") if _is_model(kind) else kind(**taken)
+    taken = {name: values.pop(name) for name in kind.model_fields if name in values}
+    return make_config(kind, taken, owner=None)
 
 
-def _parameters(function: Callable[..., None], hints: dict[str, Any]) -> list[inspect.Parameter]:
-    """The function's own parameters with groups spread out, and the common options last."""
-    parameters: list[inspect.Parameter] = []
-    for each in list(inspect.signature(function).parameters.values())[1:]:  # the session is first
-        kind = hints[each.name]
-        own = [each.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)]
-        parameters += _fields_of(kind) if _is_group(kind) else own
-    return parameters + _fields_of(CommonOptions)
-
-
-def _fields_of(group: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a group
-    only = inspect.Parameter.KEYWORD_ONLY
-    if _is_model(group):
-        return [
-            inspect.Parameter(name, only, default=field.default, annotation=_option(name, field))
-            for name, field in group.model_fields.items()
-        ]
-    hints = typing.get_type_hints(group, include_extras=True)
+def _options(group: type[Config]) -> list[inspect.Parameter]:
+    plain = typing.get_type_hints(group)  # typer checks no bounds but the least value
     return [
-        inspect.Parameter(name, only, default=default, annotation=hints[name])
-        for name, default in group._field_defaults.items()
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=Annotated[plain[name], _option(name, field)],
+        )
+        for name, field in group.model_fields.items()
     ]
 
 
-def _option(name: str, field: FieldInfo) -> Any:  # noqa: ANN401 - an annotation
+def _option(name: str, field: FieldInfo) -> OptionInfo:
     """A model's field as typer wants it: `graph_path` is --graph-path."""
-    text = (field.description or "").rstrip(".").replace("\n", " ")
-    return Annotated[field.annotation, typer.Option(f"--{name.replace('_', '-')}", help=f"{text}.")]
+    given = next((item for item in field.metadata if isinstance(item, OptionInfo)), None)
+    least: Any = next((item.ge for item in field.metadata if isinstance(item, Ge)), None)
+    kinds = typing.get_args(field.annotation) or (field.annotation,)
+    option: OptionInfo = typer.Option(
+        given.default if given and given.default is not ... else f"--{name.replace('_', '-')}",
+        help=(given and given.help) or (field.description or "").replace("\n", " "),
+        metavar=given.metavar if given else METAVARS.get(kinds[0]),
+        min=given.min if given and least is None else least,
+        hidden=bool(given and given.hidden),
+    )
+    return option
 
 
 def complain(error: BaseException, *, debug: bool = False) -> int:

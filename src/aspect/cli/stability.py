@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 
 from aspect.attacks.files import files_at
 from aspect.attacks.registry import attack_info, attack_names
-from aspect.cli.options import CONFIG, Overwrite, check_target
+from aspect.cli.options import Overwrite, check_out, check_run
 from aspect.cli.session import Session, command
-from aspect.data.files import is_file
-from aspect.errors import RunError, SettingsError
+from aspect.config import Config
+from aspect.errors import SettingsError
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
     DEFAULT_KINDS,
@@ -23,13 +23,12 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
 )
 
-__all__ = ["check_out", "check_run", "stability"]
+__all__ = ["stability"]
 
 MORE = "--out FILE and --json tell more: medians, 95th percentiles, bands, every split."
-RECORD = "record.json"  # of a run that is complete; `aspect.training.folder` is too heavy
 
 
-class StabilityOptions(NamedTuple):
+class StabilityOptions(Config):
     """How the graph is perturbed, and on which splits the probe is trained and evaluated."""
 
     kind: Annotated[
@@ -48,14 +47,9 @@ class StabilityOptions(NamedTuple):
             metavar="RATIO",
         ),
     ] = None
-    perturbation: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="File of `aspect attack`, folder of such files, or pattern in quotes, in place "
-            "of the metattack made here; may be repeated.",
-            metavar="FILE|FOLDER",
-        ),
-    ] = None
+    perturbation: Annotated[list[Path] | None, typer.Option(metavar="FILE|FOLDER")] = None
+    """File of `aspect attack`, folder of such files, or pattern in quotes, in place of the
+    metattack made here; may be repeated."""
     splits: Annotated[
         Literal["random", "published", "class-balanced"] | None,
         typer.Option(
@@ -72,6 +66,9 @@ class StabilityOptions(NamedTuple):
             min=1,
         ),
     ] = None
+    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """File for all numbers as JSON."""
+    overwrite: Overwrite = False
 
 
 @command
@@ -79,10 +76,6 @@ def stability(
     session: Session,
     run: Annotated[Path, typer.Argument(help="A run's folder.", metavar="RUN")],
     options: StabilityOptions,
-    out: Annotated[
-        Path | None, typer.Option(help="File for all numbers as JSON.", metavar="FILE")
-    ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Perturb the graph of a run a little, and measure how far embeddings and a probe move.
 
@@ -98,7 +91,7 @@ def stability(
         seed=session.seed or 0,
     )
     check_run(run)
-    check_out(out, overwrite=overwrite)
+    check_out(options.out, overwrite=options.overwrite)
     for place in options.perturbation or ():
         files_at(place)
     with session.screen.activity("Starting"):
@@ -114,12 +107,7 @@ def stability(
         )
     for warning in content["warnings"]:
         session.screen.warn(warning)
-    # Said before it is written: a disk that is full by now does not cost the numbers.
-    session.screen.answer(content, lambda: _show(session, content))
-    if out is not None:
-        from aspect.workspace import write_json
-
-        write_json(out, content)
+    session.screen.answer(content, lambda: _show(session, content), options.out)
 
 
 def _words(given: Sequence[str] | None) -> Iterator[str]:
@@ -134,24 +122,6 @@ def _ratios(given: Sequence[str] | None) -> Iterator[float]:
             yield float(word)
         except ValueError as error:
             raise SettingsError(f"Budget must be a ratio in (0, 1]. Got {word!r}.") from error
-
-
-def check_run(run: Path) -> None:
-    """Refuse at once what is no complete run."""
-    if not is_file(run / CONFIG):
-        raise RunError(f"{run} is not a run's folder. Train one with: aspect train --out {run}.")
-    if not is_file(run / RECORD):
-        raise RunError(
-            f"The run in {run} is not complete. Go on with: aspect train --out {run} --resume."
-        )
-
-
-def check_out(out: Path | None, *, overwrite: bool) -> None:
-    """Refuse before all the work what could not be written after it."""
-    if out is not None:
-        check_target(out, overwrite=overwrite)
-    elif overwrite:
-        raise SettingsError("--overwrite replaces the file of --out, and none is named.")
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:

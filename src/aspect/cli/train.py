@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.attacks.registry import attack_title
-from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, ReadingOptions, SettingsOptions
+from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, SettingsOptions
 from aspect.cli.session import Session, command
 from aspect.config import parse_overrides
 from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
@@ -22,10 +22,7 @@ from aspect.methods.registry import require_method_name
 from aspect.settings import Experiment, PerturbedBy, find_experiment
 
 if TYPE_CHECKING:
-    from aspect.data.graph import LabelledGraph
     from aspect.experiment.run import PerturbedGraph
-    from aspect.experiment.trained import RunOptions
-    from aspect.training.trainer import EpochReport
 
 __all__ = ["PlannedRun", "plan_run", "run_all", "run_plan", "train"]
 
@@ -83,8 +80,10 @@ def plan_run(
     if options.method is not None:
         require_method_name(options.method)
     is_file = options.config is not None and options.config not in NAMED_CHOICES
-    named = None if is_file else _name_of(graph)
-    chosen, settings_from = find_experiment(options.method or "aspect", named, options.config)
+    named = GraphSource(graph=MIXED if graph is None else graph)
+    # Settings are shipped for names alone, and not for a file of the user's.
+    name = named.name if named.is_named and not is_file else None
+    chosen, settings_from = find_experiment(options.method or "aspect", name, options.config)
     overrides = parse_overrides(options.settings or [])
     source = _source(graph, reading, chosen if is_file else None)
     experiment = chosen.model_copy(
@@ -112,17 +111,11 @@ def _source(graph: str | None, reading: Reading, file: Experiment | None) -> Gra
     return GraphSource.named(file.graph, file.reading)
 
 
-def _name_of(graph: str | None) -> str | None:
-    """The name under which settings may be shipped; None for a file of the user's."""
-    source = GraphSource(graph=MIXED if graph is None else graph)
-    return source.name if source.is_named else None
-
-
 @command
 def train(
     session: Session,
     options: SettingsOptions,
-    reading: ReadingOptions,
+    reading: Reading,
     folder: FolderOptions,
     poison: PoisonOptions,
     graph: Annotated[
@@ -143,47 +136,28 @@ def train(
     """Learn embeddings of a graph; no labels are looked at."""
     perturbation = poison.described()
     if folder.resume and graph is None and options.config is None and out is not None:
-        options = _settings_of_run(out, options)
-    plan = plan_run(graph, options, reading.reading(), session.seed, perturbation)
-    plan = _with_perturbation(session, plan)
-    record = run_plan(session, plan, out or plan.default_out, **folder._asdict())
+        config = out / CONFIG  # the folder knows the rest
+        if not config.is_file():
+            raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
+        options = options.model_copy(update={"config": str(config)})
+    plan = plan_run(graph, options, reading, session.seed, perturbation)
+    if plan.experiment.perturbation is not None:  # a budget that its file cannot serve is refused
+        with session.screen.activity("Reading the perturbation"):
+            from aspect.experiment.run import PerturbedGraph
+
+            plan = plan.on_perturbed_graph(PerturbedGraph.read(plan.experiment.perturbation))
+    record = run_plan(session, plan, out or plan.default_out, folder)
     session.screen.answer(record, lambda: _show(session, record))
-
-
-def _settings_of_run(out: Path, options: SettingsOptions) -> SettingsOptions:
-    """`--out RUN --resume` is enough to go on: the folder knows the rest."""
-    config = out / CONFIG
-    if not config.is_file():
-        raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
-    return options._replace(config=str(config))
-
-
-def _with_perturbation(session: Session, plan: PlannedRun) -> PlannedRun:
-    """Read the perturbation file, if there is one: a budget that it cannot serve is refused."""
-    named = plan.experiment.perturbation
-    if named is None:
-        return plan
-    with session.screen.activity("Reading the perturbation"):
-        from aspect.experiment.run import PerturbedGraph
-
-        return plan.on_perturbed_graph(PerturbedGraph.read(named))
 
 
 def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> list[Path]:
     """One run per plan under runs/; those that are complete are taken as they are."""
+    folder = FolderOptions(resume=not retrain, overwrite=retrain)
     try:
         for number, plan in enumerate(plans, start=1):
-            # It is the same graph, and seldom another method.
-            silent = dict.fromkeys(("on_graph", "on_outlook"), _say_nothing) if number > 1 else {}
-            run_plan(
-                session,
-                plan,
-                plan.default_out,
-                turn=f"{number} of {len(plans)}: " if len(plans) > 1 else "",
-                resume=not retrain,
-                overwrite=retrain,
-                **silent,
-            )
+            turn = f"{number} of {len(plans)}: " if len(plans) > 1 else ""
+            # It is the same graph, and seldom another method: what there is to say was said.
+            run_plan(session, plan, plan.default_out, folder, turn=turn, is_told=number == 1)
     except (RunError, CheckpointError) as error:
         # What `train` calls --overwrite would here replace the file of scores.
         raise type(error)(str(error).replace("--overwrite", "--retrain")) from error
@@ -193,37 +167,48 @@ def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> 
     return [plan.default_out for plan in plans]
 
 
-def _say_nothing(news: object) -> None:
-    """What there is to say has been said."""
-
-
 def run_plan(
     session: Session,
     plan: PlannedRun,
     out: Path,
+    folder: FolderOptions,
     *,
     turn: str = "",
-    **changes: Any,  # noqa: ANN401 - fields of `RunOptions`
+    is_told: bool = True,
 ) -> dict[str, Any]:
     """Train with progress on the screen; what the record warns of is said as well.
 
-    `turn` says which of several it is, and `changes` are fields of `RunOptions`.
+    Args:
+        session: The call.
+        plan: What is trained.
+        out: The run's folder.
+        folder: What is done with it.
+        turn: Which of several it is.
+        is_told: Whether to say what was cleaned in the graph, and what lies ahead.
     """
-    screen, experiment = session.screen, plan.experiment
+    screen = session.screen
     screen.note(f"{turn}Training {plan.title}; settings: {plan.settings_from}.")
     with screen.activity("Starting"):
         from aspect.experiment.trained import RunOptions, train_run
-    options = RunOptions(
-        device=session.device, data_dir=session.data_dir, settings_from=plan.settings_from
-    )
+
+    def note(*sentences: str) -> None:
+        for sentence in sentences if is_told else ():
+            screen.note(f"Note: {sentence}")
+
     try:
         with screen.progress("Epoch") as advance:
-
-            def show_epoch(report: EpochReport) -> None:
-                advance(report.epoch, report.epochs, f"loss {report.values['loss']:.4f}")
-
-            options = replace(_telling(session, options), on_epoch=show_epoch, **changes)
-            record = train_run(experiment, out, options)
+            options = RunOptions(
+                device=session.device,
+                data_dir=session.data_dir,
+                settings_from=plan.settings_from,
+                on_graph=lambda labelled: note(*labelled.graph.notices),
+                on_outlook=note,
+                on_epoch=lambda report: advance(
+                    report.epoch, report.epochs, f"loss {report.values['loss']:.4f}"
+                ),
+                **folder.model_dump(),
+            )
+            record = train_run(plan.experiment, out, options)
     except KeyboardInterrupt as interrupt:
         begun = (out / CONFIG).is_file()
         then = f"Go on with: aspect train --out {out} --resume" if begun else "Nothing was written."
@@ -231,19 +216,6 @@ def run_plan(
     for warning in record["warnings"]:
         screen.warn(warning)
     return record
-
-
-def _telling(session: Session, options: RunOptions) -> RunOptions:
-    """The same options, saying what was cleaned in the graph and what lies ahead."""
-
-    def note(sentence: str) -> None:
-        session.screen.note(f"Note: {sentence}")
-
-    def note_graph(labelled: LabelledGraph) -> None:
-        for notice in labelled.graph.notices:
-            note(notice)
-
-    return replace(options, on_graph=note_graph, on_outlook=note)
 
 
 def _show(session: Session, record: dict[str, Any]) -> None:
@@ -260,27 +232,20 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"(std {gate['std']:.2f})."
         )
     if "health" in record:  # a complete run of version 0.1 has none
-        _show_health(session, record["health"])
+        health = record["health"]
+        say(
+            f"Embedding health: mean cosine {health['mean_cosine']:.2f}, effective rank "
+            f"{health['effective_rank']:.1f} of {min(health['dim'], health['nodes'])}."
+        )
     if "perturbation" in record:
-        _show_perturbation(session, record["perturbation"])
+        told = record["perturbation"]
+        attack = attack_title(told["kind"], told["solver"])
+        masked = f", {100 * told['budget']:.4g}% of the feature entries masked"
+        say(
+            f"The graph was perturbed first by {attack}: {told['flips']} flips leave "
+            f"{told['edges']} edges{masked if told['features'] else ''}. It is judged on "
+            f"{told['splits']} split {told['split']} alone."
+        )
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")
-
-
-def _show_health(session: Session, health: dict[str, Any]) -> None:
-    session.screen.say(
-        f"Embedding health: mean cosine {health['mean_cosine']:.2f}, effective rank "
-        f"{health['effective_rank']:.1f} of {min(health['dim'], health['nodes'])}."
-    )
-
-
-def _show_perturbation(session: Session, told: dict[str, Any]) -> None:
-    """What stood before the training, and what follows for judging it."""
-    attack = attack_title(told["kind"], told["solver"])
-    masked = f", {100 * told['budget']:.4g}% of the feature entries masked"
-    session.screen.say(
-        f"The graph was perturbed first by {attack}: {told['flips']} flips leave "
-        f"{told['edges']} edges{masked if told['features'] else ''}. It is judged on "
-        f"{told['splits']} split {told['split']} alone."
-    )

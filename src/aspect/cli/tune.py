@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import Field
 
 from aspect.cli.console import duration
-from aspect.cli.options import Overwrite, ReadingOptions, SettingsOptions
+from aspect.cli.options import Overwrite, SettingsOptions
 from aspect.cli.session import Session, command
-from aspect.cli.train import PlannedRun as Plan
-from aspect.cli.train import plan_run
-from aspect.config import parse_overrides
+from aspect.cli.train import PlannedRun, plan_run
+from aspect.config import Config, Count, parse_overrides
+from aspect.data.source import NO_READING, Reading
 from aspect.errors import SettingsError, TrainingError
+from aspect.experiment.search import SearchRequest, plan_search
 
 if TYPE_CHECKING:
     from aspect.experiment.search import Search
@@ -29,90 +31,26 @@ ENDS = ("pruned", "unhealthy", "failed")  # of trials that cannot be the best
 MOST_WORKERS = 8  # by default: the more at a time, the less each trial knows of the others
 
 
-class TuneOptions(NamedTuple):
+class TuneOptions(Config):
     """What is tuned from where, and how, the same for every graph and method."""
 
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A method of `aspect methods`; may be repeated.  "
-            "[default: that of the settings file, or aspect]",
-            metavar="NAME",
-        ),
-    ] = None
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|NAME",
-            help="Where to start: a settings file, `defaults`, `published` or `paper`.  "
-            "[default: what is shipped for the graph]",
-        ),
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Fix one setting; may be repeated.", metavar="KEY=VALUE"),
-    ] = None
-    trials: Annotated[
-        int,
-        typer.Option(
-            help="Trials in all, those of an interrupted search included.", metavar="N", min=1
-        ),
-    ] = 30
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Trials at a time.  [default: the cores, or up to 4 on each GPU; at most 8]",
-            metavar="N",
-            min=1,
-        ),
-    ] = None
-    seeds: Annotated[
-        int, typer.Option(help="Pre-trainings of a trial, one seed each.", metavar="N", min=1)
-    ] = 1
-    splits: Annotated[
-        Literal["search", "random", "published", "class-balanced"],
-        typer.Option(
-            help="Kind of splits; all of them count. `search`: stratified random ones that no "
-            "table reports."
-        ),
-    ] = "search"
-    probe: Annotated[
-        Literal["neutral", "paper"],
-        typer.Option(help="neutral; paper: the probe of published tables."),
-    ] = "neutral"
-    max_cosine: Annotated[
-        float,
-        typer.Option(
-            help="Highest mean cosine of two nodes, before centring, of the best trial.",
-            metavar="X",
-        ),
-    ] = 0.9
-    max_epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Epochs of a trial at most, but for the start, which keeps its own.  "
-            "[default: 200, or those of the start if more]",
-            metavar="N",
-            min=1,
-        ),
-    ] = None
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            help="Begin no trial after so many seconds; of several searches together.  "
-            "[default: no limit]",
-            metavar="N",
-            min=0,
-        ),
-    ] = None
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The search's folder; for several searches, the folder of their folders.  "
-            "[default: runs/tune/GRAPH-METHOD]",
-            metavar="DIR",
-        ),
-    ] = None
+    method: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None
+    """A method of `aspect methods`; may be repeated.  [default: that of the settings file, or
+    aspect]"""
+    config: Annotated[str | None, typer.Option(metavar="FILE|NAME")] = None
+    """Where to start: a settings file, `defaults`, `published` or `paper`.  [default: what is
+    shipped for the graph]"""
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    """Fix one setting; may be repeated."""
+    trials: Count = 30
+    """Trials in all, those of an interrupted search included."""
+    workers: Annotated[int | None, Field(ge=1)] = None
+    """Trials at a time.  [default: the cores, or up to 4 on each GPU; at most 8]"""
+    seconds: Annotated[float | None, Field(ge=0), typer.Option(metavar="N")] = None
+    """Begin no trial after so many seconds; of several searches together.  [default: no limit]"""
+    out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """The search's folder; for several searches, the folder of their folders.  [default:
+    runs/tune/GRAPH-METHOD]"""
     overwrite: Overwrite = False
 
 
@@ -124,7 +62,8 @@ def tune(
         typer.Argument(help="Data sets, or files of graphs with labels.", metavar="GRAPH"),
     ],
     options: TuneOptions,
-    reading: ReadingOptions,
+    request: SearchRequest,
+    reading: Reading,
 ) -> None:
     """Search for settings by validation accuracy; test labels are masked.
 
@@ -141,7 +80,18 @@ def tune(
     with screen.activity("Starting"):
         from aspect.experiment.tuning import check_folder
 
-        searches = {out: _search(session, plan, options) for out, plan in plans.items()}
+        fixed = list(parse_overrides(options.settings or []))
+        searches = {
+            out: plan_search(
+                plan.experiment,
+                request,
+                settings_from=plan.settings_from,
+                fixed=fixed,
+                device=session.device,
+                data_dir=session.data_dir,
+            )
+            for out, plan in plans.items()
+        }
         for out, search in searches.items():  # before the first one begins
             check_folder(out, search, overwrite=options.overwrite)
     results = []
@@ -157,19 +107,22 @@ def tune(
 
 
 def _plans(
-    graphs: Sequence[str], options: TuneOptions, reading: ReadingOptions, seed: int | None
-) -> dict[Path, Plan]:
+    graphs: Sequence[str], options: TuneOptions, reading: Reading, seed: int | None
+) -> dict[Path, PlannedRun]:
     """One search for every graph and method, by folder; wrong names are refused here."""
-    if len(graphs) > 1 and reading != ReadingOptions():
+    if len(graphs) > 1 and reading != NO_READING:
         raise SettingsError(
             f"Options of reading belong to one graph. Got {len(graphs)}: tune them one by one."
         )
     methods: list[str | None] = [*dict.fromkeys(options.method)] if options.method else [None]
-    starts = [SettingsOptions(method, options.config, options.settings) for method in methods]
-    plans: dict[Path, Plan] = {}
+    starts = [
+        SettingsOptions(method=method, config=options.config, settings=options.settings)
+        for method in methods
+    ]
+    plans: dict[Path, PlannedRun] = {}
     for graph in dict.fromkeys(graphs):
         for start in starts:
-            plan = plan_run(graph, start, reading.reading(), seed)
+            plan = plan_run(graph, start, reading, seed)
             name = f"{plan.source.name}-{plan.experiment.method}"
             folder = (options.out or FOLDER) / name
             if folder in plans:
@@ -182,23 +135,6 @@ def _plans(
         (plan,) = plans.values()
         return {options.out: plan}
     return plans
-
-
-def _search(session: Session, plan: Plan, options: TuneOptions) -> Search:
-    from aspect.experiment.search import plan_search
-
-    return plan_search(
-        plan.experiment,
-        settings_from=plan.settings_from,
-        fixed=list(parse_overrides(options.settings or [])),
-        splits=options.splits,
-        probe=options.probe,
-        seeds=options.seeds,
-        max_cosine=options.max_cosine,
-        max_epochs=options.max_epochs,
-        device=session.device,
-        data_dir=session.data_dir,
-    )
 
 
 def _run(

@@ -1,39 +1,56 @@
 """What a search for settings depends on: method, graph, splits, seeds, and the space of settings.
 
 Every setting with a `Range` or a `Choice` is searched; the others keep the value of the start.
+torch and Optuna are imported where they are needed: the command line takes `SearchRequest` without.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from pydantic.fields import FieldInfo
+from pydantic import Field
 
 from aspect import __version__
-from aspect.config import Choice, Config, Range, make_config
-from aspect.data.archives import content_sha256
+from aspect.config import Choice, Config, Count, Range, make_config
 from aspect.data.source import MIXED, GraphSource, Reading
-from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import SettingsError
-from aspect.estimator import choose_device
-from aspect.evaluation.linear_probe import ProbeName
-from aspect.methods.base import MethodConfig
+from aspect.experiment.spec import ProbeName
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
-from aspect.training.health import Health
 
-__all__ = ["DEFAULT_MAX_EPOCHS", "Distribution", "Search", "plan_search", "rungs", "search_space"]
+if TYPE_CHECKING:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+    from pydantic.fields import FieldInfo
 
-Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
+    from aspect.methods.base import MethodConfig
+    from aspect.training.health import Health
+
+    Distribution: TypeAlias = CategoricalDistribution | FloatDistribution | IntDistribution
+
+__all__ = ["DEFAULT_MAX_EPOCHS", "Search", "SearchRequest", "plan_search", "rungs", "search_space"]
 
 DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
-MAX_COSINE = 0.9  # mean cosine of two nodes; a higher one is close to representation collapse
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs
 MIN_EPOCHS_APART = 5  # between two rungs: a score takes as long as some epochs
+
+
+class SearchRequest(Config):
+    """How trials are scored, the same for every graph and method."""
+
+    seeds: Count = 1
+    """Pre-trainings of a trial, one seed each."""
+    splits: Literal["search", "random", "published", "class-balanced"] = "search"
+    """Kind of splits; all of them count. `search`: stratified random ones that no table reports."""
+    probe: ProbeName = "neutral"
+    """neutral; paper: the probe of published tables."""
+    max_cosine: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Highest mean cosine of two nodes, before centring, of the best trial."""
+    max_epochs: Annotated[int | None, Field(ge=1)] = None
+    """Epochs of a trial at most, but for the start, which keeps its own.  [default: 200, or those
+    of the start if more]"""
 
 
 def search_space(
@@ -65,6 +82,8 @@ def search_space(
 
 
 def _distribution(field: FieldInfo) -> Distribution | None:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
     kinds = get_args(field.annotation) or (field.annotation,)
     is_integer = int in kinds and float not in kinds
     for hint in field.metadata:
@@ -102,7 +121,7 @@ class Search(Config):
     """How the file is read."""
     graph_sha256: str
     """Content of the graph, labels included."""
-    splits: SplitKind
+    splits: Literal["search", "random", "published", "class-balanced"]
     """Kind of splits."""
     splits_sha256: str | None = None
     """Content of published splits; None: they are drawn, the same from the same labels."""
@@ -110,7 +129,7 @@ class Search(Config):
     """All that there are of that kind."""
     probe: ProbeName = "neutral"
     """The probe that scores an embedding on validation nodes."""
-    max_cosine: float = MAX_COSINE
+    max_cosine: float = 0.9
     """A trial whose embedding, before centring, has a higher mean cosine cannot be the best."""
     seeds: tuple[int, ...]
     """Pre-training seeds; pruning sees the scores of the first one."""
@@ -172,63 +191,51 @@ class Search(Config):
             )
         return " ".join(health.warnings())
 
-    def differences(self, other: Search) -> dict[str, tuple[Any, Any]]:
-        """What two searches differ in, setting by setting, but for where the settings come from."""
-        first, second = _flat(self), _flat(other)
-        pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _flat(search: Search) -> dict[str, Any]:
-    values = search.model_dump(mode="json", exclude={"settings_from"})
-    settings = values.pop("settings")
-    return values | {f"setting {name}": value for name, value in settings.items()}
+    def decisive(self) -> dict[str, Any]:
+        """All that two searches must share, setting by setting; where the start is from is not."""
+        values = self.model_dump(mode="json", exclude={"settings_from", "settings"})
+        return values | {f"setting {name}": value for name, value in self.settings.items()}
 
 
 def _nearest(distribution: Distribution, value: Any) -> Any:  # noqa: ANN401 - a setting of any type
+    from optuna.distributions import CategoricalDistribution
+
     if isinstance(distribution, CategoricalDistribution):
         return value if value in distribution.choices else distribution.choices[0]
     low, high = distribution.low, distribution.high
     return low if value is None else min(max(value, low), high)
 
 
-def plan_search(  # noqa: PLR0913 - all options of a search
+def plan_search(
     experiment: Experiment,
+    request: SearchRequest,
     *,
     settings_from: str,
     fixed: Collection[str] = (),
-    splits: SplitKind = "search",
-    probe: ProbeName = "neutral",
-    seeds: int = 1,
-    max_cosine: float = MAX_COSINE,
-    max_epochs: int | None = None,
     device: str | None = None,
     data_dir: str | None = None,
 ) -> Search:
     """Read the graph and refuse what cannot be searched.
 
     Args:
-        experiment: Method, graph, seed, and the settings of the first trial.
+        experiment: Method, graph, first of the seeds, and the settings of the first trial.
+        request: How trials are scored.
         settings_from: Where those settings come from.
         fixed: Settings that keep their value.
-        splits: Kind of splits; validation accuracy is averaged over all of them.
-        probe: The probe that scores an embedding.
-        seeds: Pre-trainings of a trial, from the experiment's seed on.
-        max_cosine: Highest mean cosine of two nodes that the best trial may have.
-        max_epochs: Most epochs of a trial; the first trial keeps its own.
         device: As of `aspect train`.
         data_dir: Folder with the files of named data sets.
     """
-    if seeds < 1:
-        raise SettingsError(f"Number of seeds must be 1 or more. Got {seeds}.")
-    if not 0 < max_cosine <= 1:
-        raise SettingsError(f"Maximum of the mean cosine must be in (0, 1]. Got {max_cosine}.")
+    from aspect.data.archives import content_sha256
+    from aspect.data.splits import make_splits, published_sha256
+    from aspect.estimator import choose_device
+
     method = find_method(experiment.method)
     base = make_config(method.config, experiment.settings, owner=experiment.method)
     search_space(experiment.method, method.config, fixed)
     # A method whose patience is fixed ends at an epoch of its own choice, and at no other.
     is_free = "epochs" not in fixed and (base.patience is None or "patience" not in fixed)
     searches_epochs = is_free and method.method.anytime and method.method.trainable
+    max_epochs = request.max_epochs
     if max_epochs is None:
         max_epochs = max(base.epochs, DEFAULT_MAX_EPOCHS) if searches_epochs else base.epochs
     elif "epochs" in fixed:
@@ -236,13 +243,10 @@ def plan_search(  # noqa: PLR0913 - all options of a search
             f"The epochs are fixed at {base.epochs}, so there is no maximum. "
             f"Got {max_epochs} for it."
         )
-    elif max_epochs < 1:
-        raise SettingsError(f"Maximum of epochs must be 1 or more. Got {max_epochs}.")
     device_kind = choose_device(device).type
     source = GraphSource(graph=experiment.graph or MIXED, reading=experiment.reading).absolute()
     labelled = source.read(data_dir)
-    masks = labelled.masks
-    num_splits = len(make_splits(splits, labelled.labels, labelled.num_classes, masks=masks))
+    splits, masks = request.splits, labelled.masks
     return Search(
         method=experiment.method,
         graph=source.graph,
@@ -250,10 +254,10 @@ def plan_search(  # noqa: PLR0913 - all options of a search
         graph_sha256=content_sha256(labelled),
         splits=splits,
         splits_sha256=published_sha256(splits, masks),
-        num_splits=num_splits,
-        probe=probe,
-        max_cosine=max_cosine,
-        seeds=tuple(range(experiment.seed, experiment.seed + seeds)),
+        num_splits=len(make_splits(splits, labelled.labels, labelled.num_classes, masks=masks)),
+        probe=request.probe,
+        max_cosine=request.max_cosine,
+        seeds=tuple(range(experiment.seed, experiment.seed + request.seeds)),
         settings=base.model_dump(mode="json"),
         settings_from=settings_from,
         fixed=tuple(sorted(fixed)),

@@ -9,28 +9,35 @@ from typing import Any
 
 import optuna
 import torch
-from optuna.distributions import CategoricalDistribution, IntDistribution
 from typing_extensions import override
 
 from aspect.config import make_config
 from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph
 from aspect.data.splits import Split, make_splits, published_sha256
-from aspect.errors import GraphError, TrainingError, sentence_of
+from aspect.errors import GraphError, TrainingError
 from aspect.estimator import DTYPE
 from aspect.evaluation.linear_probe import Probe, probe_named, validation_accuracy
-from aspect.experiment.search import Distribution, Search
+from aspect.experiment.search import Search
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.randomness import isolated_seed, seed_for
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
 
-__all__ = ["Objective", "Problem", "RungRecorder", "RungScore", "load_problem", "score_settings"]
+__all__ = [
+    "Problem",
+    "RungRecorder",
+    "RungScore",
+    "best_epoch",
+    "load_problem",
+    "score_settings",
+    "score_trial",
+]
 
 # User attributes of a trial in the study.
-START, TASK, EARLIER = "start", "task", "earlier"  # EARLIER: numbers of attempts that were killed
-VALIDATION, EPOCHS, HEALTH, ERROR = "validation", "epochs", "health", "error"
+START, ERROR, SECONDS = "start", "error", "seconds"
+VALIDATION, EPOCHS, HEALTH = "validation", "epochs", "health"
 
 FIRST_PART = 8  # no trial is pruned before this part of the most epochs
 
@@ -157,67 +164,45 @@ def _curve(
     return recorder.scores
 
 
-@dataclass(frozen=True)
-class Objective:
-    """Mean validation accuracy of a trial, as Optuna maximises it."""
+def score_trial(trial: optuna.Trial, search: Search, data_dir: str | None = None) -> float:
+    """Train and score at the trial's point of the space; trials that cannot be the best are pruned.
 
-    search: Search
-    task: int = 0  # of the worker
-    data_dir: str | None = None
+    A trial that a killed process had begun keeps what it had reported.
+    """
+    is_start = START in trial.user_attrs
+    settings = search.settings if is_start else search.settings_at(trial.params)
+    reported = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values.copy()
 
-    def __call__(self, trial: optuna.Trial) -> float:
-        """Train and score; trials that cannot be the best are pruned."""
-        trial.set_user_attr(TASK, self.task)
-        try:
-            return self._score(trial)
-        except optuna.TrialPruned:
-            raise
-        except Exception as error:
-            trial.set_user_attr(ERROR, sentence_of(error))
-            raise
-
-    def _score(self, trial: optuna.Trial) -> float:
-        search, is_start = self.search, START in trial.user_attrs
-        point = {name: _suggest(trial, name, each) for name, each in search.space.items()}
-        settings = search.settings if is_start else search.settings_at(point)
-
-        def report(epoch: int, score: RungScore) -> None:
+    def report(epoch: int, score: RungScore) -> None:
+        if epoch not in reported:
             trial.report(score.validation, epoch)
-            # The start is never pruned, since the others are compared with it. The first epochs
-            # say too little of where a training leads.
-            is_prunable = search.max_epochs / FIRST_PART <= epoch < settings["epochs"]
-            if is_prunable and not is_start and trial.should_prune():
-                _keep(trial, epoch, score)
-                raise optuna.TrialPruned
-
-        problem = load_problem(search.model_dump_json(), self.data_dir)
-        scores = score_settings(problem, search, settings, report)
-        is_free = search.searches_epochs and not is_start  # the epochs of the start are part of it
-        epochs = self.best_epoch(scores) if is_free else max(scores)
-        _keep(trial, epochs, scores[epochs])
-        fault = search.fault_of(scores[epochs].health)
-        if fault:  # as a pruned trial it makes the sampler draw elsewhere
-            trial.set_user_attr(ERROR, fault)
+        # The start is never pruned, since the others are compared with it. The first epochs
+        # say too little of where a training leads.
+        is_prunable = search.max_epochs / FIRST_PART <= epoch < settings["epochs"]
+        if is_prunable and not is_start and trial.should_prune():
+            _keep(trial, epoch, score)
             raise optuna.TrialPruned
-        return scores[epochs].validation
 
-    def best_epoch(self, scores: Mapping[int, RungScore]) -> int:
-        """The healthy one with the highest validation accuracy; of equals the fewest epochs."""
+    problem = load_problem(search.model_dump_json(), data_dir)
+    scores = score_settings(problem, search, settings, report)
+    is_free = search.searches_epochs and not is_start  # the epochs of the start are part of it
+    epochs = best_epoch(search, scores) if is_free else max(scores)
+    _keep(trial, epochs, scores[epochs])
+    fault = search.fault_of(scores[epochs].health)
+    if fault:  # as a pruned trial it makes the sampler draw elsewhere
+        trial.set_user_attr(ERROR, fault)
+        raise optuna.TrialPruned
+    return scores[epochs].validation
 
-        def rank(epoch: int) -> tuple[bool, float, int]:
-            score = scores[epoch]
-            return not self.search.fault_of(score.health), score.validation, -epoch
 
-        return max(scores, key=rank)
+def best_epoch(search: Search, scores: Mapping[int, RungScore]) -> int:
+    """The healthy one with the highest validation accuracy; of equals the fewest epochs."""
 
+    def rank(epoch: int) -> tuple[bool, float, int]:
+        score = scores[epoch]
+        return not search.fault_of(score.health), score.validation, -epoch
 
-def _suggest(trial: optuna.Trial, name: str, distribution: Distribution) -> Any:  # noqa: ANN401 - a setting of any type
-    if isinstance(distribution, CategoricalDistribution):
-        return trial.suggest_categorical(name, distribution.choices)
-    if isinstance(distribution, IntDistribution):
-        low, high = distribution.low, distribution.high
-        return trial.suggest_int(name, low, high, log=distribution.log)
-    return trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log)
+    return max(scores, key=rank)
 
 
 def _keep(trial: optuna.Trial, epochs: int, score: RungScore) -> None:

@@ -34,18 +34,17 @@ from typing_extensions import override
 
 from aspect.config import load_yaml, make_config, to_yaml
 from aspect.data.tensors import FORMULA_STARTS
-from aspect.errors import AspectError, RunError, SettingsError
+from aspect.errors import AspectError, RunError, SettingsError, sentence_of
 from aspect.experiment.executor import Executor, Finished, Lost, News, Started
 from aspect.experiment.search import Search
 from aspect.experiment.trial import (
-    EARLIER,
     EPOCHS,
     ERROR,
     HEALTH,
+    SECONDS,
     START,
-    TASK,
     VALIDATION,
-    Objective,
+    score_trial,
 )
 from aspect.randomness import seed_for
 from aspect.settings import Experiment
@@ -80,6 +79,7 @@ FOLDER = FolderKind(
 )
 
 STUDY = "search"  # name of the one study in a journal
+EARLIER = "earlier"  # attribute of trials that version 0.2 ran again
 TRIALS_BEFORE_PRUNING = 5  # that are complete
 SEED_BITS = 32  # of numpy's generator, which a sampler uses
 
@@ -104,25 +104,16 @@ class _JournalLock(JournalFileOpenLock):
         self.lock.release()
 
 
-class _NumberedSampler(TPESampler):
-    """TPE that is seeded anew for every trial, by its number.
+def _sampler(search: Search, number: int) -> TPESampler:
+    """TPE for one trial, seeded by its number.
 
-    So a search that was interrupted ends as one that was not, and no two workers draw alike.
+    So a search that was interrupted ends as one that was not.
     """
-
-    def __init__(self, search_seed: int, number: int = 0) -> None:
-        seed = seed_for(search_seed, "trial", number) % 2**SEED_BITS
-        super().__init__(seed=seed, multivariate=True, constant_liar=True)
-        self.search_seed = search_seed
-
-    @override
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        numbers = [counted.number for counted in _counted(study)]
-        self.__init__(self.search_seed, numbers.index(trial.number))  # type: ignore[misc] # see above
-        super().before_trial(study, trial)
+    seed = seed_for(search.seeds[0], "trial", number) % 2**SEED_BITS
+    return TPESampler(seed=seed, multivariate=True, constant_liar=True)
 
 
-def open_study(journal: Path, seed: int = 0) -> optuna.Study:
+def open_study(journal: Path) -> optuna.Study:
     """The study of a journal, begun if there is none."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # failures are reported in our own words
     try:
@@ -132,7 +123,6 @@ def open_study(journal: Path, seed: int = 0) -> optuna.Study:
         return optuna.load_study(
             study_name=STUDY,
             storage=storage,
-            sampler=_NumberedSampler(seed),
             # Below the median of the complete trials at the same epoch a trial is pruned.
             pruner=optuna.pruners.MedianPruner(n_startup_trials=TRIALS_BEFORE_PRUNING),
         )
@@ -143,57 +133,31 @@ def open_study(journal: Path, seed: int = 0) -> optuna.Study:
 
 
 def _counted(study: optuna.Study) -> list[FrozenTrial]:
-    """The trials in the order of their numbers; one that is run again keeps its first number."""
+    """The trials in their order, without those that a killed process left half drawn.
+
+    Until version 0.2 a trial that was run again had a new number, and those of earlier attempts.
+    """
     trials = study.get_trials(deepcopy=False)
-    earlier = {trial.number: trial.user_attrs.get(EARLIER, []) for trial in trials}
-    replaced = {number for attempts in earlier.values() for number in attempts}
-    counted = [trial for trial in trials if trial.number not in replaced]
-    return sorted(counted, key=lambda trial: min([trial.number, *earlier[trial.number]]))
+    counted = [
+        trial for trial in trials if trial.state != TrialState.FAIL or ERROR in trial.user_attrs
+    ]
+    return sorted(counted, key=lambda trial: min(trial.user_attrs.get(EARLIER, [trial.number])))
 
 
-def _is_unfinished(trial: FrozenTrial) -> bool:
-    """Whether a trial was begun and did not come to an end of its own: a failure has a reason."""
-    is_failed = trial.state == TrialState.FAIL and ERROR not in trial.user_attrs
-    return is_failed or trial.state == TrialState.RUNNING
-
-
-def _close_unfinished(
-    study: optuna.Study, search: Search, task: int | None = None, error: str = ""
-) -> int:
-    """Queue trials again that a killed process left unfinished; their count.
+def _unfinished(study: optuna.Study, search: Search) -> list[int]:
+    """Numbers of the trials that a killed process left behind, to be run again.
 
     Optuna's heartbeat would need a database. It is not needed: the lock of the folder says that no
-    other process works on the search, and the executor knows at once which worker was killed.
-
-    Args:
-        study: The study.
-        search: Its search.
-        task: Only trials of this task; None: all, which is for a search without living workers.
-        error: Why these trials fail instead of being run again.
+    other process works on the search. A trial that was killed while it was drawn is given up, and
+    drawn anew; the start is a point that is known.
     """
-    trials = [
-        trial
-        for trial in _counted(study)
-        if _is_unfinished(trial) and task in (None, trial.user_attrs.get(TASK))
-    ]
-    for trial in trials:
-        study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-        params, kept = trial.params, trial.user_attrs
-        kept = {**kept, EARLIER: [*kept.get(EARLIER, []), trial.number]}
-        if error:
-            failed = optuna.create_trial(
-                state=TrialState.FAIL,
-                params=params,
-                distributions=trial.distributions,
-                user_attrs={**kept, ERROR: error},
-            )
-            study.add_trial(failed)
-        elif START in kept:
-            study.enqueue_trial(search.start(), user_attrs=kept)
-        else:  # killed while it was drawn, it is drawn anew
-            is_drawn = params.keys() == search.space.keys()
-            study.enqueue_trial(params if is_drawn else {}, user_attrs=kept)
-    return len(trials)
+    unfinished = []
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        if trial.params.keys() == search.space.keys() or START in trial.user_attrs:
+            unfinished.append(trial.number)
+        else:
+            study.tell(trial.number, state=TrialState.FAIL)
+    return unfinished
 
 
 # Results
@@ -235,7 +199,7 @@ class TrialResult:
             settings=settings,
             health=Health.from_dict(kept[HEALTH]) if HEALTH in kept else None,
             error=kept.get(ERROR, ""),
-            seconds=None if trial.duration is None else trial.duration.total_seconds(),
+            seconds=kept.get(SECONDS, trial.duration and trial.duration.total_seconds()),
         )
 
 
@@ -337,7 +301,7 @@ def _ended(study: optuna.Study, search: Search) -> tuple[TrialResult, ...]:
     return tuple(
         TrialResult.of(number, trial, search)
         for number, trial in enumerate(_counted(study))
-        if trial.state.is_finished() and not _is_unfinished(trial)
+        if trial.state.is_finished()
     )
 
 
@@ -367,11 +331,13 @@ def check_folder(path: Path, search: Search, *, overwrite: bool = False) -> None
     workspace.check()
     if overwrite or not workspace.has(SEARCH):
         return
-    for name, (before, now) in _read_search(path).differences(search).items():
-        raise RunError(
-            f"{path} holds another search, with {name} {before!r}. Got {now!r}. "
-            "Choose another --out, or pass --overwrite."
-        )
+    before, now = _read_search(path).decisive(), search.decisive()
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            raise RunError(
+                f"{path} holds another search, with {name} {before.get(name)!r}. "
+                f"Got {now.get(name)!r}. Choose another --out, or pass --overwrite."
+            )
 
 
 @contextmanager
@@ -392,18 +358,29 @@ def _claimed(path: Path, search: Search, *, overwrite: bool) -> Iterator[Workspa
 # The search
 
 
-def run_trial(task: int, search: Search, journal: Path, data_dir: str | None) -> None:
-    """Carry out the next trial of the study in a worker.
+def run_trial(number: int, search: Search, journal: Path, data_dir: str | None) -> None:
+    """Carry out a trial in a worker; a worker that replaces a killed one begins it anew.
 
     Args:
-        task: Number of the task; a worker that replaces a killed one gets the same.
+        number: Of the trial in the study, where its point is drawn already.
         search: The search.
         journal: File of its study.
         data_dir: Folder with the files of named data sets.
     """
-    study = open_study(journal, search.seeds[0])
-    _close_unfinished(study, search, task)
-    study.optimize(Objective(search, task, data_dir), n_trials=1, catch=Exception)
+    study = open_study(journal)
+    if study.get_trials(deepcopy=False)[number].state.is_finished():
+        return  # the worker was killed right after
+    trial = optuna.Trial(study, number)  # of the only study, trials have their numbers for ids
+    value, state, started = None, TrialState.COMPLETE, time.perf_counter()
+    try:
+        value = score_trial(trial, search, data_dir)
+    except optuna.TrialPruned:
+        state = TrialState.PRUNED
+    except Exception as error:
+        trial.set_user_attr(ERROR, sentence_of(error))
+        state = TrialState.FAIL
+    trial.set_user_attr(SECONDS, time.perf_counter() - started)
+    study.tell(trial, value, state)
 
 
 def tune(
@@ -438,11 +415,11 @@ def tune(
     until = math.inf if seconds is None else time.monotonic() + seconds
     with _claimed(Path(out), search, overwrite=overwrite) as workspace:
         journal = workspace.path / JOURNAL
-        study = open_study(journal, search.seeds[0])
+        study = open_study(journal)
         if not study.get_trials(deepcopy=False):
             study.enqueue_trial(search.start(), user_attrs={START: True})
-        run_again = _close_unfinished(study, search)
-        before = len(_ended(study, search))
+        unfinished = _unfinished(study, search)
+        before, run_again = len(_ended(study, search)), len(unfinished)
 
         def note(running: int) -> SearchResult:
             ended = _ended(study, search)
@@ -451,19 +428,27 @@ def tune(
             on_progress(result)
             return result
 
-        tasks = takewhile(lambda _: time.monotonic() < until, range(trials - before))
         work = partial(run_trial, search=search, journal=journal, data_dir=data_dir)
+        # A worker that is free gets the next trial, which knows how the earlier ones ended.
+        numbers = _next_numbers(study, search, unfinished)
+        until_then = takewhile(lambda _: time.monotonic() < until, range(trials - before))
         result = note(running=0)
-        with closing(executor.run(work, tasks)) as events:
-            for running in _follow(events, study, search):
+        with closing(executor.run(work, (next(numbers) for _ in until_then))) as events:
+            for running in _follow(events, study):
                 result = note(running)
         return result
 
 
-def _follow(
-    events: Iterable[News[int, None]], study: optuna.Study, search: Search
-) -> Iterator[int]:
-    """The number of running tasks after every event; the trial of a lost worker fails."""
+def _next_numbers(study: optuna.Study, search: Search, unfinished: list[int]) -> Iterator[int]:
+    """First the trials that were left unfinished, then new ones, each drawn when it is needed."""
+    yield from unfinished
+    while True:
+        study.sampler = _sampler(search, len(_counted(study)))
+        yield study.ask(dict(search.space)).number
+
+
+def _follow(events: Iterable[News[int, None]], study: optuna.Study) -> Iterator[int]:
+    """The number of running trials after every event; the trial of a lost worker fails."""
     running: set[int] = set()
     for event in events:
         if isinstance(event, Started):
@@ -473,7 +458,8 @@ def _follow(
         if isinstance(event, Lost):
             if event.trace:  # an error outside of a trial
                 raise RunError(f"The search cannot go on. {event.reason}")
-            _close_unfinished(study, search, event.task, error=event.reason)
+            optuna.Trial(study, event.task).set_user_attr(ERROR, event.reason)
+            study.tell(event.task, state=TrialState.FAIL)
         yield len(running)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from aspect.config import make_config
 from aspect.data.archives import write_npz
 from aspect.data.synthetic import mixed_graph
 from aspect.evaluation.linear_probe import NeutralProbe
 from aspect.experiment.executor import KILLED, Finished, Lost, Started
-from aspect.experiment.search import plan_search
+from aspect.experiment.search import SearchRequest, plan_search
 from aspect.experiment.tuning import tune
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
@@ -55,20 +56,17 @@ def small_search(path, settings=None, *, method="aspect", seed=0, **options):
     """A search of the method's settings on a graph's file; its size is fixed."""
     known = find_method(method).config.model_fields
     small = {name: value for name, value in SMALL.items() if name in known}
-    given = {
-        "max_epochs": 8,
-        "max_cosine": 1.0,  # short trainings of small models are seldom healthy
-        "device": "cpu",
-        "fixed": list(small),
-        **options,
-    }
+    fixed = options.pop("fixed", list(small))
+    # Short trainings of small models are seldom healthy.
+    given = {"max_epochs": 8, "max_cosine": 1.0, **options}
+    request = make_config(SearchRequest, given, owner="the search")
     experiment = Experiment(
         method=method,
         graph=str(path),
         seed=seed,
         settings={**small, "epochs": 3, **(settings or {})},
     )
-    return plan_search(experiment, settings_from="test's own", **given)
+    return plan_search(experiment, request, settings_from="test's own", fixed=fixed, device="cpu")
 
 
 def search_for(search, out, trials, **options):

@@ -10,10 +10,10 @@ from aspect.errors import GraphError, TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import validation_accuracy
 from aspect.experiment.trial import (
-    Objective,
     Problem,
     RungRecorder,
     RungScore,
+    best_epoch,
     load_problem,
     score_settings,
 )
@@ -173,9 +173,8 @@ def test_the_best_epoch_is_a_healthy_one_if_there_is_one(tmp_path):
         4: RungScore(70.0, health(0.3)),
         8: RungScore(90.0, health(0.95)),
     }
-    objective = Objective(search)
-    assert objective.best_epoch(scores) == 2
-    assert objective.best_epoch({8: scores[8]}) == 8
+    assert best_epoch(search, scores) == 2
+    assert best_epoch(search, {8: scores[8]}) == 8
 
 
 def test_a_look_on_the_way_is_calibrated(problem, search, monkeypatch):
