@@ -15,7 +15,7 @@ from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.graph import UNLABELLED, Graph
 from aspect.data.splits import make_splits
 from aspect.errors import GraphError, SettingsError, UnknownNameError
-from aspect.evaluation.evasion import evasion_probe
+from aspect.evaluation.linear_probe import evasion_probe
 from aspect.evaluation.stability import GivenSplits, study_stability
 from aspect.evaluation.stability_request import DEFAULT_KINDS, StabilityRequest
 from aspect.methods.controls import RawFeatures

@@ -8,11 +8,8 @@ of the graph at hand show and a clean graph does not: split by split, validation
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-
-from jaxtyping import Float
-from torch import Tensor
 
 from aspect.attacks.pruning import check_prune_ratio, edge_support, prune_edges
 from aspect.data.graph import Graph, LabelledGraph
@@ -28,8 +25,6 @@ __all__ = [
     "best_by_validation",
     "check_pruning",
     "describe_pruning",
-    "embed_pruned",
-    "probe_embeddings",
     "probe_pruned",
     "pruned_name",
     "with_all_edges",
@@ -54,33 +49,6 @@ def best_by_validation(results: Sequence[ProbeResult]) -> tuple[ProbeResult, tup
     return joined, chosen
 
 
-def probe_embeddings(
-    embeddings: Iterable[Float[Tensor, "nodes dim"]],
-    labelled: LabelledGraph,
-    splits: Sequence[Split],
-    probe: Probe = NEUTRAL,
-) -> tuple[ProbeResult, tuple[int, ...]]:
-    """Probe all of them, and take the best as `best_by_validation` does."""
-    labels, classes = labelled.labels, labelled.num_classes
-    return best_by_validation(
-        [
-            linear_probe(rows, labels, splits, num_classes=classes, probe=probe)
-            for rows in embeddings
-        ]
-    )
-
-
-def embed_pruned(
-    model: Embedder, graph: Graph, ratios: Iterable[float]
-) -> Iterator[Float[Tensor, "nodes dim"]]:
-    """Embeddings by an inductive model of its graph, for each ratio of edges that is pruned."""
-    ratios, placed = tuple(ratios), graph.to(model.device)
-    support = edge_support(placed) if any(ratios) else None
-    for ratio in ratios:
-        pruned = prune_edges(placed, ratio, support)
-        yield model.embed(pruned, normalise="none").to(model.device)
-
-
 def probe_pruned(
     model: Embedder,
     graph: Graph,
@@ -103,8 +71,13 @@ def probe_pruned(
     Returns:
         The scores, and the ratio of each split.
     """
-    embeddings = embed_pruned(model, graph, ratios)
-    result, chosen = probe_embeddings(embeddings, labelled, splits, probe)
+    placed, labels, classes = graph.to(model.device), labelled.labels, labelled.num_classes
+    support = edge_support(placed) if any(ratios) else None
+    results = []
+    for ratio in ratios:
+        rows = model.embed(prune_edges(placed, ratio, support), normalise="none").to(model.device)
+        results.append(linear_probe(rows, labels, splits, num_classes=classes, probe=probe))
+    result, chosen = best_by_validation(results)
     return result, tuple(ratios[index] for index in chosen)
 
 
