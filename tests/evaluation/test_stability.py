@@ -16,7 +16,7 @@ from aspect.data.graph import UNLABELLED, Graph
 from aspect.data.splits import make_splits
 from aspect.errors import GraphError, SettingsError, UnknownNameError
 from aspect.evaluation.linear_probe import evasion_probe
-from aspect.evaluation.stability import GivenSplits, study_stability
+from aspect.evaluation.stability import study_stability
 from aspect.evaluation.stability_request import DEFAULT_KINDS, StabilityRequest
 from aspect.methods.controls import RawFeatures
 
@@ -61,16 +61,16 @@ def test_every_kind_has_a_row_for_every_budget(found, labelled):
 def test_a_larger_budget_moves_more(found, title):
     small, large = row_of(found, title, 0.02), row_of(found, title, 0.2)
     assert 0 < small.changed < large.changed
-    assert 0 < small.movement.turn.mean < large.movement.turn.mean
-    assert small.movement.relative.mean < large.movement.relative.mean
-    assert 0 < small.movement.gate < large.movement.gate
+    assert 0 < small.movement.shift.mean < large.movement.shift.mean
+    assert small.movement.relative_shift.mean < large.movement.relative_shift.mean
+    assert 0 < small.movement.gate_shift < large.movement.gate_shift
     for band in ("low", "high"):
-        assert small.movement.bands[band].mean < large.movement.bands[band].mean
+        assert small.movement.band_shift[band].mean < large.movement.band_shift[band].mean
     if title == "gradient":  # what is searched for moves more than what is drawn
         drawn = row_of(found, "random", 0.2)
         assert large.changed == drawn.changed
-        most = max(measured.movement.turn.mean for measured in drawn.measurements)
-        assert large.movement.turn.mean > most
+        most = max(measured.movement.shift.mean for measured in drawn.measurements)
+        assert large.movement.shift.mean > most
 
 
 @pytest.mark.parametrize("title", ["random", "feature"])
@@ -85,12 +85,12 @@ def test_numbers_are_those_of_a_plain_count(found, model, labelled, title):
         after = model.embed(perturbed).double()
         centre = before.mean(dim=0)
         turns = 1 - cosine_similarity(before - centre, after - centre)
-        assert measured.movement.turn.mean == pytest.approx(turns.mean().item(), rel=1e-6)
-        assert measured.movement.turn.median == pytest.approx(turns.median().item(), rel=0.1)
+        assert measured.movement.shift.mean == pytest.approx(turns.mean().item(), rel=1e-6)
+        assert measured.movement.shift.median == pytest.approx(turns.median().item(), rel=0.1)
         relative = (after - before).norm(dim=1) / pdist(before).mean()
-        assert measured.movement.relative.mean == pytest.approx(relative.mean().item())
+        assert measured.movement.relative_shift.mean == pytest.approx(relative.mean().item())
         gates = model.policy(perturbed) - model.policy(labelled.graph)
-        assert measured.movement.gate == pytest.approx(gates.abs().mean().item(), rel=1e-5)
+        assert measured.movement.gate_shift == pytest.approx(gates.abs().mean().item(), rel=1e-5)
         score = evasion_probe(
             before.float(), [after.float()], labelled.labels, [split], num_classes=2
         )
@@ -99,8 +99,8 @@ def test_numbers_are_those_of_a_plain_count(found, model, labelled, title):
     assert row.strict.mean == pytest.approx(sum(accuracies) / 2)
     clean = sum(score.strict for score in found.clean.values()) / 2
     assert row.drop == pytest.approx(100 * (clean - row.strict.mean) / clean)
-    assert row.movement.turn.mean == pytest.approx(
-        sum(each.movement.turn.mean for each in row.measurements) / 2
+    assert row.movement.shift.mean == pytest.approx(
+        sum(each.movement.shift.mean for each in row.measurements) / 2
     )
 
 
@@ -172,17 +172,17 @@ def test_methods_of_every_kind_can_be_studied(name, labelled, monkeypatch):
     request = StabilityRequest.of(budgets=[0.1], num_splits=1)
     rows = {row.kind: row for row in study_stability(model, labelled, request).rows}
     assert list(rows) == list(DEFAULT_KINDS)
-    assert rows["feature"].movement.turn.mean > 0
+    assert rows["feature"].movement.shift.mean > 0
     if name == "raw":  # no edge is looked at
         assert rows["gradient"].title == "gradient (transferred)"
-        assert [rows[kind].movement.turn.mean for kind in ("random", "gradient", "metattack")] == [
+        assert [rows[kind].movement.shift.mean for kind in ("random", "gradient", "metattack")] == [
             0
         ] * 3
         assert rows["gradient"].drop == 0
     else:
         assert rows["gradient"].title == "gradient"
-        assert rows["gradient"].movement.turn.mean > 0
-    assert rows["random"].movement.gate is None
+        assert rows["gradient"].movement.shift.mean > 0
+    assert rows["random"].movement.gate_shift is None
 
 
 def test_without_labels_shifts_are_left(model, labelled):
@@ -285,9 +285,9 @@ def test_files_stand_in_for_the_attack_that_would_be_made(model, labelled):
     result = study_stability(
         model,
         labelled,
-        StabilityRequest.of(["metattack"], [0.05, 0.2]),
+        StabilityRequest.of(["metattack"], [0.05, 0.2], splits="random"),
         files={"dice": files},
-        given=GivenSplits("random", (0, 2)),
+        split_numbers=(0, 2),
     )
     assert [(row.title, row.budget) for row in result.rows] == [("dice", 0.05), ("dice", 0.2)]
     assert [measured.split for measured in result.rows[1].measurements] == [0, 2]

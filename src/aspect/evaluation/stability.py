@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -25,10 +26,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pdist
 
-from aspect.attacks.base import Target, apply_flips, flips_within, least_budget
-from aspect.attacks.drawn import mask_features, mask_generator
+from aspect.attacks.base import SearchProblem, Target, apply_flips, flips_within, least_budget
 from aspect.attacks.file import PerturbationFile
-from aspect.attacks.projected_ascent import InnerProblem, SearchScope
+from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.registry import attack_info, attack_title, find_attack
 from aspect.data.features import num_entries
 from aspect.data.graph import Graph, LabelledGraph
@@ -52,13 +52,11 @@ from aspect.randomness import generator_for, isolated_seed
 from aspect.training.health import check_finite
 
 __all__ = [
-    "GivenSplits",
     "Look",
     "Measurement",
     "Moved",
     "Movement",
     "OnStep",
-    "SearchableEmbedder",
     "Shift",
     "StabilityResult",
     "StabilityRow",
@@ -67,6 +65,7 @@ __all__ = [
     "movement",
     "relative_shifts",
     "search_model",
+    "searched",
     "study_stability",
     "train_stand_in",
     "turns",
@@ -146,19 +145,24 @@ class Shift:
 class Movement:
     """How far a model's answers moved."""
 
-    turn: Shift  # 1 - cosine of the centred embeddings before and after
-    relative: Shift  # distance of the two, divided by the mean distance of two nodes before
-    gate: float | None  # mean absolute change of the gate weight; None without a gate
-    bands: Mapping[str, Shift]  # 1 - cosine of the centred rows, band by band
+    shift: Shift  # 1 - cosine of the centred embeddings before and after
+    relative_shift: Shift  # distance of the two, divided by the mean distance of two nodes before
+    gate_shift: float | None  # mean absolute change of the gate weight; None without a gate
+    band_shift: dict[str, Shift]  # 1 - cosine of the centred rows, band by band
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "shift": asdict(self.turn),
-            "relative_shift": asdict(self.relative),
-            "gate_shift": self.gate,
-            "band_shift": {band: asdict(shift) for band, shift in self.bands.items()},
-        }
+    @classmethod
+    def average(cls, moves: Sequence[Movement]) -> Movement:
+        """Each number a mean over the draws."""
+        gates = [move.gate_shift for move in moves if move.gate_shift is not None]
+        return cls(
+            Shift.average([move.shift for move in moves]),
+            Shift.average([move.relative_shift for move in moves]),
+            fmean(gates) if gates else None,
+            {
+                band: Shift.average([move.band_shift[band] for move in moves])
+                for band in moves[0].band_shift
+            },
+        )
 
 
 def movement(before: Look, after: Look) -> Movement:
@@ -168,12 +172,10 @@ def movement(before: Look, after: Look) -> Movement:
         gate = float((after.gate - before.gate).abs().double().mean())
     relative = relative_shifts(before.embeddings, after.embeddings, before.distance)
     return Movement(
-        turn=Shift.of(turns(before.embeddings, after.embeddings)),
-        relative=Shift.of(relative),
-        gate=gate,
-        bands={
-            band: Shift.of(turns(rows, after.bands[band])) for band, rows in before.bands.items()
-        },
+        Shift.of(turns(before.embeddings, after.embeddings)),
+        Shift.of(relative),
+        gate,
+        {band: Shift.of(turns(rows, after.bands[band])) for band, rows in before.bands.items()},
     )
 
 
@@ -233,31 +235,17 @@ def mean_distance(rows: Float[Tensor, "nodes dim"]) -> float:
 # A model that is searched for the flips that move it
 
 
-@dataclass(frozen=True, eq=False)
-class SearchableEmbedder:
-    """A fitted model that flips can be searched on: it sees a graph through filters."""
-
-    model: Embedder
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.device
-
-    def search_problem(
-        self, graph: Graph, scope: SearchScope, generator: torch.Generator
-    ) -> InnerProblem:
-        """The problem on the model as it embeds, with its gate frozen."""
-        method = self.model.method.eval()
-        return method.search_problem(self.model.as_seen(graph), scope, generator)
+def searched(model: Embedder) -> SearchProblem:
+    """What a search on a fitted model maximises: the model as it embeds, with its gate frozen."""
+    method = model.method.eval()
+    return lambda graph, scope, generator: method.search_problem(
+        model.as_seen(graph), scope, generator
+    )
 
 
-def train_stand_in(
-    graph: Graph, seed: int, device: torch.device | None = None
-) -> SearchableEmbedder:
+def train_stand_in(graph: Graph, seed: int) -> SearchProblem:
     """An ASPECT trained on the same graph, where no gradient of a model reaches the edges."""
-    where = str(graph.device if device is None else device)
-    return SearchableEmbedder(Embedder("aspect", seed=seed, device=where, **STAND_IN).fit(graph))
+    return searched(Embedder("aspect", seed=seed, device=str(graph.device), **STAND_IN).fit(graph))
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +298,7 @@ class Measurement:
         return {
             "split": self.split,
             "changed": self.changed,
-            **self.movement.to_dict(),
+            **asdict(self.movement),
             "strict": [{"split": split, "strict": value} for split, value in self.strict.items()],
         }
 
@@ -333,16 +321,7 @@ class StabilityRow:
     @property
     def movement(self) -> Movement:
         """Each number a mean over the draws."""
-        moves = [measured.movement for measured in self.measurements]
-        gates = [move.gate for move in moves if move.gate is not None]
-        return Movement(
-            turn=Shift.average([move.turn for move in moves]),
-            relative=Shift.average([move.relative for move in moves]),
-            gate=fmean(gates) if gates else None,
-            bands={
-                band: Shift.average([move.bands[band] for move in moves]) for band in moves[0].bands
-            },
-        )
+        return Movement.average([measured.movement for measured in self.measurements])
 
     @property
     def strict(self) -> Summary | None:
@@ -368,7 +347,7 @@ class StabilityRow:
             "budget": self.budget,
             "flips": 0 if is_mask else self.changed,
             "masked_entries": self.changed if is_mask else 0,
-            **self.movement.to_dict(),
+            **asdict(self.movement),
             "clean": clean and clean.to_dict(),
             "perturbed": strict and strict.to_dict(),
             "drop": self.drop,
@@ -417,21 +396,13 @@ def _summary(values: Mapping[int, float]) -> Summary | None:
 # The study
 
 
-@dataclass(frozen=True)
-class GivenSplits:
-    """Splits that are given by perturbation files, by kind and numbers."""
-
-    kind: SplitKind
-    numbers: tuple[int, ...]
-
-
 def study_stability(
     model: Embedder,
     labelled: LabelledGraph,
     request: StabilityRequest | None = None,
     *,
     files: Mapping[str, Sequence[PerturbationFile]] | None = None,
-    given: GivenSplits | None = None,
+    split_numbers: Sequence[int] | None = None,
     on_step: OnStep | None = None,
 ) -> StabilityResult:
     """Perturb the graph in several ways, and see how far embeddings, gate and a probe follow.
@@ -444,7 +415,7 @@ def study_stability(
         labelled: The graph that the perturbations start from.
         request: What is requested; the default kinds at the usual budgets if nothing is.
         files: Attacks that were made before, by title, in place of metattack.
-        given: The splits, where the files decide them.
+        split_numbers: Those of the splits, where the files decide them; of the requested kind.
         on_step: Called with how far it is.
     """
     if not model.method.inductive:
@@ -453,7 +424,7 @@ def study_stability(
             "so that its stability on a perturbed graph cannot be measured."
         )
     request = request or StabilityRequest()
-    return _StabilityStudy(model, labelled, request, files or {}, given, on_step).result()
+    return _StabilityStudy(model, labelled, request, files or {}, split_numbers, on_step).result()
 
 
 # A perturbed graph: its budget, the split it is for (None: all), and how much of it is changed.
@@ -469,42 +440,38 @@ class _StabilityStudy:
         labelled: LabelledGraph,
         request: StabilityRequest,
         files: Mapping[str, Sequence[PerturbationFile]],
-        given: GivenSplits | None,
+        split_numbers: Sequence[int] | None,
         on_step: OnStep | None,
     ) -> None:
         self.model, self.labelled, self.graph = model, labelled, labelled.graph
         self.request, self.files, self.seed = request, files, request.seed
         self.notices: list[str] = []  # what was left out, a sentence each
-        self.kind_of_splits = given.kind if given else request.splits or DEFAULT_SPLIT_KIND
-        self.splits = self._choose_splits(given)
+        self.kind_of_splits = request.splits or DEFAULT_SPLIT_KIND
+        self.splits = self._choose_splits(split_numbers)
         self.draws = tuple(self.splits) or tuple(range(request.num_splits or DEFAULT_SPLITS))
         self.kinds = self._choose_kinds()
         self.budgets = self._choose_budgets()
-        self._on_step, self._steps = on_step, 0
+        self._on_step, self._steps = on_step or (lambda *_: None), 0
         graphs = [1 if attack_info(kind).needs_model else len(self.draws) for kind in self.kinds]
         graphs += [len(stored) for stored in files.values()]
         self._total = 1 + bool(self.splits) + sum(graphs) * len(self.budgets)
 
-    def _choose_splits(self, given: GivenSplits | None) -> dict[int, Split]:
+    def _choose_splits(self, numbers: Sequence[int] | None) -> dict[int, Split]:
         """The splits by their numbers; none, and a notice, where no probe can be trained."""
         labels, masks, kind = self.labelled.labels, self.labelled.masks, self.kind_of_splits
-        count = max(given.numbers) + 1 if given else self.request.num_splits
+        count = max(numbers) + 1 if numbers else self.request.num_splits
         try:
             drawn = make_splits(kind, labels, self.labelled.num_classes, count=count, masks=masks)
             check_splits(drawn, labels)
         except GraphError as error:
-            if given or self.request.splits:
+            if self.request.splits:
                 raise
             self.notices.append(
                 f"Only the shifts are measured, since no probe can be trained. {error}"
             )
             return {}
-        numbers: Sequence[int] = range(len(drawn))
-        if given is not None:
-            numbers = given.numbers
-        elif self.request.num_splits is None:
-            numbers = numbers[:DEFAULT_SPLITS]
-        return {number: drawn[number] for number in numbers}
+        default = range(len(drawn))[: self.request.num_splits or DEFAULT_SPLITS]
+        return {number: drawn[number] for number in numbers or default}
 
     def _choose_kinds(self) -> list[str]:
         """The kinds that are made here; files stand in for the metattack that would be made."""
@@ -583,8 +550,7 @@ class _StabilityStudy:
         )
 
     def _tell(self, word: str) -> None:
-        if self._on_step is not None:
-            self._on_step(self._steps, self._total, word)
+        self._on_step(self._steps, self._total, word)
 
     def _fit_probe(self, before: Look) -> TrainedProbe | None:
         if not self.splits:
@@ -634,7 +600,11 @@ class _StabilityStudy:
         """The graphs of an attack that is made here, as `aspect attack` would make it."""
         info = attack_info(kind)
         if info.changes == "features":
-            yield from self._masked(kind)
+            before = num_entries(self.graph.features)
+            for number, budget in product(self.draws, self.budgets):
+                mask = Perturbation(kind=kind, budget=budget)
+                graph = mask.apply(self.labelled, self.seed + number)
+                yield budget, number, graph, before - num_entries(graph.features)
             return
         counts = [flips_within(budget, self.graph) for budget in self.budgets]
         for number in (None,) if info.needs_model else self.draws:
@@ -651,10 +621,10 @@ class _StabilityStudy:
         """What the attack sees: a model, the training labels of a split, or the graph alone."""
         info = attack_info(kind)
         if info.needs_model:
-            model = SearchableEmbedder(self.model)
-            if not self.model.method.searchable:
-                model = train_stand_in(self.graph, self.seed, self.model.device)
-            return Target(self.graph, model=model)
+            graph = self.graph.to(self.model.device)
+            if self.model.method.searchable:
+                return Target(graph, search_problem=searched(self.model))
+            return Target(graph, search_problem=train_stand_in(graph, self.seed))
         if not info.needs_labels or split is None:
             return Target(self.graph)
         graph = self.graph.to(torch.float32).to(self.model.device)
@@ -663,16 +633,6 @@ class _StabilityStudy:
     def _flipped(self, flips: Iterator[Tensor], split: int | None) -> Iterator[_Perturbed]:
         for budget, pairs in zip(self.budgets, flips, strict=True):
             yield budget, split, apply_flips(self.graph, pairs), len(pairs)
-
-    def _masked(self, kind: str) -> Iterator[_Perturbed]:
-        """Feature entries set to zero; what is masked at a rate stays so above."""
-        before = num_entries(self.graph.features)
-        for number in self.draws:
-            for budget in self.budgets:
-                generator = mask_generator(kind, self.seed + number)
-                features = mask_features(self.graph.features, budget, generator)
-                graph = replace(self.graph, features=features)
-                yield budget, number, graph, before - num_entries(features)
 
     def _from_files(self, files: Sequence[PerturbationFile]) -> Iterator[_Perturbed]:
         """The first flips of perturbation files, each for its split; features are left alone."""

@@ -10,8 +10,9 @@ from typing import Any
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
 from aspect.data.graph import LabelledGraph
+from aspect.data.splits import SplitKind
 from aspect.errors import RunError, SettingsError
-from aspect.evaluation.stability import GivenSplits, OnStep, StabilityResult, study_stability
+from aspect.evaluation.stability import OnStep, StabilityResult, study_stability
 from aspect.evaluation.stability_request import DEFAULT_BUDGETS, StabilityRequest
 from aspect.experiment.trained import StoredRun, open_run
 
@@ -47,7 +48,8 @@ class _Given:
 
     labelled: LabelledGraph  # as it was trained on
     files: dict[str, list[PerturbationFile]] = field(default_factory=dict)  # by attack
-    splits: GivenSplits | None = None  # None: for the request to choose
+    splits: SplitKind | None = None  # of the files; None: for the request to choose
+    numbers: tuple[int, ...] | None = None  # of their splits
     notices: tuple[str, ...] = ()
 
 
@@ -82,9 +84,9 @@ def study_run(
     result = study_stability(
         model,
         given.labelled,
-        request,
+        replace(request, splits=given.splits or request.splits),
         files=given.files,
-        given=given.splits,
+        split_numbers=given.numbers,
         on_step=on_step,
     )
     used = [str(file.path) for files in given.files.values() for file in files]
@@ -119,9 +121,9 @@ def _poisoned(
         f"The run was trained on a perturbed graph ({poison.title}), which counts as the clean "
         "one here; it is judged on the split of that perturbation alone."
     )
-    splits = GivenSplits(poison.file.facts.splits, (poison.split,))
     perturbed = replace(labelled, graph=poison.apply(labelled))
-    return _Given(perturbed, splits=splits, notices=(notice,))
+    kind = poison.file.facts.splits
+    return _Given(perturbed, splits=kind, numbers=(poison.split,), notices=(notice,))
 
 
 def _attacked(
@@ -151,6 +153,4 @@ def _attacked(
         attack: [file for file in own if file.facts.split in chosen]
         for attack, own in files.items()
     }
-    return _Given(
-        labelled, {attack: own for attack, own in used.items() if own}, GivenSplits(kind, chosen)
-    )
+    return _Given(labelled, {attack: own for attack, own in used.items() if own}, kind, chosen)
