@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from aspect.attacks.base import apply_flips, flips_of
-from aspect.attacks.drawn import mask_features
+from aspect.attacks.drawn import mask_graph
 from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation
 from aspect.attacks.registry import AttackName, attack_info, attack_title
 from aspect.config import Config, Count
@@ -228,11 +228,8 @@ class PerturbationFile:
     def apply(self, labelled: LabelledGraph, budget: float, *, features: bool = True) -> Graph:
         """The graph perturbed to a budget; features are masked at the same rate, or left alone."""
         self.check_graph(labelled)
-        perturbed = apply_flips(labelled.graph, self.flips(budget))
-        if not features:
-            return perturbed
-        generator = torch.Generator().manual_seed(self.facts.mask_seed)
-        return replace(perturbed, features=mask_features(perturbed.features, budget, generator))
+        graph = apply_flips(labelled.graph, self.flips(budget))
+        return mask_graph(graph, budget, self.facts.mask_seed) if features else graph
 
     def digest(self, budget: float) -> str:
         """Checksum of all that a budget does to a graph: it stays when the attack goes on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -81,17 +80,15 @@ class Perturbation(Config):
                 "Make one with: aspect attack."
             )
         from aspect.attacks.base import Target, apply_flips, flips_within
-        from aspect.attacks.drawn import mask_features, mask_generator
+        from aspect.attacks.drawn import mask_graph, mask_seed
         from aspect.attacks.registry import find_attack
 
         graph = labelled.graph
         if self.info.changes == "edges":
             attack = find_attack(self.kind).begin(Target(graph), seed=split)
             graph = apply_flips(graph, attack.find(flips_within(self.budget, graph)))
-        if not self.features:
-            return graph
-        generator = mask_generator(self.kind, split)
-        return replace(graph, features=mask_features(graph.features, self.budget, generator))
+        seed = mask_seed(self.kind, split)
+        return mask_graph(graph, self.budget, seed) if self.features else graph
 
 
 def group_by_file(perturbations: Iterable[Perturbation]) -> list[tuple[Perturbation, ...]]:

@@ -528,14 +528,19 @@ class _StabilityStudy:
         self._tell("the graph as it is")
         before = look_at(self.model, self.graph)
         self._steps += 1
-        probe = self._fit_probe(before)
-        rows: list[StabilityRow] = []
-        for kind in self.kinds:
-            rows += self._rows(kind, self._title(kind), self._perturbed(kind), before, probe)
-        for title, stored in self.files.items():
-            kind = stored[0].facts.kind
-            rows += self._rows(kind, title, self._from_files(stored), before, probe)
-        scores = () if probe is None else probe.clean.splits
+        probe = None
+        if self.splits:
+            self._tell("probe")
+            embeddings, labels = before.embeddings.to(self.model.device), self.labelled.labels
+            num_classes = self.labelled.num_classes
+            probe = TrainedProbe.fit(embeddings, labels, self.splits, num_classes=num_classes)
+            self._steps += 1
+        sources = [(kind, self._title(kind), self._perturbed(kind)) for kind in self.kinds]
+        sources += [
+            (stored[0].facts.kind, title, self._from_files(stored))
+            for title, stored in self.files.items()
+        ]
+        rows = [row for source in sources for row in self._rows(*source, before, probe)]
         notices = () if probe is None else probe.clean.notices_naming(self.labelled.class_names)
         return StabilityResult(
             method=self.model.name,
@@ -544,23 +549,13 @@ class _StabilityStudy:
             entries=num_entries(self.graph.features),
             seed=self.seed,
             splits=self.kind_of_splits if probe else None,
-            clean=dict(zip(self.splits, scores, strict=True)),
+            clean={} if probe is None else probe.clean_scores,
             rows=tuple(rows),
             notices=(*self.notices, *notices),
         )
 
     def _tell(self, word: str) -> None:
         self._on_step(self._steps, self._total, word)
-
-    def _fit_probe(self, before: Look) -> TrainedProbe | None:
-        if not self.splits:
-            return None
-        self._tell("probe")
-        embeddings, labels = before.embeddings.to(self.model.device), self.labelled.labels
-        num_classes = self.labelled.num_classes
-        probe = TrainedProbe.fit(embeddings, labels, self.splits, num_classes=num_classes)
-        self._steps += 1
-        return probe
 
     def _rows(
         self,
@@ -583,10 +578,9 @@ class _StabilityStudy:
             by_budget[budget].append(measured)
             self._steps += 1
             self._tell(title)
-        clean = {} if probe is None else dict(zip(probe.splits, probe.clean.splits, strict=True))
         for budget, measurements in by_budget.items():
             numbers = [number for measured in measurements for number in measured.strict]
-            scores = {number: clean[number].strict for number in numbers}
+            scores = {} if probe is None else {k: probe.clean_scores[k].strict for k in numbers}
             yield StabilityRow(kind, title, budget, tuple(measurements), scores)
 
     # Where the perturbed graphs come from
@@ -601,10 +595,10 @@ class _StabilityStudy:
         info = attack_info(kind)
         if info.changes == "features":
             before = num_entries(self.graph.features)
-            for number, budget in product(self.draws, self.budgets):
+            for draw, budget in product(self.draws, self.budgets):
                 mask = Perturbation(kind=kind, budget=budget)
-                graph = mask.apply(self.labelled, self.seed + number)
-                yield budget, number, graph, before - num_entries(graph.features)
+                graph = mask.apply(self.labelled, self.seed + draw)
+                yield budget, draw, graph, before - num_entries(graph.features)
             return
         counts = [flips_within(budget, self.graph) for budget in self.budgets]
         for number in (None,) if info.needs_model else self.draws:
