@@ -213,10 +213,14 @@ class Attack(ABC):
         config: Any,  # noqa: ANN401 - of the attack's own type
         *,
         seed: int,
-        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - of those that have one
+        state: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Begin the attack, or go on where its state was taken."""
         self.target, self.config, self.seed = target, config, seed
+        self.start(state)
+
+    def start(self, state: Mapping[str, Tensor] | None) -> None:  # noqa: B027 - may do nothing
+        """Prepare what `advance` needs; only an attack that has a state is given one."""
 
     @classmethod
     def begin(

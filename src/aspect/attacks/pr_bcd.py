@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, Target, check_flips
+from aspect.attacks.base import Attack, check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
@@ -55,18 +55,12 @@ class PRBCD(Attack):
     """
 
     surrogate = Metattack.surrogate
+    config: PRBCDConfig
 
-    def __init__(
-        self,
-        target: Target,
-        config: PRBCDConfig,
-        *,
-        seed: int,
-        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - found in one go
-    ) -> None:
-        self.config, self.seed = config, seed
-        self.graph = graph = target.graph.to("cpu").to(torch.float32)
-        known = replace(target, graph=graph)
+    @override
+    def start(self, state: Mapping[str, Tensor] | None) -> None:
+        self.graph = graph = self.target.graph.to("cpu").to(torch.float32)
+        known = replace(self.target, graph=graph)
         self._start = Metattack(known, MetattackConfig(), seed=0).state()
         self._others = torch.ones(graph.num_nodes, dtype=torch.bool)
         self._others[known.known.nodes] = False

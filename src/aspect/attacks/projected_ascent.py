@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, OnFlips, Target
+from aspect.attacks.base import Attack, OnFlips
 from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
 from aspect.data.features import mean_size, num_entries
@@ -442,21 +442,20 @@ class GradientSearch(Attack):
 
     surrogate = "the trained model, or an ASPECT trained on the same graph"
 
-    def __init__(
-        self,
-        target: Target,
-        config: GradientConfig,
-        *,
-        seed: int,
-        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - one search is not resumed
-    ) -> None:
+    config: GradientConfig
+
+    @override
+    def start(self, state: Mapping[str, Tensor] | None) -> None:
+        target, config = self.target, self.config
         if target.search_problem is None:
             raise SettingsError("A gradient search needs a trained model. Got none.")
         # Each band is contrasted with itself: what moves is due to the edges.
         scope = SearchScope(
             candidates=config.candidates, feature_budget=0.0, target="band", rayleigh_weight=0.0
         )
-        self._generator = generator_for(seed, "stability", "gradient", device=target.graph.device)
+        self._generator = generator_for(
+            self.seed, "stability", "gradient", device=target.graph.device
+        )
         self._problem = target.search_problem(target.graph, scope, self._generator)
         self._made = torch.zeros_like(self._problem.edges.present, dtype=torch.bool)
         # A first step of one flips about as many pairs as are allowed; the largest fractions are

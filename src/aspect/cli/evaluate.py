@@ -110,7 +110,7 @@ class _Evaluation:
             self.sweep.check_clean(paths)
         files: Evasion = ((), ())
         with self.session.screen.activity("Starting"):
-            from aspect.attacks.files import check_kind_of_splits
+            from aspect.attacks.file import check_kind_of_splits
             from aspect.experiment.trained import open_run
 
             if poisoned:
@@ -163,7 +163,7 @@ class _Evaluation:
 
     def _files(self, labelled: LabelledGraph) -> Evasion:
         """The perturbation files, and the budgets that all of them reach."""
-        from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
+        from aspect.attacks.file import check_kind_of_splits, common_budgets, read_files
 
         files = read_files(self.sweep.perturbation or (), labelled)
         budgets = common_budgets(files, self.sweep.budget or ())

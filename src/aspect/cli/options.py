@@ -14,8 +14,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import typer
 
-from aspect.attacks.files import files_at
-from aspect.attacks.perturbation import SUFFIX, Mode
+from aspect.attacks.perturbation import SUFFIX, Mode, files_at
 from aspect.cli.console import Screen
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.data.source import Reading

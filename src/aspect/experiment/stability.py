@@ -7,8 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aspect.attacks.file import PerturbationFile
-from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
+from aspect.attacks.file import (
+    PerturbationFile,
+    check_kind_of_splits,
+    common_budgets,
+    read_files,
+)
 from aspect.data.graph import LabelledGraph
 from aspect.data.splits import SplitKind
 from aspect.errors import RunError, SettingsError
