@@ -108,8 +108,8 @@ def _embed(
     *,
     overwrite: bool,
 ) -> dict[str, Any]:
-    from aspect.attacks.pruning import prune_edges
     from aspect.data.tensors import write_embeddings
+    from aspect.evaluation.pruning import prune_edges
 
     embedder, whole = _load(session, model, source)
     for notice in whole.notices:
