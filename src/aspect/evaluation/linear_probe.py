@@ -20,7 +20,6 @@ from aspect.evaluation.result import (
     Answers,
     ProbeInput,
     ProbeResult,
-    SplitScore,
     check_same_nodes,
     read_embeddings,
     renumbered,
@@ -181,11 +180,6 @@ class TrainedProbe:
             assert answer.weights is not None  # linear probes have some
             weights[number] = answer.weights.cpu()
         return cls(splits, labels.cpu(), probe, weights, clean)
-
-    @property
-    def clean_scores(self) -> dict[int, SplitScore]:
-        """The scores of the clean embedding by the numbers of the splits."""
-        return dict(zip(self.splits, self.clean.splits, strict=True))
 
     def strict(self, number: int, embeddings: Float[Tensor, "nodes dim"]) -> float:
         """Accuracy on a split's test nodes in percent; nothing is trained or chosen any more."""

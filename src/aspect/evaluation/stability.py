@@ -37,7 +37,7 @@ from aspect.errors import GraphError, SettingsError, TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import TrainedProbe
 from aspect.evaluation.metrics import PERCENT, Summary
-from aspect.evaluation.result import SplitScore, unit_rows
+from aspect.evaluation.result import unit_rows
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
     DEFAULT_KINDS,
@@ -58,6 +58,7 @@ __all__ = [
     "Movement",
     "OnStep",
     "Shift",
+    "SplitAccuracy",
     "StabilityResult",
     "StabilityRow",
     "look_at",
@@ -285,112 +286,89 @@ def search_model(model: Embedder, seen: Graph) -> Moved | None:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class SplitAccuracy:
+    """What a probe of one split reaches on a perturbed graph, in percent."""
+
+    split: int
+    strict: float
+
+
+@dataclass(frozen=True)
+class Measurement(Movement):
     """One perturbed graph, and how the model's output moved on it."""
 
     split: int | None  # the split that it is for; None: for all of them
     changed: int  # pairs flipped, or entries masked
-    movement: Movement
-    strict: Mapping[int, float]  # accuracy by split, in percent; nothing without a probe
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "split": self.split,
-            "changed": self.changed,
-            **asdict(self.movement),
-            "strict": [{"split": split, "strict": value} for split, value in self.strict.items()],
-        }
+    strict: tuple[SplitAccuracy, ...]  # nothing without a probe
 
 
 @dataclass(frozen=True)
-class StabilityRow:
-    """One line of the table: an attack at a budget, over all of its draws."""
+class StabilityRow(Movement):
+    """One line of the table: an attack at a budget, each number a mean over all of its draws."""
 
     kind: str
     title: str  # the kind, with a word on how it was done
     budget: float
+    flips: float | int
+    masked_entries: float | int
+    clean: Summary | None  # accuracy on the graph as it was, on the splits of the row
+    perturbed: Summary | None  # accuracy on the perturbed graphs, over the splits
+    drop: float | None  # (clean - perturbed) / clean of the means, in percent
     measurements: tuple[Measurement, ...]
-    clean: Mapping[int, float]  # accuracy on the graph as it was, on the splits of the row
 
-    @property
-    def changed(self) -> float:
-        """Pairs flipped, or entries masked; a mean over the draws."""
-        return fmean(measured.changed for measured in self.measurements)
-
-    @property
-    def movement(self) -> Movement:
-        """Each number a mean over the draws."""
-        return Movement.average([measured.movement for measured in self.measurements])
-
-    @property
-    def strict(self) -> Summary | None:
-        """Accuracy on the perturbed graphs, over the splits."""
-        scores = [measured.strict for measured in self.measurements]
-        return _summary({split: value for values in scores for split, value in values.items()})
-
-    @property
-    def drop(self) -> float | None:
-        """What the perturbation takes: (clean - perturbed) / clean of the means, in percent."""
-        before, after = _summary(self.clean), self.strict
-        if before is None or after is None or before.mean == 0:
-            return None
-        return PERCENT * (before.mean - after.mean) / before.mean
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; accuracies and the drop in percent."""
-        clean, strict = _summary(self.clean), self.strict
-        is_mask = attack_info(self.kind).changes == "features"
-        return {
-            "kind": self.kind,
-            "title": self.title,
-            "budget": self.budget,
-            "flips": 0 if is_mask else self.changed,
-            "masked_entries": self.changed if is_mask else 0,
-            **asdict(self.movement),
-            "clean": clean and clean.to_dict(),
-            "perturbed": strict and strict.to_dict(),
-            "drop": self.drop,
-            "measurements": [measured.to_dict() for measured in self.measurements],
-        }
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        title: str,
+        budget: float,
+        measurements: Sequence[Measurement],
+        clean: Mapping[int, float],
+    ) -> StabilityRow:
+        """Summarise the draws; `clean` is the accuracy on the graph as it was, split by split."""
+        changed = fmean(measured.changed for measured in measurements)
+        is_mask = attack_info(kind).changes == "features"
+        scores = [score for measured in measurements for score in measured.strict]
+        before = _summary([clean[score.split] for score in scores])
+        after, drop = _summary([score.strict for score in scores]), None
+        if before is not None and after is not None and before.mean != 0:
+            drop = PERCENT * (before.mean - after.mean) / before.mean
+        return cls(
+            **vars(Movement.average(measurements)),
+            kind=kind,
+            title=title,
+            budget=budget,
+            flips=0 if is_mask else changed,
+            masked_entries=changed if is_mask else 0,
+            clean=before,
+            perturbed=after,
+            drop=drop,
+            measurements=tuple(measurements),
+        )
 
 
 @dataclass(frozen=True)
 class StabilityResult:
-    """How stable a model is under small perturbations of the graph that it is used on."""
+    """How stable a model is under small perturbations of the graph that it is used on.
+
+    The fields are the keys of the JSON file of `aspect stability`.
+    """
 
     method: str
     nodes: int
     edges: int
-    entries: int  # features that are not zero
+    feature_entries: int  # that are not zero
     seed: int  # of every draw
     splits: SplitKind | None  # None without a probe
-    clean: Mapping[int, SplitScore]  # by split, on the graph as it is
+    split_numbers: tuple[int, ...]
+    clean: Summary | None  # accuracy on the graph as it is
+    clean_scores: tuple[dict[str, Any], ...]  # a `SplitScore` for each split, with its number
     rows: tuple[StabilityRow, ...]
     notices: tuple[str, ...]  # what a reader must know beside the numbers
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        clean = _summary({number: score.strict for number, score in self.clean.items()})
-        return {
-            "method": self.method,
-            "nodes": self.nodes,
-            "edges": self.edges,
-            "feature_entries": self.entries,
-            "seed": self.seed,
-            "splits": self.splits,
-            "split_numbers": list(self.clean),
-            "clean": clean and clean.to_dict(),
-            "clean_scores": [
-                {"split": number, **asdict(score)} for number, score in self.clean.items()
-            ],
-            "rows": [row.to_dict() for row in self.rows],
-            "notices": list(self.notices),
-        }
 
-
-def _summary(values: Mapping[int, float]) -> Summary | None:
-    return Summary.of(list(values.values())) if values else None
+def _summary(values: Sequence[float]) -> Summary | None:
+    return Summary.of(values) if values else None
 
 
 # The study
@@ -540,16 +518,26 @@ class _StabilityStudy:
             (stored[0].facts.kind, title, self._from_files(stored))
             for title, stored in self.files.items()
         ]
-        rows = [row for source in sources for row in self._rows(*source, before, probe)]
+        clean = {} if probe is None else dict(zip(self.splits, probe.clean.splits, strict=True))
+        accuracies = {number: score.strict for number, score in clean.items()}
+        rows = [
+            StabilityRow.of(kind, title, budget, measured, accuracies)
+            for kind, title, graphs in sources
+            for budget, measured in self._measured(title, graphs, before, probe).items()
+        ]
         notices = () if probe is None else probe.clean.notices_naming(self.labelled.class_names)
         return StabilityResult(
             method=self.model.name,
             nodes=self.graph.num_nodes,
             edges=self.graph.num_edges,
-            entries=num_entries(self.graph.features),
+            feature_entries=num_entries(self.graph.features),
             seed=self.seed,
             splits=self.kind_of_splits if probe else None,
-            clean={} if probe is None else probe.clean_scores,
+            split_numbers=tuple(self.splits),
+            clean=None if probe is None else probe.clean.strict,
+            clean_scores=tuple(
+                {"split": number, **asdict(score)} for number, score in clean.items()
+            ),
             rows=tuple(rows),
             notices=(*self.notices, *notices),
         )
@@ -557,31 +545,24 @@ class _StabilityStudy:
     def _tell(self, word: str) -> None:
         self._on_step(self._steps, self._total, word)
 
-    def _rows(
-        self,
-        kind: str,
-        title: str,
-        graphs: Iterator[_Perturbed],
-        before: Look,
-        probe: TrainedProbe | None,
-    ) -> Iterator[StabilityRow]:
-        """One row a budget, whatever the order in which the graphs come."""
+    def _measured(
+        self, title: str, graphs: Iterator[_Perturbed], before: Look, probe: TrainedProbe | None
+    ) -> dict[float, list[Measurement]]:
+        """The measurements of each budget, whatever the order in which the graphs come."""
         by_budget: dict[float, list[Measurement]] = {budget: [] for budget in self.budgets}
         self._tell(title)
         for budget, split, graph, changed in graphs:
             after = look_at(self.model, graph)
-            strict = {}
+            scores: list[SplitAccuracy] = []
             if probe is not None:
                 tested = self.splits if split is None else (split,)
-                strict = {number: probe.strict(number, after.embeddings) for number in tested}
-            measured = Measurement(split, changed, movement(before, after), strict)
+                scores = [SplitAccuracy(k, probe.strict(k, after.embeddings)) for k in tested]
+            moved = vars(movement(before, after))
+            measured = Measurement(**moved, split=split, changed=changed, strict=tuple(scores))
             by_budget[budget].append(measured)
             self._steps += 1
             self._tell(title)
-        for budget, measurements in by_budget.items():
-            numbers = [number for measured in measurements for number in measured.strict]
-            scores = {} if probe is None else {k: probe.clean_scores[k].strict for k in numbers}
-            yield StabilityRow(kind, title, budget, tuple(measurements), scores)
+        return by_budget
 
     # Where the perturbed graphs come from
 

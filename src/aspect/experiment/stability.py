@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class RunStability:
         return {
             "run": self.run,
             "graph": self.graph,
-            **self.result.to_dict(),
+            **asdict(self.result),
             "perturbations": list(self.files),
             "notices": list(self.notices),
             "warnings": list(self.warnings),
