@@ -1,6 +1,6 @@
 """Which edges have little support, and what an embedding gains and loses without them.
 
-First table: how well support (`aspect.attacks.pruning`) tells the edges that the attacks of record
+First table: how well support (`aspect.evaluation.pruning`) tells the edges that attacks of record
 added, at 10% of the edges, from all others of the poisoned graph; no label is read. Second table:
 ASPECT with its shipped settings, trained on the clean graph and on the one poisoned for each split
 (unrolled Metattack and masked features, 10%), and read with growing shares of the least supported
@@ -31,13 +31,13 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
-from aspect.attacks.pruning import edge_support, prune_edges  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import LabelledGraph, edge_keys  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
+from aspect.evaluation.pruning import edge_support, prune_edges  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 

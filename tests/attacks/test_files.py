@@ -6,8 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aspect.attacks.file import PerturbationFile
-from aspect.attacks.files import check_kind_of_splits, common_budgets, files_at, read_files
+from aspect.attacks.file import (
+    PerturbationFile,
+    check_kind_of_splits,
+    common_budgets,
+    read_files,
+)
+from aspect.attacks.perturbation import files_at
 from aspect.data.tensors import write_tensors
 from aspect.errors import CheckpointError, FileError, GraphError, SettingsError
 from attacks.attempts import labelled_graph, plan, run

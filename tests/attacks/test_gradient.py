@@ -13,11 +13,10 @@ from aspect.attacks.projected_ascent import (
     Change,
     GradientConfig,
     GradientSearch,
-    HeldCandidates,
     ascend,
 )
 from aspect.data.graph import Graph
-from aspect.evaluation.stability import SearchableEmbedder, look_at, movement
+from aspect.evaluation.stability import look_at, movement, searched
 from attacks.searches import generator, make, problem_of, small_graph
 
 HOW = Ascent(
@@ -33,21 +32,9 @@ HOW = Ascent(
 QUICK = {"width": 16, "gate_width": 8, "device": "cpu"}
 
 
-class Given:
-    """A model whose problem is known."""
-
-    device = torch.device("cpu")
-
-    def __init__(self, problem):
-        self.problem = problem
-
-    def search_problem(self, *_):
-        return self.problem
-
-
-def searched(graph, budgets=None, seed=0, **changes):
+def found_on(graph, budgets=None, seed=0, **changes):
     problem = problem_of(make(graph, **changes).eval(), graph, seed)
-    target = Target(graph, model=Given(problem))
+    target = Target(graph, search_problem=lambda *_: problem)
     search = GradientSearch(target, GradientConfig(steps=4), seed=seed)
     return problem, list(search.find_each(budgets or BUDGETS))
 
@@ -68,7 +55,7 @@ def objective(problem, flips, graph):
 
 def test_every_budget_holds_the_one_before_and_does_more_harm():
     graph = small_graph()
-    problem, found = searched(graph)
+    problem, found = found_on(graph)
     assert [len(flips) for flips in found] == BUDGETS
     sets = [keys_of(flips, graph) for flips in found]
     assert sets[0] < sets[1] < sets[2] <= set(problem.edges.keys.tolist())
@@ -77,8 +64,8 @@ def test_every_budget_holds_the_one_before_and_does_more_harm():
         clean = float(problem.see(problem.nothing()).objective)
     values = [objective(problem, flips, graph) for flips in found]
     assert clean < values[0] < values[1] < values[2]
-    assert all(torch.equal(*pair) for pair in zip(found, searched(graph)[1], strict=True))
-    _, used_up = searched(graph, [4, 4])
+    assert all(torch.equal(*pair) for pair in zip(found, found_on(graph)[1], strict=True))
+    _, used_up = found_on(graph, [4, 4])
     assert torch.equal(*used_up)
 
 
@@ -90,8 +77,7 @@ def test_pairs_that_are_held_have_no_slope_and_no_effect():
     held[::2] = True
     shares = torch.rand(len(held), generator=generator(), dtype=graph.dtype).requires_grad_()
     x = torch.randn(graph.num_nodes, 3, generator=generator(), dtype=graph.dtype)
-    own = HeldCandidates(edges.keys, edges.present, edges.propagation, held)
-    answer = own.operator(shares)(x)
+    answer = replace(edges, held=held).operator(shares)(x)
     plain = edges.operator(torch.where(held, 0, shares.detach()))(x)
     torch.testing.assert_close(answer, plain)
     (slope,) = torch.autograd.grad((answer * x).sum(), shares)
@@ -107,7 +93,7 @@ def test_no_node_loses_its_last_edge():
     features = torch.randn(30, 6, generator=generator(), dtype=torch.float64)
     graph = Graph.build(features, torch.cat([ring, chords], dim=1))
     assert int(graph.degrees().min()) == 1
-    problem, found = searched(graph, [5, 15, 30], candidates=0.2)
+    problem, found = found_on(graph, [5, 15, 30], candidates=0.2)
     for flips in found:
         assert len(flips) > 0
         assert int(apply_flips(graph, flips).degrees().min()) >= 1
@@ -128,14 +114,14 @@ def model(graph):
 
 
 def search_on(model, graph, seed=0):
-    return GradientSearch.begin(Target(graph, model=SearchableEmbedder(model)), seed=seed)
+    return GradientSearch.begin(Target(graph, search_problem=searched(model)), seed=seed)
 
 
 def test_a_search_moves_a_model_more_than_random_flips(graph, model):
     before, count = look_at(model, graph), flips_within(0.1, graph)
 
     def shift(flips):
-        return movement(before, look_at(model, apply_flips(graph, flips))).turn.mean
+        return movement(before, look_at(model, apply_flips(graph, flips))).shift.mean
 
     drawn = [shift(random_flips(graph, count, generator(seed))) for seed in range(10)]
     flips = search_on(model, graph).find(count)

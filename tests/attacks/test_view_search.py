@@ -10,7 +10,6 @@ from aspect.attacks import view_search
 from aspect.attacks.projected_ascent import EdgeCandidates, project_to_budget
 from aspect.attacks.view_search import (
     AllPairs,
-    SomePairs,
     find_at_once,
     find_in_turn,
     flippable_pairs,
@@ -46,7 +45,7 @@ def every_pair(graph):
     keys = low * NODES + high
     whole = Graph(graph.features, edge_index_of(keys, NODES))
     present = dense_adjacency(graph)[low, high]
-    return SomePairs(EdgeCandidates(keys, present, Propagation(whole, self_loops=True)))
+    return EdgeCandidates(keys, present, Propagation(whole, self_loops=True))
 
 
 def as_vector(shares):
@@ -73,16 +72,16 @@ def test_shares_flip_as_the_formula_says_the_degrees_included():
         assert_close(listed, expected)
         assert_close(slope(matrix, shares), slope(expected, shares))
         assert_close(slope(listed, vector), as_vector(slope(expected, shares)))
-        keys = AllPairs.of(graph).keys(shares.detach().round())
+        keys = AllPairs.of(graph).flipped(shares.detach().round())
         assert (len(keys) > 0) is (size > 0)
-        assert torch.equal(keys, every_pair(graph).keys(vector.detach().round()))
+        assert torch.equal(keys, every_pair(graph).flipped(vector.detach().round()))
 
 
 def test_larger_graphs_offer_their_edges_and_some_other_pairs(graph):
     assert isinstance(flippable_pairs(graph, Wide(), generator()), AllPairs)
     some = flippable_pairs(graph, Wide(exact_up_to=NODES - 1), generator())
-    assert isinstance(some, SomePairs)
-    keys = some.candidates.keys
+    assert isinstance(some, EdgeCandidates)
+    keys = some.keys
     assert bool(torch.isin(edge_keys(graph), keys).all())
     assert graph.num_edges < len(keys) <= 3 * graph.num_edges
 
@@ -274,4 +273,4 @@ def test_flips_at_once_are_drawn_from_the_point_of_plain_steps(graph):
     bound = at_once(graph, seed=3)
     assert float(bound.shares.sum()) <= 0.3 * graph.num_edges + 1e-9
     drawn = torch.bernoulli(bound.shares, generator=generator(3))
-    assert torch.equal(bound.flips, AllPairs.of(graph).keys(drawn))
+    assert torch.equal(bound.flips, AllPairs.of(graph).flipped(drawn))

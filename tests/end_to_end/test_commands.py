@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from aspect import Aspect, read_graph
-from aspect.attacks.pruning import prune_edges
 from aspect.data.source import DATASETS
 from aspect.data.synthetic import embedded_graph
+from aspect.evaluation.pruning import prune_edges
 from aspect.experiment.trained import open_run
 from aspect.settings import load_experiment
 

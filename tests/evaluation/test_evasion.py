@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from aspect.data.splits import make_splits
-from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, linear_probe
+from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, evasion_probe, linear_probe
 
 PROBES = [NeutralProbe(penalties=(0.1, 1e-2, 1e-3)), PaperProbe(steps=40)]
 

@@ -8,11 +8,11 @@ import torch
 from aspect.data.graph import UNLABELLED
 from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError, SettingsError, UnknownNameError
-from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.linear_probe import (
     NeutralProbe,
     PaperProbe,
     TrainedProbe,
+    evasion_probe,
     linear_probe,
     probe_named,
     validation_accuracy,

@@ -15,9 +15,8 @@ from aspect.evaluation.linear_probe import linear_probe
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.neutral_probe import (
     NeutralProbe,
-    RegressionTasks,
     logits_of,
-    pick_penalty,
+    pick_setting,
     principal_axes,
     solve,
 )
@@ -93,10 +92,10 @@ def test_one_scale_for_all_columns():
     assert one.strict.mean != other.strict.mean
 
 
-def test_validation_accuracy_decides_then_the_loss_then_the_stronger_penalty():
-    assert pick_penalty(torch.tensor([3, 4, 2]), torch.tensor([0.1, 0.9, 0.1])) == 1
-    assert pick_penalty(torch.tensor([5, 5, 5]), torch.tensor([0.4, 0.3, 0.5])) == 1
-    assert pick_penalty(torch.tensor([4, 4, 4]), torch.tensor([0.2, 0.2, 0.2])) == 0
+def test_validation_accuracy_decides_then_the_loss_then_the_order():
+    assert pick_setting(torch.tensor([3, 4, 2]), torch.tensor([0.1, 0.9, 0.1])) == 1
+    assert pick_setting(torch.tensor([5, 5, 5]), torch.tensor([0.4, 0.3, 0.5])) == 1
+    assert pick_setting(torch.tensor([4, 4, 4]), torch.tensor([0.2, 0.2, 0.2])) == 0
 
 
 def test_it_says_which_choices_are_ends_of_the_path():
@@ -180,13 +179,13 @@ def problem(dim=6, num_nodes=90, num_classes=3, noise=1.5, seed=7):
 def tasks_of(labels, trained, penalties, num_classes=3):
     share = trained.double() / trained.sum(dim=1, keepdim=True)
     targets = share.unsqueeze(1) * one_hot(labels, num_classes).t().double()
-    return RegressionTasks(targets, torch.as_tensor(penalties, dtype=torch.float64))
+    return targets, torch.as_tensor(penalties, dtype=torch.float64)
 
 
 def solved(rows, tasks, tolerance=1e-9, start=None):
-    inputs = with_constant(rows)
-    start = rows.new_zeros(*tasks.priors.shape, inputs.shape[1]) if start is None else start
-    return solve(inputs, tasks, start, torch.full_like(tasks.penalties, tolerance))
+    inputs, (targets, penalties) = with_constant(rows), tasks
+    start = rows.new_zeros(*targets.shape[:2], inputs.shape[1]) if start is None else start
+    return solve(inputs, targets, penalties, start, torch.full_like(penalties, tolerance))
 
 
 @pytest.mark.parametrize("penalty", [10.0, 1e-4])
@@ -222,7 +221,7 @@ def test_a_class_without_training_rows_is_never_predicted():
     trained[1] &= labels != 2
     tasks = tasks_of(labels, trained, [1e-3, 1e-3])
     found = solved(rows, tasks)
-    logits = logits_of(found, with_constant(rows), tasks.priors)
+    logits = logits_of(found, with_constant(rows), tasks[0].sum(dim=2))
     assert bool(torch.isfinite(found).all())
     assert bool((logits[1, 2] == -math.inf).all())
     two = solved(rows, tasks_of(labels.clamp_max(1), trained[1:], [1e-3], num_classes=2))
@@ -234,7 +233,7 @@ def test_rows_that_are_all_the_same_leave_the_shares_of_the_classes():
     rows = torch.zeros(len(labels), 4, dtype=torch.float64)
     tasks = tasks_of(labels, trained, [1.0, 1e-8])
     found = solved(rows, tasks)
-    torch.testing.assert_close(found[..., -1].softmax(dim=1), tasks.priors)
+    torch.testing.assert_close(found[..., -1].softmax(dim=1), tasks[0].sum(dim=2))
     assert bool((found[..., :-1] == 0).all())
 
 
@@ -255,14 +254,13 @@ def test_axes_keep_lengths_and_leave_rows_uncorrelated(shape):
 
 def test_what_is_not_solved_is_said_and_stays_finite(caplog):
     rows, labels, trained = problem(120)
-    single = RegressionTasks(
-        tasks_of(labels, trained, [1e-8, 1e-8]).targets.float(), torch.full((2,), 1e-8)
-    )
+    tasks = tasks_of(labels, trained, [1e-8, 1e-8])
+    single = tuple(table.float() for table in tasks)
     with caplog.at_level(logging.WARNING):
         found = solved(rows.float(), single, tolerance=1e-20)  # rounding does not allow it
     assert "2 of 2 logistic regressions of the probe were not solved" in caplog.text
     assert bool(torch.isfinite(found).all())
-    exact = solved(rows, tasks_of(labels, trained, [1e-8, 1e-8]), tolerance=1e-12)
+    exact = solved(rows, tasks, tolerance=1e-12)
     agreed = (with_constant(rows) @ found.double().mT).argmax(2) == (
         with_constant(rows) @ exact.mT
     ).argmax(2)

@@ -11,12 +11,7 @@ import torch
 from aspect.data.splits import Split, make_splits
 from aspect.errors import SettingsError
 from aspect.evaluation.linear_probe import linear_probe
-from aspect.evaluation.paper_probe import (
-    PaperProbe,
-    SplitTables,
-    pick_decay_and_step,
-    train_probe,
-)
+from aspect.evaluation.paper_probe import PaperProbe, train_probe
 from aspect.evaluation.result import score, with_constant, without_test_labels
 from reference import probe as reference
 
@@ -48,9 +43,8 @@ def problem():
 
 
 def trace_of(rows, labels, splits, settings, num_classes=3):
-    inputs = with_constant(rows)
-    tasks = SplitTables.build(labels, splits, num_classes, inputs)
-    return train_probe(inputs, tasks, settings)
+    known = without_test_labels(labels, splits)
+    return train_probe(with_constant(rows), known, splits, num_classes, settings)
 
 
 def test_every_step_equals_torch_adam_with_autograd(problem):
@@ -130,13 +124,6 @@ def test_agrees_with_the_plain_loop_in_float64():
         assert result.validation == pytest.approx(100 * max(chosen.validation))
         assert result.strict == pytest.approx(100 * reference.strict(chosen))
         assert result.optimistic == pytest.approx(100 * reference.optimistic(chosen))
-
-
-def test_validation_decides_then_the_loss_then_the_order():
-    correct = torch.tensor([[3, 5, 2, 5], [4, 1, 5, 5], [4, 5, 5, 0]])
-    assert pick_decay_and_step(correct, torch.tensor([0.1, 0.4, 0.2, 0.3])) == (2, 1)
-    assert pick_decay_and_step(correct, torch.tensor([0.1, 0.2, 0.2, 0.2])) == (1, 0)
-    assert pick_decay_and_step(correct[:, :1], torch.tensor([9.0])) == (0, 1)
 
 
 def test_optimistic_is_never_below_strict():

@@ -127,14 +127,14 @@ def test_movements_are_of_embeddings_gate_and_bands():
     before = Look(rows(0), torch.tensor([0.2] * 40), {"low": rows(1), "high": rows(2)})
     after = Look(rows(3), torch.tensor([0.5, 0.1] * 20), {"low": rows(1), "high": rows(4)})
     found = movement(before, after)
-    assert found.turn == Shift.of(turns(rows(0), rows(3)))
+    assert found.shift == Shift.of(turns(rows(0), rows(3)))
     relative = relative_shifts(rows(0), rows(3), mean_distance(rows(0)))
-    assert found.relative == Shift.of(relative)
-    assert found.gate == pytest.approx(0.2)
-    assert list(found.bands) == ["low", "high"]
-    assert found.bands["low"] == Shift(0.0, 0.0, 0.0)
-    assert found.bands["high"] == Shift.of(turns(rows(2), rows(4)))
-    assert movement(before, before).to_dict()["gate_shift"] == 0
+    assert found.relative_shift == Shift.of(relative)
+    assert found.gate_shift == pytest.approx(0.2)
+    assert list(found.band_shift) == ["low", "high"]
+    assert found.band_shift["low"] == Shift(0.0, 0.0, 0.0)
+    assert found.band_shift["high"] == Shift.of(turns(rows(2), rows(4)))
+    assert movement(before, before).gate_shift == 0
 
 
 QUICK = {"width": 8, "epochs": 1, "gate_width": 4, "device": "cpu"}
@@ -159,7 +159,7 @@ def test_what_a_model_lacks_is_left_out(name):
     found = look_at(Embedder(name, **settings).fit(graph), graph)
     assert found.gate is None
     assert found.bands == {}
-    assert movement(found, found).to_dict()["gate_shift"] is None
+    assert movement(found, found).gate_shift is None
 
 
 # How far a search moves the bands of a trained model, against the search itself

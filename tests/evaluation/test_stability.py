@@ -1,7 +1,7 @@
 """A study of stability: numbers against a plain reference, and labels where they may be read."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -15,8 +15,8 @@ from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.graph import UNLABELLED, Graph
 from aspect.data.splits import make_splits
 from aspect.errors import GraphError, SettingsError, UnknownNameError
-from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.stability import GivenSplits, study_stability
+from aspect.evaluation.linear_probe import evasion_probe
+from aspect.evaluation.stability import SplitAccuracy, study_stability
 from aspect.evaluation.stability_request import DEFAULT_KINDS, StabilityRequest
 from aspect.methods.controls import RawFeatures
 
@@ -49,28 +49,28 @@ def test_every_kind_has_a_row_for_every_budget(found, labelled):
     expected = [(title, budget) for title in ALL for budget in (0.02, 0.2)]
     assert [(row.title, row.budget) for row in found.rows] == expected
     assert [row.kind for row in found.rows[::2]] == list(DEFAULT_KINDS)
-    assert list(found.clean) == [0, 1]
+    assert found.split_numbers == (0, 1)
     assert (found.nodes, found.edges) == (80, labelled.graph.num_edges)
     assert found.notices == ()
     # One change for each split; a search without labels serves them all.
     assert [len(row.measurements) for row in found.rows[::2]] == [2, 2, 1, 2]
-    assert all(sorted(row.clean) == [0, 1] for row in found.rows)
+    assert all(row.clean == found.clean for row in found.rows)
 
 
 @pytest.mark.parametrize("title", ALL)
 def test_a_larger_budget_moves_more(found, title):
     small, large = row_of(found, title, 0.02), row_of(found, title, 0.2)
-    assert 0 < small.changed < large.changed
-    assert 0 < small.movement.turn.mean < large.movement.turn.mean
-    assert small.movement.relative.mean < large.movement.relative.mean
-    assert 0 < small.movement.gate < large.movement.gate
+    assert 0 < small.flips + small.masked_entries < large.flips + large.masked_entries
+    assert 0 < small.shift.mean < large.shift.mean
+    assert small.relative_shift.mean < large.relative_shift.mean
+    assert 0 < small.gate_shift < large.gate_shift
     for band in ("low", "high"):
-        assert small.movement.bands[band].mean < large.movement.bands[band].mean
+        assert small.band_shift[band].mean < large.band_shift[band].mean
     if title == "gradient":  # what is searched for moves more than what is drawn
         drawn = row_of(found, "random", 0.2)
-        assert large.changed == drawn.changed
-        most = max(measured.movement.turn.mean for measured in drawn.measurements)
-        assert large.movement.turn.mean > most
+        assert large.flips == drawn.flips
+        most = max(measured.shift.mean for measured in drawn.measurements)
+        assert large.shift.mean > most
 
 
 @pytest.mark.parametrize("title", ["random", "feature"])
@@ -85,53 +85,53 @@ def test_numbers_are_those_of_a_plain_count(found, model, labelled, title):
         after = model.embed(perturbed).double()
         centre = before.mean(dim=0)
         turns = 1 - cosine_similarity(before - centre, after - centre)
-        assert measured.movement.turn.mean == pytest.approx(turns.mean().item(), rel=1e-6)
-        assert measured.movement.turn.median == pytest.approx(turns.median().item(), rel=0.1)
+        assert measured.shift.mean == pytest.approx(turns.mean().item(), rel=1e-6)
+        assert measured.shift.median == pytest.approx(turns.median().item(), rel=0.1)
         relative = (after - before).norm(dim=1) / pdist(before).mean()
-        assert measured.movement.relative.mean == pytest.approx(relative.mean().item())
+        assert measured.relative_shift.mean == pytest.approx(relative.mean().item())
         gates = model.policy(perturbed) - model.policy(labelled.graph)
-        assert measured.movement.gate == pytest.approx(gates.abs().mean().item(), rel=1e-5)
+        assert measured.gate_shift == pytest.approx(gates.abs().mean().item(), rel=1e-5)
         score = evasion_probe(
             before.float(), [after.float()], labelled.labels, [split], num_classes=2
         )
         accuracies.append(score.splits[0].strict)
-    assert [each.strict[n] for n, each in enumerate(row.measurements)] == accuracies
-    assert row.strict.mean == pytest.approx(sum(accuracies) / 2)
-    clean = sum(score.strict for score in found.clean.values()) / 2
-    assert row.drop == pytest.approx(100 * (clean - row.strict.mean) / clean)
-    assert row.movement.turn.mean == pytest.approx(
-        sum(each.movement.turn.mean for each in row.measurements) / 2
-    )
+    assert [score for each in row.measurements for score in each.strict] == [
+        SplitAccuracy(*pair) for pair in enumerate(accuracies)
+    ]
+    assert row.perturbed.mean == pytest.approx(sum(accuracies) / 2)
+    clean = sum(score["strict"] for score in found.clean_scores) / 2
+    assert row.clean.mean == found.clean.mean == pytest.approx(clean)
+    assert row.drop == pytest.approx(100 * (clean - row.perturbed.mean) / clean)
+    assert row.shift.mean == pytest.approx(sum(each.shift.mean for each in row.measurements) / 2)
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(found, model, labelled):
     request = StabilityRequest.of(budgets=[0.02, 0.2], num_splits=2, seed=3)
     again = study_stability(model, labelled, request)
-    assert again.rows == found.rows
-    assert again.clean == found.clean
+    assert again == found
     request = StabilityRequest.of(["random", "feature", "gradient"], [0.2], num_splits=2, seed=4)
     other = study_stability(model, labelled, request)
-    assert other.clean == found.clean  # splits have seeds of their own
+    assert other.clean_scores == found.clean_scores  # splits have seeds of their own
     for row in other.rows:
         assert row.measurements != row_of(found, row.title, 0.2).measurements
 
 
 def test_all_of_it_is_plain_json(found):
-    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    content = json.loads(json.dumps(asdict(found), allow_nan=False))
     assert content["split_numbers"] == [0, 1]
     assert [score["split"] for score in content["clean_scores"]] == [0, 1]
     row = content["rows"][0]
-    assert row["flips"] == found.rows[0].changed
+    assert row["flips"] == found.rows[0].measurements[0].changed
     assert row["masked_entries"] == 0
     assert set(row["shift"]) == set(row["relative_shift"]) == {"mean", "median", "p95"}
     assert set(row["band_shift"]) == {"low", "high"}
     assert row["clean"]["mean"] == content["clean"]["mean"]
     assert row["measurements"][1]["split"] == 1
     assert row["measurements"][1]["strict"] == [
-        {"split": 1, "strict": found.rows[0].measurements[1].strict[1]}
+        {"split": 1, "strict": found.rows[0].measurements[1].strict[0].strict}
     ]
     mask = content["rows"][2]
-    assert (mask["flips"], mask["masked_entries"]) == (0, found.rows[2].changed)
+    assert mask["flips"] == 0 < mask["masked_entries"]
 
 
 def with_masks(labelled, labels=None):
@@ -155,13 +155,13 @@ def test_labels_of_test_nodes_enter_the_last_score_alone(model, labelled):
         study_stability(model, each, request) for each in (clean, with_masks(labelled, poisoned))
     )
     for own, their in zip(honest.rows, other.rows, strict=True):
-        assert [each.movement for each in own.measurements] == [
-            each.movement for each in their.measurements
+        assert [replace(each, strict=()) for each in own.measurements] == [
+            replace(each, strict=()) for each in their.measurements
         ]
         # With two classes, what was right is wrong now: the answers are the same.
-        assert own.strict.mean == pytest.approx(100 - their.strict.mean)
-    chosen = [(honest.clean[0].choice, honest.clean[0].step, honest.clean[0].validation)]
-    assert chosen == [(other.clean[0].choice, other.clean[0].step, other.clean[0].validation)]
+        assert own.perturbed.mean == pytest.approx(100 - their.perturbed.mean)
+    for name in ("choice", "step", "validation"):
+        assert honest.clean_scores[0][name] == other.clean_scores[0][name]
 
 
 @pytest.mark.parametrize("name", ["raw", "low"])
@@ -172,17 +172,15 @@ def test_methods_of_every_kind_can_be_studied(name, labelled, monkeypatch):
     request = StabilityRequest.of(budgets=[0.1], num_splits=1)
     rows = {row.kind: row for row in study_stability(model, labelled, request).rows}
     assert list(rows) == list(DEFAULT_KINDS)
-    assert rows["feature"].movement.turn.mean > 0
+    assert rows["feature"].shift.mean > 0
     if name == "raw":  # no edge is looked at
         assert rows["gradient"].title == "gradient (transferred)"
-        assert [rows[kind].movement.turn.mean for kind in ("random", "gradient", "metattack")] == [
-            0
-        ] * 3
+        assert [rows[kind].shift.mean for kind in ("random", "gradient", "metattack")] == [0] * 3
         assert rows["gradient"].drop == 0
     else:
         assert rows["gradient"].title == "gradient"
-        assert rows["gradient"].movement.turn.mean > 0
-    assert rows["random"].movement.gate is None
+        assert rows["gradient"].shift.mean > 0
+    assert rows["random"].gate_shift is None
 
 
 def test_without_labels_shifts_are_left(model, labelled):
@@ -191,9 +189,10 @@ def test_without_labels_shifts_are_left(model, labelled):
     found = study_stability(model, blind, request)
     assert [row.kind for row in found.rows] == ["random", "feature", "gradient"]
     assert [len(row.measurements) for row in found.rows] == [2, 2, 1]
-    assert all(row.strict is row.drop is None for row in found.rows)
+    assert all(row.perturbed is row.drop is None for row in found.rows)
     assert found.splits is None
-    assert found.clean == {}
+    assert found.clean is None
+    assert found.clean_scores == found.split_numbers == ()
     first, second = found.notices
     assert first.startswith("Only the shifts are measured, since no probe can be trained.")
     assert second == "metattack is left out: it needs the classes of training nodes."
@@ -275,7 +274,7 @@ def test_every_registered_attack_can_be_tried(model, labelled, kind, monkeypatch
     request = StabilityRequest.of([kind], [0.05, 0.1], num_splits=1)
     result = study_stability(model, labelled, request)
     assert [row.kind for row in result.rows] == [kind, kind]
-    assert all(row.changed > 0 for row in result.rows)
+    assert all(row.flips > 0 for row in result.rows)
 
 
 def test_files_stand_in_for_the_attack_that_would_be_made(model, labelled):
@@ -285,10 +284,10 @@ def test_files_stand_in_for_the_attack_that_would_be_made(model, labelled):
     result = study_stability(
         model,
         labelled,
-        StabilityRequest.of(["metattack"], [0.05, 0.2]),
+        StabilityRequest.of(["metattack"], [0.05, 0.2], splits="random"),
         files={"dice": files},
-        given=GivenSplits("random", (0, 2)),
+        split_numbers=(0, 2),
     )
     assert [(row.title, row.budget) for row in result.rows] == [("dice", 0.05), ("dice", 0.2)]
     assert [measured.split for measured in result.rows[1].measurements] == [0, 2]
-    assert result.rows[1].changed == round(0.2 * labelled.graph.num_edges)
+    assert result.rows[1].flips == round(0.2 * labelled.graph.num_edges)

@@ -14,8 +14,7 @@ from aspect.attacks.perturbation import Perturbation
 from aspect.data.archives import read_npz, write_npz
 from aspect.data.splits import make_splits
 from aspect.evaluation.baselines import twin_probe
-from aspect.evaluation.evasion import evasion_probe
-from aspect.evaluation.linear_probe import probe_named
+from aspect.evaluation.linear_probe import evasion_probe, probe_named
 from aspect.evaluation.pruning import probe_pruned
 from aspect.experiment.plan import lay_out, read_facts
 from aspect.experiment.run import PerturbedGraph, Task, faults_of, forget_graphs, run, run_cell

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Attack",
     "Known",
-    "SearchedModel",
+    "SearchProblem",
     "Target",
     "apply_flips",
     "check_flips",
@@ -114,18 +114,9 @@ def _shown_pairs(flips: Int[Tensor, "flips 2"]) -> str:
 # The target: all that an attacker sees
 
 
-@runtime_checkable
-class SearchedModel(Protocol):
-    """A trained model on which flips can be searched for by gradient."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-
-    def search_problem(
-        self, graph: Graph, scope: SearchScope, generator: torch.Generator
-    ) -> InnerProblem:
-        """What a search on this graph maximises, with candidates drawn from the generator."""
+# What a search by gradient on a trained model maximises, with candidates drawn by the generator,
+# which is on the graph's device.
+SearchProblem: TypeAlias = "Callable[[Graph, SearchScope, torch.Generator], InnerProblem]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +140,7 @@ class Target:
     labels: Int[Tensor, " nodes"] | None = None  # only those of `train` are read
     train: Int[Tensor, " train"] | None = None  # different nodes, in any order
     num_classes: int | None = None  # None: as many as the training nodes show
-    model: SearchedModel | None = None  # for an attack that searches on one
+    search_problem: SearchProblem | None = None  # for an attack that searches on a model
 
     @classmethod
     def of(cls, labelled: LabelledGraph, split: Split) -> Target:
@@ -222,10 +213,14 @@ class Attack(ABC):
         config: Any,  # noqa: ANN401 - of the attack's own type
         *,
         seed: int,
-        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - of those that have one
+        state: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Begin the attack, or go on where its state was taken."""
         self.target, self.config, self.seed = target, config, seed
+        self.start(state)
+
+    def start(self, state: Mapping[str, Tensor] | None) -> None:  # noqa: B027 - may do nothing
+        """Prepare what `advance` needs; only an attack that has a state is given one."""
 
     @classmethod
     def begin(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +27,7 @@ __all__ = [
     "FeatureMask",
     "RandomFlips",
     "mask_features",
-    "mask_generator",
+    "mask_graph",
     "mask_seed",
     "random_flips",
 ]
@@ -50,7 +50,6 @@ class DrawnAttack(Attack):
 
     @override
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:
-        check_flips(most, self.target.graph)
         generator = generator_for(self.seed, "perturbation", self.info.name, "edges")
         keep = self.config.keep_last_edges
         return _draw(self.target.graph, most, self.choices(), generator, keep_last_edges=keep)
@@ -110,7 +109,6 @@ def random_flips(
     graph: Graph, count: int, generator: torch.Generator, *, keep_last_edges: bool = True
 ) -> Int[Tensor, "flips 2"]:
     """So many random flips by a generator on the CPU; refused if there are not so many."""
-    check_flips(count, graph)
     return _draw(graph, count, _all_pairs(graph), generator, keep_last_edges=keep_last_edges)
 
 
@@ -151,66 +149,48 @@ def _draw(
     up, the other is taken. The first flips of a longer draw are those of a shorter one. With
     `keep_last_edges` no node loses its last edge, after however many of the flips.
     """
-    draw = _Draw(graph, choices, generator, keep_last_edges)
+    check_flips(count, graph)
+    nodes, degrees = graph.num_nodes, graph.degrees().tolist()
+    order = torch.randperm(len(choices.removable), generator=generator)
+    least = 2 if keep_last_edges else 1
+    removals = (  # an edge that must stay when its turn comes is not tried again
+        key
+        for key in choices.removable[order].tolist()
+        if min(degrees[end] for end in divmod(key, nodes)) >= least
+    )
+    uniform = _uniform(generator)
+    kinds = {-1: removals, 1: _additions(choices, uniform, nodes)}
     keys: list[int] = []
     while len(keys) < count:
-        key = draw.next_key()
-        if key is None:
+        preferred = 1 if next(uniform) < 0.5 else -1  # noqa: PLR2004 - equal chances
+        for change in (preferred, -preferred):
+            key = next(kinds[change], None)
+            if key is not None:
+                break
+        else:
             kept = ", or would take the last edge of a node" if keep_last_edges else ""
             raise SettingsError(
                 f"Number of flips must be at most {len(keys)} here: every further one is not for "
                 f"this attack to make{kept}. Got {count}."
             )
+        for end in divmod(key, nodes):
+            degrees[end] += change
         keys.append(key)
     pairs = torch.tensor(keys)
-    return torch.stack([pairs // graph.num_nodes, pairs % graph.num_nodes], dim=1)
+    return torch.stack([pairs // nodes, pairs % nodes], dim=1)
 
 
-class _Draw:
-    """One flip after the other, with what the flips so far have left of the graph."""
-
-    def __init__(
-        self, graph: Graph, choices: Choices, generator: torch.Generator, keep_last_edges: bool
-    ) -> None:
-        self.num_nodes, self.keep_last_edges = graph.num_nodes, keep_last_edges
-        self.choices, self.addable = choices, choices.addable
-        order = torch.randperm(len(choices.removable), generator=generator)
-        self.removable = iter(choices.removable[order].tolist())
-        self.taken = set(choices.edges.tolist())  # edges, and pairs that became one
-        self.degrees: list[int] = graph.degrees().tolist()
-        self.uniform = _uniform(generator)
-
-    def next_key(self) -> int | None:
-        first, second = self._removed, self._added
-        if next(self.uniform) < 0.5:  # noqa: PLR2004 - equal chances
-            first, second = second, first
-        key = first()
-        return second() if key is None else key
-
-    def _removed(self) -> int | None:
-        """An edge that may go; one that must stay now is not tried again."""
-        for key in self.removable:
-            low, high = divmod(key, self.num_nodes)
-            if not self.keep_last_edges or min(self.degrees[low], self.degrees[high]) > 1:
-                self.degrees[low] -= 1
-                self.degrees[high] -= 1
-                return int(key)
-        return None
-
-    def _added(self) -> int | None:
-        """A pair that is no edge, drawn until there is one; graphs are sparse."""
-        if self.addable == 0:
-            return None
-        self.addable -= 1
+def _additions(choices: Choices, uniform: Iterator[float], nodes: int) -> Iterator[int]:
+    """Pairs that become an edge, each drawn until there is one that is none; graphs are sparse."""
+    taken = set(choices.edges.tolist())
+    for _ in range(choices.addable):
         while True:
-            drawn = [nodes[int(next(self.uniform) * len(nodes))] for nodes in self.choices.ends]
-            low, high = sorted(drawn)
-            key = low * self.num_nodes + high
-            if self.choices.suits(low, high) and key not in self.taken:
-                self.taken.add(key)
-                self.degrees[low] += 1
-                self.degrees[high] += 1
-                return key
+            low, high = sorted(ends[int(next(uniform) * len(ends))] for ends in choices.ends)
+            key = low * nodes + high
+            if choices.suits(low, high) and key not in taken:
+                break
+        taken.add(key)
+        yield key
 
 
 def _uniform(generator: torch.Generator) -> Iterator[float]:
@@ -242,9 +222,10 @@ def mask_seed(kind: str, seed: int) -> int:
     return seed_for(seed, "perturbation", kind, *(() if kind == "feature" else ("features",)))
 
 
-def mask_generator(kind: str, seed: int) -> torch.Generator:
-    """What the mask of an attack is drawn from."""
-    return torch.Generator().manual_seed(mask_seed(kind, seed))
+def mask_graph(graph: Graph, rate: float, seed: int) -> Graph:
+    """The graph with masked features, see `mask_features`; the seed is that of `mask_seed`."""
+    generator = torch.Generator().manual_seed(seed)
+    return replace(graph, features=mask_features(graph.features, rate, generator))
 
 
 def mask_features(features: Features, rate: float, generator: torch.Generator) -> Features:

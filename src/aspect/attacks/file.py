@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -21,8 +21,8 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from aspect.attacks.base import apply_flips, flips_of
-from aspect.attacks.drawn import mask_features
-from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation
+from aspect.attacks.drawn import mask_graph
+from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation, files_at
 from aspect.attacks.registry import AttackName, attack_info, attack_title
 from aspect.config import Config, Count
 from aspect.data.archives import content_sha256
@@ -31,7 +31,7 @@ from aspect.data.graph import MOST_NODES, Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.data.tensors import read_tensors, write_tensors
-from aspect.errors import CheckpointError, FileError, GraphError, RunError, SettingsError
+from aspect.errors import CheckpointError, FileError, GraphError, RunError, SettingsError, shown
 
 __all__ = [
     "FILE_FORMAT",
@@ -39,8 +39,11 @@ __all__ = [
     "AttackedGraph",
     "Difference",
     "PerturbationFile",
+    "check_kind_of_splits",
+    "check_one_attack",
+    "common_budgets",
     "find_difference",
-    "is_perturbation",
+    "read_files",
 ]
 
 FILE_FORMAT = 1  # raised when an older library could misread what this one writes
@@ -50,6 +53,8 @@ WORD = re.compile(r"[a-z0-9]*(-[a-z0-9]+)*")  # what may become part of a folder
 
 # What may change between the processes of one attack: budgets are nested, time goes by.
 FREE = frozenset({"wanted", "complete", "seconds"})
+
+OF_A_SPLIT = ("split", "seed", "mask_seed")  # what may differ between the files of one attack
 
 
 class AttackedGraph(Config):
@@ -228,11 +233,8 @@ class PerturbationFile:
     def apply(self, labelled: LabelledGraph, budget: float, *, features: bool = True) -> Graph:
         """The graph perturbed to a budget; features are masked at the same rate, or left alone."""
         self.check_graph(labelled)
-        perturbed = apply_flips(labelled.graph, self.flips(budget))
-        if not features:
-            return perturbed
-        generator = torch.Generator().manual_seed(self.facts.mask_seed)
-        return replace(perturbed, features=mask_features(perturbed.features, budget, generator))
+        graph = apply_flips(labelled.graph, self.flips(budget))
+        return mask_graph(graph, budget, self.facts.mask_seed) if features else graph
 
     def digest(self, budget: float) -> str:
         """Checksum of all that a budget does to a graph: it stays when the attack goes on."""
@@ -352,12 +354,6 @@ class PerturbationFile:
             raise type(error)(f"{self.path}: {error}") from error
 
 
-def is_perturbation(path: Path) -> bool:
-    """Whether a file is one by its manifest; what is damaged is refused, not overlooked."""
-    _, manifest = read_tensors(path)
-    return manifest.get("kind") == FILE_KIND
-
-
 def _facts_of(manifest: Mapping[str, Any], path: Path) -> AttackFacts:
     """What the manifest says; a newer one is named before anything is called damaged."""
     if manifest.get("kind") != FILE_KIND:
@@ -453,3 +449,103 @@ def _stamp_of(path: Path) -> tuple[int, int, int] | None:
     except (OSError, ValueError):
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+# Several files of one graph, which make up one evaluation
+
+
+def read_files(places: Sequence[str | Path], labelled: LabelledGraph) -> list[PerturbationFile]:
+    """The perturbation files of one attack on one graph, a file per split, by split.
+
+    Files that are named must belong to the graph; of folders and patterns such as `flips/cora-*`
+    those files count that do.
+    """
+    by_path = {file.path: file for place in places for file in _files(Path(place), labelled)}
+    files = list(by_path.values())
+    for file in files:
+        file.check(labelled)
+    check_one_attack(files)
+    by_split: dict[int, PerturbationFile] = {}
+    for file in files:
+        other = by_split.setdefault(file.facts.split, file)
+        if other is not file:
+            raise SettingsError(
+                f"There must be one perturbation file for a split. Split {file.facts.split} has "
+                f"{other.path} and {file.path}."
+            )
+    return [by_split[split] for split in sorted(by_split)]
+
+
+def _files(place: Path, labelled: LabelledGraph) -> Iterator[PerturbationFile]:
+    """The files at a place, with absolute paths."""
+    if is_file(place):
+        yield PerturbationFile.read(place.absolute())
+        return
+    paths = [path.absolute() for path in files_at(place) if _is_perturbation(path)]
+    files, checksum = [PerturbationFile.read(path) for path in paths], content_sha256(labelled)
+    fitting = [file for file in files if file.facts.graph.sha256 == checksum]
+    if not fitting:
+        others = sorted({repr(file.facts.graph.name) for file in files})
+        told = f" Those there belong to {shown(others)}." if others else ""
+        raise GraphError(
+            f"{str(place)!r} holds no perturbation file of this graph, whose sha256 is "
+            f"{checksum[:16]}...{told} Make some with: "
+            "aspect attack GRAPH --budget RATIO --all-splits --out FOLDER."
+        )
+    yield from fitting
+
+
+def _is_perturbation(path: Path) -> bool:
+    """Whether a file is one by its manifest; what is damaged is refused, not overlooked."""
+    _, manifest = read_tensors(path)
+    return manifest.get("kind") == FILE_KIND
+
+
+def common_budgets(
+    files: Sequence[PerturbationFile], budgets: Sequence[float] = ()
+) -> tuple[float, ...]:
+    """Rising budgets that all files can serve; none given: all flips, which must be as many."""
+    if budgets:
+        for budget in sorted(set(budgets)):
+            for file in files:
+                file.perturbation(budget)
+        return tuple(sorted(set(budgets)))
+    rising = sorted(files, key=lambda file: file.perturbation().budget)
+    least, most = (file.perturbation().budget for file in (rising[0], rising[-1]))
+    if least < most:
+        raise SettingsError(
+            f"The files go to different budgets: {rising[0].path} to {least:g}, "
+            f"{rising[-1].path} to {most:g}. Pass --budget, up to the smaller one."
+        )
+    return (least,)
+
+
+def check_kind_of_splits(files: Sequence[PerturbationFile], kind: SplitKind | None) -> None:
+    """Refuse to evaluate on other splits than those whose training labels were attacked."""
+    attacked = files[0].facts.splits
+    if kind not in (None, attacked):
+        raise SettingsError(
+            f"These perturbations were made for {attacked} splits, and can be judged on those "
+            f"alone. Got --splits {kind}."
+        )
+
+
+def check_one_attack(files: Sequence[PerturbationFile]) -> None:
+    """Refuse files whose scores would not belong into one mean."""
+    first = files[0]
+    for other in files[1:]:
+        facts = other.facts
+        if (facts.kind, facts.solver) != (first.facts.kind, first.facts.solver):
+            parent = Path() if other.path is None else other.path.parent
+            pattern = f"*-{'-'.join(filter(None, (facts.kind, facts.solver)))}-*"
+            raise SettingsError(
+                f"Perturbations that are evaluated together must be of one attack. {first.path} is "
+                f"of {first.facts.attack}, {other.path} of {facts.attack}. Name the files of one, "
+                f"or a pattern in quotes such as {str(parent / pattern)!r}."
+            )
+        difference = find_difference(first.facts, facts, of_machine=False, ignored=OF_A_SPLIT)
+        if difference is not None:
+            raise SettingsError(
+                f"Perturbations that are evaluated together must have the same {difference.name}. "
+                f"{first.path} has {difference.before!r}, {other.path} has {difference.now!r}."
+            )

@@ -124,22 +124,16 @@ class Metattack(Attack):
     """Metattack under way; its state is of the size of the flips and the surrogate's weights."""
 
     surrogate = "linear graph convolution of two layers"
+    config: MetattackConfig
     made: int
     """Flips handed out so far."""
 
-    def __init__(
-        self,
-        target: Target,
-        config: MetattackConfig,
-        *,
-        seed: int,
-        state: Mapping[str, Tensor] | None = None,
-    ) -> None:
-        graph = target.graph
+    @override
+    def start(self, state: Mapping[str, Tensor] | None) -> None:
+        graph = self.target.graph
         check_flips(1, graph)
-        self.config, self.seed = config, seed
-        self._known = target.known
-        if len(self._known.nodes) == graph.num_nodes and config.train_weight < 1:
+        self._known = self.target.known
+        if len(self._known.nodes) == graph.num_nodes and self.config.train_weight < 1:
             raise GraphError(
                 "Metattack with a train_weight below 1 needs nodes outside of the training set, "
                 "and there are none."
@@ -147,11 +141,11 @@ class Metattack(Attack):
         self._features = ConstantFeatures(graph.features)
         self._edges = AttackedEdges(graph)
         self._clean_degrees = graph.degrees()
-        self._at_once = config.flips_at_once(graph)
+        self._at_once = self.config.flips_at_once(graph)
         self._keys, self.made = graph.edge_index.new_empty(0), 0
         if state is None:
             with one_thread():
-                self._start()
+                self._fit_first()
             return
         state = {name: tensor.to(graph.device) for name, tensor in state.items()}
         pairs = torch.cat([state["flips"], state["pending"]])
@@ -215,7 +209,7 @@ class Metattack(Attack):
         return self._as_pairs(self._keys[before : self.made])
 
     @torch.no_grad()
-    def _start(self) -> None:
+    def _fit_first(self) -> None:
         """Guess the classes of all other nodes on the clean graph, then fit for the attack."""
         surrogate = self._surrogate()
         self._mean_square = surrogate.mean_square()

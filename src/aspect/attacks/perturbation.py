@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from aspect.attacks.registry import AttackInfo, AttackName, attack_info, attack_title
 from aspect.config import Config
-from aspect.errors import SettingsError
+from aspect.data.files import is_file, is_folder
+from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:  # a plan names perturbations, and needs no torch
     from aspect.attacks.file import PerturbationFile
     from aspect.data.graph import Graph, LabelledGraph
 
-__all__ = ["SUFFIX", "Budget", "Mode", "Perturbation", "group_by_file"]
+__all__ = ["SUFFIX", "Budget", "Mode", "Perturbation", "files_at", "group_by_file"]
 
 # Poisoned graphs are trained and probed on; evasion perturbs what a trained model then embeds.
 Mode = Literal["poison", "evade"]
@@ -81,17 +82,15 @@ class Perturbation(Config):
                 "Make one with: aspect attack."
             )
         from aspect.attacks.base import Target, apply_flips, flips_within
-        from aspect.attacks.drawn import mask_features, mask_generator
+        from aspect.attacks.drawn import mask_graph, mask_seed
         from aspect.attacks.registry import find_attack
 
         graph = labelled.graph
         if self.info.changes == "edges":
             attack = find_attack(self.kind).begin(Target(graph), seed=split)
             graph = apply_flips(graph, attack.find(flips_within(self.budget, graph)))
-        if not self.features:
-            return graph
-        generator = mask_generator(self.kind, split)
-        return replace(graph, features=mask_features(graph.features, self.budget, generator))
+        seed = mask_seed(self.kind, split)
+        return mask_graph(graph, self.budget, seed) if self.features else graph
 
 
 def group_by_file(perturbations: Iterable[Perturbation]) -> list[tuple[Perturbation, ...]]:
@@ -107,3 +106,20 @@ def group_by_file(perturbations: Iterable[Perturbation]) -> list[tuple[Perturbat
             key = (perturbation.kind, perturbation.solver, alone)
             groups.setdefault(key, []).append(perturbation)
     return [tuple(sorted(group, key=lambda one: one.budget)) for group in groups.values()]
+
+
+def files_at(place: Path) -> list[Path]:
+    """The files of a file's path, a folder or a pattern in the last part of a path, sorted."""
+    if is_file(place):
+        return [place]
+    if is_folder(place):
+        paths = sorted(path for path in place.glob(f"*{SUFFIX}") if is_file(path))
+        if not paths:
+            raise FileError(f"The folder {str(place)!r} holds no perturbation files (*{SUFFIX}).")
+        return paths
+    if not is_folder(place.parent) or not set("*?[") & set(place.name):
+        raise FileError(f"There is no perturbation file or folder at {str(place)!r}.")
+    paths = sorted(path for path in place.parent.glob(place.name) if is_file(path))
+    if not paths:
+        raise FileError(f"No file fits the pattern {str(place)!r}.")
+    return paths

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, Target, check_flips
+from aspect.attacks.base import Attack, check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
@@ -55,18 +55,12 @@ class PRBCD(Attack):
     """
 
     surrogate = Metattack.surrogate
+    config: PRBCDConfig
 
-    def __init__(
-        self,
-        target: Target,
-        config: PRBCDConfig,
-        *,
-        seed: int,
-        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - found in one go
-    ) -> None:
-        self.config, self.seed = config, seed
-        self.graph = graph = target.graph.to("cpu").to(torch.float32)
-        known = replace(target, graph=graph)
+    @override
+    def start(self, state: Mapping[str, Tensor] | None) -> None:
+        self.graph = graph = self.target.graph.to("cpu").to(torch.float32)
+        known = replace(self.target, graph=graph)
         self._start = Metattack(known, MetattackConfig(), seed=0).state()
         self._others = torch.ones(graph.num_nodes, dtype=torch.bool)
         self._others[known.known.nodes] = False
@@ -75,7 +69,17 @@ class PRBCD(Attack):
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:
         check_flips(most, self.graph)
         projected = self.graph.features @ self._start["weights"]
-        attack = _attack(self.config, most)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*contains experimental code")
+            from torch_geometric.contrib.nn import PRBCDAttack
+        attack = PRBCDAttack(
+            _Propagation(),
+            block_size=max(self.config.block_size, 4 * most),
+            epochs=self.config.epochs,
+            epochs_resampling=self.config.resampled_epochs,
+            lr=self.config.rate,
+            log=False,
+        )
         with isolated_seed(seed_for(self.seed, "pr-bcd")):
             try:
                 attack.attack(
@@ -92,22 +96,12 @@ class PRBCD(Attack):
                     f"PR-BCD finds no block of pairs for so many flips: {most} of "
                     f"{self.graph.num_nodes} nodes."
                 ) from error
-        whole, weights = attack.block_edge_weight, attack.best_pert_edge_weight
-        return _ordered(attack.block_edge_index, whole, weights, self.graph.num_nodes)
-
-
-def _attack(config: PRBCDConfig, count: int) -> Any:  # noqa: ANN401 - of another library
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*contains experimental code")
-        from torch_geometric.contrib.nn import PRBCDAttack
-    return PRBCDAttack(
-        _Propagation(),
-        block_size=max(config.block_size, 4 * count),
-        epochs=config.epochs,
-        epochs_resampling=config.resampled_epochs,
-        lr=config.rate,
-        log=False,
-    )
+        # By the weights that the flips had before they were made whole.
+        taken = attack.block_edge_weight > 0
+        pairs: Tensor = attack.block_edge_index[:, taken].t().sort(dim=1).values
+        by_key = torch.argsort(pairs[:, 0] * self.graph.num_nodes + pairs[:, 1])
+        weights = attack.best_pert_edge_weight[taken][by_key]
+        return pairs[by_key[torch.argsort(weights, descending=True, stable=True)]]
 
 
 class _Propagation(torch.nn.Module):
@@ -127,17 +121,3 @@ class _Propagation(torch.nn.Module):
         for _ in range(2):
             x = (x / degrees.unsqueeze(1)).index_add(0, target, weights * x[source])
         return x
-
-
-def _ordered(
-    block: Int[Tensor, "2 pairs"],
-    whole: Float[Tensor, " pairs"],
-    weights: Float[Tensor, " pairs"],
-    num_nodes: int,
-) -> Int[Tensor, "flips 2"]:
-    """The flips of a block, by the weights that they had before they were made whole."""
-    pairs: Tensor = block[:, whole > 0].t().sort(dim=1).values
-    weight = weights[whole > 0]
-    by_key = torch.argsort(pairs[:, 0] * num_nodes + pairs[:, 1])
-    order = by_key[torch.argsort(weight[by_key], descending=True, stable=True)]
-    return pairs[order]

@@ -19,12 +19,12 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, OnFlips, Target
+from aspect.attacks.base import Attack, OnFlips
 from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
 from aspect.data.features import mean_size, num_entries
 from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
-from aspect.data.operators import Propagation, RescaledLaplacian
+from aspect.data.operators import Operator, Propagation, RescaledLaplacian
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
 from aspect.losses.edges import rayleigh_energy
@@ -84,10 +84,26 @@ class EdgeCandidates:
     keys: Int[Tensor, " candidates"]  # smaller end * nodes + larger end, ascending
     present: Float[Tensor, " candidates"]  # one for an edge, zero for a pair that is none
     propagation: Propagation  # along all of them
+    held: Bool[Tensor, " candidates"] | None = None  # pairs that no change reaches, and no slope
+
+    def nothing(self) -> Float[Tensor, " candidates"]:
+        """Shares of zero: the graph as it is."""
+        return torch.zeros_like(self.present)
 
     def operator(self, flips: Float[Tensor, " candidates"]) -> RescaledLaplacian:
         """The graph with every pair flipped by a share from 0 to 1, its degrees following."""
+        if self.held is not None:
+            flips = flips.masked_fill(self.held, 0)
         return self.propagation.operator(self.present + (1 - 2 * self.present) * flips)
+
+    def smoothing(self, flips: Float[Tensor, " candidates"]) -> Operator:
+        """`D^(-1/2) (A + I) D^(-1/2)` of the flipped graph, for a propagation with self-loops."""
+        rescaled = self.operator(flips)  # minus the normalised adjacency
+        return lambda x: -rescaled(x)
+
+    def flipped(self, flips: Float[Tensor, " candidates"]) -> Int[Tensor, " flips"]:
+        """The pairs whose share is not zero, as smaller end * nodes + larger end."""
+        return self.keys[flips > 0]
 
 
 def draw_edges(
@@ -235,9 +251,7 @@ class InnerProblem:
 
     def nothing(self) -> Change:
         """The clean graph."""
-        return Change(
-            torch.zeros_like(self.edges.present), torch.zeros_like(self.entries.places.values)
-        )
+        return Change(self.edges.nothing(), torch.zeros_like(self.entries.places.values))
 
     def see(self, change: Change) -> Seen:
         """Embed the changed graph and judge it."""
@@ -428,22 +442,21 @@ class GradientSearch(Attack):
 
     surrogate = "the trained model, or an ASPECT trained on the same graph"
 
-    def __init__(
-        self,
-        target: Target,
-        config: GradientConfig,
-        *,
-        seed: int,
-        state: Mapping[str, Tensor] | None = None,  # noqa: ARG002 - one search is not resumed
-    ) -> None:
-        if target.model is None:
+    config: GradientConfig
+
+    @override
+    def start(self, state: Mapping[str, Tensor] | None) -> None:
+        target, config = self.target, self.config
+        if target.search_problem is None:
             raise SettingsError("A gradient search needs a trained model. Got none.")
         # Each band is contrasted with itself: what moves is due to the edges.
         scope = SearchScope(
             candidates=config.candidates, feature_budget=0.0, target="band", rayleigh_weight=0.0
         )
-        self._generator = generator_for(seed, "stability", "gradient", device=target.model.device)
-        self._problem = target.model.search_problem(target.graph, scope, self._generator)
+        self._generator = generator_for(
+            self.seed, "stability", "gradient", device=target.graph.device
+        )
+        self._problem = target.search_problem(target.graph, scope, self._generator)
         self._made = torch.zeros_like(self._problem.edges.present, dtype=torch.bool)
         # A first step of one flips about as many pairs as are allowed; the largest fractions are
         # taken, so that the seed decides the candidates and no more.
@@ -489,23 +502,12 @@ class GradientSearch(Attack):
         degrees = _degrees(edges.keys, present, nodes)
         fewest = torch.minimum(degrees[edges.keys // nodes], degrees[edges.keys % nodes])
         held = made | ((present > 0) & (fewest == 1))  # last edges stay
-        candidates = HeldCandidates(edges.keys, present, edges.propagation, held)
+        candidates = replace(edges, present=present, held=held)
         ascent = replace(self._ascent, budget=budget)
         result = ascend(replace(problem, edges=candidates), ascent, self._generator)
         flips = _without_last_edges(result.change.flips > 0, edges.keys, present, nodes)
         does_harm = float(result.seen.objective) > float(result.before.objective)
         return flips if does_harm and bool(flips.any()) else None
-
-
-@dataclass(frozen=True, eq=False)
-class HeldCandidates(EdgeCandidates):
-    """Pairs some of which may not be flipped: no change reaches them, so that no slope does."""
-
-    held: Bool[Tensor, " candidates"]
-
-    @override
-    def operator(self, flips: Float[Tensor, " candidates"]) -> RescaledLaplacian:
-        return super().operator(flips.masked_fill(self.held, 0))
 
 
 def _degrees(keys: Tensor, present: Tensor, nodes: int) -> Float[Tensor, " nodes"]:

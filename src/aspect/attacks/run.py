@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aspect.attacks.base import (
     Attack,
-    SearchedModel,
+    SearchProblem,
     Target,
     check_flips,
     flips_within,
@@ -41,7 +41,7 @@ DTYPE = torch.float32
 SECONDS_BETWEEN_WRITES = 2.0  # what a kill costs at most, but for one gradient
 
 # Trains the model that an attack searches on, by graph and seed.
-TrainModel = Callable[[Graph, int], SearchedModel]
+TrainModel = Callable[[Graph, int], SearchProblem]
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class PlannedAttack:
     def begin(self, file: PerturbationFile | None = None) -> Attack:
         """Begin the attack, or go on with what a file holds."""
         target, seed = self.target, self.facts.seed + self.facts.split
-        if self.attack.info.needs_model and target.model is None:
+        if self.attack.info.needs_model:
             assert self.train_model is not None  # see `plan_attacks`
-            target = replace(target, model=self.train_model(target.graph, seed))
+            target = replace(target, search_problem=self.train_model(target.graph, seed))
         state = file.state if file is not None and len(file.keys) else None
         return self.attack(target, self.config, seed=seed, state=state)
 

@@ -7,7 +7,6 @@ The search of ASPECT-S is in `projected_ascent.py`.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -15,7 +14,6 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from typing_extensions import override
 
 from aspect.attacks.projected_ascent import (
     EdgeCandidates,
@@ -32,7 +30,6 @@ from aspect.nn.propagation import MatrixOperator, SymmetricPropagation, dense_sm
 __all__ = [
     "AdversarialView",
     "AllPairs",
-    "SomePairs",
     "find_at_once",
     "find_in_turn",
     "flippable_pairs",
@@ -81,25 +78,12 @@ class WideSearchReach(SearchReach, Protocol):
 # Pairs that may be flipped by fractions
 
 
-class Flippable(ABC):
-    """Pairs of nodes, each with a share from 0 to 1 by which it is flipped."""
-
-    @abstractmethod
-    def nothing(self) -> Float[Tensor, "*pairs"]:
-        """Shares of zero: the graph as it is."""
-
-    @abstractmethod
-    def smoothing(self, shares: Float[Tensor, "*pairs"]) -> Operator:
-        """`D^(-1/2) (A + I) D^(-1/2)` of the flipped graph, degrees following; differentiable."""
-
-    @abstractmethod
-    def keys(self, flips: Float[Tensor, "*pairs"]) -> Int[Tensor, " flips"]:
-        """The pairs whose share is not zero, as smaller end * nodes + larger end."""
-
-
 @dataclass(frozen=True, eq=False)
-class AllPairs(Flippable):
-    """Every pair: shares stand above the diagonal of a matrix, and what is below counts nothing."""
+class AllPairs:
+    """Every pair, with a share from 0 to 1 by which it is flipped, as `EdgeCandidates` have.
+
+    Shares stand above the diagonal of a matrix, and what is below counts nothing.
+    """
 
     present: Bool[Tensor, "nodes nodes"]  # the edges, in both directions
     dtype: torch.dtype  # of shares
@@ -112,49 +96,30 @@ class AllPairs(Flippable):
         present[graph.edge_index[0], graph.edge_index[1]] = True
         return cls(present, graph.dtype)
 
-    @override
     def nothing(self) -> Float[Tensor, "nodes nodes"]:
+        """Shares of zero: the graph as it is."""
         return torch.zeros_like(self.present, dtype=self.dtype)
 
-    @override
     def smoothing(self, shares: Float[Tensor, "nodes nodes"]) -> Operator:
+        """`D^(-1/2) (A + I) D^(-1/2)` of the flipped graph, degrees following; differentiable."""
         upper = shares.triu(1)
         symmetric = upper + upper.t()
         # A + S (1 - 2 A) entry by entry, of which nothing but one byte an entry is kept.
         matrix = dense_smoothing(torch.where(self.present, 1 - symmetric, symmetric))
         return matrix.matmul
 
-    @override
-    def keys(self, flips: Float[Tensor, "nodes nodes"]) -> Int[Tensor, " flips"]:
+    def flipped(self, flips: Float[Tensor, "nodes nodes"]) -> Int[Tensor, " flips"]:
+        """The pairs whose share is not zero, as smaller end * nodes + larger end."""
         return flips.triu(1).flatten().nonzero().squeeze(1)
 
 
-@dataclass(frozen=True, eq=False)
-class SomePairs(Flippable):
-    """Candidates alone, their propagation with self-loops: memory grows with their number."""
-
-    candidates: EdgeCandidates
-
-    @override
-    def nothing(self) -> Float[Tensor, " candidates"]:
-        return torch.zeros_like(self.candidates.present)
-
-    @override
-    def smoothing(self, shares: Float[Tensor, " candidates"]) -> Operator:
-        rescaled = self.candidates.operator(shares)  # minus the normalised adjacency
-        return lambda x: -rescaled(x)
-
-    @override
-    def keys(self, flips: Float[Tensor, " candidates"]) -> Int[Tensor, " flips"]:
-        return self.candidates.keys[flips > 0]
-
-
-def flippable_pairs(graph: Graph, reach: WideSearchReach, generator: torch.Generator) -> Flippable:
+def flippable_pairs(
+    graph: Graph, reach: WideSearchReach, generator: torch.Generator
+) -> AllPairs | EdgeCandidates:
     """What may be flipped: every pair, or on a large graph every edge and some others."""
     if graph.num_nodes <= reach.exact_up_to:
         return AllPairs.of(graph)
-    others = reach.candidates * graph.num_edges
-    return SomePairs(draw_edges(graph, others, generator, self_loops=True))
+    return draw_edges(graph, reach.candidates * graph.num_edges, generator, self_loops=True)
 
 
 def _within_budget(shares: Float[Tensor, "*pairs"], budget: int | float) -> Float[Tensor, "*pairs"]:
@@ -246,7 +211,7 @@ def _worst_flips(
         reach.perturbation_steps,
         draw,
     )
-    return pairs.keys(draw(shares))
+    return pairs.flipped(draw(shares))
 
 
 def _worst_features(
@@ -330,5 +295,5 @@ def find_at_once(
         budget = reach.perturbation_budget * graph.num_edges
         shares = _within_budget(shares + step * over_edges, budget)
         moves = (moves + reach.feature_step * over_features.sign()).clamp(-box, box)
-    flips = pairs.keys(torch.bernoulli(shares, generator=generator))
+    flips = pairs.flipped(torch.bernoulli(shares, generator=generator))
     return AdversarialView(View(entries + unit * moves, _smoothing(graph, flips)), flips, shares)

@@ -97,8 +97,8 @@ def _embed(
     *,
     overwrite: bool,
 ) -> dict[str, Any]:
-    from aspect.attacks.pruning import prune_edges
     from aspect.data.tensors import write_embeddings
+    from aspect.evaluation.pruning import prune_edges
     from aspect.experiment.run import gate_summary
 
     embedder, whole = _load(session, model, source)

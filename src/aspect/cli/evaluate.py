@@ -144,7 +144,7 @@ class _Evaluation:
 
     def _perturbed(self, labelled: LabelledGraph, mode: Mode) -> list[PerturbedGraph]:
         """Every perturbation file at the budgets that all of them reach."""
-        from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
+        from aspect.attacks.file import check_kind_of_splits, common_budgets, read_files
         from aspect.experiment.run import PerturbedGraph
 
         files, alone = read_files(self.sweep.perturbation or (), labelled), self.sweep.edges_only

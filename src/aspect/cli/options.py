@@ -15,8 +15,7 @@ from typing import Annotated, Literal, TypeVar
 import typer
 from pydantic import AfterValidator, Field
 
-from aspect.attacks.files import files_at
-from aspect.attacks.perturbation import SUFFIX, Budget, Mode
+from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
 from aspect.cli.console import Screen
 from aspect.config import Config, Count, Share
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of

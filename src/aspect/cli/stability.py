@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from aspect.attacks.files import files_at
+from aspect.attacks.perturbation import files_at
 from aspect.attacks.registry import attack_info, attack_names
 from aspect.cli.options import Overwrite, check_out, check_run
 from aspect.cli.session import Session, command

@@ -124,9 +124,7 @@ class Headroom:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         rows = [row.to_dict() for row in self.rows]
-        plain = {"gate": dict(self.gate), "rows": rows, "notices": list(self.notices)}
-        named = {"method": self.method, "nodes": self.nodes, "splits": self.splits}
-        return {**named, **plain, "conclusion": self.conclusion}
+        return {**asdict(self), "rows": rows, "conclusion": self.conclusion}
 
 
 def _verdict(possible: Gain, reached: Gain) -> str:

@@ -36,7 +36,7 @@ from aspect.errors import SettingsError
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import Answers, with_constant
 
-__all__ = ["NeutralProbe", "RegressionTasks", "pick_penalty", "principal_axes", "solve"]
+__all__ = ["NeutralProbe", "pick_setting", "principal_axes", "solve", "training_tables"]
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class NeutralProbe:
     ) -> Iterator[Answers]:
         """Solve some splits for all penalties; validation chooses one for each split."""
         inputs, penalties = rows.inputs, sorted(self.penalties, reverse=True)
-        targets, validation = _tables(known, splits, num_classes, inputs)
+        targets, validation = training_tables(known, splits, num_classes, inputs)
         scales = torch.stack([rows.scale(split.train) for split in splits])
         solutions = _solutions(inputs, targets, scales, penalties, self.tolerance)
         priors = targets.sum(dim=2)
@@ -128,7 +128,7 @@ class NeutralProbe:
         ]
         correct, losses = (torch.stack(column).cpu() for column in zip(*validated, strict=True))
         for number, split in enumerate(splits):
-            best = pick_penalty(correct[:, number], losses[:, number])
+            best = pick_setting(correct[:, number], losses[:, number])
             weights = solutions[best][number]
             tested = inputs[split.test.to(weights.device)]
             logits = logits_of(weights.unsqueeze(0), tested, priors[number : number + 1])
@@ -188,8 +188,8 @@ class _Rows:
         return torch.cat([slopes, intercepts.unsqueeze(1)], dim=1)
 
 
-def pick_penalty(correct: Int[Tensor, " penalties"], losses: Float[Tensor, " penalties"]) -> int:
-    """The penalty with most hits, then with the lower loss, then the first, which is stronger."""
+def pick_setting(correct: Int[Tensor, " tried"], losses: Float[Tensor, " tried"]) -> int:
+    """The setting with most hits on validation nodes, then with the lower loss, then the first."""
     hits, values = correct.tolist(), losses.tolist()
     return max(range(len(hits)), key=lambda index: (hits[index], -values[index]))
 
@@ -207,18 +207,18 @@ def _solutions(
     start[..., -1] = torch.where(priors > 0, priors.log(), 0)  # the solution without slopes
     solutions: list[Tensor] = []
     for penalty in penalties:
-        tasks = RegressionTasks(targets, penalty * scales.square())
-        solutions.append(solve(inputs, tasks, start, tolerance * scales))
+        strengths = penalty * scales.square()
+        solutions.append(solve(inputs, targets, strengths, start, tolerance * scales))
         start = solutions[-1]
         if len(solutions) > 2:  # noqa: PLR2004 - the path is smooth: extrapolate the last three
             start = 3 * (solutions[-1] - solutions[-2]) + solutions[-3]
     return solutions
 
 
-def _tables(
+def training_tables(
     known: Int[Tensor, "splits nodes"], splits: Sequence[Split], num_classes: int, like: Tensor
 ) -> tuple[Float[Tensor, "splits classes nodes"], Int[Tensor, "splits nodes"]]:
-    """Training targets, and the classes of validation nodes with -1 elsewhere."""
+    """1 / n_train at a training node's class; classes of validation nodes, -1 elsewhere."""
     targets = torch.zeros(len(splits), num_classes, known.shape[1], dtype=like.dtype)
     validation = torch.full_like(known, -1)
     for number, split in enumerate(splits):
@@ -239,24 +239,6 @@ def _validate(
     chosen = logits.gather(1, classes.unsqueeze(1)).squeeze(1)
     losses = (logits.logsumexp(dim=1) - chosen).masked_fill(~is_known, 0)
     return correct, losses.sum(dim=1) / is_known.sum(dim=1).clamp_min(1)
-
-
-@dataclass(frozen=True, eq=False)
-class RegressionTasks:
-    """What is to be solved: training labels and penalties."""
-
-    targets: Float[Tensor, "tasks classes rows"]  # 1 / n_train at a training row's class, or 0
-    penalties: Float[Tensor, " tasks"]
-
-    @property
-    def share(self) -> Float[Tensor, "tasks 1 rows"]:
-        """1 / n_train at training rows, 0 elsewhere."""
-        return self.targets.sum(dim=1, keepdim=True)
-
-    @property
-    def priors(self) -> Float[Tensor, "tasks classes"]:
-        """Share of every class among the training rows."""
-        return self.targets.sum(dim=2)
 
 
 def principal_axes(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "dim axes"] | None:
@@ -294,7 +276,8 @@ def logits_of(
 @torch.no_grad()
 def solve(
     inputs: Float[Tensor, "rows inputs"],
-    tasks: RegressionTasks,
+    targets: Float[Tensor, "tasks classes rows"],
+    penalties: Float[Tensor, " tasks"],
     start: Float[Tensor, "tasks classes inputs"],
     tolerance: Float[Tensor, " tasks"],
 ) -> Float[Tensor, "tasks classes inputs"]:
@@ -302,11 +285,12 @@ def solve(
 
     Args:
         inputs: Rows whose last entry is a one, for the intercept, which is not penalised.
-        tasks: What is to be solved.
+        targets: 1 / n_train at a training row's class, 0 elsewhere.
+        penalties: One for each task.
         start: Where to start from, such as the solution for a stronger penalty.
         tolerance: Length of the gradient at which a task is solved.
     """
-    state = _State(inputs, tasks, start)
+    state = _State(inputs, targets, penalties, start)
     gradient, memory = state.gradient(), _Memory(state.curvature())
     failures = torch.zeros_like(tolerance)  # steps in a row that rounding allowed no progress in
     for _ in range(MOST_STEPS):
@@ -332,14 +316,13 @@ def solve(
 class _State:
     """Weights of all tasks, with the logits and probabilities that they give."""
 
-    def __init__(
-        self, inputs: Float[Tensor, "rows inputs"], tasks: RegressionTasks, weights: Tensor
-    ) -> None:
-        self.inputs, self.targets, self.share = inputs, tasks.targets, tasks.share
-        self.penalties = tasks.penalties.view(-1, 1, 1).repeat(1, 1, inputs.shape[1])
+    def __init__(self, inputs: Tensor, targets: Tensor, penalties: Tensor, weights: Tensor) -> None:
+        self.inputs, self.targets = inputs, targets
+        self.share = targets.sum(dim=1, keepdim=True)  # 1 / n_train at training rows, 0 elsewhere
+        self.penalties = penalties.view(-1, 1, 1).repeat(1, 1, inputs.shape[1])
         self.penalties[..., -1] = 0
         self.weights = weights
-        self.logits = logits_of(weights, inputs, tasks.priors)
+        self.logits = logits_of(weights, inputs, targets.sum(dim=2))
         self.probabilities = _softmax(self.logits)
 
     def gradient(self) -> Float[Tensor, "tasks classes inputs"]:

@@ -20,22 +20,19 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 from aspect.data.splits import Split
 from aspect.errors import SettingsError
 from aspect.evaluation.metrics import PERCENT
+from aspect.evaluation.neutral_probe import pick_setting, training_tables
 from aspect.evaluation.result import Answers, unit_rows, with_constant
 
-__all__ = ["PaperProbe", "ProbeTrace", "SplitTables", "pick_decay_and_step", "train_probe"]
+__all__ = ["PaperProbe", "train_probe"]
 
 # Memory for the tables of the tasks trained together; further tasks are trained afterwards.
 # Ten splits by five weight decays of Pubmed (19,717 x 512) or Squirrel (5,201 x 1,024) fit at once.
 BATCH_BYTES = 2**28
-
-# Adam's own constants, those of torch.optim.Adam.
-MEAN_DECAY = 0.9
-SQUARE_DECAY = 0.999
-ADAM_EPSILON = 1e-8
 
 # More classes than this do not fit the byte in which a prediction is kept.
 MOST_BYTE_CLASSES = 255
@@ -108,46 +105,8 @@ class PaperProbe:
         at_once = max(1, BATCH_BYTES // (task_bytes * len(self.weight_decays)))
         for start in range(0, len(splits), at_once):
             some, labels = splits[start : start + at_once], known[start : start + at_once]
-            trace = train_probe(inputs, SplitTables.build(labels, some, num_classes, inputs), self)
+            trace = train_probe(inputs, labels, some, num_classes, self)
             yield from _choose(trace, inputs, labels, some, self.weight_decays)
-
-
-@dataclass(frozen=True, eq=False)
-class SplitTables:
-    """All that training may know: labels of training and validation rows, and no test label."""
-
-    targets: Float[Tensor, "classes splits 1 rows"]  # 1 / n_train at a training row's class, or 0
-    share: Float[Tensor, "splits 1 rows"]  # 1 / n_train at training rows, 0 elsewhere
-    validation: Integer[Tensor, "splits 1 rows"]  # class of a validation row; `classes` elsewhere
-    test: Int[Tensor, "splits test"]  # rows; a shorter list is filled up with its first row
-
-    @classmethod
-    def build(
-        cls,
-        labels: Int[Tensor, "*splits rows"],
-        splits: Sequence[Split],
-        num_classes: int,
-        like: Float[Tensor, "rows dim"],
-    ) -> SplitTables:
-        """The tables for splits of the rows of `like`, in its type and on its device.
-
-        Labels are the same for all splits, or one line of them per split.
-        """
-        known = labels.expand(len(splits), -1)
-        shape = (len(splits), len(like))
-        targets = torch.zeros(num_classes, *shape, dtype=like.dtype)
-        share = torch.zeros(shape, dtype=like.dtype)
-        small = torch.uint8 if num_classes <= MOST_BYTE_CLASSES else torch.int16
-        validation = torch.full(shape, num_classes, dtype=small)
-        test = torch.empty(len(splits), max(len(split.test) for split in splits), dtype=torch.long)
-        for number, split in enumerate(splits):
-            targets[known[number, split.train], number, split.train] = 1 / len(split.train)
-            share[number, split.train] = 1 / len(split.train)
-            validation[number, split.validation] = known[number, split.validation].to(small)
-            test[number] = split.test[0]
-            test[number, : len(split.test)] = split.test
-        tables = (targets.unsqueeze(2), share.unsqueeze(1), validation.unsqueeze(1), test)
-        return cls(*(table.to(like.device) for table in tables))
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +124,11 @@ class ProbeTrace:
 
 @torch.no_grad()
 def train_probe(
-    inputs: Float[Tensor, "rows inputs"], tasks: SplitTables, settings: PaperProbe
+    inputs: Float[Tensor, "rows inputs"],
+    known: Int[Tensor, "splits rows"],
+    splits: Sequence[Split],
+    num_classes: int,
+    settings: PaperProbe,
 ) -> ProbeTrace:
     """Train all tasks from zero for the same number of full-batch steps, watching each one.
 
@@ -173,34 +136,33 @@ def train_probe(
     left out of the decay; scikit-learn's C is then 1 / (weight_decay * n_train). Nothing waits for
     the device before the end.
     """
-    tried = (len(tasks.test), len(settings.weight_decays))
-    shape = (len(tasks.targets), *tried)
+    by_split, truth = training_tables(known, splits, num_classes, inputs)
+    targets, share = by_split.transpose(0, 1).unsqueeze(2), by_split.sum(dim=1).unsqueeze(1)
+    validation = truth.to(torch.uint8 if num_classes <= MOST_BYTE_CLASSES else torch.int16)
+    tested = pad_sequence([split.test for split in splits], batch_first=True).to(inputs.device)
+    tried = (len(splits), len(settings.weight_decays))
+    shape = (num_classes, *tried)
     weights = inputs.new_zeros(*shape, inputs.shape[1])
-    mean, square, best_weights = (torch.zeros_like(weights) for _ in range(3))
-    gradient = torch.empty_like(weights)
+    best_weights, gradient = torch.zeros_like(weights), torch.empty_like(weights)
+    weights.grad = gradient
+    optimiser = torch.optim.Adam([weights], lr=settings.learning_rate, foreach=False)
     decays = inputs.new_tensor(settings.weight_decays).unsqueeze(1)
     table = inputs.new_zeros(*shape, len(inputs))  # logits, then residuals, then logits again
     best = torch.full(tried, -1, device=inputs.device)
     correct = best.new_empty(settings.steps, *tried)
-    test = tasks.test.unsqueeze(1).expand(-1, tried[1], -1)
-    answers = tasks.validation.new_empty(settings.steps, *test.shape)
+    test = tested.unsqueeze(1).expand(-1, tried[1], -1)
+    answers = validation.new_empty(settings.steps, *test.shape)
     for step in range(settings.steps):
-        # The loss gradient: (softmax - target) / n_train at training rows.
+        # The loss gradient, without autograd: (softmax - target) / n_train at training rows.
         table.sub_(table.amax(dim=0)).exp_()
-        table.mul_(tasks.share / table.sum(dim=0)).sub_(tasks.targets)
+        table.mul_(share / table.sum(dim=0)).sub_(targets)
         torch.mm(table.flatten(0, 2), inputs, out=gradient.flatten(0, 2))
         gradient[..., :-1].addcmul_(weights[..., :-1], decays)
-        # torch.optim.Adam, operation by operation, without autograd's bookkeeping.
-        mean.lerp_(gradient, 1 - MEAN_DECAY)
-        square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - SQUARE_DECAY)
-        scale = math.sqrt(1 - SQUARE_DECAY ** (step + 1))
-        rate = settings.learning_rate / (1 - MEAN_DECAY ** (step + 1))
-        torch.sqrt(square, out=gradient).div_(scale).add_(ADAM_EPSILON)
-        weights.addcdiv_(mean, gradient, value=-rate)
+        optimiser.step()
         torch.mm(weights.flatten(0, 2), inputs.t(), out=table.flatten(0, 2))
         predicted = _first_largest(table, answers.dtype)
         torch.gather(predicted, 2, test, out=answers[step])
-        correct[step] = (predicted == tasks.validation).sum(dim=-1)
+        correct[step] = (predicted == validation.unsqueeze(1)).sum(dim=-1)
         is_better = (correct[step] > best).unsqueeze(-1)
         torch.where(is_better, weights, best_weights, out=best_weights)
         torch.maximum(best, correct[step], out=best)
@@ -231,8 +193,9 @@ def _choose(
         by_decay = logits[:, number].transpose(0, 1)  # [decays, classes, nodes]
         truth = known[number, split.validation].expand(len(by_decay), -1)
         losses = cross_entropy(by_decay[..., split.validation], truth, reduction="none").mean(dim=1)
-        decay, step = pick_decay_and_step(correct[:, number], losses)
-        hits = correct[:, number, decay]
+        most, first_best = correct[:, number].max(dim=0)
+        decay = pick_setting(most, losses)
+        step, hits = int(first_best[decay]), correct[:, number, decay]
         answers = predictions[:, number, decay, : len(split.test)]
         yield Answers(
             choice=weight_decays[decay],
@@ -243,12 +206,3 @@ def _choose(
             records=answers[hits == hits.cummax(dim=0).values],
             weights=trace.weights[:, number, decay],
         )
-
-
-def pick_decay_and_step(
-    correct: Int[Tensor, "steps decays"], losses: Float[Tensor, " decays"]
-) -> tuple[int, int]:
-    """The weight decay with most hits, then with the lower loss; and its first best step."""
-    best, step = correct.max(dim=0)
-    decay = max(range(len(losses)), key=lambda index: (int(best[index]), -float(losses[index])))
-    return decay, int(step[decay])

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -25,10 +26,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pdist
 
-from aspect.attacks.base import Target, apply_flips, flips_within, least_budget
-from aspect.attacks.drawn import mask_features, mask_generator
+from aspect.attacks.base import SearchProblem, Target, apply_flips, flips_within, least_budget
 from aspect.attacks.file import PerturbationFile
-from aspect.attacks.projected_ascent import InnerProblem, SearchScope
+from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.registry import attack_info, attack_title, find_attack
 from aspect.data.features import num_entries
 from aspect.data.graph import Graph, LabelledGraph
@@ -37,7 +37,7 @@ from aspect.errors import GraphError, SettingsError, TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import TrainedProbe
 from aspect.evaluation.metrics import PERCENT, Summary
-from aspect.evaluation.result import SplitScore, unit_rows
+from aspect.evaluation.result import unit_rows
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
     DEFAULT_KINDS,
@@ -52,14 +52,13 @@ from aspect.randomness import generator_for, isolated_seed
 from aspect.training.health import check_finite
 
 __all__ = [
-    "GivenSplits",
     "Look",
     "Measurement",
     "Moved",
     "Movement",
     "OnStep",
-    "SearchableEmbedder",
     "Shift",
+    "SplitAccuracy",
     "StabilityResult",
     "StabilityRow",
     "look_at",
@@ -67,6 +66,7 @@ __all__ = [
     "movement",
     "relative_shifts",
     "search_model",
+    "searched",
     "study_stability",
     "train_stand_in",
     "turns",
@@ -146,19 +146,24 @@ class Shift:
 class Movement:
     """How far a model's answers moved."""
 
-    turn: Shift  # 1 - cosine of the centred embeddings before and after
-    relative: Shift  # distance of the two, divided by the mean distance of two nodes before
-    gate: float | None  # mean absolute change of the gate weight; None without a gate
-    bands: Mapping[str, Shift]  # 1 - cosine of the centred rows, band by band
+    shift: Shift  # 1 - cosine of the centred embeddings before and after
+    relative_shift: Shift  # distance of the two, divided by the mean distance of two nodes before
+    gate_shift: float | None  # mean absolute change of the gate weight; None without a gate
+    band_shift: dict[str, Shift]  # 1 - cosine of the centred rows, band by band
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "shift": asdict(self.turn),
-            "relative_shift": asdict(self.relative),
-            "gate_shift": self.gate,
-            "band_shift": {band: asdict(shift) for band, shift in self.bands.items()},
-        }
+    @classmethod
+    def average(cls, moves: Sequence[Movement]) -> Movement:
+        """Each number a mean over the draws."""
+        gates = [move.gate_shift for move in moves if move.gate_shift is not None]
+        return cls(
+            Shift.average([move.shift for move in moves]),
+            Shift.average([move.relative_shift for move in moves]),
+            fmean(gates) if gates else None,
+            {
+                band: Shift.average([move.band_shift[band] for move in moves])
+                for band in moves[0].band_shift
+            },
+        )
 
 
 def movement(before: Look, after: Look) -> Movement:
@@ -168,12 +173,10 @@ def movement(before: Look, after: Look) -> Movement:
         gate = float((after.gate - before.gate).abs().double().mean())
     relative = relative_shifts(before.embeddings, after.embeddings, before.distance)
     return Movement(
-        turn=Shift.of(turns(before.embeddings, after.embeddings)),
-        relative=Shift.of(relative),
-        gate=gate,
-        bands={
-            band: Shift.of(turns(rows, after.bands[band])) for band, rows in before.bands.items()
-        },
+        Shift.of(turns(before.embeddings, after.embeddings)),
+        Shift.of(relative),
+        gate,
+        {band: Shift.of(turns(rows, after.bands[band])) for band, rows in before.bands.items()},
     )
 
 
@@ -233,31 +236,17 @@ def mean_distance(rows: Float[Tensor, "nodes dim"]) -> float:
 # A model that is searched for the flips that move it
 
 
-@dataclass(frozen=True, eq=False)
-class SearchableEmbedder:
-    """A fitted model that flips can be searched on: it sees a graph through filters."""
-
-    model: Embedder
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.device
-
-    def search_problem(
-        self, graph: Graph, scope: SearchScope, generator: torch.Generator
-    ) -> InnerProblem:
-        """The problem on the model as it embeds, with its gate frozen."""
-        method = self.model.method.eval()
-        return method.search_problem(self.model.as_seen(graph), scope, generator)
+def searched(model: Embedder) -> SearchProblem:
+    """What a search on a fitted model maximises: the model as it embeds, with its gate frozen."""
+    method = model.method.eval()
+    return lambda graph, scope, generator: method.search_problem(
+        model.as_seen(graph), scope, generator
+    )
 
 
-def train_stand_in(
-    graph: Graph, seed: int, device: torch.device | None = None
-) -> SearchableEmbedder:
+def train_stand_in(graph: Graph, seed: int) -> SearchProblem:
     """An ASPECT trained on the same graph, where no gradient of a model reaches the edges."""
-    where = str(graph.device if device is None else device)
-    return SearchableEmbedder(Embedder("aspect", seed=seed, device=where, **STAND_IN).fit(graph))
+    return searched(Embedder("aspect", seed=seed, device=str(graph.device), **STAND_IN).fit(graph))
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,132 +286,92 @@ def search_model(model: Embedder, seen: Graph) -> Moved | None:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class SplitAccuracy:
+    """What a probe of one split reaches on a perturbed graph, in percent."""
+
+    split: int
+    strict: float
+
+
+@dataclass(frozen=True)
+class Measurement(Movement):
     """One perturbed graph, and how the model's output moved on it."""
 
     split: int | None  # the split that it is for; None: for all of them
     changed: int  # pairs flipped, or entries masked
-    movement: Movement
-    strict: Mapping[int, float]  # accuracy by split, in percent; nothing without a probe
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "split": self.split,
-            "changed": self.changed,
-            **self.movement.to_dict(),
-            "strict": [{"split": split, "strict": value} for split, value in self.strict.items()],
-        }
+    strict: tuple[SplitAccuracy, ...]  # nothing without a probe
 
 
 @dataclass(frozen=True)
-class StabilityRow:
-    """One line of the table: an attack at a budget, over all of its draws."""
+class StabilityRow(Movement):
+    """One line of the table: an attack at a budget, each number a mean over all of its draws."""
 
     kind: str
     title: str  # the kind, with a word on how it was done
     budget: float
+    flips: float | int
+    masked_entries: float | int
+    clean: Summary | None  # accuracy on the graph as it was, on the splits of the row
+    perturbed: Summary | None  # accuracy on the perturbed graphs, over the splits
+    drop: float | None  # (clean - perturbed) / clean of the means, in percent
     measurements: tuple[Measurement, ...]
-    clean: Mapping[int, float]  # accuracy on the graph as it was, on the splits of the row
 
-    @property
-    def changed(self) -> float:
-        """Pairs flipped, or entries masked; a mean over the draws."""
-        return fmean(measured.changed for measured in self.measurements)
-
-    @property
-    def movement(self) -> Movement:
-        """Each number a mean over the draws."""
-        moves = [measured.movement for measured in self.measurements]
-        gates = [move.gate for move in moves if move.gate is not None]
-        return Movement(
-            turn=Shift.average([move.turn for move in moves]),
-            relative=Shift.average([move.relative for move in moves]),
-            gate=fmean(gates) if gates else None,
-            bands={
-                band: Shift.average([move.bands[band] for move in moves]) for band in moves[0].bands
-            },
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        title: str,
+        budget: float,
+        measurements: Sequence[Measurement],
+        clean: Mapping[int, float],
+    ) -> StabilityRow:
+        """Summarise the draws; `clean` is the accuracy on the graph as it was, split by split."""
+        changed = fmean(measured.changed for measured in measurements)
+        is_mask = attack_info(kind).changes == "features"
+        scores = [score for measured in measurements for score in measured.strict]
+        before = _summary([clean[score.split] for score in scores])
+        after, drop = _summary([score.strict for score in scores]), None
+        if before is not None and after is not None and before.mean != 0:
+            drop = PERCENT * (before.mean - after.mean) / before.mean
+        return cls(
+            **vars(Movement.average(measurements)),
+            kind=kind,
+            title=title,
+            budget=budget,
+            flips=0 if is_mask else changed,
+            masked_entries=changed if is_mask else 0,
+            clean=before,
+            perturbed=after,
+            drop=drop,
+            measurements=tuple(measurements),
         )
-
-    @property
-    def strict(self) -> Summary | None:
-        """Accuracy on the perturbed graphs, over the splits."""
-        scores = [measured.strict for measured in self.measurements]
-        return _summary({split: value for values in scores for split, value in values.items()})
-
-    @property
-    def drop(self) -> float | None:
-        """What the perturbation takes: (clean - perturbed) / clean of the means, in percent."""
-        before, after = _summary(self.clean), self.strict
-        if before is None or after is None or before.mean == 0:
-            return None
-        return PERCENT * (before.mean - after.mean) / before.mean
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; accuracies and the drop in percent."""
-        clean, strict = _summary(self.clean), self.strict
-        is_mask = attack_info(self.kind).changes == "features"
-        return {
-            "kind": self.kind,
-            "title": self.title,
-            "budget": self.budget,
-            "flips": 0 if is_mask else self.changed,
-            "masked_entries": self.changed if is_mask else 0,
-            **self.movement.to_dict(),
-            "clean": clean and clean.to_dict(),
-            "perturbed": strict and strict.to_dict(),
-            "drop": self.drop,
-            "measurements": [measured.to_dict() for measured in self.measurements],
-        }
 
 
 @dataclass(frozen=True)
 class StabilityResult:
-    """How stable a model is under small perturbations of the graph that it is used on."""
+    """How stable a model is under small perturbations of the graph that it is used on.
+
+    The fields are the keys of the JSON file of `aspect stability`.
+    """
 
     method: str
     nodes: int
     edges: int
-    entries: int  # features that are not zero
+    feature_entries: int  # that are not zero
     seed: int  # of every draw
     splits: SplitKind | None  # None without a probe
-    clean: Mapping[int, SplitScore]  # by split, on the graph as it is
+    split_numbers: tuple[int, ...]
+    clean: Summary | None  # accuracy on the graph as it is
+    clean_scores: tuple[dict[str, Any], ...]  # a `SplitScore` for each split, with its number
     rows: tuple[StabilityRow, ...]
     notices: tuple[str, ...]  # what a reader must know beside the numbers
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        clean = _summary({number: score.strict for number, score in self.clean.items()})
-        return {
-            "method": self.method,
-            "nodes": self.nodes,
-            "edges": self.edges,
-            "feature_entries": self.entries,
-            "seed": self.seed,
-            "splits": self.splits,
-            "split_numbers": list(self.clean),
-            "clean": clean and clean.to_dict(),
-            "clean_scores": [
-                {"split": number, **asdict(score)} for number, score in self.clean.items()
-            ],
-            "rows": [row.to_dict() for row in self.rows],
-            "notices": list(self.notices),
-        }
 
-
-def _summary(values: Mapping[int, float]) -> Summary | None:
-    return Summary.of(list(values.values())) if values else None
+def _summary(values: Sequence[float]) -> Summary | None:
+    return Summary.of(values) if values else None
 
 
 # The study
-
-
-@dataclass(frozen=True)
-class GivenSplits:
-    """Splits that are given by perturbation files, by kind and numbers."""
-
-    kind: SplitKind
-    numbers: tuple[int, ...]
 
 
 def study_stability(
@@ -431,7 +380,7 @@ def study_stability(
     request: StabilityRequest | None = None,
     *,
     files: Mapping[str, Sequence[PerturbationFile]] | None = None,
-    given: GivenSplits | None = None,
+    split_numbers: Sequence[int] | None = None,
     on_step: OnStep | None = None,
 ) -> StabilityResult:
     """Perturb the graph in several ways, and see how far embeddings, gate and a probe follow.
@@ -444,7 +393,7 @@ def study_stability(
         labelled: The graph that the perturbations start from.
         request: What is requested; the default kinds at the usual budgets if nothing is.
         files: Attacks that were made before, by title, in place of metattack.
-        given: The splits, where the files decide them.
+        split_numbers: Those of the splits, where the files decide them; of the requested kind.
         on_step: Called with how far it is.
     """
     if not model.method.inductive:
@@ -453,7 +402,7 @@ def study_stability(
             "so that its stability on a perturbed graph cannot be measured."
         )
     request = request or StabilityRequest()
-    return _StabilityStudy(model, labelled, request, files or {}, given, on_step).result()
+    return _StabilityStudy(model, labelled, request, files or {}, split_numbers, on_step).result()
 
 
 # A perturbed graph: its budget, the split it is for (None: all), and how much of it is changed.
@@ -469,42 +418,38 @@ class _StabilityStudy:
         labelled: LabelledGraph,
         request: StabilityRequest,
         files: Mapping[str, Sequence[PerturbationFile]],
-        given: GivenSplits | None,
+        split_numbers: Sequence[int] | None,
         on_step: OnStep | None,
     ) -> None:
         self.model, self.labelled, self.graph = model, labelled, labelled.graph
         self.request, self.files, self.seed = request, files, request.seed
         self.notices: list[str] = []  # what was left out, a sentence each
-        self.kind_of_splits = given.kind if given else request.splits or DEFAULT_SPLIT_KIND
-        self.splits = self._choose_splits(given)
+        self.kind_of_splits = request.splits or DEFAULT_SPLIT_KIND
+        self.splits = self._choose_splits(split_numbers)
         self.draws = tuple(self.splits) or tuple(range(request.num_splits or DEFAULT_SPLITS))
         self.kinds = self._choose_kinds()
         self.budgets = self._choose_budgets()
-        self._on_step, self._steps = on_step, 0
+        self._on_step, self._steps = on_step or (lambda *_: None), 0
         graphs = [1 if attack_info(kind).needs_model else len(self.draws) for kind in self.kinds]
         graphs += [len(stored) for stored in files.values()]
         self._total = 1 + bool(self.splits) + sum(graphs) * len(self.budgets)
 
-    def _choose_splits(self, given: GivenSplits | None) -> dict[int, Split]:
+    def _choose_splits(self, numbers: Sequence[int] | None) -> dict[int, Split]:
         """The splits by their numbers; none, and a notice, where no probe can be trained."""
         labels, masks, kind = self.labelled.labels, self.labelled.masks, self.kind_of_splits
-        count = max(given.numbers) + 1 if given else self.request.num_splits
+        count = max(numbers) + 1 if numbers else self.request.num_splits
         try:
             drawn = make_splits(kind, labels, self.labelled.num_classes, count=count, masks=masks)
             check_splits(drawn, labels)
         except GraphError as error:
-            if given or self.request.splits:
+            if self.request.splits:
                 raise
             self.notices.append(
                 f"Only the shifts are measured, since no probe can be trained. {error}"
             )
             return {}
-        numbers: Sequence[int] = range(len(drawn))
-        if given is not None:
-            numbers = given.numbers
-        elif self.request.num_splits is None:
-            numbers = numbers[:DEFAULT_SPLITS]
-        return {number: drawn[number] for number in numbers}
+        default = range(len(drawn))[: self.request.num_splits or DEFAULT_SPLITS]
+        return {number: drawn[number] for number in numbers or default}
 
     def _choose_kinds(self) -> list[str]:
         """The kinds that are made here; files stand in for the metattack that would be made."""
@@ -561,67 +506,63 @@ class _StabilityStudy:
         self._tell("the graph as it is")
         before = look_at(self.model, self.graph)
         self._steps += 1
-        probe = self._fit_probe(before)
-        rows: list[StabilityRow] = []
-        for kind in self.kinds:
-            rows += self._rows(kind, self._title(kind), self._perturbed(kind), before, probe)
-        for title, stored in self.files.items():
-            kind = stored[0].facts.kind
-            rows += self._rows(kind, title, self._from_files(stored), before, probe)
-        scores = () if probe is None else probe.clean.splits
+        probe = None
+        if self.splits:
+            self._tell("probe")
+            embeddings, labels = before.embeddings.to(self.model.device), self.labelled.labels
+            num_classes = self.labelled.num_classes
+            probe = TrainedProbe.fit(embeddings, labels, self.splits, num_classes=num_classes)
+            self._steps += 1
+        sources = [(kind, self._title(kind), self._perturbed(kind)) for kind in self.kinds]
+        sources += [
+            (stored[0].facts.kind, title, self._from_files(stored))
+            for title, stored in self.files.items()
+        ]
+        clean = {} if probe is None else dict(zip(self.splits, probe.clean.splits, strict=True))
+        accuracies = {number: score.strict for number, score in clean.items()}
+        rows = [
+            StabilityRow.of(kind, title, budget, measured, accuracies)
+            for kind, title, graphs in sources
+            for budget, measured in self._measured(title, graphs, before, probe).items()
+        ]
         notices = () if probe is None else probe.clean.notices_naming(self.labelled.class_names)
         return StabilityResult(
             method=self.model.name,
             nodes=self.graph.num_nodes,
             edges=self.graph.num_edges,
-            entries=num_entries(self.graph.features),
+            feature_entries=num_entries(self.graph.features),
             seed=self.seed,
             splits=self.kind_of_splits if probe else None,
-            clean=dict(zip(self.splits, scores, strict=True)),
+            split_numbers=tuple(self.splits),
+            clean=None if probe is None else probe.clean.strict,
+            clean_scores=tuple(
+                {"split": number, **asdict(score)} for number, score in clean.items()
+            ),
             rows=tuple(rows),
             notices=(*self.notices, *notices),
         )
 
     def _tell(self, word: str) -> None:
-        if self._on_step is not None:
-            self._on_step(self._steps, self._total, word)
+        self._on_step(self._steps, self._total, word)
 
-    def _fit_probe(self, before: Look) -> TrainedProbe | None:
-        if not self.splits:
-            return None
-        self._tell("probe")
-        embeddings, labels = before.embeddings.to(self.model.device), self.labelled.labels
-        num_classes = self.labelled.num_classes
-        probe = TrainedProbe.fit(embeddings, labels, self.splits, num_classes=num_classes)
-        self._steps += 1
-        return probe
-
-    def _rows(
-        self,
-        kind: str,
-        title: str,
-        graphs: Iterator[_Perturbed],
-        before: Look,
-        probe: TrainedProbe | None,
-    ) -> Iterator[StabilityRow]:
-        """One row a budget, whatever the order in which the graphs come."""
+    def _measured(
+        self, title: str, graphs: Iterator[_Perturbed], before: Look, probe: TrainedProbe | None
+    ) -> dict[float, list[Measurement]]:
+        """The measurements of each budget, whatever the order in which the graphs come."""
         by_budget: dict[float, list[Measurement]] = {budget: [] for budget in self.budgets}
         self._tell(title)
         for budget, split, graph, changed in graphs:
             after = look_at(self.model, graph)
-            strict = {}
+            scores: list[SplitAccuracy] = []
             if probe is not None:
                 tested = self.splits if split is None else (split,)
-                strict = {number: probe.strict(number, after.embeddings) for number in tested}
-            measured = Measurement(split, changed, movement(before, after), strict)
+                scores = [SplitAccuracy(k, probe.strict(k, after.embeddings)) for k in tested]
+            moved = vars(movement(before, after))
+            measured = Measurement(**moved, split=split, changed=changed, strict=tuple(scores))
             by_budget[budget].append(measured)
             self._steps += 1
             self._tell(title)
-        clean = {} if probe is None else dict(zip(probe.splits, probe.clean.splits, strict=True))
-        for budget, measurements in by_budget.items():
-            numbers = [number for measured in measurements for number in measured.strict]
-            scores = {number: clean[number].strict for number in numbers}
-            yield StabilityRow(kind, title, budget, tuple(measurements), scores)
+        return by_budget
 
     # Where the perturbed graphs come from
 
@@ -634,7 +575,11 @@ class _StabilityStudy:
         """The graphs of an attack that is made here, as `aspect attack` would make it."""
         info = attack_info(kind)
         if info.changes == "features":
-            yield from self._masked(kind)
+            before = num_entries(self.graph.features)
+            for draw, budget in product(self.draws, self.budgets):
+                mask = Perturbation(kind=kind, budget=budget)
+                graph = mask.apply(self.labelled, self.seed + draw)
+                yield budget, draw, graph, before - num_entries(graph.features)
             return
         counts = [flips_within(budget, self.graph) for budget in self.budgets]
         for number in (None,) if info.needs_model else self.draws:
@@ -651,10 +596,10 @@ class _StabilityStudy:
         """What the attack sees: a model, the training labels of a split, or the graph alone."""
         info = attack_info(kind)
         if info.needs_model:
-            model = SearchableEmbedder(self.model)
-            if not self.model.method.searchable:
-                model = train_stand_in(self.graph, self.seed, self.model.device)
-            return Target(self.graph, model=model)
+            graph = self.graph.to(self.model.device)
+            if self.model.method.searchable:
+                return Target(graph, search_problem=searched(self.model))
+            return Target(graph, search_problem=train_stand_in(graph, self.seed))
         if not info.needs_labels or split is None:
             return Target(self.graph)
         graph = self.graph.to(torch.float32).to(self.model.device)
@@ -663,16 +608,6 @@ class _StabilityStudy:
     def _flipped(self, flips: Iterator[Tensor], split: int | None) -> Iterator[_Perturbed]:
         for budget, pairs in zip(self.budgets, flips, strict=True):
             yield budget, split, apply_flips(self.graph, pairs), len(pairs)
-
-    def _masked(self, kind: str) -> Iterator[_Perturbed]:
-        """Feature entries set to zero; what is masked at a rate stays so above."""
-        before = num_entries(self.graph.features)
-        for number in self.draws:
-            for budget in self.budgets:
-                generator = mask_generator(kind, self.seed + number)
-                features = mask_features(self.graph.features, budget, generator)
-                graph = replace(self.graph, features=features)
-                yield budget, number, graph, before - num_entries(features)
 
     def _from_files(self, files: Sequence[PerturbationFile]) -> Iterator[_Perturbed]:
         """The first flips of perturbation files, each for its split; features are left alone."""

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from aspect import __version__
-from aspect.attacks.files import check_kind_of_splits, check_one_attack
+from aspect.attacks.file import check_kind_of_splits, check_one_attack
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError

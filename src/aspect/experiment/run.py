@@ -29,9 +29,8 @@ from aspect.errors import GraphError, RunError, sentence_of
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
 from aspect.evaluation.details import Details
-from aspect.evaluation.evasion import evasion_probe
 from aspect.evaluation.inspection import ValueRecorder, inspect_model
-from aspect.evaluation.linear_probe import Probe, linear_probe, probe_named
+from aspect.evaluation.linear_probe import Probe, evasion_probe, linear_probe, probe_named
 from aspect.evaluation.pruning import probe_pruned
 from aspect.evaluation.result import ProbeResult
 from aspect.experiment.record import AttackNote, GraphSummary, Record, SplitScores

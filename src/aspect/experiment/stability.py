@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from aspect.attacks.file import PerturbationFile
-from aspect.attacks.files import check_kind_of_splits, common_budgets, read_files
+from aspect.attacks.file import (
+    PerturbationFile,
+    check_kind_of_splits,
+    common_budgets,
+    read_files,
+)
 from aspect.data.graph import LabelledGraph
+from aspect.data.splits import SplitKind
 from aspect.errors import RunError, SettingsError
-from aspect.evaluation.stability import GivenSplits, OnStep, study_stability
+from aspect.evaluation.stability import OnStep, study_stability
 from aspect.evaluation.stability_request import DEFAULT_BUDGETS, StabilityRequest
 from aspect.experiment.run import PerturbedGraph
 from aspect.experiment.trained import StoredRun, open_run
@@ -47,36 +52,41 @@ def study_run(
     stored, request = open_run(path), request or StabilityRequest()
     model, labelled = stored.load_model(device), stored.read_graph(data_dir)
     files: dict[str, list[PerturbationFile]] = {}  # by attack
-    splits: GivenSplits | None = None  # None: for the request to choose
+    numbers: tuple[int, ...] | None = None  # of splits; None: for the request to choose
     notices: list[str] = []
     if stored.poison is not None:
-        poison, splits = stored.poison, _split_of(stored, stored.poison, request, perturbations)
+        poison = stored.poison
+        _check_poisoned(stored, poison, request, perturbations)
+        # The split that the graph was poisoned for is the only one that counts.
+        request, numbers = replace(request, splits=poison.file.facts.splits), (poison.split,)
         labelled = replace(labelled, graph=poison.apply(labelled))
         notices.append(
             f"The run was trained on a perturbed graph ({poison.title}), which counts as the clean "
             "one here; it is judged on the split of that perturbation alone."
         )
     elif perturbations:
-        files, splits = _attacked(labelled, request, perturbations)
-    result = study_stability(model, labelled, request, files=files, given=splits, on_step=on_step)
+        files, kind, numbers = _attacked(labelled, request, perturbations)
+        request = replace(request, splits=kind)
+    result = study_stability(
+        model, labelled, request, files=files, split_numbers=numbers, on_step=on_step
+    )
     used = dict.fromkeys(str(file.path) for some in files.values() for file in some)
     return {
         "run": str(stored.path),
         "graph": stored.record["graph"]["name"],
-        **result.to_dict(),
+        **asdict(result),
         "perturbations": list(used),
         "notices": [*notices, *result.notices],
         "warnings": list(stored.record["warnings"]),
     }
 
 
-def _split_of(
+def _check_poisoned(
     stored: StoredRun,
     poison: PerturbedGraph,
     request: StabilityRequest,
     places: Sequence[str | Path],
-) -> GivenSplits:
-    """The split that a graph was poisoned for is the only one that counts."""
+) -> None:
     if places or request.num_splits is not None:
         option = "--perturbation" if places else "--num-splits"
         raise RunError(
@@ -84,13 +94,12 @@ def _split_of(
             f"from that one, and are judged on its split alone: {option} does not go with it."
         )
     check_kind_of_splits([poison.file], request.splits)
-    return GivenSplits(poison.file.facts.splits, (poison.split,))
 
 
 def _attacked(
     labelled: LabelledGraph, request: StabilityRequest, places: Sequence[str | Path]
-) -> tuple[dict[str, list[PerturbationFile]], GivenSplits]:
-    """Attacks from files, on the splits that they were made for."""
+) -> tuple[dict[str, list[PerturbationFile]], SplitKind, tuple[int, ...]]:
+    """Attacks from files by name, with the kind and numbers of the splits they were made for."""
     places_of: dict[str, list[str | Path]] = {}
     for place in places:
         places_of.setdefault(read_files([place], labelled)[0].facts.attack, []).append(place)
@@ -112,4 +121,4 @@ def _attacked(
         attack: [file for file in own if file.facts.split in chosen]
         for attack, own in files.items()
     }
-    return {attack: own for attack, own in used.items() if own}, GivenSplits(kind, chosen)
+    return {attack: own for attack, own in used.items() if own}, kind, chosen
