@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from aspect.evaluation.significance import PairedTest, holm, paired_test
+from aspect.evaluation.significance import TWO_SIDED_95, PairedTest, holm, paired_test
 from aspect.report.results import CLEAN, PERCENT, PLACE, Results
 
 __all__ = [
@@ -33,7 +33,6 @@ Pair = tuple[Place, Place]
 LEVEL = 0.05
 FEWEST_SPLITS = 2  # one pair has no std
 FEWEST_TO_TEST = 6  # splits or graphs; n signs give no p below 2 ** (1 - n)
-TWO_SIDED_95 = 0.975
 
 # Test nodes per training node, where records do not say. The published splits of geom-gcn are
 # 48/32/20 and those of Platonov et al. 50/25/25; the larger ratio is the cautious one.
