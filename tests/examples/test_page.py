@@ -13,16 +13,9 @@ import pytest
 
 from aspect.errors import FileError, RunError
 from aspect.examples.demo import demo_files
-from aspect.examples.page import (
-    COLOURS,
-    ExampleTable,
-    PageSection,
-    draw,
-    render_page,
-    report_folder,
-    write_report,
-)
+from aspect.examples.page import PageSection, example_plot, report_folder, write_report
 from aspect.examples.theory import theory_files
+from aspect.report.html import PALETTE, render
 from examples.pages import FACTS, small_demo, small_theory
 
 VOID = {"meta", "br", "img", "hr"}
@@ -80,33 +73,23 @@ def test_a_page_is_whole_and_fetches_nothing(example, figures):
             assert len(attributes["aria-label"]) > 20
 
 
-def test_figures_keep_their_letters_and_take_the_page_s_colours():
-    def made():
-        labels = ("x axis", "y axis")
-        return draw(
-            "A <title>",
-            "Words.",
-            labels,
-            lambda axes: axes.plot([0, 1], color=COLOURS["blue"], label="<y>"),
-        )
-
-    figure = made()
-    assert "x axis" in figure.svg
-    assert "&lt;y&gt;" in figure.inline
-    assert 'aria-label="A &lt;title&gt;. Words."' in figure.inline
-    assert "var(--blue)" in figure.inline
-    assert not any(colour in figure.inline for colour in COLOURS.values())
-    assert made() == figure
-
-
 def test_hostile_text_stays_text():
-    table = ExampleTable(HOSTILE, pd.DataFrame({HOSTILE: [HOSTILE], "b": [HOSTILE]}))
-    section = PageSection(HOSTILE, HOSTILE, [HOSTILE], (), [table])
-    parsed = ParsedPage(render_page(HOSTILE, HOSTILE, [section], {HOSTILE: HOSTILE}))
+    plot = example_plot(
+        HOSTILE,
+        HOSTILE,
+        (HOSTILE, "y"),
+        lambda axes: axes.plot([0, 1], color=PALETTE["blue"], label=HOSTILE),
+    )
+    table = pd.DataFrame({HOSTILE: [HOSTILE], "b": [HOSTILE]})
+    section = PageSection(HOSTILE, HOSTILE, [HOSTILE], [plot], {HOSTILE: table})
+    content = {"title": HOSTILE, "lead": HOSTILE, "sections": [section], "facts": {HOSTILE: 1}}
+    text = render("example.html.j2", content, scripts=())
+    parsed = ParsedPage(text)
     assert parsed.counts["img"] == 0
-    assert parsed.counts["title"] == parsed.counts["style"] == 1
+    assert (parsed.counts["title"], parsed.counts["style"]) == (1, 2)  # page and figure
     assert not any(name.startswith("on") for _, attributes in parsed.tags for name in attributes)
     assert " ".join(HOSTILE.split()) in parsed.text
+    assert "stroke: var(--blue)" in text
 
 
 def write(out, text="earlier", kind="mixture", **content):
