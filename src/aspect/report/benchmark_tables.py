@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from aspect.report.results import CLEAN, PERCENT, Results
+from aspect.report.results import CLEAN, PERCENT, Results, family_of
 from aspect.report.statistics import (
     FEWEST_TO_TEST,
     Place,
@@ -146,9 +146,9 @@ def _papers_table(results: Results, splits: str, perturbation: str) -> str:
         return ""
     if perturbation == CLEAN:
         return "clean"
-    setup = results.perturbations[perturbation]
-    is_same = setup[:3] == PAPERS_ATTACK and math.isclose(setup.budget, PAPERS_BUDGET)
-    return "perturbed" if is_same and setup.features else ""
+    state = results.perturbations[perturbation]
+    is_same = (state.kind, state.solver, state.mode) == PAPERS_ATTACK and state.features
+    return "perturbed" if is_same and math.isclose(state.budget, PAPERS_BUDGET) else ""
 
 
 def _citation(table: str) -> str:
@@ -607,7 +607,7 @@ def _sweep(results: Results, splits: str, graph: str, family: Sequence[str]) -> 
     budgets = [results.perturbations[state].budget for state in family]
     lines = scores.lines(rows, columns)
     table = Table(
-        results.table_name(f"sweep-{setup.family}-{slug(title)}", splits),
+        results.table_name(f"sweep-{family_of(setup)}-{slug(title)}", splits),
         f"Accuracy on unseen nodes of {title} in percent as the budget of {label} "
         f"grows; {scores.over(rows, columns)}.",
         (CLEAN, *(f"{PERCENT * budget:g}%" for budget in budgets)),
