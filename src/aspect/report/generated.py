@@ -52,8 +52,10 @@ RECORDS, TABLES, README, METHODS = (
 )
 END = "<!-- /table -->"
 MARK = re.compile(r"^[ \t]*<!-- (?:table:(.+?)|/table) -->[ \t]*$", re.MULTILINE)
-BLOCK = re.compile(
-    r"^([ \t]*<!-- table:(.+?) -->[ \t]*\n).*?^([ \t]*<!-- /table -->)", re.MULTILINE | re.DOTALL
+BLOCK = re.compile(  # from a beginning to the next end, with no other beginning between them
+    r"^([ \t]*<!-- table:([^\n]+?) -->[ \t]*\n)(?:(?!^[ \t]*<!-- table:).)*?"
+    r"^([ \t]*<!-- /table -->)",
+    re.MULTILINE | re.DOTALL,
 )
 # Rows of the CSV do not depend on the order of the records: known graphs come first.
 GRAPH_ORDER = (
@@ -258,14 +260,10 @@ def fill_blocks(text: str, tables: Mapping[str, str], *, file: str = README) -> 
         if name not in tables:
             known = shown(sorted(tables)) if tables else "none, since there are no records yet"
             raise SettingsError(f"{file} names the table {name!r}. The records give: {known}.")
-    names = [*MARK.findall(text), "the end"]  # of beginnings; empty for the ends of blocks
-    for before, name in zip(["", *names], names, strict=False):
-        if before and name:
-            raise SettingsError(
-                f"The block of the table {before!r} in {file} must end with a line '{END}'."
-            )
-        if not before and not name:
-            raise SettingsError(
-                f"{file} has a line '{END}' without a '<!-- table:NAME -->' before it."
-            )
+    for name in MARK.findall(BLOCK.sub("", text)):  # of a beginning; empty for an end
+        raise SettingsError(
+            f"The block of the table {name!r} in {file} must end with a line '{END}'."
+            if name
+            else f"{file} has a line '{END}' without a '<!-- table:NAME -->' before it."
+        )
     return BLOCK.sub(lambda block: f"{block[1]}\n{tables[block[2]]}\n{block[3]}", text)
