@@ -21,6 +21,7 @@ from aspect.report.statistics import (
     compare_with,
     mean_differences,
     summarise,
+    tally,
 )
 from aspect.report.tables import Line, Notes, Table, TableCell, counted, marked, slug
 
@@ -534,12 +535,9 @@ def _significance_table(
             if row["count"] == 0:
                 note = f"No test: fewer than {FEWEST_TO_TEST} splits in common."
             cells.append(_difference(row, notes.number(note)))
-        better = int((rows["significant"] & (rows["difference"] > 0)).sum())
-        worse = int((rows["significant"] & (rows["difference"] < 0)).sum())
-        same = int((rows["count"] > 0).sum()) - better - worse
-        tally = TableCell(word=f"{better} / {same} / {worse}")
+        counts = TableCell(word=" / ".join(map(str, tally(rows))))
         mean = replace(_difference(overall.loc[variant]), low=None, high=None)
-        lines.append(_line(results, variant, (*cells, tally, mean)))
+        lines.append(_line(results, variant, (*cells, counts, mean)))
     name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
     under = "on" if perturbation == CLEAN else "under"
     number = int(tests["count"].astype(bool).sum())
