@@ -126,14 +126,14 @@ def test_the_shipped_settings_fit_the_method():
 
 
 def test_tables_have_means_deviations_marks_and_paired_tests():
-    accuracies, gates = demo_tables(known())
-    cells = {row[0]: row[1:] for row in accuracies.rows}
+    accuracies, gates = (cells.to_numpy().tolist() for cells in demo_tables(known()).values())
+    cells = {row[0]: row[1:] for row in accuracies}
     assert cells["ASPECT"] == ["96.00 ± 1.41*", "97.00 ± 1.41*", "95.00 ± 1.41*", "-", "-"]
     assert cells["Paper's gate"][0] == "93.00 ± 1.41'"
     assert cells["Raw features"] == ["75.00", "76.00", "74.00", "21.0", "0.023"]
     assert cells["Per-node oracle"] == ["98.00 ± 1.41", "99.00 ± 1.41", "97.00 ± 1.41", "-", "-"]
-    assert gates.rows[0] == ["ASPECT, homophilic", "0.90 ± 0.01", "0.00", "100.0"]
-    assert gates.rows[-1][1:] == ["0.90", "0.00", "0.0"]  # the wrong way round
+    assert gates[0] == ["ASPECT, homophilic", "0.90 ± 0.01", "0.00", "100.0"]
+    assert gates[-1][1:] == ["0.90", "0.00", "0.0"]  # the wrong way round
 
 
 def test_tests_are_paired_and_corrected_for_their_number():

@@ -3,9 +3,7 @@
 import errno
 import json
 import re
-from collections import Counter
 from contextlib import contextmanager
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
@@ -13,47 +11,13 @@ import pytest
 
 from aspect.errors import FileError, RunError
 from aspect.examples.demo import demo_files
-from aspect.examples.page import (
-    COLOURS,
-    ExampleTable,
-    PageSection,
-    draw,
-    render_page,
-    report_folder,
-    write_report,
-)
+from aspect.examples.page import PageSection, example_plot, report_folder, write_report
 from aspect.examples.theory import theory_files
+from aspect.report.html import PALETTE, render
 from examples.pages import FACTS, small_demo, small_theory
+from report.parsed_page import ParsedPage
 
-VOID = {"meta", "br", "img", "hr"}
 HOSTILE = '</style></title><img src=x onerror="alert(1)">\'"=cmd()$_\x1b[31m'
-
-
-class ParsedPage(HTMLParser):
-    """Tags with their attributes, the text, and whether every tag is closed in turn."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.texts, self.open = [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-        self.counts = Counter(tag for tag, _ in self.tags)
-        self.text = " ".join("".join(self.texts).split())
-
-    def handle_starttag(self, tag, attrs):
-        self.handle_startendtag(tag, attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
 
 
 @pytest.mark.parametrize(("example", "figures"), [("demo", 3), ("theory", 2)])
@@ -71,42 +35,31 @@ def test_a_page_is_whole_and_fetches_nothing(example, figures):
     assert "aspect demo --seeds 2" in parsed.text
     assert not re.search(r"https?:|//[a-z]|@import|src=", text)
     assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", text))
-    ids = Counter(attributes["id"] for _, attributes in parsed.tags if "id" in attributes)
-    assert {name for name, count in ids.items() if count > 1} == set()
-    assert set(re.findall(r'(?:url\(|href=")#([^)"]+)', text)) <= set(ids)
+    parsed.check_names()
+    assert set(re.findall(r'(?:url\(|href=")#([^)"]+)', text)) <= set(parsed.ids)
     for tag, attributes in parsed.tags:
         if tag == "svg":
             assert attributes["role"] == "img"
             assert len(attributes["aria-label"]) > 20
 
 
-def test_figures_keep_their_letters_and_take_the_page_s_colours():
-    def made():
-        labels = ("x axis", "y axis")
-        return draw(
-            "A <title>",
-            "Words.",
-            labels,
-            lambda axes: axes.plot([0, 1], color=COLOURS["blue"], label="<y>"),
-        )
-
-    figure = made()
-    assert "x axis" in figure.svg
-    assert "&lt;y&gt;" in figure.inline
-    assert 'aria-label="A &lt;title&gt;. Words."' in figure.inline
-    assert "var(--blue)" in figure.inline
-    assert not any(colour in figure.inline for colour in COLOURS.values())
-    assert made() == figure
-
-
 def test_hostile_text_stays_text():
-    table = ExampleTable(HOSTILE, pd.DataFrame({HOSTILE: [HOSTILE], "b": [HOSTILE]}))
-    section = PageSection(HOSTILE, HOSTILE, [HOSTILE], (), [table])
-    parsed = ParsedPage(render_page(HOSTILE, HOSTILE, [section], {HOSTILE: HOSTILE}))
+    plot = example_plot(
+        HOSTILE,
+        HOSTILE,
+        (HOSTILE, "y"),
+        lambda axes: axes.plot([0, 1], color=PALETTE["blue"], label=HOSTILE),
+    )
+    table = pd.DataFrame({HOSTILE: [HOSTILE], "b": [HOSTILE]})
+    section = PageSection(HOSTILE, HOSTILE, [HOSTILE], [plot], {HOSTILE: table})
+    content = {"title": HOSTILE, "lead": HOSTILE, "sections": [section], "facts": {HOSTILE: 1}}
+    text = render("example.html.j2", content, scripts=())
+    parsed = ParsedPage(text)
     assert parsed.counts["img"] == 0
-    assert parsed.counts["title"] == parsed.counts["style"] == 1
-    assert not any(name.startswith("on") for _, attributes in parsed.tags for name in attributes)
+    assert (parsed.counts["title"], parsed.counts["style"]) == (1, 2)  # page and figure
+    parsed.check_names()
     assert " ".join(HOSTILE.split()) in parsed.text
+    assert "stroke: var(--blue)" in text
 
 
 def write(out, text="earlier", kind="mixture", **content):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from aspect.report.explorer import explorer_json, thinned
+from aspect.report.explorer import explorer_json
 from report.node_details import NASTY, make_details, plain_details
 
 
@@ -45,20 +45,19 @@ def test_a_name_that_cannot_be_written_is_replaced_and_a_long_one_cut():
 
 def test_thinning_keeps_what_belongs_to_a_node_together():
     details = make_details(24)
-    fewer = thinned(details, 7)
-    assert len(fewer.nodes) == 7
-    assert list(fewer.nodes) == sorted(set(fewer.nodes))
-    for place, node in enumerate(fewer.nodes):
-        assert fewer.ids[place] == details.ids[node]
-        assert fewer.gate[place] == details.gate[node]
-        assert fewer.losses["low"][place] == details.losses["low"][node]
-        moved = fewer.sensitivity.distances["high"][place]
-        assert moved == details.sensitivity.distances["high"][node]
-        assert fewer.map_x[place] == details.map_x[node]
-        kept = {fewer.nodes[other] for other in fewer.neighbours[place]}
-        assert kept == set(details.neighbours[node]) & set(fewer.nodes)
-    assert fewer.num_nodes == 24
-    assert thinned(details, 24) is details
+    (fewer,) = json.loads(explorer_json([details], most_nodes=7))
+    assert len(fewer["nodes"]) == 7
+    assert fewer["nodes"] == sorted(set(fewer["nodes"]))
+    losses, moved = dict(fewer["losses"]), dict(fewer["moved"])
+    for place, node in enumerate(fewer["nodes"]):
+        assert fewer["ids"][place] == details.ids[node]
+        assert fewer["gate"][place] == details.gate[node]
+        assert losses["low"][place] == details.losses["low"][node]
+        assert moved["high"][place] == details.sensitivity.distances["high"][node]
+        assert fewer["x"][place] == details.map_x[node]
+        kept = {fewer["nodes"][other] for other in fewer["neighbours"][place]}
+        assert kept == set(details.neighbours[node]) & set(fewer["nodes"])
+    assert fewer["count"] == 24
 
 
 def test_the_largest_graphs_are_thinned_and_small_ones_stay_whole():

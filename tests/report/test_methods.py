@@ -8,10 +8,10 @@ from pydantic import Field
 from aspect.config import Choice, Config, Range
 from aspect.methods.registry import find_method, method_names
 from aspect.report.methods import (
-    _settings,
-    describe_method,
-    describe_methods,
+    describe_settings,
+    epoch_cost,
     methods_table,
+    paragraphs,
     shipped_settings,
 )
 from aspect.settings import FOLDER
@@ -38,8 +38,8 @@ class Example(Config):
 
 
 def test_settings_are_told_as_they_are_declared():
-    facts = _settings(Example.model_fields)
-    assert [(each.name, each.default, each.allowed, each.searched) for each in facts] == [
+    facts = describe_settings(Example)
+    assert [tuple(setting.values())[:4] for setting in facts] == [
         ("share", "0.5", "float, >= 0, < 1", "0.1 to 0.8"),
         ("rate", "0.001", "float, > 0", "1e-05 to 0.01, log"),
         ("count", "3", "int, >= 1, <= 9", ""),
@@ -47,21 +47,19 @@ def test_settings_are_told_as_they_are_declared():
         ("kind", "one", "one | other", "one | other"),
         ("switch", "true", "true | false", ""),
     ]
-    assert facts[0].explanation == "Share of something."
+    assert facts[0]["explanation"] == "Share of something."
 
 
 @pytest.mark.parametrize("name", ["aspect-s", "grace", "raw"])
 def test_all_that_is_declared_is_told(name):
-    facts, entry = describe_method(name), find_method(name)
-    assert facts.sentence.endswith(".")
-    told = {*facts.sentence.split(), *(word for each in facts.remarks for word in each.split())}
-    assert told == set(entry.method.__doc__.split())
-    assert [each.name for each in facts.settings] == list(entry.config.model_fields)
-    assert all(each.allowed and each.explanation for each in facts.settings)
-    flags = ("cost", "inductive", "mini_batch", "trainable")
-    for flag in flags:
-        assert getattr(facts, flag) == getattr(entry.method, flag)
-    assert facts.needs_quadratic_time == (facts.epoch == "quadratic")
+    entry = find_method(name)
+    told = paragraphs(entry)
+    assert told[0].endswith(".")
+    assert " ".join(told).split() == entry.method.__doc__.split()
+    settings = describe_settings(entry.config)
+    assert [setting["name"] for setting in settings] == list(entry.config.model_fields)
+    assert all(setting["allowed"] and setting["explanation"] for setting in settings)
+    assert epoch_cost(entry) == ("not trained" if name == "raw" else "quadratic")
 
 
 def test_every_settings_file_is_told_once():
@@ -92,7 +90,7 @@ def test_who_calls_settings_official_is_believed_and_nobody_else():
 
 
 def test_the_table_has_a_row_for_every_method_and_the_controls_last():
-    head, rule, *rows = methods_table(describe_methods()).splitlines()
+    head, rule, *rows = methods_table().splitlines()
     names = [row.split("`")[1] for row in rows]
     assert sorted(names) == method_names()
     controls = [name for name in method_names() if find_method(name).family == "control"]

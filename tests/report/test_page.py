@@ -3,8 +3,6 @@
 import csv
 import io
 import re
-from collections import Counter
-from html.parser import HTMLParser
 
 import pytest
 
@@ -18,38 +16,9 @@ from aspect.report.tables import Table
 from report.benchmark_records import ABLATION, NASTY, evade, fail, make_records, metattack, poison
 from report.node_details import NASTY as NASTY_ID
 from report.node_details import make_details, plain_details
+from report.parsed_page import ParsedPage
 
 COMMANDS = ("aspect bench plan", "aspect report runs/plan")
-VOID = {"meta", "link", "br", "img", "hr", "input"}
-
-
-class Page(HTMLParser):
-    """Tags with their attributes, the text, and whether every tag is closed in turn."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.texts, self.open = [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    @property
-    def text(self):
-        return " ".join("".join(self.texts).split())
 
 
 def material_of(records, details=()):
@@ -89,7 +58,7 @@ def page_text(material, parts):
 
 @pytest.fixture(scope="module")
 def page(page_text):
-    return Page(page_text)
+    return ParsedPage(page_text)
 
 
 def test_sections_in_reading_order_without_empty_ones():
@@ -234,7 +203,7 @@ def test_findings_count_failures_and_variants():
 def test_all_sections_are_on_the_page(parts, page, page_text):
     tables = [table for part in parts for table in part.all_tables]
     plots = [plot for part in parts for plot in part.all_plots]
-    ids = {attributes.get("id") for _, attributes in page.tags}
+    ids = set(page.ids)
     assert len(tables) >= 8
     assert {f"table-{table.name}" for table in tables} <= ids
     assert {plot.name for plot in plots} <= ids
@@ -276,10 +245,7 @@ def test_nothing_comes_from_outside(page_text, page):
 
 
 def test_ids_are_unique_and_anchors_find_them(page):
-    ids = Counter(attributes["id"] for _, attributes in page.tags if "id" in attributes)
-    assert [name for name, count in ids.items() if count > 1] == []
-    anchors = {tag["href"][1:] for _, tag in page.tags if tag.get("href", "").startswith("#")}
-    assert anchors <= set(ids)
+    page.check_names()
 
 
 def test_the_same_material_gives_the_same_bytes(material, page_text):
@@ -303,14 +269,12 @@ def test_hostile_names_stay_text():
     )
     material = Material(collect(records), (details, details), (NASTY[0],))
     parts = sections(material)
-    page = Page(render_page(material, parts, title=NASTY[0]))
-    kinds = Counter(tag for tag, _ in page.tags)
-    assert kinds["img"] == 0
-    assert kinds["title"] == 1
+    page = ParsedPage(render_page(material, parts, title=NASTY[0]))
+    kinds = page.counts
+    assert (kinds["img"], kinds["title"]) == (0, 1)
     assert kinds["script"] == 2  # the page's own, and the data of the nodes
-    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
     assert page.text.count(NASTY[0]) > 10
-    test_ids_are_unique_and_anchors_find_them(page)
+    page.check_names()
     tables = [table for part in parts for table in part.all_tables]
     assert len({table.name for table in tables}) == len(tables)
     for table in tables:
@@ -336,7 +300,7 @@ def check_cells(table):
 def test_runs_without_labels_have_a_page_of_their_own():
     (record,) = make_records(("aspect",), ("mine.csv",), seeds=1)
     bare = record.model_copy(update={"scores": (), "notices": ("The graph has no labels.",)})
-    page = Page(render_page(material_of([bare], [plain_details()])))
+    page = ParsedPage(render_page(material_of([bare], [plain_details()])))
     assert "The graph has no labels." in page.text
     assert "Node by node" in page.text
     assert "Clean graphs" not in page.text

@@ -128,20 +128,20 @@ def test_bins_hold_equally_many_values_or_equal_widths():
     x = np.arange(100.0)[::-1]
     bins = models.bins_by_rank(x, 2 * x, 10)
     assert bins.x.tolist() == [4.5 + 10 * k for k in range(10)]
-    assert bins.means == pytest.approx(2 * bins.x)
-    assert bins.stds == pytest.approx(np.full(10, 2 * np.arange(10).std()))
+    assert bins.y == pytest.approx(2 * bins.x)
+    assert bins.std == pytest.approx(np.full(10, 2 * np.arange(10).std()))
     x = np.array([0.0] * 5 + [0.05] * 5 + [0.55] * 4 + [0.95] * 3 + [1.0] * 2)
     bins = models.bins_of_equal_width(x, np.arange(19.0), 10)
     assert bins.x == pytest.approx([0.025, 0.97])  # four values are too few
-    assert bins.means == pytest.approx([4.5, 16.0])
+    assert bins.y == pytest.approx([4.5, 16.0])
 
 
 def test_equal_values_are_distributed_at_random_and_the_same_every_time():
     x, y = np.array([0.0] * 10 + [1.0] * 90), np.arange(100.0)
     bins = models.bins_by_rank(x, y, 5)
     assert bins.x == pytest.approx([0.5, 1, 1, 1, 1])
-    assert (bins.stds[1:] > 15).all()  # no bin of neighbours in the list alone
-    assert np.array_equal(bins.means, models.bins_by_rank(x, y, 5).means)
+    assert (bins.std[1:] > 15).all()  # no bin of neighbours in the list alone
+    assert np.array_equal(bins.y, models.bins_by_rank(x, y, 5).y)
 
 
 def test_correlations_are_those_of_the_ranks():

@@ -59,6 +59,16 @@ def run(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def unlabelled(run, tmp_path_factory):
+    """The same edges without classes: nothing is probed, which takes the longest."""
+    folder = tmp_path_factory.mktemp("unlabelled")
+    shutil.copy(run / "edges.csv", folder / "edges.csv")
+    nodes = "".join(f"n{k},{k % 5}\n" for k in range(24))
+    (folder / "nodes.csv").write_text(f"id,x\n{nodes}")
+    return folder
+
+
 def train(run, out, seed=0, label="label", perturbation=None, **settings):
     reading = Reading(nodes=str(run / "nodes.csv"), label=label)
     experiment = Experiment(
@@ -149,26 +159,18 @@ def test_a_poisoned_run_is_probed_on_the_split_of_its_file_alone(run, first, tmp
     assert [each.title for each in found.details] == ["aspect", "aspect, dice 10%"]
 
 
-def test_runs_that_differ_in_the_seed_are_one_entry_and_others_are_told_apart(run, first, tmp_path):
-    paths = [first, train(run, tmp_path / "seed-1", seed=1)]
-    assert list(read(*paths).results.variants) == ["aspect"]
-    other = train(run, tmp_path / "wide", width=6)
-    variants = list(read(*paths, other).results.variants)
-    assert variants == ["aspect (seed-0)", "aspect (seed-1)", "aspect (wide)"]
-
-
-def test_a_run_without_labels_is_shown_without_scores(run, tmp_path):
-    reading_features = tmp_path / "graph"
-    reading_features.mkdir()
-    shutil.copy(run / "edges.csv", reading_features / "edges.csv")
-    (reading_features / "nodes.csv").write_text(
-        "id,x\n" + "".join(f"n{k},{k % 5}\n" for k in range(24))
-    )
-    out = train(reading_features, tmp_path / "bare", label=None)
-    found = read(out)
+def test_runs_that_differ_in_the_seed_are_one_entry_and_others_are_told_apart(unlabelled, tmp_path):
+    paths = [
+        train(unlabelled, tmp_path / f"seed-{seed}", seed=seed, label=None) for seed in range(2)
+    ]
+    found = read(*paths)
+    assert list(found.results.variants) == ["aspect"]
     assert len(found.results.scores) == 0
     assert "no labels" in found.results.notices[0]
     assert found.details[0].labels == ()
+    other = train(unlabelled, tmp_path / "wide", label=None, width=6)
+    variants = list(read(*paths, other).results.variants)
+    assert variants == ["aspect (seed-0)", "aspect (seed-1)", "aspect (wide)"]
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,17 @@ def test_a_large_difference_is_significant_in_a_large_table():
     assert {line.cells[6].text for line in rows} == {"6 / 0 / 0"}
 
 
+def test_equal_scores_are_not_significant():
+    def score(split, graph, **_):
+        return 70.0 + split + len(graph)
+
+    (line,) = lines(make_records(["aspect", "low"], GRAPHS, splits=10, score=score))
+    assert [(cell.value, cell.p_value) for cell in line.cells[:6]] == [(0.0, 1.0)] * 6
+    assert line.cells[6].text == "0 / 6 / 0"
+    assert (line.cells[-1].value, line.cells[-1].p_value) == (0.0, 1.0)
+    assert not any(cell.significant for cell in line.cells)
+
+
 def test_the_reference_is_the_users_choice():
     def score(entry, split, **_):
         return 80 + split + (0 if entry == "aspect" else 5 + 0.1 * split)

@@ -49,8 +49,8 @@ def demo(
             write_report(folder, "mixture", content, files)
 
     def show() -> None:
-        for table in example.demo_tables(result):
-            screen.table(table.columns, table.rows, title=f"{table.caption}:")
+        for caption, cells in example.demo_tables(result).items():
+            screen.table(list(cells), cells.to_numpy().tolist(), title=f"{caption}:")
         controls = [str(row) for row in example.ROWS.values() if row.role == "control"]
         screen.say(f"Not trained: {'; '.join(controls)}.")
         for sentence in content["findings"]:

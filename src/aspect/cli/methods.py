@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from aspect.cli.session import Session, command
-from aspect.methods.registry import Citation, require_method_name
-
-if TYPE_CHECKING:
-    from aspect.report.methods import MethodFacts, ShippedSettings
+from aspect.methods.registry import (
+    Citation,
+    Registration,
+    find_method,
+    method_names,
+    require_method_name,
+)
+from aspect.report.methods import (
+    ShippedSettings,
+    describe_settings,
+    epoch_cost,
+    paragraphs,
+    shipped_settings,
+)
 
 __all__ = ["methods"]
 
@@ -27,9 +37,8 @@ def methods(
     if name is not None:
         require_method_name(name)
     with session.screen.activity("Reading the registry"):
-        from aspect.report.methods import describe_method, describe_methods  # imports torch
-
-        listed = describe_methods() if name is None else [describe_method(name)]
+        # Imports torch.
+        listed = [find_method(each) for each in (method_names() if name is None else [name])]
     if name is None:
         entries = [_entry(method) for method in listed]
         session.screen.answer({"methods": entries}, lambda: _list(session, listed))
@@ -37,48 +46,49 @@ def methods(
     session.screen.answer(_whole(listed[0]), lambda: _show(session, listed[0]))
 
 
-def _entry(method: MethodFacts) -> dict[str, Any]:
+def _entry(entry: Registration) -> dict[str, Any]:
+    method = entry.method
     return {
-        "name": method.name,
-        "family": method.family,
-        "paper": str(method.paper) or None,
+        "name": entry.name,
+        "family": entry.family,
+        "paper": str(entry.paper) or None,
         "cost": method.cost,
         "inductive": method.inductive,
         "mini_batch": method.mini_batch,
-        "needs_quadratic_time": method.needs_quadratic_time,
+        "needs_quadratic_time": method.trainable and method.cost == "quadratic",
         "trainable": method.trainable,
-        "summary": method.sentence,
+        "summary": paragraphs(entry)[0],
     }
 
 
-def _whole(method: MethodFacts) -> dict[str, Any]:
-    paper = method.paper if isinstance(method.paper, Citation) else None
+def _whole(entry: Registration) -> dict[str, Any]:
+    paper = entry.paper if isinstance(entry.paper, Citation) else None
     return {
-        **_entry(method),
+        **_entry(entry),
         "citation": None if paper is None else asdict(paper) | {"reference": paper.reference},
         "bibtex": None if paper is None else paper.bibtex,
-        "remarks": list(method.remarks),
-        "settings": [asdict(setting) for setting in method.settings],
-        "shipped": [asdict(shipped) for shipped in method.shipped],
+        "remarks": paragraphs(entry)[1:],
+        "settings": describe_settings(entry.config),
+        "shipped": [asdict(shipped) for shipped in shipped_settings(entry.name)],
     }
 
 
-def _list(session: Session, listed: list[MethodFacts]) -> None:
+def _list(session: Session, listed: list[Registration]) -> None:
     rows = [
         [
-            method.name,
-            method.family,
-            str(method.paper) or "-",
-            method.epoch,
-            _yes(method.inductive),
-            _yes(method.mini_batch),
+            entry.name,
+            entry.family,
+            str(entry.paper) or "-",
+            epoch_cost(entry),
+            _yes(entry.method.inductive),
+            _yes(entry.method.mini_batch),
         ]
-        for method in listed
+        for entry in listed
     ]
     columns = ["method", "family", "citation", "cost per epoch", "inductive", "mini-batch"]
     session.screen.table(columns, rows)
-    for method in listed:
-        session.screen.say(f"{method.name}: {method.sentence}")
+    for entry in listed:
+        session.screen.say(f"{entry.name}: {paragraphs(entry)[0]}")
     session.screen.say(
         "Cost: how the time of an epoch grows with the nodes; quadratic needs n^2 time. Inductive: "
         "embeds graphs that it was not trained on. Mini-batch: trains on a part of the graph at a "
@@ -87,40 +97,30 @@ def _list(session: Session, listed: list[MethodFacts]) -> None:
     session.screen.say("All of one: aspect methods NAME. Train: aspect train GRAPH --method NAME")
 
 
-def _show(session: Session, method: MethodFacts) -> None:
-    say = session.screen.say
-    say(f"{method.name}: {method.sentence}")
-    for paragraph in method.remarks:
+def _show(session: Session, entry: Registration) -> None:
+    say, whole = session.screen.say, _whole(entry)
+    say(f"{entry.name}: {whole['summary']}")
+    for paragraph in whole["remarks"]:
         say(paragraph)
     say("")
     facts = {
-        "family": method.family,
-        "cost per epoch": method.epoch,
-        "needs n^2 time per epoch": _yes(method.needs_quadratic_time),
-        "embeds graphs it was not trained on": _yes(method.inductive),
-        "trains in mini-batches": _yes(method.mini_batch),
+        "family": entry.family,
+        "cost per epoch": epoch_cost(entry),
+        "needs n^2 time per epoch": _yes(whole["needs_quadratic_time"]),
+        "embeds graphs it was not trained on": _yes(entry.method.inductive),
+        "trains in mini-batches": _yes(entry.method.mini_batch),
     }
     for what, answer in facts.items():
         say(f"{what}: {answer}")
-    _cite(session, method)
-    rows = [
-        [
-            setting.name,
-            setting.default,
-            setting.allowed,
-            setting.searched or "-",
-            setting.explanation,
-        ]
-        for setting in method.settings
-    ]
+    _cite(session, entry.paper)
+    rows = [[text or "-" for text in setting.values()] for setting in whole["settings"]]
     session.screen.table(["setting", "default", "allowed", "search", "explanation"], rows)
-    for line in _shipped_lines(method.shipped):
+    for line in _shipped_lines(shipped_settings(entry.name)):
         say(line)
-    say(f"Train it with: aspect train GRAPH --method {method.name}")
+    say(f"Train it with: aspect train GRAPH --method {entry.name}")
 
 
-def _cite(session: Session, method: MethodFacts) -> None:
-    paper = method.paper
+def _cite(session: Session, paper: Citation | str) -> None:
     if not isinstance(paper, Citation):
         session.screen.say(f"paper: {paper or 'none to cite'}")
         return
@@ -129,7 +129,7 @@ def _cite(session: Session, method: MethodFacts) -> None:
         session.screen.say(line)
 
 
-def _shipped_lines(shipped: tuple[ShippedSettings, ...]) -> list[str]:
+def _shipped_lines(shipped: list[ShippedSettings]) -> list[str]:
     """Graphs by where their settings come from."""
     kinds = {
         "official": [

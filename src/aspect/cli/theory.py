@@ -50,8 +50,8 @@ def theory(
             write_report(folder, "theory", content, files)
 
     def show() -> None:
-        for table in example.theory_tables(result):
-            screen.table(table.columns, table.rows, title=f"{table.caption}:")
+        for caption, cells in example.theory_tables(result).items():
+            screen.table(list(cells), cells.to_numpy().tolist(), title=f"{caption}:")
         for sentence in content["findings"]:
             screen.say(f"- {sentence}")
         screen.say(

@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from aspect.errors import SettingsError
+from aspect.evaluation.significance import TWO_SIDED_95
 
 __all__ = [
     "ClassScore",
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 PERCENT = 100.0
-TWO_SIDED_95 = 0.975  # quantile that leaves 2.5% on either side
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
-from torch import Tensor
 
 from aspect.errors import SettingsError
-from aspect.evaluation.metrics import TWO_SIDED_95
-from aspect.randomness import generator_for
 
-__all__ = ["PairedTest", "holm", "paired_test"]
+__all__ = ["TWO_SIDED_95", "PairedTest", "holm", "paired_test"]
+
+TWO_SIDED_95 = 0.975  # quantile that leaves 2.5% on either side
 
 # Up to this many pairs every assignment of signs is tried; beyond, so many random ones.
 MOST_EXACT_PAIRS = 14
@@ -45,9 +43,7 @@ class PairedTest:
         return max(self.p_value, self.corrected_p_value) < 2 * (1 - TWO_SIDED_95)
 
 
-def paired_test(
-    a: Tensor | ArrayLike, b: Tensor | ArrayLike, *, test_to_train: float = 1 / 3
-) -> PairedTest:
+def paired_test(a: ArrayLike, b: ArrayLike, *, test_to_train: float = 1 / 3) -> PairedTest:
     """Compare two tables of scores, `[seeds, splits]` or `[pairs]`, taken on the same splits.
 
     Pairs are the splits: a table is first averaged over its seeds, because scores of one split
@@ -102,10 +98,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _by_pair(table: Tensor | ArrayLike) -> NDArray[np.float64]:
+def _by_pair(table: ArrayLike) -> NDArray[np.float64]:
     """One score per pair: the mean over the seeds of a table with two axes."""
-    plain = table.detach().cpu().numpy() if isinstance(table, Tensor) else table
-    values = np.asarray(plain, dtype=np.float64)
+    values = np.asarray(table, dtype=np.float64)
     if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
         raise SettingsError(
             "Scores to compare must be finite and of shape [seeds, splits] or [pairs]. "
@@ -122,6 +117,10 @@ def _flip_signs(differences: NDArray[np.float64]) -> float:
         signs = 1.0 - 2.0 * ((numbers[:, None] >> np.arange(count)) & 1)
         extra = 0  # the assignment observed is among them
     else:
+        import torch  # a report of few splits does without
+
+        from aspect.randomness import generator_for
+
         generator = generator_for(0, "paired-test", count)
         drawn = torch.randint(2, (RANDOM_ASSIGNMENTS, count), generator=generator)
         signs = 1.0 - 2.0 * drawn.numpy()

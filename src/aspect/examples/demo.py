@@ -36,12 +36,14 @@ from aspect.evaluation.significance import PairedTest, holm, paired_test
 from aspect.examples import page
 from aspect.methods.registry import find_method
 from aspect.nn.gate import fuse
+from aspect.report.html import PALETTE, render
+from aspect.report.plots import Plot
 from aspect.settings import find_experiment
 
 __all__ = ["ROWS", "Demo", "demo_files", "demo_tables", "findings", "run_demo", "summary"]
 
 REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
-REGION_COLOURS = {"homophilic": page.COLOURS["blue"], "heterophilic": page.COLOURS["orange"]}
+REGION_COLOURS = {"homophilic": PALETTE["blue"], "heterophilic": PALETTE["orange"]}
 WHOLE = "whole"
 PLACES = (WHOLE, *REGIONS)  # where accuracy is measured: both halves together, and each alone
 
@@ -211,7 +213,19 @@ def significance(demo: Demo) -> dict[str, tuple[PairedTest, float]]:
     return {name: (test, p) for name, test, p in zip(names, tests, p_values, strict=True)}
 
 
-def gate_facts(demo: Demo) -> list[dict[str, Any]]:
+def accuracies(demo: Demo) -> pd.DataFrame:
+    """Every row in every place: the mean over seeds and splits, the std of the seeds' means."""
+    facts = []
+    for name in ROWS:
+        for place in PLACES:
+            means = demo.scores(name, place).mean(axis=1)
+            std = float(means.std(ddof=1)) if len(means) > 1 else None
+            mean = float(means.mean())
+            facts.append({"method": name, "place": place, "mean": mean, "std_seeds": std})
+    return pd.DataFrame(facts)
+
+
+def gate_weights(demo: Demo) -> pd.DataFrame:
     """Every gate in every region: the weight of the low band."""
     facts = []
     for name, gates in demo.gates.items():
@@ -229,14 +243,7 @@ def gate_facts(demo: Demo) -> list[dict[str, Any]]:
                     "right": PERCENT * float(suits.double().mean()),
                 }
             )
-    return facts
-
-
-def _spread(scores: NDArray[np.float64]) -> dict[str, Any]:
-    """Mean over seeds and splits; standard deviation of the seeds' means."""
-    means = scores.mean(axis=1)
-    std = float(means.std(ddof=1)) if len(means) > 1 else None
-    return {"mean": float(means.mean()), "std_seeds": std}
+    return pd.DataFrame(facts)
 
 
 def summary(demo: Demo) -> dict[str, Any]:
@@ -244,7 +251,9 @@ def summary(demo: Demo) -> dict[str, Any]:
     graph = demo.labelled.graph
     base = demo.scores("global").mean()
     oracle, won = (float(demo.scores(name).mean() - base) for name in ("oracle", "aspect"))
-    share = PERCENT * won / oracle if oracle > 0 else None
+    strict: dict[str, dict[str, Any]] = {name: {} for name in ROWS}
+    for fact in page.plain_records(accuracies(demo)):
+        strict[fact.pop("method")][fact.pop("place")] = fact
     return {
         "graph": {
             "name": MIXED,
@@ -256,20 +265,19 @@ def summary(demo: Demo) -> dict[str, Any]:
         "seeds": list(demo.seeds),
         "splits": len(demo.splits),
         "rows": [
-            {
-                "name": name,
-                "title": row.title,
-                "role": row.role,
-                "strict": {place: _spread(demo.scores(name, place)) for place in PLACES},
-            }
+            {"name": name, "title": row.title, "role": row.role, "strict": strict[name]}
             for name, row in ROWS.items()
         ],
-        "gate": gate_facts(demo),
+        "gate": page.plain_records(gate_weights(demo)),
         "tests": [
             {"name": name, "p_value": p_value, "test": asdict(test)}
             for name, (test, p_value) in significance(demo).items()
         ],
-        "gap": {"oracle": oracle, "won": won, "share": share},
+        "gap": {
+            "oracle": oracle,
+            "won": won,
+            "share": PERCENT * won / oracle if oracle > 0 else None,
+        },
         "settings": demo.settings,
         "device": demo.device,
         "seconds": demo.seconds,
@@ -310,65 +318,58 @@ def _p_text(p_value: float) -> str:
     return f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"  # noqa: PLR2004
 
 
-def demo_tables(demo: Demo) -> tuple[page.ExampleTable, page.ExampleTable]:
-    """Accuracy of every row with its paired test, and the gate weights."""
+def demo_tables(demo: Demo) -> dict[str, pd.DataFrame]:
+    """Accuracy of every row with its paired test, and the gate weights: text by caption."""
     tests = significance(demo)
+    numbers = accuracies(demo)
+    cells = {"method": [row.title for row in ROWS.values()]}
+    for place in PLACES:
+        inside = numbers[numbers["place"] == place].set_index("method")
+        ends = inside["mean"].drop("oracle").drop_duplicates().nlargest(2)
+        marks = dict(zip(ends, "*'", strict=False))
+        cells["whole graph" if place == WHOLE else place] = [
+            text + ("" if name == "oracle" else marks.get(mean, ""))
+            for name, text, mean in zip(ROWS, _with_std(inside), inside["mean"], strict=True)
+        ]
     ahead = {name: f"{test.difference:.1f}" for name, (test, _) in tests.items()}
     chance = {name: _p_text(p_value).removeprefix("= ") for name, (_, p_value) in tests.items()}
-    accuracies = {"method": [row.title for row in ROWS.values()]}
-    for place in PLACES:
-        spreads = {name: _spread(demo.scores(name, place)) for name in ROWS}
-        second, best = sorted(spreads[name]["mean"] for name in ROWS if name != "oracle")[-2:]
-        marks = {second: "'", best: "*"}
-        accuracies["whole graph" if place == WHOLE else place] = [
-            _text(spread) + ("" if name == "oracle" else marks.get(spread["mean"], ""))
-            for name, spread in spreads.items()
-        ]
-    accuracies["ahead by"] = [ahead.get(name, "-") for name in ROWS]
-    accuracies["p"] = [chance.get(name, "-") for name in ROWS]
-    gates = [
-        {
-            "gate": f"{ROWS[fact['entrant']].title}, {fact['region']}",
-            "mean": _text(fact),
-            "std over nodes": f"{fact['std_nodes']:.2f}",
-            "% as the region suits": f"{fact['right']:.1f}",
-        }
-        for fact in gate_facts(demo)
+    cells["ahead by"] = [ahead.get(name, "-") for name in ROWS]
+    cells["p"] = [chance.get(name, "-") for name in ROWS]
+    gates = gate_weights(demo)
+    return {
+        "Accuracy on test nodes in percent, mean ± standard deviation over seeds; "
+        "* best, ' second best": pd.DataFrame(cells),
+        "The gate: weight of the low band, mean ± standard deviation over seeds": pd.DataFrame(
+            {
+                "gate": gates["entrant"].map(lambda name: ROWS[name].title)
+                + ", "
+                + gates["region"],
+                "mean": _with_std(gates),
+                "std over nodes": gates["std_nodes"].map("{:.2f}".format),
+                "% as the region suits": gates["right"].map("{:.1f}".format),
+            }
+        ),
+    }
+
+
+def _with_std(numbers: pd.DataFrame) -> list[str]:
+    return [
+        f"{mean:.2f}" + ("" if pd.isna(std) else f" ± {std:.2f}")
+        for mean, std in zip(numbers["mean"], numbers["std_seeds"], strict=True)
     ]
-    return (
-        page.ExampleTable(
-            "Accuracy on test nodes in percent, mean ± standard deviation over seeds; "
-            "* best, ' second best",
-            pd.DataFrame(accuracies),
-        ),
-        page.ExampleTable(
-            "The gate: weight of the low band, mean ± standard deviation over seeds",
-            pd.DataFrame(gates),
-        ),
-    )
-
-
-def _text(values: Mapping[str, Any]) -> str:
-    std = values["std_seeds"]
-    return f"{values['mean']:.2f}" + ("" if std is None else f" ± {std:.2f}")
 
 
 def demo_files(demo: Demo, facts: Mapping[str, object]) -> dict[str, str]:
     """The page and the tables, by file name; the facts say how they were made."""
-    accuracies, gates = demo_tables(demo)
-    records = [
-        {"method": name, "place": place, **_spread(demo.scores(name, place))}
-        for name in ROWS
-        for place in PLACES
-    ]
+    (accuracy_title, accuracy_table), (gate_title, gate_table) = demo_tables(demo).items()
     settings = ", ".join(f"{name}={value}" for name, value in demo.settings.items())
-    text = page.render_page(
-        "A gate for every node",
-        f"A graph of {demo.labelled.graph.num_nodes} nodes is half homophilic, where neighbours "
-        "share their class, and half heterophilic, where they do not. ASPECT filters the features "
-        "of every node by a low-pass and a high-pass filter and learns, without any label, how to "
-        "weigh the two bands where.",
-        [
+    content = {
+        "title": "A gate for every node",
+        "lead": f"A graph of {demo.labelled.graph.num_nodes} nodes is half homophilic, where "
+        "neighbours share their class, and half heterophilic, where they do not. ASPECT filters "
+        "the features of every node by a low-pass and a high-pass filter and learns, without any "
+        "label, how to weigh the two bands where.",
+        "sections": [
             page.PageSection(
                 "How well the classes can be predicted",
                 f"A linear probe on frozen embeddings, chosen on validation nodes alone; "
@@ -377,38 +378,38 @@ def demo_files(demo: Demo, facts: Mapping[str, object]) -> dict[str, str]:
                 "the larger of a sign-flip and a corrected t test over the splits, after Holm's "
                 "correction for all other rows.",
                 findings(demo),
-                [_accuracy_figure(demo)],
-                [accuracies],
+                [_accuracy_plot(demo)],
+                {accuracy_title: accuracy_table},
             ),
             page.PageSection(
                 "Gate weights by region",
-                figures=[_gate_figure(demo), _filter_figure(demo)],
-                tables=[gates],
+                plots=[_gate_plot(demo), _filter_plot(demo)],
+                tables={gate_title: gate_table},
             ),
         ],
-        {**facts, "Seeds": ", ".join(map(str, demo.seeds)), "Settings": settings},
-    )
+        "facts": {**facts, "Seeds": ", ".join(map(str, demo.seeds)), "Settings": settings},
+    }
     return {
-        page.PAGE: text,
-        "accuracy.csv": pd.DataFrame(records).to_csv(index=False),
-        "gate.csv": pd.DataFrame(gate_facts(demo)).to_csv(index=False),
+        page.PAGE: render("example.html.j2", content, scripts=()),
+        "accuracy.csv": accuracies(demo).to_csv(index=False),
+        "gate.csv": gate_weights(demo).to_csv(index=False),
     }
 
 
-def _accuracy_figure(demo: Demo) -> page.ExampleFigure:
-    titles = [row.title for row in ROWS.values()]
+def _accuracy_plot(demo: Demo) -> Plot:
+    titles, numbers = [row.title for row in ROWS.values()], accuracies(demo)
 
     def paint(axes: Axes) -> None:
-        for place, colour in {**REGION_COLOURS, WHOLE: page.COLOURS["ink"]}.items():
-            means = [demo.scores(name, place).mean() for name in ROWS]
+        for place, colour in {**REGION_COLOURS, WHOLE: PALETTE["ink"]}.items():
+            means = numbers.loc[numbers["place"] == place, "mean"]
             axes.plot(means, titles, "o", color=colour, ms=4, label=place)
         axes.invert_yaxis()
 
     caption = "The distance of two dots is what one half loses against the other."
-    return page.draw("Accuracy by half", caption, ("accuracy (%)", ""), paint)
+    return page.example_plot("Accuracy by half", caption, ("accuracy (%)", ""), paint)
 
 
-def _gate_figure(demo: Demo) -> page.ExampleFigure:
+def _gate_plot(demo: Demo) -> Plot:
     gates, bins = torch.stack(demo.gates["aspect"]), np.linspace(0, 1, 41).tolist()
 
     def paint(axes: Axes) -> None:
@@ -422,16 +423,16 @@ def _gate_figure(demo: Demo) -> page.ExampleFigure:
         "never saw the regions."
     )
     labels = ("gate: weight of the low band", "% of the half's nodes")
-    return page.draw("Gate by region", caption, labels, paint)
+    return page.example_plot("Gate by region", caption, labels, paint)
 
 
-def _filter_figure(demo: Demo) -> page.ExampleFigure:
+def _filter_plot(demo: Demo) -> Plot:
     def paint(axes: Axes) -> None:
         for (band, curves), colour in zip(demo.responses.items(), ("blue", "orange"), strict=True):
             for number, curve in enumerate(curves):
                 label = None if number else f"{band} band"
-                axes.plot(FREQUENCIES, curve, color=page.COLOURS[colour], lw=1, label=label)
+                axes.plot(FREQUENCIES, curve, color=PALETTE[colour], lw=1, label=label)
 
     caption = "Response of both bands, one line per seed."
     labels = ("frequency (eigenvalue of the Laplacian)", "response")
-    return page.draw("What the filters learned", caption, labels, paint)
+    return page.example_plot("What the filters learned", caption, labels, paint)

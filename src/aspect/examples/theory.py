@@ -29,6 +29,8 @@ from aspect.examples import page, theorems
 from aspect.examples.theorems import BandMoves, Draw, PerturbationKind, PerturbationRisk
 from aspect.methods.aspect import AspectMethod
 from aspect.randomness import generator_for
+from aspect.report.html import render
+from aspect.report.plots import COLOURS, Plot
 from aspect.settings import find_experiment
 
 __all__ = ["QUICK", "Theory", "TheoryScope", "findings", "run_theory", "summary", "theory_files"]
@@ -274,9 +276,8 @@ def _trade_off(
 
 def summary(theory: Theory) -> dict[str, Any]:
     """All numbers as plain values."""
-    rows = theory.rows().astype(object)
     return {
-        "rows": rows.where(rows.notna(), None).to_dict("records"),
+        "rows": page.plain_records(theory.rows()),
         "holds": not _wrong(theory),
         "trade_offs": theory.trade_offs,
         "scope": theory.scope.model_dump(mode="json"),
@@ -338,8 +339,8 @@ def caveats(theory: Theory) -> list[str]:
     ]
 
 
-def theory_tables(theory: Theory) -> tuple[page.ExampleTable, page.ExampleTable]:
-    """Regret beside its bound, and how far the bands move under perturbations."""
+def theory_tables(theory: Theory) -> dict[str, pd.DataFrame]:
+    """Regret beside its bound, and how far the bands move under perturbations: text by caption."""
     rows = theory.rows()
     shown = rows[rows["keys"] == "class"]
     std = ["" if pd.isna(value) else f" ± {value:.4f}" for value in shown["regret_std"]]
@@ -355,77 +356,75 @@ def theory_tables(theory: Theory) -> tuple[page.ExampleTable, page.ExampleTable]
         "Delta": shown["gap"].map("{:.2f}".format),
         "own keys": rows["regret"][rows["keys"] == "own"].map("{:.4f}".format).tolist(),
     }
-    moves = []
-    for trade_off in theory.trade_offs:
-        for move in trade_off["sensitivities"]:
-            risk = theory.risks[trade_off["purity"]][move["region"]]
-            used = f"{100 * float(risk.rise.mean() / risk.bound.mean()):.1f}"
-            moves.append(
-                {
-                    "region": f"{move['region']}, {KINDS[move['kind']]}",
-                    "separation": f"{trade_off['purity']:.2f}",
-                    "d_L (low band)": f"{move['low']:.3f}",
-                    "d_H (high band)": f"{move['high']:.3f}",
-                    "rise in % of its bound": used if move["kind"] == "all" else "-",
-                }
-            )
-    return (
-        page.ExampleTable(
-            "Regret of the best single mix, and the largest bound that the theorem gives: "
-            "mu/2 · p- p+ / (p- + p+) · Delta²",
-            pd.DataFrame(regrets),
+    moves = _moves(theory)
+    risks = [theory.risks[move["purity"]][move["region"]] for _, move in moves.iterrows()]
+    used = [f"{100 * float(risk.rise.mean() / risk.bound.mean()):.1f}" for risk in risks]
+    distances = {
+        "region": moves["region"] + ", " + moves["kind"].map(KINDS),
+        "separation": moves["purity"].map("{:.2f}".format),
+        "d_L (low band)": moves["low"].map("{:.3f}".format),
+        "d_H (high band)": moves["high"].map("{:.3f}".format),
+        "rise in % of its bound": pd.Series(used).where(moves["kind"] == "all", "-"),
+    }
+    return {
+        "Regret of the best single mix, and the largest bound that the theorem gives: "
+        "mu/2 · p- p+ / (p- + p+) · Delta²": pd.DataFrame(regrets),
+        "How far the bands move when the graph is perturbed, mean over the nodes of a region": (
+            pd.DataFrame(distances)
         ),
-        page.ExampleTable(
-            "How far the bands move when the graph is perturbed, mean over the nodes of a region",
-            pd.DataFrame(moves),
-        ),
-    )
+    }
+
+
+def _moves(theory: Theory) -> pd.DataFrame:
+    return pd.json_normalize(theory.trade_offs, "sensitivities", ["purity"])
 
 
 def theory_files(theory: Theory, facts: Mapping[str, object]) -> dict[str, str]:
     """The page and the tables, by file name; the facts say how they were made."""
-    regrets, moves = theory_tables(theory)
-    sensitivities = pd.json_normalize(theory.trade_offs, "sensitivities", ["purity"])
+    (regret_title, regrets), (moves_title, moves) = theory_tables(theory).items()
     first, *others = findings(theory)
     settings = ", ".join(f"{name}={value}" for name, value in theory.settings.items())
-    text = page.render_page(
-        "What one mix for all nodes costs",
-        "Some graphs have homophilic regions, where neighbours share their class, and heterophilic "
-        "ones, where they do not. A theorem says that one mix of the low and the high band for all "
-        "nodes must then cost something, and gives a lower bound. Here both are measured, on "
-        f"{len(theory.cases) // 2} graphs with such regions of every size and clarity.",
-        [
-            page.PageSection("Regret", "", [first], [_regret_figure(theory)], [regrets]),
+    content = {
+        "title": "What one mix for all nodes costs",
+        "lead": "Some graphs have homophilic regions, where neighbours share their class, and "
+        "heterophilic ones, where they do not. A theorem says that one mix of the low and the high "
+        "band for all nodes must then cost something, and gives a lower bound. Here both are "
+        f"measured, on {len(theory.cases) // 2} graphs with such regions of every size and "
+        "clarity.",
+        "sections": [
+            page.PageSection(
+                "Regret", "", [first], [_regret_plot(theory)], {regret_title: regrets}
+            ),
             page.PageSection(
                 "When the graph is perturbed",
                 "A blend can move no further than its bands do. So a node's risk under the worst "
                 "of the perturbations is at most its clean risk plus L (m d_L + (1 - m) d_H).",
                 others,
-                [_trade_off_figure(theory)],
-                [moves],
+                [_trade_off_plot(theory)],
+                {moves_title: moves},
             ),
             page.PageSection("How it was measured", "", caveats(theory)),
         ],
-        {**facts, "Seeds": ", ".join(map(str, theory.scope.seeds)), "Settings": settings},
-    )
+        "facts": {**facts, "Seeds": ", ".join(map(str, theory.scope.seeds)), "Settings": settings},
+    }
     return {
-        page.PAGE: text,
+        page.PAGE: render("example.html.j2", content, scripts=()),
         "regret.csv": pd.DataFrame(theory.cases).to_csv(index=False),
-        "trade-off.csv": sensitivities.to_csv(index=False),
+        "trade-off.csv": _moves(theory).to_csv(index=False),
     }
 
 
-def _regret_figure(theory: Theory) -> page.ExampleFigure:
+def _regret_plot(theory: Theory) -> Plot:
     rows = theory.rows()
 
     def paint(axes: Axes) -> None:
-        for purity, colour in zip(theory.scope.purities, page.COLOURS.values(), strict=False):
+        for purity, colour in zip(theory.scope.purities, COLOURS, strict=False):
             shown = rows[(rows["keys"] == "class") & (rows["purity"] == purity)]
             label = f"separation {purity:g}"
             axes.plot(shown["share"], shown["regret"], color=colour, label=label)
             axes.plot(shown["share"], shown["bound"], color=colour, ls="--")
 
-    return page.draw(
+    return page.example_plot(
         "Regret and bound by ratio and separation",
         "What the best single mix costs over each node's best mix, and (dashed) the largest lower "
         "bound of Theorem 2.1; means over seeds. At separation 0.5 the regions do not differ.",
@@ -434,18 +433,16 @@ def _regret_figure(theory: Theory) -> page.ExampleFigure:
     )
 
 
-def _trade_off_figure(theory: Theory) -> page.ExampleFigure:
+def _trade_off_plot(theory: Theory) -> Plot:
     purity, mixes = max(theory.risks), theory.mixes[::COARSE]
 
     def paint(axes: Axes) -> None:
-        for (region, risk), colour in zip(
-            theory.risks[purity].items(), page.COLOURS.values(), strict=False
-        ):
+        for (region, risk), colour in zip(theory.risks[purity].items(), COLOURS, strict=False):
             axes.plot(mixes, risk.rise.mean(dim=0), color=colour, label=region)
             axes.plot(mixes, risk.shift.mean(dim=0), color=colour, ls=":")
             axes.plot(mixes, risk.bound.mean(dim=0), color=colour, ls="--")
 
-    return page.draw(
+    return page.example_plot(
         "What perturbations cost",
         "Rise of the risk under the worst perturbation, mean over the region's nodes, beside "
         f"L S(m) (dotted) and L (m d_L + (1 - m) d_H) (dashed). Separation {purity:g}.",

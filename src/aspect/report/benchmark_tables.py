@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from aspect.report.results import CLEAN, PERCENT, Results
+from aspect.report.results import CLEAN, PERCENT, Results, family_of
 from aspect.report.statistics import (
     FEWEST_TO_TEST,
     Place,
@@ -21,6 +21,7 @@ from aspect.report.statistics import (
     compare_with,
     mean_differences,
     summarise,
+    tally,
 )
 from aspect.report.tables import Line, Notes, Table, TableCell, counted, marked, slug
 
@@ -30,7 +31,6 @@ __all__ = [
     "clean_tables",
     "graph_table",
     "main_perturbations",
-    "perturbed_table",
     "perturbed_tables",
     "published_figures",
     "run_table",
@@ -146,19 +146,13 @@ def _papers_table(results: Results, splits: str, perturbation: str) -> str:
         return ""
     if perturbation == CLEAN:
         return "clean"
-    setup = results.perturbations[perturbation]
-    is_same = setup[:3] == PAPERS_ATTACK and math.isclose(setup.budget, PAPERS_BUDGET)
-    return "perturbed" if is_same and setup.features else ""
+    state = results.perturbations[perturbation]
+    is_same = (state.kind, state.solver, state.mode) == PAPERS_ATTACK and state.features
+    return "perturbed" if is_same and math.isclose(state.budget, PAPERS_BUDGET) else ""
 
 
 def _citation(table: str) -> str:
     return f"Li, Yang and Chen, 2026, Table {PAPERS_TABLES[table]}"
-
-
-def _cited(lines: Iterable[Line], table: str) -> str:
-    """A sentence for the caption, after a space, where any figure of the paper is shown."""
-    is_shown = any(cell.published is not None for line in lines for cell in line.cells)
-    return f" In brackets: the figures of {_citation(table)}." if is_shown else ""
 
 
 # Tables of scores: variants x (perturbation, graph)
@@ -169,20 +163,55 @@ def _known(value: float) -> float | None:
 
 
 class _Scores:
-    """Cells of scores of one metric, and the notes that they refer to."""
+    """Lines of scores of one metric, a variant each, and the notes that their cells refer to."""
 
     def __init__(
         self,
         results: Results,
         splits: str,
+        rows: Iterable[str],
+        columns: Sequence[Column],
         metric: str = "strict",
+        *,
         kept: frozenset[int] | None = None,
+        with_published: bool = False,
+        head: str | None = None,
     ) -> None:
-        self.results, self.splits, self.metric, self.notes = results, splits, metric, Notes()
+        """`head` is that of an ablation, which the paper has tables of its own for."""
+        self.metric, self.notes, self.paper = metric, Notes(), ""
         self.places: dict[Any, dict[Any, Any]] = summarise(results, metric, kept).to_dict("index")
         self.optimistic: dict[Any, float] = {}
         if metric == "strict":
             self.optimistic = summarise(results, "optimistic", kept)["mean"].dropna().to_dict()
+        self.lines: list[Line] = []
+        shown = []
+        for name in rows:
+            variant, cells = results.variants[name], []
+            for state, graph in columns:
+                figure = None
+                if with_published and (paper := _papers_table(results, splits, state)):
+                    paper = paper if head is None else f"ablation-{paper}"
+                    # The head is the method itself, whatever the plan calls it.
+                    known = variant.method if name == head else name
+                    figure = _published().get((known, results.graphs[graph], paper))
+                    self.paper = self.paper or (paper if figure is not None else "")
+                place = (splits, state, name, graph)
+                shown.append(self.places.get(place, {"count": 0}))
+                cells.append(self.cell(place, figure))
+            self.lines.append(Line(variant.title, variant.note, tuple(cells)))
+        ranges = []
+        for key, noun in (("splits", f"{splits} split"), ("seeds", "pre-training seed")):
+            counts = [summary[key] for summary in shown if summary["count"]]
+            fewest, most = min(counts, default=0), max(counts, default=0)
+            start = "" if fewest == most else f"{fewest} to "
+            ranges.append(f"{start}{counted(most, noun)}")
+        # For captions: over 10 random splits, 1 to 3 pre-training seeds each.
+        self.over = f"mean ± standard deviation over {', '.join(ranges)} each"
+
+    @property
+    def cited(self) -> str:
+        """A sentence for the caption, after a space, where any figure of the paper is shown."""
+        return f" In brackets: the figures of {_citation(self.paper)}." if self.paper else ""
 
     def cell(self, place: Place, published: float | None = None) -> TableCell:
         """Mean ± std over splits; a gap or a note where runs failed or scores are missing."""
@@ -220,43 +249,6 @@ class _Scores:
         if place in self.optimistic:
             yield f"by the optimistic rule: {self.optimistic[place]:.2f}%"
 
-    def lines(
-        self,
-        rows: Iterable[str],
-        columns: Sequence[Column],
-        *,
-        with_published: bool = False,
-        head: str | None = None,
-    ) -> list[Line]:
-        """A line per variant; `head` is that of an ablation, which has tables of its own."""
-        results, lines = self.results, []
-        papers = [_papers_table(results, self.splits, state) for state, _ in columns]
-        if head is not None:
-            papers = [paper and f"ablation-{paper}" for paper in papers]
-        for name in rows:
-            variant = results.variants[name]
-            # The head is the method itself, whatever the plan calls it.
-            known = variant.method if name == head else name
-            cells = []
-            for (state, graph), paper in zip(columns, papers, strict=True):
-                figure = _published().get((known, results.graphs[graph], paper))
-                place = (self.splits, state, name, graph)
-                cells.append(self.cell(place, figure if with_published else None))
-            lines.append(Line(variant.title, variant.note, tuple(cells)))
-        return lines
-
-    def over(self, rows: Iterable[str], columns: Sequence[Column]) -> str:
-        """For captions: `mean ± ... over 10 random splits, 1 to 3 pre-training seeds each`."""
-        places = [(self.splits, state, name, graph) for name in rows for state, graph in columns]
-        scored = [self.places[place] for place in places if place in self.places]
-        ranges = []
-        for key, noun in (("splits", f"{self.splits} split"), ("seeds", "pre-training seed")):
-            counts = [summary[key] for summary in scored if summary["count"]]
-            fewest, most = min(counts, default=0), max(counts, default=0)
-            start = "" if fewest == most else f"{fewest} to "
-            ranges.append(f"{start}{counted(most, noun)}")
-        return f"mean ± standard deviation over {', '.join(ranges)} each"
-
 
 def clean_tables(
     results: Results,
@@ -271,15 +263,14 @@ def clean_tables(
         rows, columns = results.rows(splits, CLEAN, graphs), [(CLEAN, graph) for graph in graphs]
         for metric in metrics:
             name, caption = CLEAN_TABLES[metric]
-            scores = _Scores(results, splits, metric)
             is_cited = with_published and metric != "macro_f1"
-            lines = scores.lines(rows, columns, with_published=is_cited)
+            scores = _Scores(results, splits, rows, columns, metric, with_published=is_cited)
+            lines = scores.lines
             is_empty = all(cell.value is None for line in lines for cell in line.cells)
             if not lines or (is_empty and metric != "strict"):
                 continue
-            source = _cited(lines, "clean")
             notes = [*scores.notes.sentences]
-            notes += [CORNELL] if source and "cornell_old" in graphs else []
+            notes += [CORNELL] if scores.paper and "cornell_old" in graphs else []
             if metric == "strict":
                 lines += _baseline_lines(results, splits, CLEAN, graphs)
                 notes += _majority_notes(results, splits, graphs)
@@ -287,7 +278,7 @@ def clean_tables(
             tables.append(
                 Table(
                     results.table_name(name, splits),
-                    f"{caption}; {scores.over(rows, columns)}.{source}",
+                    f"{caption}; {scores.over}.{scores.cited}",
                     tuple(results.graphs[graph] for graph in graphs),
                     marked(lines),
                     notes=tuple(notes),
@@ -353,16 +344,6 @@ def _missing_class_notes(results: Results, splits: str, graphs: Sequence[str]) -
     return sentences
 
 
-def perturbed_tables(results: Results, *, with_published: bool = False) -> list[Table]:
-    """Strict accuracy and average drop, for every perturbation and budget."""
-    return [
-        perturbed_table(results, splits, perturbation, with_published=with_published)
-        for splits in results.kinds
-        for perturbation in results.perturbations_of(splits)
-        if results.columns(splits, perturbation)
-    ]
-
-
 def main_perturbations(results: Results, splits: str) -> list[str]:
     """One budget of each: that with the most splits; of several the paper's, else the lowest."""
     scores = results.select(split_kind=splits, metric="strict")
@@ -381,41 +362,45 @@ def main_perturbations(results: Results, splits: str) -> list[str]:
     return [max(family, key=rank) for family in families if family]
 
 
-def perturbed_table(
-    results: Results, splits: str, perturbation: str, *, with_published: bool = False
+def perturbed_tables(results: Results, *, with_published: bool = False) -> list[Table]:
+    """Strict accuracy and average drop, for every perturbation and budget."""
+    return [
+        _perturbed_table(results, splits, perturbation, graphs, with_published)
+        for splits in results.kinds
+        for perturbation in results.perturbations_of(splits)
+        if (graphs := results.columns(splits, perturbation))
+    ]
+
+
+def _perturbed_table(
+    results: Results, splits: str, perturbation: str, graphs: list[str], with_published: bool
 ) -> Table:
-    """Strict accuracy and average drop under one perturbation at one budget."""
-    graphs, scores = results.columns(splits, perturbation), _Scores(results, splits)
-    rows, columns = (
-        results.rows(splits, perturbation, graphs),
-        [(perturbation, graph) for graph in graphs],
-    )
+    rows = results.rows(splits, perturbation, graphs)
+    columns = [(perturbation, graph) for graph in graphs]
+    scores = _Scores(results, splits, rows, columns, with_published=with_published)
     drops = average_drop(results, splits, perturbation).reindex(index=rows, columns=graphs)
-    is_gap = drops.isna()
     lines = []
-    for line, name in zip(
-        scores.lines(rows, columns, with_published=with_published), rows, strict=True
-    ):
-        gaps = [results.graphs[graph] for graph in graphs if is_gap.loc[name, graph]]
+    for line, name in zip(scores.lines, rows, strict=True):
+        gaps = [results.graphs[graph] for graph in graphs if pd.isna(drops.loc[name, graph])]
         why = f"Without {', '.join(gaps)}: no clean or no perturbed figure." if gaps else ""
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
         figure = _published().get((name, "", "average-drop")) if has_all else None
         footnote = scores.notes.number(why)
-        drop = TableCell(_known(float(drops.T[name].mean())), published=figure, footnote=footnote)
+        drop = TableCell(_known(drops.loc[name].mean()), published=figure, footnote=footnote)
         lines.append(replace(line, cells=(*line.cells, drop)))
     lines += [
         replace(line, cells=(*line.cells, TableCell()))
         for line in _baseline_lines(results, splits, perturbation, graphs)
     ]
-    setup = results.perturbations[perturbation]
-    solver = f", {setup.solver} solver" if setup.solver else ""
-    masked = ", the same ratio of feature entries masked" if setup.features else ""
+    state = results.perturbations[perturbation]
+    solver = f", {state.solver} solver" if state.solver else ""
+    masked = ", the same ratio of feature entries masked" if state.features else ""
     return Table(
         results.table_name(f"perturbed-{perturbation}", splits),
-        f"Accuracy on unseen nodes in percent under {setup.kind} {PERCENT * setup.budget:g}%"
-        f"{solver}, {setup.mode} (edges flipped{masked}; {MODES[setup.mode]}); "
-        f"{scores.over(rows, columns)}. Average drop: (clean - perturbed) / clean in "
-        f"percent, averaged over the graphs; lower is better.{_cited(lines, 'perturbed')}",
+        f"Accuracy on unseen nodes in percent under {state.kind} {PERCENT * state.budget:g}%"
+        f"{solver}, {state.mode} (edges flipped{masked}; {MODES[state.mode]}); "
+        f"{scores.over}. Average drop: (clean - perturbed) / clean in "
+        f"percent, averaged over the graphs; lower is better.{scores.cited}",
         (*(results.graphs[graph] for graph in graphs), "average drop"),
         marked(lines, lowest=[len(graphs)]),
         notes=(*scores.notes.sentences, *_missing_class_notes(results, splits, graphs)),
@@ -450,15 +435,14 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
         return
     variants.remove(head)
     titles = tuple(_ablation_column(results, columns))
-    scores = _Scores(results, splits)
     rows = [head, *variants]
-    lines = scores.lines(rows, columns, with_published=with_published, head=head)
+    scores = _Scores(results, splits, rows, columns, with_published=with_published, head=head)
     yield Table(
         results.table_name(f"ablation-{slug(head)}", splits),
         f"{results.title(head)} and its variants: accuracy on unseen nodes in percent, "
-        f"{scores.over(rows, columns)}.{_cited(lines, 'ablation-clean')}",
+        f"{scores.over}.{scores.cited}",
         titles,
-        marked(lines),
+        marked(scores.lines),
         head="variant",
         notes=scores.notes.sentences,
     )
@@ -551,12 +535,9 @@ def _significance_table(
             if row["count"] == 0:
                 note = f"No test: fewer than {FEWEST_TO_TEST} splits in common."
             cells.append(_difference(row, notes.number(note)))
-        better = int((rows["significant"] & (rows["difference"] > 0)).sum())
-        worse = int((rows["significant"] & (rows["difference"] < 0)).sum())
-        same = int((rows["count"] > 0).sum()) - better - worse
-        tally = TableCell(word=f"{better} / {same} / {worse}")
+        counts = TableCell(word=" / ".join(map(str, tally(rows))))
         mean = replace(_difference(overall.loc[variant]), low=None, high=None)
-        lines.append(_line(results, variant, (*cells, tally, mean)))
+        lines.append(_line(results, variant, (*cells, counts, mean)))
     name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
     under = "on" if perturbation == CLEAN else "under"
     number = int(tests["count"].astype(bool).sum())
@@ -594,24 +575,24 @@ def sweeps(results: Results) -> list[Sweep]:
 
 
 def _sweep(results: Results, splits: str, graph: str, family: Sequence[str]) -> Sweep:
-    scores = _Scores(results, splits, kept=common_splits(results, splits, graph, family))
+    kept = common_splits(results, splits, graph, family)
     columns = [(state, graph) for state in (CLEAN, *family)]
     rows = [
         name
         for name in results.methods
         if any((splits, state, name, graph) in results.places for state in family)
     ]
-    setup, title = results.perturbations[family[0]], results.graphs[graph]
-    words = [setup.solver, setup.mode, "" if setup.features else "edges alone"]
-    label = f"{setup.kind} ({', '.join(word for word in words if word)})"
-    budgets = [results.perturbations[state].budget for state in family]
-    lines = scores.lines(rows, columns)
+    scores = _Scores(results, splits, rows, columns, kept=kept)
+    state, title = results.perturbations[family[0]], results.graphs[graph]
+    words = [state.solver, state.mode, "" if state.features else "edges alone"]
+    label = f"{state.kind} ({', '.join(word for word in words if word)})"
+    budgets = [results.perturbations[name].budget for name in family]
     table = Table(
-        results.table_name(f"sweep-{setup.family}-{slug(title)}", splits),
+        results.table_name(f"sweep-{family_of(state)}-{slug(title)}", splits),
         f"Accuracy on unseen nodes of {title} in percent as the budget of {label} "
-        f"grows; {scores.over(rows, columns)}.",
+        f"grows; {scores.over}.",
         (CLEAN, *(f"{PERCENT * budget:g}%" for budget in budgets)),
-        marked(lines),
+        marked(scores.lines),
         notes=scores.notes.sentences,
     )
     return Sweep(title, label, (0.0, *budgets), table)
@@ -622,7 +603,9 @@ def shortfall_tables(results: Results) -> list[Table]:
     tables = []
     for splits in results.kinds:
         paper, graphs = _papers_table(results, splits, CLEAN), results.columns(splits, CLEAN)
-        scores, optimistic = (_Scores(results, splits, rule) for rule in ("strict", "optimistic"))
+        scores, optimistic = (
+            _Scores(results, splits, (), (), rule) for rule in ("strict", "optimistic")
+        )
         optimistic.notes = scores.notes
         lines = []
         for name in results.rows(splits, CLEAN, graphs):

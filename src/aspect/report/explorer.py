@@ -6,27 +6,31 @@ The page must open on a phone, so large graphs are thinned: some nodes, and some
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aspect.evaluation.details import Details
 
-__all__ = ["MOST_NODES", "explorer_json", "thinned"]
+__all__ = ["MOST_NODES", "explorer_json"]
 
 MOST_NODES = 60_000  # of all graphs together
 MANY_NODES = 20_000  # beyond them nodes show fewer neighbours
 NEIGHBOURS, FEW_NEIGHBOURS = 30, 10
 LONGEST = 200  # letters of a name
-BY_NODE = ("nodes", "ids", "labels", "degrees", "homophily", "gate", "cost_gap", "map_x", "map_y")
 
 
 def explorer_json(details: Sequence[Details], most_nodes: int = MOST_NODES) -> str:
-    """One object per model; safe inside a script element, whatever the names hold."""
-    kept = _share(details, most_nodes)
-    many = sum(len(each.nodes) for each in kept) > MANY_NODES
-    most = FEW_NEIGHBOURS if many else NEIGHBOURS
+    """One object per model; safe inside a script element, whatever the names hold.
+
+    The largest graphs alone are thinned: as many nodes to each as all can have together.
+    """
+    sizes, left = [len(model.nodes) for model in details], most_nodes
+    for rank, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        sizes[index] = min(sizes[index], left // (len(sizes) - rank))
+        left -= sizes[index]
+    neighbours = FEW_NEIGHBOURS if sum(sizes) > MANY_NODES else NEIGHBOURS
     text = json.dumps(
-        [_plain(each, most) for each in kept],
+        [_plain(model, size, neighbours) for model, size in zip(details, sizes, strict=True)],
         separators=(",", ":"),
         ensure_ascii=False,
         allow_nan=False,
@@ -37,65 +41,42 @@ def explorer_json(details: Sequence[Details], most_nodes: int = MOST_NODES) -> s
     return text.encode("utf-8", "replace").decode()
 
 
-def _share(details: Sequence[Details], most_nodes: int) -> list[Details]:
-    """Thin the largest graphs alone: as many nodes to each as all can have together."""
-    left, bounds = most_nodes, {}
-    by_size = sorted(range(len(details)), key=lambda index: len(details[index].nodes))
-    for rank, index in enumerate(by_size):
-        bounds[index] = min(len(details[index].nodes), left // (len(details) - rank))
-        left -= bounds[index]
-    return [thinned(each, bounds[index]) for index, each in enumerate(details)]
+def _plain(details: Details, size: int, most_neighbours: int) -> dict[str, Any]:
+    """One model with so many of its nodes, spread evenly."""
+    kept = [index * len(details.nodes) // size for index in range(size)]
+    places = {old: new for new, old in enumerate(kept)}
 
+    def at(values: Sequence[Any] | None) -> list[Any] | None:
+        return [values[index] for index in kept] if values else None
 
-def thinned(details: Details, most: int) -> Details:
-    """The same with at most so many nodes, spread evenly over the kept ones."""
-    count = len(details.nodes)
-    if count <= most:
-        return details
-    kept = [index * count // most for index in range(most)]
-    new = {old: index for index, old in enumerate(kept)}
-    changes: dict[str, Any] = {
-        name: _at(values, kept) for name in BY_NODE if (values := getattr(details, name))
-    }
-    changes["losses"] = {band: _at(values, kept) for band, values in details.losses.items()}
-    if details.sensitivity is not None:
-        moved = details.sensitivity.distances
-        distances = {band: _at(values, kept) for band, values in moved.items()}
-        changes["sensitivity"] = details.sensitivity.model_copy(update={"distances": distances})
-    changes["neighbours"] = tuple(
-        tuple(new[other] for other in details.neighbours[index] if other in new) for index in kept
-    )
-    return details.model_copy(update=changes)
+    def by_band(values: Mapping[str, Sequence[float]]) -> list[Any]:
+        return [[band, at(numbers)] for band, numbers in values.items()]
 
-
-def _at(values: Sequence[Any], kept: Sequence[int]) -> tuple[Any, ...]:
-    return tuple(values[index] for index in kept)
-
-
-def _plain(details: Details, most_neighbours: int) -> dict[str, Any]:
-    numbers = range(details.num_nodes)
-    moved = details.sensitivity.distances if details.sensitivity else {}
+    nodes, has_homophily = at(details.nodes), any(one is not None for one in details.homophily)
     return {
         "graph": _cut(details.graph),
         "title": _cut(details.title),
         "seed": details.seed,
         "count": details.num_nodes,
         # The numbers themselves are left out where they say nothing.
-        "nodes": None if list(details.nodes) == list(numbers) else details.nodes,
-        "ids": None if details.ids is None else [_cut(node) for node in details.ids],
+        "nodes": None if nodes == list(range(details.num_nodes)) else nodes,
+        "ids": at(details.ids and [_cut(node) for node in details.ids]),
         "classes": [_cut(name) for name in details.class_names],
-        "labels": details.labels,
-        "degrees": details.degrees,
-        "neighbours": [others[:most_neighbours] for others in details.neighbours],
-        "homophily": details.homophily
-        if any(ratio is not None for ratio in details.homophily)
-        else None,
-        "gate": details.gate,
-        "gap": details.cost_gap,
-        "losses": [[band, values] for band, values in details.losses.items()],
-        "moved": [[band, values] for band, values in moved.items()],
-        "x": details.map_x,
-        "y": details.map_y,
+        "labels": at(details.labels) or [],
+        "degrees": at(details.degrees),
+        "neighbours": [
+            [places[other] for other in details.neighbours[index] if other in places][
+                :most_neighbours
+            ]
+            for index in kept
+        ],
+        "homophily": at(details.homophily) if has_homophily else None,
+        "gate": at(details.gate),
+        "gap": at(details.cost_gap),
+        "losses": by_band(details.losses),
+        "moved": by_band(details.sensitivity.distances if details.sensitivity else {}),
+        "x": at(details.map_x),
+        "y": at(details.map_y),
         "map": details.map_name,
     }
 

@@ -25,7 +25,7 @@ from aspect.report.benchmark_tables import (
     significance_tables,
     sweeps,
 )
-from aspect.report.results import CLEAN, METRICS, PLACE, Results, Setup, collect
+from aspect.report.results import CLEAN, METRICS, PLACE, Results, collect, family_of
 from aspect.report.statistics import summarise
 from aspect.report.tables import Table, csv_safe
 
@@ -52,14 +52,17 @@ RECORDS, TABLES, README, METHODS = (
 )
 END = "<!-- /table -->"
 MARK = re.compile(r"^[ \t]*<!-- (?:table:(.+?)|/table) -->[ \t]*$", re.MULTILINE)
-BLOCK = re.compile(
-    r"^([ \t]*<!-- table:(.+?) -->[ \t]*\n).*?^([ \t]*<!-- /table -->)", re.MULTILINE | re.DOTALL
+BLOCK = re.compile(  # from a beginning to the next end, with no other beginning between them
+    r"^([ \t]*<!-- table:([^\n]+?) -->[ \t]*\n)(?:(?!^[ \t]*<!-- table:).)*?"
+    r"^([ \t]*<!-- /table -->)",
+    re.MULTILINE | re.DOTALL,
 )
 # Rows of the CSV do not depend on the order of the records: known graphs come first.
 GRAPH_ORDER = (
     *("cora", "citeseer", "pubmed", "cornell", "cornell_old", "texas", "wisconsin"),
     *("actor", "chameleon", "squirrel"),
 )
+NO_PERTURBATION = ("none", "", "", 0.0, "")  # kind, solver, mode, budget and family of clean graphs
 
 
 def tidy_csv(results: Results, kind: str) -> str:
@@ -77,15 +80,19 @@ def tidy_csv(results: Results, kind: str) -> str:
         [summarise(results, metric).assign(metric=metric) for metric in METRICS]
     ).reset_index()
     frame = frame[frame["mean"].notna()]
-    clean = Setup("none", "", "", 0.0, True)
-    setups = [results.perturbations.get(name, clean) for name in frame["perturbation"]]
-    frame = frame.assign(
-        kind=[setup.kind if setup.features else f"{setup.kind}-edges" for setup in setups],
-        solver=[csv_safe(setup.solver) for setup in setups],
-        mode=[setup.mode for setup in setups],
-        budget=[setup.budget for setup in setups],
-        family=["" if setup == clean else setup.family for setup in setups],
-    )
+    states = {
+        # Edges alone are another perturbation, though no column of its own says so.
+        name: (
+            state.kind if state.features else f"{state.kind}-edges",
+            csv_safe(state.solver),
+            state.mode,
+            state.budget,
+            family_of(state),
+        )
+        for name, state in results.perturbations.items()
+    }
+    columns = ["kind", "solver", "mode", "budget", "family"]
+    frame[columns] = [states.get(name, NO_PERTURBATION) for name in frame["perturbation"]]
     frame = frame[_belongs(frame, results, kind)]
     frame["name"] = frame["graph"].map(results.graphs)
     frame["rank"] = [
@@ -101,7 +108,6 @@ def tidy_csv(results: Results, kind: str) -> str:
             "graph": frame["name"].map(csv_safe),
             "split": frame["split_kind"],
             "selection": frame["metric"].where(frame["metric"] == "optimistic", "strict"),
-            # Edges alone are another perturbation, though no column of its own says so.
             "perturbation": frame["kind"],
             "solver": frame["solver"],
             "mode": frame["mode"],
@@ -127,7 +133,8 @@ def _belongs(frame: pd.DataFrame, results: Results, kind: str) -> pd.Series:
     fewest = FEWEST_BUDGETS if kind == "sweep" else 1
     row = ["variant", "graph", "split_kind"]
     places = results.runs[results.runs["perturbation"] != CLEAN][PLACE].drop_duplicates()
-    places = places.assign(family=[results.perturbations[n].family for n in places["perturbation"]])
+    names = {name: family_of(state) for name, state in results.perturbations.items()}
+    places = places.assign(family=places["perturbation"].map(names))
     budgets = places.groupby([*row, "family"])["perturbation"].nunique()
     kept = budgets[budgets >= fewest].index
     has_family = pd.MultiIndex.from_frame(frame[[*row, "family"]]).isin(kept)
@@ -197,13 +204,12 @@ def expected_results(root: Path) -> dict[Path, str | None]:
 
 def expected_docs(root: Path) -> dict[Path, str | None]:
     """What the pages of docs/ with tables made from the registry should hold."""
-    from aspect.report.methods import describe_methods, methods_table
+    from aspect.report.methods import methods_table
 
     path = root / METHODS
     if not path.is_file():
         return {}
-    tables = {"methods": methods_table(describe_methods())}
-    return {path: fill_blocks(_read(path), tables, file=METHODS)}
+    return {path: fill_blocks(_read(path), {"methods": methods_table()}, file=METHODS)}
 
 
 def differing(expected: Expected) -> list[Path]:
@@ -254,14 +260,10 @@ def fill_blocks(text: str, tables: Mapping[str, str], *, file: str = README) -> 
         if name not in tables:
             known = shown(sorted(tables)) if tables else "none, since there are no records yet"
             raise SettingsError(f"{file} names the table {name!r}. The records give: {known}.")
-    names = [*MARK.findall(text), "the end"]  # of beginnings; empty for the ends of blocks
-    for before, name in zip(["", *names], names, strict=False):
-        if before and name:
-            raise SettingsError(
-                f"The block of the table {before!r} in {file} must end with a line '{END}'."
-            )
-        if not before and not name:
-            raise SettingsError(
-                f"{file} has a line '{END}' without a '<!-- table:NAME -->' before it."
-            )
+    for name in MARK.findall(BLOCK.sub("", text)):  # of a beginning; empty for an end
+        raise SettingsError(
+            f"The block of the table {name!r} in {file} must end with a line '{END}'."
+            if name
+            else f"{file} has a line '{END}' without a '<!-- table:NAME -->' before it."
+        )
     return BLOCK.sub(lambda block: f"{block[1]}\n{tables[block[2]]}\n{block[3]}", text)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from aspect.config import Choice, Range
-from aspect.methods.registry import Citation, find_method, method_names
+from aspect.config import Choice, Config, Range
+from aspect.methods.registry import Registration, find_method, method_names
 from aspect.settings import FOLDER, load_experiment
 
 __all__ = [
-    "MethodFacts",
-    "SettingFacts",
     "ShippedSettings",
-    "describe_method",
-    "describe_methods",
+    "describe_settings",
+    "epoch_cost",
     "methods_table",
+    "paragraphs",
     "shipped_settings",
 ]
 
@@ -30,18 +28,7 @@ OFFICIAL = ("Official", "Settings of the")
 
 BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
-HEAD = ("method", "family", "citation", "cost per epoch", "inductive", "mini-batch", "what it is")
-
-
-@dataclass(frozen=True)
-class SettingFacts:
-    """One setting of a method, as it is declared; values are written as in YAML."""
-
-    name: str
-    default: str
-    allowed: str  # bounds, or the words to choose from
-    searched: str  # what the tuner draws from; empty: it stays as it is
-    explanation: str
+HEAD = ["method", "family", "citation", "cost per epoch", "inductive", "mini-batch", "what it is"]
 
 
 @dataclass(frozen=True)
@@ -54,85 +41,46 @@ class ShippedSettings:
     origin: str  # where the settings come from and how they were chosen
 
 
-@dataclass(frozen=True)
-class MethodFacts:
-    """A method as the registry knows it."""
-
-    name: str
-    sentence: str  # what it is
-    remarks: tuple[str, ...]  # how it works and where it differs from the original; paragraphs
-    family: str
-    paper: Citation | str  # empty: nothing to cite
-    trainable: bool
-    cost: str  # of an epoch: linear or quadratic in the nodes
-    inductive: bool  # embeds graphs that it was not trained on
-    mini_batch: bool  # trains on a part of the graph at a time
-    settings: tuple[SettingFacts, ...]
-    shipped: tuple[ShippedSettings, ...]
-
-    @property
-    def epoch(self) -> str:
-        """Time of an epoch in a word: the cost class of what is trained."""
-        return self.cost if self.trainable else "not trained"
-
-    @property
-    def needs_quadratic_time(self) -> bool:
-        """Whether an epoch compares all pairs of nodes."""
-        return self.trainable and self.cost == "quadratic"
+def paragraphs(entry: Registration) -> list[str]:
+    """What a method is, how it works and where it differs from the original."""
+    text = inspect.getdoc(entry.method) or ""
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
 
 
-def describe_method(name: str) -> MethodFacts:
-    """Everything that a method declares, and the settings shipped for it."""
-    entry = find_method(name)
-    sentence, *remarks = (inspect.getdoc(entry.method) or "").split("\n\n")
-    return MethodFacts(
-        name=name,
-        sentence=" ".join(sentence.split()),
-        remarks=tuple(" ".join(each.split()) for each in remarks),
-        family=entry.family,
-        paper=entry.paper,
-        trainable=entry.method.trainable,
-        cost=entry.method.cost,
-        inductive=entry.method.inductive,
-        mini_batch=entry.method.mini_batch,
-        settings=_settings(entry.config.model_fields),
-        shipped=shipped_settings(name),
-    )
+def epoch_cost(entry: Registration) -> str:
+    """How the time of an epoch grows, in a word."""
+    return entry.method.cost if entry.method.trainable else "not trained"
 
 
-def describe_methods() -> list[MethodFacts]:
-    """All methods by name."""
-    return [describe_method(name) for name in method_names()]
+def describe_settings(config: type[Config]) -> list[dict[str, str]]:
+    """Every setting as it is declared; values are written as in YAML.
+
+    `allowed` are bounds, or the words to choose from. `searched` is what the tuner draws from; if
+    empty, the setting stays as it is.
+    """
+    return [
+        {
+            "name": name,
+            "default": _as_yaml(field.default),
+            "allowed": _allowed(field.annotation, field.metadata),
+            "searched": _searched(field.metadata),
+            "explanation": " ".join((field.description or "").split()),
+        }
+        for name, field in config.model_fields.items()
+    ]
 
 
-def shipped_settings(name: str) -> tuple[ShippedSettings, ...]:
+def shipped_settings(name: str) -> list[ShippedSettings]:
     """The settings files of a method by graph; those taken without being asked for come first."""
-    paths = sorted((FOLDER / name).glob("*.yaml"), key=lambda path: path.name.split("."))
-    return tuple(_shipped(path) for path in paths)
-
-
-def _shipped(path: Path) -> ShippedSettings:
-    experiment = load_experiment(path)
-    choice = None
-    if path.name.endswith(".published.yaml"):
-        choice = "published"
-    elif experiment.graph is None:
-        choice = path.stem
-    official = choice is not None or experiment.origin.startswith(OFFICIAL)
-    return ShippedSettings(experiment.graph, choice, official, experiment.origin)
-
-
-def _settings(fields: Mapping[str, FieldInfo]) -> tuple[SettingFacts, ...]:
-    return tuple(
-        SettingFacts(
-            name,
-            _as_yaml(field.default),
-            _allowed(field.annotation, field.metadata),
-            _searched(field.metadata),
-            " ".join((field.description or "").split()),
-        )
-        for name, field in fields.items()
-    )
+    shipped = []
+    for path in sorted((FOLDER / name).glob("*.yaml"), key=lambda path: path.name.split(".")):
+        experiment = load_experiment(path)
+        choice = None if experiment.graph is not None else path.stem
+        if path.name.endswith(".published.yaml"):
+            choice = "published"
+        official = choice is not None or experiment.origin.startswith(OFFICIAL)
+        shipped.append(ShippedSettings(experiment.graph, choice, official, experiment.origin))
+    return shipped
 
 
 def _searched(hints: Iterable[object]) -> str:
@@ -175,21 +123,19 @@ def _as_yaml(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def methods_table(methods: Iterable[MethodFacts]) -> str:
-    """Markdown, family by family; the controls come last."""
-    ordered = sorted(methods, key=lambda each: (each.family == "control", each.family, each.name))
-    rows = [HEAD, [":--"] * len(HEAD), *(_row(each) for each in ordered)]
+def methods_table() -> str:
+    """All methods as Markdown, family by family; the controls come last."""
+    entries = [find_method(name) for name in method_names()]
+    rows = [HEAD, [":--"] * len(HEAD)]
+    for entry in sorted(entries, key=lambda entry: (entry.family == "control", entry.family)):
+        abilities = (entry.method.inductive, entry.method.mini_batch)
+        cells = [
+            f"`{entry.name}`",
+            entry.family,
+            str(entry.paper) or "-",
+            epoch_cost(entry),
+            *("yes" if able else "no" for able in abilities),
+            paragraphs(entry)[0],
+        ]
+        rows.append([cell.replace("|", r"\|") for cell in cells])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
-def _row(method: MethodFacts) -> list[str]:
-    abilities = ("yes" if able else "no" for able in (method.inductive, method.mini_batch))
-    cells = [
-        f"`{method.name}`",
-        method.family,
-        str(method.paper) or "-",
-        method.epoch,
-        *abilities,
-        method.sentence,
-    ]
-    return [cell.replace("|", r"\|") for cell in cells]

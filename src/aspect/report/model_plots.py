@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,13 +14,12 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from aspect.evaluation.details import Details, SomeNumbers
+from aspect.evaluation.details import Details, SomeNumbers, SpectrumShares
 from aspect.report.html import PALETTE
 from aspect.report.plots import COLOURS, ROW, WIDTH, Plot, Points, line_plot, place_legend, short
 from aspect.report.tables import slug
 
 __all__ = [
-    "Bins",
     "attacked_plots",
     "bins_by_rank",
     "bins_of_equal_width",
@@ -109,37 +108,26 @@ SEARCHES = (
 )
 
 
-class Bins(NamedTuple):
-    """Means of y in bins of x, from left to right; bins without enough values are left out."""
-
-    x: Values
-    means: Values
-    stds: Values
-
-
-def _binned(x: Values, y: Values, members: Iterable[NDArray[np.int64]], fewest: int) -> Bins:
-    bins = [bin_ for bin_ in members if len(bin_) >= fewest]
-    return Bins(
-        np.array([x[bin_].mean() for bin_ in bins]),
-        np.array([y[bin_].mean() for bin_ in bins]),
-        np.array([y[bin_].std() for bin_ in bins]),
-    )
-
-
-def bins_of_equal_width(x: Values, y: Values, count: int) -> Bins:
-    """Bins over [0, 1] that hold at least five values."""
+def bins_of_equal_width(x: Values, y: Values, count: int) -> Points:
+    """Means of y in bins of x over [0, 1], from left to right, that hold at least five values."""
     numbers = np.minimum((x * count).astype(int), count - 1)
-    members = (np.flatnonzero(numbers == number) for number in range(count))
-    return _binned(x, y, members, FEWEST_IN_BIN)
+    bins = (np.flatnonzero(numbers == number) for number in range(count))
+    return _binned(x, y, [bin_ for bin_ in bins if len(bin_) >= FEWEST_IN_BIN])
 
 
-def bins_by_rank(x: Values, y: Values, count: int) -> Bins:
-    """Bins of equally many values; equal ones are distributed at random, the same every time.
+def bins_by_rank(x: Values, y: Values, count: int) -> Points:
+    """The same in bins of equally many values; equal ones are distributed at random.
 
     By their order in the graph they would carry its order into the figure.
     """
-    tie_break = np.random.default_rng(0).random(len(x))
-    return _binned(x, y, np.array_split(np.lexsort((tie_break, x)), max(1, count)), 1)
+    tie_break = np.random.default_rng(0).random(len(x))  # the same every time
+    bins = np.array_split(np.lexsort((tie_break, x)), max(1, count))
+    return _binned(x, y, [bin_ for bin_ in bins if len(bin_)])
+
+
+def _binned(x: Values, y: Values, bins: Sequence[NDArray[np.int64]]) -> Points:
+    means = [np.array([values[bin_].mean() for bin_ in bins]) for values in (x, y)]
+    return Points("", *means, np.array([y[bin_].std() for bin_ in bins]))
 
 
 def density(values: Values, positions: Values) -> Values:
@@ -244,44 +232,41 @@ def _against(details: Details, rival: Rival) -> tuple[Values, Values]:
     return _pairs(details.gate, tuple(gap.tolist()))
 
 
-def _spearman(x: Values, y: Values) -> float | None:
-    """Rank correlation; None where one side has nothing to rank."""
+def correlations(details: Sequence[Details], rival: Rival) -> list[tuple[Details, float]]:
+    """Spearman's correlation of the gate with something else, where both have ranks."""
     from scipy.stats import spearmanr
 
-    if len(x) < FEWEST_TO_RANK or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return None
-    return float(spearmanr(x, y).statistic)
-
-
-def correlations(details: Sequence[Details], rival: Rival) -> list[tuple[Details, float]]:
-    """Spearman's correlation of the gate with something else, where there is one."""
-    values = [(model, _spearman(*_against(model, rival))) for model in details]
-    return [(model, value) for model, value in values if value is not None]
+    found = []
+    for model in details:
+        x, y = _against(model, rival)
+        if len(x) >= FEWEST_TO_RANK and np.ptp(x) > 0 and np.ptp(y) > 0:
+            found.append((model, float(spearmanr(x, y).statistic)))
+    return found
 
 
 def gate_plots(details: Sequence[Details], rival: Rival) -> list[Plot]:
     """The gate's means in bins of something else, a few graphs of one model in every panel."""
     plots = []
     for number, group in _panels(details):
-        bins = {}
+        lines, shown = [], []
         caption, label = RIVALS[rival]
         for model in group:
             x, y = _against(model, rival)
             if rival == "homophily":
-                binned = bins_of_equal_width(x, y, NUM_BINS)
+                line = bins_of_equal_width(x, y, NUM_BINS)
             else:
-                binned = bins_by_rank(x, y, min(NUM_BINS, len(x) // FEWEST_IN_BIN))
-            if not len(binned.x):
+                line = bins_by_rank(x, y, min(NUM_BINS, len(x) // FEWEST_IN_BIN))
+            if not np.size(line.x):
                 continue
-            bins[model.graph] = binned
+            lines.append(line._replace(label=model.graph))
+            shown.append(model)
             if rival == "sensitivity_gap" and (search := model.sensitivity):
                 change = f"{search.flips:,} flips and {search.moves:,} entries changed"
                 caption += f" {short(model.graph)}: {change}."
-        if bins:
-            title = full_title(*(model for model in group if model.graph in bins))
+        if lines:
             name = _name(f"gate-{rival.removesuffix('_gap')}", number, *group)
             alt = f"Mean gate from the lowest to the highest {rival.replace('_', ' ')}:"
-            plots.append(_bins_plot(name, title, caption, alt, bins, xlabel=label))
+            plots.append(_bins_plot(name, full_title(*shown), caption, alt, lines, xlabel=label))
     return plots
 
 
@@ -290,15 +275,14 @@ def _bins_plot(
     title: str,
     caption: str,
     alt: str,
-    bins: Mapping[str, Bins],
+    lines: Sequence[Points],
     **options: Any,  # noqa: ANN401 - of `line_plot`
 ) -> Plot:
     # The axis is as long as the bars: a narrow gate would else be a flat line.
-    low = min(float((each.means - each.stds).min()) for each in bins.values())
-    high = max(float((each.means + each.stds).max()) for each in bins.values())
+    means, stds = (np.concatenate([getattr(line, part) for line in lines]) for part in ("y", "std"))
+    low, high = float((means - stds).min()), float((means + stds).max())
     room = 0.05 * max(high - low, 0.02)
     limits = (max(-0.02, low - room), min(1.02, high + room))
-    lines = [Points(label, each.x, each.means, each.stds) for label, each in bins.items()]
     return line_plot(name, title, caption, alt, lines, ylabel=GATE, ylim=limits, **options)
 
 
@@ -316,19 +300,19 @@ def attacked_plots(details: Sequence[Details]) -> list[Plot]:
         name = _name("attacked-density", number, model)
         densities.append(_density_plot(name, full_title(model), ATTACKED, gates))
         pairs = {label: _pairs(gate, homophily) for label, gate, homophily in sides}
-        bins = {
-            label: bins_by_rank(*pair, NUM_QUANTILES)._replace(x=ticks)
+        lines = [
+            bins_by_rank(*pair, NUM_QUANTILES)._replace(label=label, x=ticks)
             for label, pair in pairs.items()
             if len(pair[0]) >= NUM_QUANTILES
-        }
-        if bins:
+        ]
+        if lines:
             quantiles.append(
                 _bins_plot(
                     _name("attacked-quantiles", number, model),
                     f"{full_title(model)}, by homophily",
                     QUANTILES,
                     "Mean gate from the lowest to the highest fifth of local homophily:",
-                    bins,
+                    lines,
                     std="bands",
                     xticks=ticks,
                     xticklabels=[f"Q{tick:.0f}" for tick in ticks],
@@ -343,38 +327,36 @@ def attacked_plots(details: Sequence[Details]) -> list[Plot]:
 
 def filter_plots(details: Sequence[Details]) -> list[Plot]:
     """The learned responses, with the graph's eigenvalues behind them."""
-    return [
-        _filter_plot(number, model)
-        for number, model in enumerate(details, start=1)
-        if model.spectrum is not None and model.spectrum.responses
-    ]
+    plots = []
+    for number, model in enumerate(details, start=1):
+        if (spectrum := model.spectrum) is None or not spectrum.responses:
+            continue
 
+        def draw_spectrum(axes: Axes, spectrum: SpectrumShares = spectrum) -> None:
+            shares = np.asarray(spectrum.shares)
+            top = axes.get_ylim()[1]
+            scaled = shares / max(float(shares.max()), np.finfo(float).tiny) * top / 3
+            axes.stairs(scaled, spectrum.edges, fill=True, color=PALETTE["soft"], alpha=0.25)
 
-def _filter_plot(number: int, model: Details) -> Plot:
-    spectrum = model.spectrum
-    assert spectrum is not None  # `filter_plots` leaves out models without one
-
-    def draw_spectrum(axes: Axes) -> None:
-        shares = np.asarray(spectrum.shares)
-        top = axes.get_ylim()[1]
-        scaled = shares / max(float(shares.max()), np.finfo(float).tiny) * top / 3
-        axes.stairs(scaled, spectrum.edges, fill=True, color=PALETTE["soft"], alpha=0.25)
-
-    return line_plot(
-        _name("filters", number, model),
-        f"{full_title(model)}{'' if spectrum.is_exact else ' (estimated)'}",
-        FILTERS,
-        "Learned filter responses from the lowest to the highest frequency:",
-        [
+        lines = [
             Points(f"{band} band", spectrum.frequencies, values, None, PALETTE[colour])
             for (band, values), colour in zip(spectrum.responses.items(), BANDS, strict=False)
-        ],
-        marker=False,
-        decorate=draw_spectrum,
-        xlim=(0, 2),
-        xlabel="frequency (eigenvalue of the Laplacian)",
-        ylabel="response",
-    )
+        ]
+        plots.append(
+            line_plot(
+                _name("filters", number, model),
+                f"{full_title(model)}{'' if spectrum.is_exact else ' (estimated)'}",
+                FILTERS,
+                "Learned filter responses from the lowest to the highest frequency:",
+                lines,
+                marker=False,
+                decorate=draw_spectrum,
+                xlim=(0, 2),
+                xlabel="frequency (eigenvalue of the Laplacian)",
+                ylabel="response",
+            )
+        )
+    return plots
 
 
 # Training

@@ -25,6 +25,7 @@ from aspect.report.statistics import (
     average_ranks,
     clean_means,
     compare_with,
+    tally,
 )
 from aspect.report.tables import Table, counted
 
@@ -284,14 +285,12 @@ def _clean_findings(results: Results, splits: str, reference: str) -> Iterator[s
     ties = " (ties count for each)" if (is_best.sum() > 1).any() else ""
     yield f"Highest accuracy on {where}: {named}{ties}."
     tests = compare_with(results, splits, CLEAN, reference)
-    tests = tests[tests["count"] > 0]
-    if len(tests):
-        better = int((tests["significant"] & (tests["difference"] > 0)).sum())
-        worse = int((tests["significant"] & (tests["difference"] < 0)).sum())
+    better, same, worse = tally(tests)
+    if number := better + same + worse:
         yield (
             f"{results.title(reference)} against the others on {where}: significantly better in "
-            f"{better} of {counted(len(tests), 'comparison')}, significantly worse in {worse}, not "
-            f"significant in {len(tests) - better - worse} (5%, Holm's correction)."
+            f"{better} of {counted(number, 'comparison')}, significantly worse in {worse}, not "
+            f"significant in {same} (5%, Holm's correction)."
         )
 
 

@@ -7,6 +7,7 @@ are pivots of `Results.scores` and `Results.runs`.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,13 +17,14 @@ from typing import Any, NamedTuple, get_args
 
 import pandas as pd
 
+from aspect.attacks.perturbation import Perturbation
 from aspect.data.source import GraphSource
 from aspect.errors import SettingsError, UnknownNameError
 from aspect.experiment.record import Record
 from aspect.experiment.spec import SplitName
 from aspect.report.tables import counted, slug
 
-__all__ = ["CLEAN", "METRICS", "PLACE", "Results", "Setup", "Variant", "collect", "distinct"]
+__all__ = ["CLEAN", "METRICS", "PLACE", "Results", "Variant", "collect", "family_of"]
 
 CLEAN = "clean"  # the perturbation of a graph as it is
 PERCENT = 100
@@ -55,38 +57,26 @@ class Variant(NamedTuple):
     method: str
 
 
-class Setup(NamedTuple):
-    """A perturbation at one budget."""
+def family_of(perturbation: Perturbation) -> str:
+    """All of it but the budget, for names of files: `random-poison`."""
+    parts = (perturbation.kind, perturbation.solver, perturbation.mode)
+    edges = "" if perturbation.features else "edges"
+    return slug("-".join(filter(None, (*parts, edges))))
 
-    kind: str
-    solver: str
-    mode: str
-    budget: float
-    features: bool  # feature entries are masked as well
 
-    @property
-    def family(self) -> str:
-        """All of it but the budget, for names of files: `random-poison`."""
-        words = (self.kind, self.solver, self.mode, "" if self.features else "edges")
-        return slug("-".join(word for word in words if word))
+def _name(perturbation: Perturbation | None) -> str:
+    """Family and budget in percent: `random-poison-10`."""
+    if perturbation is None:
+        return CLEAN
+    return slug(f"{family_of(perturbation)}-{PERCENT * perturbation.budget:.12g}")
 
-    @property
-    def name(self) -> str:
-        """Family and budget in percent: `random-poison-10`."""
-        return slug(f"{self.family}-{PERCENT * self.budget:.12g}")
 
-    @property
-    def label(self) -> str:
-        """For headings: `metattack (unrolled) 10%`."""
-        solver = f" ({self.solver})" if self.solver else ""
-        return f"{self.kind}{solver} {PERCENT * self.budget:g}%"
-
-    @property
-    def order(self) -> tuple[int, str, str, bool, bool, float]:
-        """Published attacks first, poisoning before evasion, budgets rising."""
-        attack = (self.kind, self.solver)
-        rank = ATTACK_ORDER.index(attack) if attack in ATTACK_ORDER else len(ATTACK_ORDER)
-        return (rank, *attack, self.mode != "poison", not self.features, self.budget)
+def _order(perturbation: Perturbation) -> tuple[object, ...]:
+    """Published attacks first, poisoning before evasion, budgets rising."""
+    attack = (perturbation.kind, perturbation.solver)
+    rank = ATTACK_ORDER.index(attack) if attack in ATTACK_ORDER else len(ATTACK_ORDER)
+    is_evasion, is_edges = perturbation.mode != "poison", not perturbation.features
+    return (rank, *attack, is_evasion, is_edges, perturbation.budget)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +90,7 @@ class Results:
     """One row per record: place, seed, status, error, runtime, memory, parameters, gate, health."""
     variants: dict[str, Variant]  # in the order of the plans, as the graphs
     graphs: dict[str, str]  # name or path -> short name
-    perturbations: dict[str, Setup]  # by `Setup.name`
+    perturbations: dict[str, Perturbation]  # by name: `random-poison-10`
     graph_facts: pd.DataFrame  # sizes, indexed by short name
     settings: dict[str, pd.DataFrame]  # by variant: settings x graphs, values as JSON
     notices: tuple[str, ...] = ()  # what records say of graphs and trainings
@@ -136,7 +126,7 @@ class Results:
         """The same, those together that differ in their budget alone."""
         families: dict[str, list[str]] = {}
         for name in self.perturbations_of(splits):
-            families.setdefault(self.perturbations[name].family, []).append(name)
+            families.setdefault(family_of(self.perturbations[name]), []).append(name)
         return list(families.values())
 
     def columns(self, splits: str, perturbation: str, variants: Iterable[str] = ()) -> list[str]:
@@ -180,8 +170,8 @@ class Results:
         """For sentences: `clean graphs`, `random 10% (poison, edges alone)`."""
         if perturbation == CLEAN:
             return "clean graphs"
-        setup = self.perturbations[perturbation]
-        return f"{setup.label} ({setup.mode}{'' if setup.features else ', edges alone'})"
+        state = self.perturbations[perturbation]
+        return f"{state.label} ({state.mode}{'' if state.features else ', edges alone'})"
 
     def select(self, **equal: str) -> pd.DataFrame:
         """Scores whose columns have these values."""
@@ -197,11 +187,11 @@ def collect(records: Sequence[Record]) -> Results:
     Records that differ in settings, device or version but claim the same place are refused: one
     number cannot stand for both. So are those of one attack with different flips.
     """
-    unique = distinct(records)
+    unique = _distinct(records)
     done = [record for record in unique if record.status == "done"]
     _refuse_mixtures(done)
     _refuse_other_flips(done)
-    setups = {setup for record in unique if (setup := _setup(record)) is not None}
+    states = {record.spec.perturbation for record in unique}
     graphs = _short_names(record.cell.graph for record in unique)
     scores = _scores(done)
     return Results(
@@ -209,7 +199,7 @@ def collect(records: Sequence[Record]) -> Results:
         runs=_runs(unique, scores),
         variants=_variants(records),
         graphs=graphs,
-        perturbations={setup.name: setup for setup in sorted(setups, key=lambda each: each.order)},
+        perturbations={_name(state): state for state in sorted(filter(None, states), key=_order)},
         graph_facts=_graph_facts(unique),
         settings=_settings(unique),
         notices=(*_repetitions(records), *_notices(done, graphs)),
@@ -222,7 +212,7 @@ def collect(records: Sequence[Record]) -> Results:
     )
 
 
-def distinct(records: Sequence[Record]) -> list[Record]:
+def _distinct(records: Sequence[Record]) -> list[Record]:
     """One record per variant, graph and work; one that is done replaces one that failed."""
     kept: dict[tuple[str, str, str], Record] = {}
     for record in records:
@@ -232,22 +222,15 @@ def distinct(records: Sequence[Record]) -> list[Record]:
     return list(kept.values())
 
 
-def _setup(record: Record) -> Setup | None:
-    perturbation = record.spec.perturbation
-    if perturbation is None:
-        return None
-    return Setup(*(getattr(perturbation, name) for name in Setup._fields))
-
-
 def _place(record: Record) -> dict[str, Any]:
     """The columns that both tables share."""
-    setup = _setup(record)
+    state = record.spec.perturbation
     return {
         "variant": record.cell.entry,
         "graph": record.cell.graph,
-        "perturbation": setup.name if setup else CLEAN,
-        "mode": setup.mode if setup else "",
-        "budget": setup.budget if setup else 0.0,
+        "perturbation": _name(state),
+        "mode": state.mode if state else "",
+        "budget": state.budget if state else 0.0,
         "split_kind": record.spec.splits,
         "seed": record.spec.seed,
     }
@@ -302,7 +285,7 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
                 "gate_mean": (record.gate or {}).get("mean"),
                 "gate_std": (record.gate or {}).get("std"),
                 "mean_cosine": health.get("mean_cosine"),
-                "variance": _percent(health.get("variance_share")),
+                "variance": PERCENT * health.get("variance_share", math.nan),
                 "effective_rank": health.get("effective_rank"),
                 "width": health.get("dim"),
                 "warnings": len(record.warnings),
@@ -311,10 +294,6 @@ def _runs(records: Iterable[Record], scores: pd.DataFrame) -> pd.DataFrame:
     names = ["mode", "budget", "seed", "status", "error", "is_gap", "split_numbers", "seconds"]
     columns = list(rows[0]) if rows else [*PLACE, *names, "warnings"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _percent(ratio: float | None) -> float | None:
-    return None if ratio is None else PERCENT * ratio
 
 
 def _variants(records: Iterable[Record]) -> dict[str, Variant]:
@@ -390,7 +369,7 @@ def _refuse_mixtures(done: Iterable[Record]) -> None:
     for record in done:
         cell = record.cell
         row = (cell.entry, cell.graph)
-        place = (*row, record.spec.splits, _setup(record))
+        place = (*row, record.spec.splits, record.spec.perturbation)
         for key, fields in ((row, ALWAYS_EQUAL), (place, EQUAL_IN_A_PLACE)):
             other = first.setdefault(key, record)
             for field in fields:
@@ -420,16 +399,16 @@ def _refuse_other_flips(done: Iterable[Record]) -> None:
     """
     first: dict[object, tuple[str, Record]] = {}
     for record in done:
-        spec, setup = record.spec, _setup(record)
-        if setup is None:
+        spec, state = record.spec, record.spec.perturbation
+        if state is None:
             continue
-        attack = (spec.graph_sha256, spec.splits, setup.kind, setup.solver, setup.budget)
+        attack = (spec.graph_sha256, spec.splits, state.kind, state.solver, state.budget)
         digests = zip(spec.split_numbers, spec.perturbation_sha256 or (), strict=False)
         for split, sha256 in digests:
             other, seen = first.setdefault((*attack, split), (sha256, record))
             if other != sha256:
                 raise SettingsError(
-                    f"Records under {setup.label} on {record.cell.graph} have different flips for "
+                    f"Records under {state.label} on {record.cell.graph} have different flips for "
                     f"split {split}: {other[:16]}... (plan {seen.cell.plan}, {seen.key}) and "
                     f"{sha256[:16]}... (plan {record.cell.plan}, {record.key}). Report them apart, "
                     "or run both plans with the same --perturbations."

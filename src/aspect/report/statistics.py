@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from aspect.evaluation.significance import PairedTest, holm, paired_test
+from aspect.evaluation.significance import TWO_SIDED_95, PairedTest, holm, paired_test
 from aspect.report.results import CLEAN, PERCENT, PLACE, Results
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "compare_with",
     "mean_differences",
     "summarise",
+    "tally",
 ]
 
 Place = tuple[str, str, str, str]  # in the order of `PLACE`
@@ -33,7 +34,6 @@ Pair = tuple[Place, Place]
 LEVEL = 0.05
 FEWEST_SPLITS = 2  # one pair has no std
 FEWEST_TO_TEST = 6  # splits or graphs; n signs give no p below 2 ** (1 - n)
-TWO_SIDED_95 = 0.975
 
 # Test nodes per training node, where records do not say. The published splits of geom-gcn are
 # 48/32/20 and those of Platonov et al. 50/25/25; the larger ratio is the cautious one.
@@ -158,10 +158,7 @@ def compare(
     Returns:
         difference, low, high, p, count and significant, one row per pair in their order.
     """
-    scores = by_split(results)
-    by_place: dict[object, pd.Series] = {
-        place: values.droplevel(list(PLACE)) for place, values in scores.groupby(level=PLACE)
-    }
+    by_place = by_split(results).unstack("split")
     ratios = results.select(metric="test_to_train").groupby(PLACE)["value"].max().to_dict()
     lacking = results.select(metric="missing_in_test", split_kind="class-balanced")
     ratios = {
@@ -170,15 +167,10 @@ def compare(
     }
     tests: list[PairedTest | None] = []
     for first, second in pairs:
-        common = pd.Index([])
-        if first in by_place and second in by_place:
-            common = by_place[first].index.intersection(by_place[second].index).sort_values()
-        if len(common) < fewest_splits:
-            tests.append(None)
-            continue
-        a, b = (by_place[place].loc[common].to_numpy() for place in (first, second))
+        a, b = by_place.reindex([first, second]).dropna(axis=1).to_numpy()
         ratio = ratios.get(first, TEST_TO_TRAIN[first[0]])
-        tests.append(paired_test(a, b, test_to_train=ratio))
+        has_enough = len(a) >= fewest_splits
+        tests.append(paired_test(a, b, test_to_train=ratio) if has_enough else None)
     return _corrected(tests)
 
 
@@ -209,6 +201,13 @@ def compare_with(results: Results, splits: str, perturbation: str, reference: st
         for rival, graph in index
     ]
     return compare(results, pairs, FEWEST_TO_TEST).set_index(index)
+
+
+def tally(tests: pd.DataFrame) -> tuple[int, int, int]:
+    """How many of the tests say better, not significant and worse."""
+    better = int((tests["significant"] & (tests["difference"] > 0)).sum())
+    worse = int((tests["significant"] & (tests["difference"] < 0)).sum())
+    return better, int((tests["count"] > 0).sum()) - better - worse, worse
 
 
 def mean_differences(comparisons: pd.DataFrame) -> pd.DataFrame:

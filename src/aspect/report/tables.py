@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,14 @@ Mark = Literal["", "best", "second"]
 
 SIGNIFICANT = "†"
 SMALLEST_P = 0.001  # smaller ones are printed alike
+# Of a cell, and what follows the column's name in a CSV.
+CSV_PARTS = {
+    "std": "std",
+    "low": "low",
+    "high": "high",
+    "p_value": "p",
+    "published": "published",
+}
 LONGEST_NOTE = 240  # letters; errors can be long
 # A spreadsheet takes a text that begins so for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -186,30 +195,21 @@ class Table:
 
     def to_csv(self) -> str:
         """Plain numbers in full; std, interval, p and published figures in columns of their own."""
-        parts = {
-            "std": "std",
-            "low": "low",
-            "high": "high",
-            "p_value": "p",
-            "published": "published",
-        }
-        data: list[list[object]] = [
-            [csv_safe(line.title) for line in self.lines],
-            [csv_safe(line.note) for line in self.lines],
+        columns: list[tuple[str, list[object]]] = [
+            (self.head, [csv_safe(line.title) for line in self.lines]),
+            ("note", [csv_safe(line.note) for line in self.lines]),
         ]
-        names = [csv_safe(self.head), "note"]
         for index, column in enumerate(self.columns):
             cells = [line.cells[index] for line in self.lines]
-            data.append([csv_safe(cell.word) if cell.word else cell.value for cell in cells])
-            names.append(csv_safe(column))
-            for field, name in parts.items():
-                values = [getattr(cell, field) for cell in cells]
-                if any(value is not None for value in values):
-                    data.append(values)
-                    names.append(csv_safe(f"{column} {name}"))
-        frame = pd.concat([pd.Series(values, dtype=object) for values in data], axis=1)
-        frame.columns = pd.Index(names)
-        return frame.to_csv(index=False, lineterminator="\n")
+            values = [csv_safe(cell.word) if cell.word else cell.value for cell in cells]
+            columns.append((column, values))
+            for field, name in CSV_PARTS.items():
+                parts = [getattr(cell, field) for cell in cells]
+                if any(part is not None for part in parts):
+                    columns.append((f"{column} {name}", parts))
+        frame = pd.DataFrame(dict(enumerate(values for _, values in columns)), dtype=object)
+        head = [csv_safe(name) for name, _ in columns]
+        return frame.to_csv(index=False, header=head, lineterminator="\n")
 
     def to_markdown(self) -> str:
         """As GitHub writes it."""
@@ -261,13 +261,9 @@ class Notes:
     def sentences(self) -> tuple[str, ...]:
         """All with their numbers, for `Table.notes`."""
         return tuple(
-            _shortened(f"[{number}] {sentence}") for sentence, number in self._numbers.items()
+            textwrap.shorten(f"[{number}] {sentence}", LONGEST_NOTE, placeholder=" ...")
+            for sentence, number in self._numbers.items()
         )
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_NOTE else f"{line[: LONGEST_NOTE - 4].rstrip()} ..."
 
 
 def marked(lines: Sequence[Line], lowest: Collection[int] = ()) -> tuple[Line, ...]:
