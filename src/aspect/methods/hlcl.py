@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from copy import deepcopy
 from functools import partial
 from typing import Annotated, ClassVar
@@ -120,6 +121,11 @@ class HLCL(OneEncoder):
         self.chooser.load_state_dict(self.encoder.state_dict())
         self.has_chosen.fill_(True)
         self.split.forget()
+
+    @override
+    def capture_key(self, step: Step) -> Hashable | None:
+        """How often edges were chosen before the step."""
+        return 0 if self.config.interval is None else (step.epoch - 1) // self.config.interval
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -109,6 +110,11 @@ class SPGCL(OneEncoder):
         if config.sampling == "uniform":
             return draw_order(graph.num_nodes, generator)[: config.sample]
         return draw_near(graph, config.seeds, config.hops, config.sample, generator)
+
+    @override
+    def capture_key(self, step: Step) -> Hashable | None:
+        # How many nodes lie near the seeds differs from draw to draw.
+        return super().capture_key(step) if self.config.sampling == "uniform" else None
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
