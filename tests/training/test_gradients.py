@@ -63,7 +63,7 @@ def losses_on_gpu(name, graph):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_replayed_training_is_the_same_training(name, monkeypatch, caplog):
-    graph = mixed_graph(num_nodes=200, num_features=16, seed=0).to("cuda")
+    graph = mixed_graph(num_nodes=200, num_features=16, seed=0).graph.to("cuda")
     monkeypatch.setattr(gradients, "PRECISION", "highest")
     with caplog.at_level(logging.WARNING):
         replayed = losses_on_gpu(name, graph)

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 from typing_extensions import override
 
@@ -237,19 +238,20 @@ def sampled_info_nce(
     falls as 1 / negatives and vanishes when every node is drawn.
     """
     _check_temperature(temperature)
-    u, v = directions(queries), directions(keys)
+    u, v = (_UnitRows.apply(view) for view in (queries, keys))  # type: ignore[no-untyped-call]  # torch
     nodes = len(queries)
     drawn = torch.randperm(nodes, generator=generator, device=generator.device)[:negatives]
-    positive = (u * v).sum(1) / temperature
+    positive: Tensor = torch.linalg.vecdot(u, v) / temperature
     # A node that is in the sample itself is its positive, not a negative.
-    is_itself = torch.arange(nodes, device=drawn.device)[:, None] == drawn[None, :]
-    counts = (len(drawn) - is_itself.sum(1)).clamp(min=1)
-    scale = ((nodes - 1) / counts).log().to(positive.dtype)
+    itself = drawn, torch.arange(len(drawn), device=drawn.device)
+    counts = positive.new_full((nodes,), len(drawn)).index_fill_(0, drawn, len(drawn) - 1)
+    scale = ((nodes - 1) / counts.clamp(min=1)).log()
 
     def loss(one: Tensor, other: Tensor) -> Tensor:
-        scores = (one @ other[drawn].t() / temperature).masked_fill(is_itself, -torch.inf)
-        logits = torch.cat([positive[:, None], scores + scale[:, None]], dim=1)
-        return logits.logsumexp(1) - positive
+        scores = one @ (other[drawn] / temperature).t()
+        scores = scores.index_put(itself, scores.new_full((), -torch.inf))
+        sums = torch.logaddexp(positive, scores.logsumexp(1) + scale)
+        return sums - positive
 
     return NodeLosses(loss(u, v), loss(v, u))
 
@@ -376,6 +378,24 @@ class _LogSums(torch.autograd.Function):
         if to_keys is not None:
             to_keys = _through_unit_rows(to_keys[: len(keys)], keys, key_scales * ctx.sharpness)
         return to_queries, to_keys, None, None, None, None
+
+
+class _UnitRows(torch.autograd.Function):
+    """Rows of length one, in a third of the passes that autograd takes."""
+
+    @staticmethod
+    @override
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        unit, scales = _unit_rows(x)
+        ctx.save_for_backward(unit, scales)
+        return unit
+
+    @staticmethod
+    @override
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        unit, scales = ctx.saved_tensors
+        return _through_unit_rows(gradient.clone(), unit, scales)
 
 
 def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.config import Count, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, info_nce
 from aspect.methods.base import OneEncoder, OneEncoderConfig, PerGraph, Step
@@ -32,7 +32,7 @@ class HLCLConfig(OneEncoderConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 500
     """Passes over the graph."""
-    width: Count = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of both layers and of the projector."""
     dropout: Annotated[Share, Range(0.0, 0.6)] = 0.2
     """Dropout of feature entries and between the layers."""

@@ -35,7 +35,7 @@ class PolyGCLConfig(BatchNormConfig):
     """Divide each node's features by the sum of their sizes."""
     order: Annotated[Count, Range(5, 15)] = 10
     """Order of the Chebyshev filters (K)."""
-    width: Count = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of the embedding."""
     input_dropout: Annotated[Share, Range(0.0, 0.8)] = 0.5
     """Dropout of feature entries before the filter."""

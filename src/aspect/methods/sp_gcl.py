@@ -32,7 +32,7 @@ class SPGCLConfig(BatchNormConfig, OneEncoderConfig):
     # The encoder
     row_normalise: Annotated[bool, Choice((True, False))] = True
     """Divide each node's features by the sum of their sizes; off: raw."""
-    width: Count = 1024
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 1024
     """Dimensions of both layers and of the projector."""
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Normalise each layer's outputs over the nodes before the activation."""
