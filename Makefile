@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-attack perturbations strength memory probes search-strength prune settings tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack perturbations strength memory probes search-strength prune settings tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -61,6 +61,9 @@ smoke: $(INSTALLED) ## a small benchmark from the plan to the page: runs/smoke/r
 speed: $(INSTALLED) ## how much faster than the plain form, and what ASPECT-S costs: ratios
 	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/speed_stable.py
+
+speed-gpu: $(INSTALLED) ## milliseconds and memory of an epoch of every method on a GPU
+	@$(BIN)/python benchmarks/speed_gpu.py
 
 speed-attack: $(INSTALLED) ## the attack's time and memory, and how they grow with the graph
 	@$(BIN)/python benchmarks/speed_attack.py

@@ -11,7 +11,7 @@ from aspect.data.operators import Propagation
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.filters import chebyshev_basis
 from aspect.nn.normalisation import recording
-from aspect.nn.spectral_encoder import Signal, SpectralEncoder, fold
+from aspect.nn.spectral_encoder import Signal, SpectralEncoder, TallProduct, fold
 from reference.graphs import random_graph
 from reference.spectrum import filtered, polynomial, rescaled_laplacian
 
@@ -251,3 +251,13 @@ def test_it_does_not_follow_the_encoder_and_has_no_gradient():
             parameter.add_(1)
     assert_close(list(vars(folded).values()), before, rtol=0, atol=0)
     assert not any(each.requires_grad for each in before)
+
+
+def test_a_product_by_vectors_is_the_product():
+    generator = torch.Generator().manual_seed(0)
+    rows, matrix = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
+        for shape in ((2, 6), (6, 50))
+    )
+    torch.testing.assert_close(TallProduct.apply(rows, matrix), rows @ matrix)
+    assert torch.autograd.gradcheck(TallProduct.apply, (rows, matrix))

@@ -31,6 +31,7 @@ __all__ = [
     "merged_integers",
     "num_entries",
     "permute_columns",
+    "permute_rows",
     "row_normalise",
     "seen_features",
     "take_rows",
@@ -92,13 +93,27 @@ def take_rows(
     features: Features, rows: Int[Tensor, " taken"]
 ) -> Float[Tensor, "taken features"] | SparseMatrix:
     """The rows of these numbers in this order, stored as before; one may come twice."""
+    return _take_rows(features, rows, None)
+
+
+def permute_rows(features: Features, order: Int[Tensor, " nodes"]) -> Features:
+    """The same rows in another order; on a GPU nothing is read back to the host."""
+    stored = len(features.values) if isinstance(features, SparseMatrix) else None
+    return _take_rows(features, order, stored)
+
+
+def _take_rows(
+    features: Features, rows: Int[Tensor, " taken"], stored: int | None
+) -> Float[Tensor, "taken features"] | SparseMatrix:
+    """`stored` is the number of entries in the result, where it is known."""
     if not isinstance(features, SparseMatrix):
         return features[rows]
     pointers = features.pattern.row_pointers.long()
     counts = pointers.diff()[rows]
     ends = counts.cumsum(0)
     # How far each entry moves is the same for all entries of a row.
-    moved = torch.repeat_interleave(pointers[rows] - (ends - counts), counts)
+    shifts = pointers[rows] - (ends - counts)
+    moved = torch.repeat_interleave(shifts, counts, output_size=stored)
     entries = torch.arange(len(moved), device=rows.device) + moved
     kind = features.pattern.columns.dtype
     new_pointers = torch.cat([ends.new_zeros(1), ends]).to(kind)

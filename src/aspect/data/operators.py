@@ -118,7 +118,7 @@ def inverse_root_degrees(
 ) -> Float[Tensor, " nodes"]:
     """`D^(-1/2)` for the degrees that the weights sum to, row by row; zero for a row of zeros."""
     # Rows are contiguous, so that a segment sum repeats bit for bit, unlike index_add on CUDA.
-    degrees = torch.segment_reduce(weights, "sum", offsets=pattern.row_pointers.long(), initial=0)
+    degrees = torch.segment_reduce(weights, "sum", offsets=pattern.segments, initial=0)
     return torch.where(degrees > 0, degrees, 1).rsqrt() * (degrees > 0)
 
 

@@ -14,14 +14,26 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 from typing_extensions import override
 
-__all__ = ["SparseMatrix"]
+__all__ = ["LARGEST_INT32", "Pattern", "SparseMatrix", "aligned"]
+
+# Tensor cores load 16 bytes at a time: rows that begin elsewhere take other, slower kernels.
+ALIGNED = 8
 
 LARGEST_INT32 = 2**31 - 1
 
 # torch says so at the first compressed tensor of every process; our tests hold what we use of it.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+
+
+def aligned(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*padded"]:
+    """On a GPU with zeros behind the last of a dimension, up to a multiple of `ALIGNED`."""
+    missing = -x.shape[dim] % ALIGNED
+    if x.device.type != "cuda" or missing == 0:
+        return x
+    return pad(x, (0, 0) * (x.ndim - 1 - dim % x.ndim) + (0, missing))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +49,17 @@ class Pattern:
         """The row of every entry."""
         counts = self.row_pointers.diff()
         return torch.repeat_interleave(torch.arange(self.shape[0], device=counts.device), counts)
+
+    @cached_property
+    def segments(self) -> Int[Tensor, " rows_plus_one"]:
+        """The row pointers in the type that segment reductions ask for."""
+        return self.row_pointers.long()
+
+    @cached_property
+    def row_starts(self) -> list[int]:
+        """The row pointers on the host, read back once."""
+        starts: list[int] = self.row_pointers.tolist()
+        return starts
 
     @cached_property
     def transposed(self) -> tuple[Pattern, Int[Tensor, " entries"]]:

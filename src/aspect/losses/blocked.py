@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 __all__ = [
-    "KEPT_BYTES",
+    "kept_bytes_on",
     "refuse_second_derivative",
     "row_ranges",
     "rows_per_block",
@@ -25,8 +25,10 @@ logger = logging.getLogger(__name__)
 # GPU is better served by few large products.
 BLOCK_BYTES = {"cpu": 6 * 2**20, "cuda": 256 * 2**20}
 FEWEST_ROWS = 256
-# Up to here the matrix is kept for the backward pass, beyond it is computed again.
+# Up to here a matrix is kept for the backward pass, beyond it is computed again. A GPU keeps one of
+# this part of its memory: a step has several of them.
 KEPT_BYTES = 256 * 2**20
+KEPT_PART = 32
 
 Result = TypeVar("Result")
 
@@ -35,6 +37,14 @@ def rows_per_block(keys: Float[Tensor, "nodes dim"]) -> int:
     """How many rows of similarities with these keys are held at a time."""
     block_bytes = BLOCK_BYTES.get(keys.device.type, BLOCK_BYTES["cpu"])
     return min(len(keys), max(FEWEST_ROWS, block_bytes // (keys.element_size() * len(keys))))
+
+
+@cache
+def kept_bytes_on(device: torch.device) -> int:
+    """The largest matrix of all pairs that is kept for the backward pass."""
+    if device.type != "cuda":
+        return KEPT_BYTES
+    return max(KEPT_BYTES, torch.cuda.get_device_properties(device).total_memory // KEPT_PART)
 
 
 def row_ranges(count: int, block: int) -> Iterator[slice]:

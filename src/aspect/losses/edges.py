@@ -207,9 +207,8 @@ def _value_and_gradient(
     embeddings: Tensor, pattern: Pattern, joined_weight: float, block: int
 ) -> tuple[Tensor, Tensor]:
     value, gradient = embeddings.new_zeros(()), torch.empty_like(embeddings)
-    pointers = pattern.row_pointers
     for rows in row_ranges(len(embeddings), block):
-        begin, end = pointers[[rows.start, rows.stop]].tolist()
+        begin, end = pattern.row_starts[rows.start], pattern.row_starts[rows.stop]
         place = pattern.rows[begin:end] - rows.start, pattern.columns[begin:end].long()
         present = (embeddings[rows] @ embeddings.t()).sigmoid_()
         absent = 1 - present

@@ -21,12 +21,14 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 from typing_extensions import override
 
 from aspect.data.graph import Graph
-from aspect.data.sparse import Pattern, SparseMatrix
+from aspect.data.sparse import Pattern, SparseMatrix, aligned
 from aspect.losses.blocked import (
-    KEPT_BYTES,
+    kept_bytes_on,
     refuse_second_derivative,
     row_ranges,
     rows_per_block,
@@ -131,7 +133,7 @@ def info_nce(
     temperature: float,
     *,
     block: int | None = None,
-    kept_bytes: int = KEPT_BYTES,
+    kept_bytes: int | None = None,
 ) -> NodeLosses:
     """Exact loss of every node against all others, with exact gradients.
 
@@ -140,7 +142,8 @@ def info_nce(
         keys: the other view's, in the same order of nodes.
         temperature: above 0.003; low values sharpen the softmax.
         block: rows of the similarity matrix held at a time; chosen by the device if not given.
-        kept_bytes: up to this size the matrix is kept for the backward pass; 0 never keeps it.
+        kept_bytes: up to this size the matrix is kept for the backward pass, 0 never keeps it;
+            chosen by the device if not given.
     """
     dtype = queries.dtype
     queries, keys = _in_safe_precision(temperature, queries, keys)
@@ -154,7 +157,7 @@ def intra_view_info_nce(
     temperature: float,
     *,
     block: int | None = None,
-    kept_bytes: int = KEPT_BYTES,
+    kept_bytes: int | None = None,
 ) -> NodeLosses:
     """`log(sum_j exp(u_i.v_j / t) + sum_(j != i) exp(u_i.u_j / t)) - u_i.v_i / t`, and exchanged.
 
@@ -179,7 +182,7 @@ def several_positives_info_nce(
     positives: Positives,
     *,
     block: int | None = None,
-    kept_bytes: int = KEPT_BYTES,
+    kept_bytes: int | None = None,
 ) -> NodeLosses:
     """`log sum_(j not in P_i) exp(s_ij) - mean_(j in P_i) s_ij`, and with the views exchanged.
 
@@ -235,19 +238,20 @@ def sampled_info_nce(
     falls as 1 / negatives and vanishes when every node is drawn.
     """
     _check_temperature(temperature)
-    u, v = directions(queries), directions(keys)
+    u, v = (_UnitRows.apply(view) for view in (queries, keys))  # type: ignore[no-untyped-call]  # torch
     nodes = len(queries)
     drawn = torch.randperm(nodes, generator=generator, device=generator.device)[:negatives]
-    positive = (u * v).sum(1) / temperature
+    positive: Tensor = torch.linalg.vecdot(u, v) / temperature
     # A node that is in the sample itself is its positive, not a negative.
-    is_itself = torch.arange(nodes, device=drawn.device)[:, None] == drawn[None, :]
-    counts = (len(drawn) - is_itself.sum(1)).clamp(min=1)
-    scale = ((nodes - 1) / counts).log().to(positive.dtype)
+    itself = drawn, torch.arange(len(drawn), device=drawn.device)
+    counts = positive.new_full((nodes,), len(drawn)).index_fill_(0, drawn, len(drawn) - 1)
+    scale = ((nodes - 1) / counts.clamp(min=1)).log()
 
     def loss(one: Tensor, other: Tensor) -> Tensor:
-        scores = (one @ other[drawn].t() / temperature).masked_fill(is_itself, -torch.inf)
-        logits = torch.cat([positive[:, None], scores + scale[:, None]], dim=1)
-        return logits.logsumexp(1) - positive
+        scores = one @ (other[drawn] / temperature).t()
+        scores = scores.index_put(itself, scores.new_full((), -torch.inf))
+        sums = torch.logaddexp(positive, scores.logsumexp(1) + scale)
+        return sums - positive
 
     return NodeLosses(loss(u, v), loss(v, u))
 
@@ -269,7 +273,7 @@ def _in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]
 
 def _places(pattern: Pattern, rows: slice) -> Places:
     """A pattern's entries in a block, counted from its first row."""
-    begin, end = pattern.row_pointers[[rows.start, rows.stop]].tolist()
+    begin, end = pattern.row_starts[rows.start], pattern.row_starts[rows.stop]
     return pattern.rows[begin:end] - rows.start, pattern.columns[begin:end].long()
 
 
@@ -290,11 +294,12 @@ def _log_sums(
     temperature: float,
     left_out: LeftOut | None,
     block: int | None,
-    kept_bytes: int,
+    kept_bytes: int | None,
 ) -> tuple[Tensor, Tensor]:
     others = queries if keys is None else keys
     matrix_bytes = queries.element_size() * len(others) * len(queries)
-    keep = matrix_bytes <= kept_bytes and torch.is_grad_enabled()
+    most = kept_bytes_on(queries.device) if kept_bytes is None else kept_bytes
+    keep = matrix_bytes <= most and torch.is_grad_enabled()
     rows, columns = _LogSums.apply(  # type: ignore[no-untyped-call]  # torch
         queries, keys, 1 / temperature, left_out, block or rows_per_block(others), keep
     )
@@ -323,10 +328,11 @@ class _LogSums(torch.autograd.Function):
         ctx.sharpness, ctx.left_out, ctx.within = sharpness, left_out, keys is None
         queries, query_scales = _unit_rows(queries)
         keys, key_scales = (queries, query_scales) if keys is None else _unit_rows(keys)
+        padded = aligned(keys, dim=0)
 
         def sums(size: int) -> tuple[Tensor, Tensor]:
             ctx.block, ctx.kept = size, [] if keep and size == block else None
-            blocks = exponential_blocks(queries, keys, sharpness, size)
+            blocks = exponential_blocks(queries, padded, sharpness, size)
             return _sums(blocks, queries, keys, left_out, ctx.within, ctx.kept)
 
         row_sums, column_sums = with_smaller_blocks(sums, block, len(keys) * keys.element_size())
@@ -350,12 +356,16 @@ class _LogSums(torch.autograd.Function):
         if ctx.within:
             by_column = by_row
         kept, ctx.kept = ctx.kept, None  # a later backward pass computes them again
+        padded = aligned(keys, dim=0)
+        by_column = pad(by_column, (0, len(padded) - len(keys)))
 
         def gradients(size: int) -> tuple[Tensor, Tensor | None]:
             ready = kept is not None and size == ctx.block
-            blocks = iter(kept) if ready else exponential_blocks(queries, keys, ctx.sharpness, size)
+            blocks = (
+                iter(kept) if ready else exponential_blocks(queries, padded, ctx.sharpness, size)
+            )
             wants_keys = ctx.needs_input_grad[1]
-            return _gradients(blocks, queries, keys, by_row, by_column, ctx.left_out, wants_keys)
+            return _gradients(blocks, queries, padded, by_row, by_column, ctx.left_out, wants_keys)
 
         row_bytes = len(keys) * keys.element_size()
         to_queries, to_keys = with_smaller_blocks(gradients, ctx.block, row_bytes)
@@ -363,11 +373,29 @@ class _LogSums(torch.autograd.Function):
             positive = (row_gradient + column_gradient).unsqueeze(1)
             to_queries.addcmul_(positive, keys, value=-1)
             if to_keys is not None:
-                to_keys.addcmul_(positive, queries, value=-1)
+                to_keys[: len(keys)].addcmul_(positive, queries, value=-1)
         to_queries = _through_unit_rows(to_queries, queries, query_scales * ctx.sharpness)
         if to_keys is not None:
-            to_keys = _through_unit_rows(to_keys, keys, key_scales * ctx.sharpness)
+            to_keys = _through_unit_rows(to_keys[: len(keys)], keys, key_scales * ctx.sharpness)
         return to_queries, to_keys, None, None, None, None
+
+
+class _UnitRows(torch.autograd.Function):
+    """Rows of length one, in a third of the passes that autograd takes."""
+
+    @staticmethod
+    @override
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        unit, scales = _unit_rows(x)
+        ctx.save_for_backward(unit, scales)
+        return unit
+
+    @staticmethod
+    @override
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        unit, scales = ctx.saved_tensors
+        return _through_unit_rows(gradient.clone(), unit, scales)
 
 
 def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -403,13 +431,14 @@ def _sums(
     # Written in place: small tensors kept between the blocks would fragment the memory.
     row_sums = queries.new_empty(len(queries))
     column_sums = row_sums if within else queries.new_zeros(len(keys))
-    for rows, terms in blocks:
+    for rows, padded in blocks:
+        terms = padded[:, : len(keys)]
         from_rows, from_columns = (None, None) if left_out is None else left_out(rows)
         row_sums[rows] = _sum_without(terms, from_rows, dim=1)
         if not within:
             column_sums += _sum_without(terms, from_columns, dim=0)
         if kept is not None:
-            kept.append((rows, terms))
+            kept.append((rows, padded))
     return row_sums, column_sums
 
 
@@ -418,7 +447,7 @@ def _sum_without(terms: Tensor, places: Places | None, dim: int) -> Tensor:
     if places is None:
         return terms.sum(dim)
     held = terms[places]
-    terms[places] = 0
+    terms.index_put_(places, terms.new_zeros(()))  # an assigned 0 would be copied from the host
     total = terms.sum(dim)
     terms[places] = held
     return total
@@ -433,7 +462,10 @@ def _gradients(
     left_out: LeftOut | None,
     wants_keys: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """W @ keys and W.T @ queries for W_ij = exp(s_ij) (a_i + b_j), a_i or b_j zero if left out."""
+    """W @ keys and W.T @ queries for W_ij = exp(s_ij) (a_i + b_j), a_i or b_j zero if left out.
+
+    Keys may be padded: rows of zeros behind the last have b_j zero and add nothing.
+    """
     to_queries = torch.empty_like(queries)
     to_keys = torch.zeros_like(keys) if wants_keys else None
     for rows, terms in blocks:
@@ -442,7 +474,7 @@ def _gradients(
         else:
             from_rows, from_columns = left_out(rows)
             weights = by_column.repeat(len(terms), 1)
-            weights[from_columns] = 0
+            weights.index_put_(from_columns, weights.new_zeros(()))
             held = weights[from_rows]
             weights.add_(by_row[rows, None])
             weights[from_rows] = held

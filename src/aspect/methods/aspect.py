@@ -83,7 +83,7 @@ class AspectConfig(BatchNormConfig):
     # The encoder
     order: Annotated[Count, Range(2, 10)] = 5
     """Order of the Chebyshev filters (K)."""
-    width: Annotated[Count, Choice((512, 1024, 2048))] = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of each band's embedding (Hidden Dim)."""
     learned_start: bool = True
     """Learn the filters' first value as well; off: PolyGCL's constants 2 and 0."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -26,7 +26,7 @@ from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.features import num_entries
 from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix
-from aspect.losses.blocked import KEPT_BYTES
+from aspect.losses.blocked import kept_bytes_on
 from aspect.methods.aspect import PAPER, AspectConfig, AspectMethod, weighted
 from aspect.methods.base import Step
 from aspect.methods.registry import register
@@ -129,6 +129,10 @@ class AspectSMethod(AspectMethod):
             policy=(config.policy_weight, policy),  # lambda_pol L_pol
             stability=(config.stability_weight, stable),  # lambda_stab L_stab
         )
+
+    @override
+    def capture_key(self, step: Step) -> Hashable | None:
+        return None if self.is_due(step.epoch) else super().capture_key(step)
 
     @torch.no_grad()
     def search(self, graph: Graph, generator: torch.Generator) -> SearchedGraph:
@@ -253,7 +257,7 @@ class SearchCost:
         matrix = FLOAT_BYTES * nodes**2
         similarities = nodes * nodes if negatives is None else 2 * nodes * negatives
         contrast = similarities * (width + ENTRY)
-        again = int(negatives is None and matrix > KEPT_BYTES)
+        again = int(negatives is None and matrix > kept_bytes_on(graph.device))
         trained = contrast + (2 + again) * contrast
         # Plain: two views, and the contrasts of the fused embeddings and within the bands.
         encoding = _encoding(config, graph, num_bands)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Generic, TypeVar
@@ -162,6 +162,14 @@ class Method(nn.Module, ABC):
         """
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return sum(parameter.numel() for parameter in trained) if self.trainable else 0
+
+    def capture_key(self, step: Step) -> Hashable | None:  # noqa: ARG002
+        """What must stay the same for a step to repeat as the same kernels on the same shapes.
+
+        On a GPU such steps are captured as a CUDA graph once and replayed; a new key captures them
+        anew. None: this step is never captured, since it draws shapes or reads numbers back.
+        """
+        return ()
 
     def learning_rate_factor(self, epoch: int) -> float:  # noqa: ARG002
         """What all learning rates are multiplied by in an epoch: a schedule."""

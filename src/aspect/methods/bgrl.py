@@ -41,7 +41,7 @@ class BGRLConfig(BatchNormConfig, OneEncoderConfig):
     # The networks
     hidden_width: Count = 512
     """Dimensions between the encoder's two layers."""
-    width: Count = 256
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 256
     """Dimensions of the embedding."""
     prediction_width: Count = 512
     """Hidden units of the predictor."""

@@ -33,7 +33,7 @@ class CCASSGConfig(BatchNormConfig, OneEncoderConfig):
     """Graph convolutions, or an MLP without edges."""
     layers: Annotated[Count, Choice((1, 2))] = 2
     """Graph convolutions; a single one is linear. An MLP always has two."""
-    width: Count = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of every layer; the weight of decorrelation belongs to a width."""
     column_mask: Annotated[Share, Range(0.0, 0.5)] = 0.2
     """Mask rate of feature columns in each view (p_f)."""

@@ -31,7 +31,7 @@ class DGIConfig(OneEncoderConfig):
     """The most passes over the graph; patience ends the training long before."""
     patience: Annotated[Count | None, Choice((20, 50))] = 20
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
-    width: Annotated[Count, Choice((256, 512, 1024))] = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of the embedding (F')."""
     learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
     """Learning rate of all weights."""

@@ -29,7 +29,7 @@ class GBTConfig(BatchNormConfig, OneEncoderConfig):
 
     epochs: Annotated[int, Field(ge=0), Choice((50, 200, 500, 1000))] = 1000
     """Passes over the graph (T)."""
-    width: Annotated[Count, Choice((128, 256, 512))] = 256
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 256
     """Dimensions of the embedding; the hidden layer has twice as many (d)."""
     norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.01
     """Rate of the newest batch in `running` statistics; short trainings need more."""

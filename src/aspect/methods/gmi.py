@@ -34,7 +34,7 @@ class GMIConfig(OneEncoderConfig):
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
     layers: Annotated[Count, Choice((1, 2))] = 1
     """Graph convolutions; officially two for Cora and one for other graphs."""
-    width: Count = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of every layer."""
     feature_weight: Annotated[Weight, Range(0.2, 2.0, log=True)] = 0.8
     """Weight of the mutual information with the node's own features (alpha)."""

@@ -26,7 +26,7 @@ class GRACEConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are those of the official code."""
 
     # The networks
-    width: Count = 256
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 256
     """Dimensions of the embedding (d); the hidden layer has twice as many."""
     projection_width: Count = 256
     """Hidden units of the projector (d_p)."""

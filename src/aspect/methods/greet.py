@@ -38,7 +38,7 @@ class GREETConfig(MethodConfig):
     """Divide each node's features by the sum of their sizes; off: raw."""
 
     # The networks
-    width: Count = 128
+    width: Annotated[Count, Choice((128, 256, 512, 1024, 2048))] = 128
     """Dimensions of each of the two encodings."""
     hops: Count = 2
     """How often an encoder propagates (L)."""

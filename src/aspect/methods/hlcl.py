@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from copy import deepcopy
 from functools import partial
 from typing import Annotated, ClassVar
@@ -12,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.config import Count, Positive, Range, Share, Weight
+from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, info_nce
 from aspect.methods.base import OneEncoder, OneEncoderConfig, PerGraph, Step
@@ -31,7 +32,7 @@ class HLCLConfig(OneEncoderConfig):
 
     epochs: Annotated[int, Field(ge=0)] = 500
     """Passes over the graph."""
-    width: Count = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of both layers and of the projector."""
     dropout: Annotated[Share, Range(0.0, 0.6)] = 0.2
     """Dropout of feature entries and between the layers."""
@@ -120,6 +121,11 @@ class HLCL(OneEncoder):
         self.chooser.load_state_dict(self.encoder.state_dict())
         self.has_chosen.fill_(True)
         self.split.forget()
+
+    @override
+    def capture_key(self, step: Step) -> Hashable | None:
+        """How often edges were chosen before the step."""
+        return 0 if self.config.interval is None else (step.epoch - 1) // self.config.interval
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:

@@ -33,7 +33,7 @@ class MVGRLConfig(MethodConfig):
     """Epochs without a lower loss before stopping at the best; none: never stop early."""
     row_normalise: Annotated[bool, Choice((True, False))] = True
     """Divide each node's features by the sum of their sizes, as the official code's loader did."""
-    width: Annotated[Count, Choice((256, 512, 1024))] = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of the embedding (d_h)."""
     restart: Annotated[float, Field(gt=0, lt=1), Range(0.1, 0.4, log=True)] = 0.2
     """Probability that the diffusion's walk starts again (alpha)."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
-from aspect.data.features import take_rows
+from aspect.data.features import permute_rows
 from aspect.data.graph import Graph
 from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, PerGraph, Step
@@ -35,7 +35,7 @@ class PolyGCLConfig(BatchNormConfig):
     """Divide each node's features by the sum of their sizes."""
     order: Annotated[Count, Range(5, 15)] = 10
     """Order of the Chebyshev filters (K)."""
-    width: Count = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
     """Dimensions of the embedding."""
     input_dropout: Annotated[Share, Range(0.0, 0.8)] = 0.5
     """Dropout of feature entries before the filter."""
@@ -112,7 +112,7 @@ class PolyGCL(Method):
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         clean, generator = self._signal(graph), step.generator
         order = draw_order(graph.num_nodes, generator)
-        shuffled = Signal(take_rows(clean.features, order), clean.operator)
+        shuffled = Signal(permute_rows(clean.features, order), clean.operator)
         real = self.encoder.embed_apart(clean, generator)
         corrupted = self.encoder.embed_apart(shuffled, generator)
         summary = self._mix(*real).mean(0).relu()

@@ -31,7 +31,7 @@ class S3GCLConfig(BatchNormConfig):
     """Passes over the graph."""
     row_normalise: Annotated[bool, Choice((True, False))] = False
     """Divide each node's features by the sum of their sizes; official on wiki graphs alone."""
-    width: Annotated[Count, Choice((1024, 2048))] = 1024
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 1024
     """Dimensions of the embedding and of all that it is compared with (h)."""
     projector_layers: Annotated[int, Field(ge=1, le=2)] = 1
     """Linear layers between the embedding and the loss."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -31,7 +32,7 @@ class SPGCLConfig(BatchNormConfig, OneEncoderConfig):
     # The encoder
     row_normalise: Annotated[bool, Choice((True, False))] = True
     """Divide each node's features by the sum of their sizes; off: raw."""
-    width: Count = 1024
+    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 1024
     """Dimensions of both layers and of the projector."""
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Normalise each layer's outputs over the nodes before the activation."""
@@ -109,6 +110,11 @@ class SPGCL(OneEncoder):
         if config.sampling == "uniform":
             return draw_order(graph.num_nodes, generator)[: config.sample]
         return draw_near(graph, config.seeds, config.hops, config.sample, generator)
+
+    @override
+    def capture_key(self, step: Step) -> Hashable | None:
+        # How many nodes lie near the seeds differs from draw to draw.
+        return super().capture_key(step) if self.config.sampling == "uniform" else None
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:

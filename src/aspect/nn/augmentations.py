@@ -66,8 +66,8 @@ def exact_mask(
     Of columns in GGD and GREET, of rows in GraphCL.
     """
     weights = torch.ones(count, dtype=dtype, device=generator.device)
-    weights[draw_order(count, generator)[: math.floor(rate * count)]] = 0
-    return weights
+    dropped = draw_order(count, generator)[: math.floor(rate * count)]
+    return weights.index_fill_(0, dropped, 0)  # an assigned 0 would be copied from the host
 
 
 # --- views ----------------------------------------------------------------------------------------

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
+from typing_extensions import override
 
 from aspect.data.features import dense, drop_entries, dropout, seen_features
 from aspect.data.graph import Features, Graph
 from aspect.data.operators import Operator, Propagation
+from aspect.data.sparse import LARGEST_INT32, aligned
 from aspect.nn.filters import Band, MonotoneFilter, RampFilter, chebyshev_basis
 from aspect.nn.normalisation import BatchNorm, NormStatistics
 
@@ -140,7 +143,8 @@ class SpectralEncoder(nn.Module):
         if self.project_first:
             hidden = self._regularise(filtered + self.linear.bias, generator, only)
         else:
-            hidden = self.linear(self._regularise(filtered, generator, only))
+            regular = aligned(self._regularise(filtered, generator, only), dim=2)
+            hidden = linear(regular, aligned(self.linear.weight, dim=1), self.linear.bias)
         embedded: Tensor = self.activation(hidden)
         return embedded
 
@@ -167,7 +171,40 @@ def _combine(
     coefficients: Float[Tensor, "bands terms"], basis: Float[Tensor, "terms nodes dim"]
 ) -> Float[Tensor, "bands nodes dim"]:
     """One filtered signal per band from the basis that all share."""
-    return (coefficients @ basis.flatten(1)).view(len(coefficients), *basis.shape[1:])
+    flat = basis.flatten(1)
+    if flat.device.type == "cuda" and flat.shape[1] <= LARGEST_INT32:
+        combined: Tensor = TallProduct.apply(coefficients, flat)  # type: ignore[no-untyped-call]  # torch
+    else:
+        combined = coefficients @ flat
+    return combined.view(len(coefficients), *basis.shape[1:])
+
+
+class TallProduct(torch.autograd.Function):
+    """A few rows times a matrix of a few, very long rows, each a product with a vector.
+
+    cuBLAS has no kernel for products of this shape: on an H200 one takes six times as long as
+    reading the matrix, and its gradient longer still.
+    """
+
+    @staticmethod
+    @override
+    def forward(ctx: Any, rows: Tensor, matrix: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, matrix)
+        product = matrix.new_empty(len(rows), matrix.shape[1])
+        for row, place in zip(rows, product, strict=True):
+            torch.mv(matrix.t(), row, out=place)
+        return product
+
+    @staticmethod
+    @override
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        rows, matrix = ctx.saved_tensors
+        to_rows, to_matrix = None, None
+        if ctx.needs_input_grad[0]:
+            to_rows = torch.stack([torch.mv(matrix, row) for row in gradient])
+        if ctx.needs_input_grad[1]:
+            to_matrix = rows.t() @ gradient
+        return to_rows, to_matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,114 @@
+"""Milliseconds and memory of an epoch of every method on a GPU, captured as a CUDA graph and not.
+
+Trains by the one trainer with every method's default settings and prints the median epoch. The
+first epochs, which warm up and capture, are left out. Run it on an idle GPU; it needs the data
+sets' files in the folder that ASPECT_DATA names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from typing_extensions import override
+
+from aspect.data.graph import Graph
+from aspect.data.source import load_named
+from aspect.methods.registry import find_method, method_names
+from aspect.randomness import isolated_seed
+from aspect.training import gradients
+from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
+
+GRAPHS = ("cora", "chameleon", "squirrel", "actor", "pubmed")
+EPOCHS, FIRST, LONGEST = 40, 8, 2.0  # measured epochs, those left out, seconds at most
+MODES = {  # capture, precision of products
+    "eager float32": (False, "highest"),
+    "captured float32": (True, "highest"),
+    "captured TF32": (True, "high"),
+}
+
+
+class EnoughError(Exception):
+    """Ends a training that has been measured for long enough."""
+
+
+@dataclass
+class Stopwatch(Recorder):
+    """The time of every epoch; the trainer reads its numbers back, so the device has finished."""
+
+    times: list[float] = field(default_factory=list)
+    begin: float = 0.0
+    before: float = 0.0
+
+    @override
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        torch.cuda.synchronize()
+        now = time.perf_counter()
+        if report.epoch == FIRST:
+            self.begin = now
+        if report.epoch > FIRST:
+            self.times.append(now - self.before)
+            if now - self.begin > LONGEST:
+                raise EnoughError
+        self.before = now
+
+    @property
+    def milliseconds(self) -> float:
+        """Of the median epoch."""
+        return 1000 * statistics.median(self.times)
+
+
+def measure(method: str, graph: Graph, capture: bool, precision: str) -> tuple[float, float]:
+    """Milliseconds of an epoch, and GiB at the peak."""
+    known = find_method(method)
+    settings = known.config().model_copy(update={"epochs": EPOCHS + FIRST, "patience": None})
+    with isolated_seed(0):
+        model = known.method(settings, graph.num_features)
+    model = model.to(graph.device)
+    gradients.PRECISION = precision
+    gradients.WARM_UP = 2 if capture else EPOCHS * 10
+    torch.cuda.reset_peak_memory_stats()
+    watch = Stopwatch()
+    with suppress(EnoughError):
+        train(model, graph, seed=0, recorder=watch)
+    return watch.milliseconds, torch.cuda.max_memory_allocated() / 2**30
+
+
+def main() -> None:
+    """Print the table, a line as soon as it is known."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    trained = [name for name in method_names() if find_method(name).method.trainable]
+    parser.add_argument("--methods", nargs="+", choices=trained, default=trained)
+    parser.add_argument("--graphs", nargs="+", default=GRAPHS)
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    chosen = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("This benchmark needs a GPU.")
+    logging.basicConfig(format="%(message)s")
+    table = Table("method", "graph", *[f"{mode}, ms" for mode in chosen.modes], "GiB")
+    for name in chosen.graphs:
+        graph = load_named(name).graph.to("cuda")
+        for method in chosen.methods:
+            row, memory = [], 0.0
+            for mode in chosen.modes:
+                milliseconds, memory = measure(method, graph, *MODES[mode])
+                row.append(f"{milliseconds:.2f}")
+                gc.collect()
+                torch.cuda.empty_cache()
+            print(method, name, *row, f"{memory:.2f}", flush=True)
+            table.add_row(method, name, *row, f"{memory:.2f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

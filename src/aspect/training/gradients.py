@@ -1,0 +1,133 @@
+"""Loss and gradients of one phase: computed step by step, or replayed as a CUDA graph.
+
+On a GPU a step on a small graph is hundreds of kernels of a few microseconds each, and launching
+them takes longer than running them. A CUDA graph launches all of them at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from aspect.data.graph import Graph
+from aspect.methods.base import Method, Step
+
+__all__ = ["Gradients", "Numbers"]
+
+logger = logging.getLogger(__name__)
+
+# Of products in training on a GPU, in torch's words: TF32 inputs, float32 sums. Embeddings and
+# probes are computed in float32 throughout.
+PRECISION = "high"
+# Passes before a capture: libraries choose kernels and allocate workspaces in the first ones.
+WARM_UP = 2
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the host learns of a pass."""
+
+    values: dict[str, float]  # loss, its terms, and what the method monitors
+    terms: list[str]  # which of them are terms of the loss
+    watched: float  # by early stopping
+    gradient: float  # norm of all gradients
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """The tensors that a pass writes; those of a captured one are written at every replay."""
+
+    names: list[str]
+    terms: list[str]
+    numbers: Tensor
+    gradients: list[Tensor | None]
+    graph: torch.cuda.CUDAGraph | None = None
+
+
+@contextmanager
+def training_precision(device: torch.device) -> Iterator[None]:
+    """Products of float32 matrices on a GPU in `PRECISION`, whatever it was before."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision(PRECISION)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+class Gradients:
+    """Sets `grad` of the phase's parameters; the same numbers, captured or not.
+
+    A step is captured once it repeats: on a GPU, after some passes with the same
+    `Method.capture_key`. A method whose step cannot be captured goes on as before.
+    """
+
+    def __init__(self, method: Method, graph: Graph, parameters: list[nn.Parameter]) -> None:
+        self.method, self.graph, self.parameters = method, graph, parameters
+        self.may_capture = graph.device.type == "cuda"
+        self.key: Hashable = None
+        self.repeated = 0  # passes with this key
+        self.captured: _Pass | None = None
+
+    def compute(self, step: Step) -> Numbers:
+        """Gradients of the loss at the method's present weights."""
+        key = self.method.capture_key(step) if self.may_capture else None
+        done = self._run(step) if key is None else self._repeat(step, key)
+        for parameter, gradient in zip(self.parameters, done.gradients, strict=True):
+            parameter.grad = gradient
+        # One copy to the host for all numbers: each copy waits for the device.
+        *numbers, watched, norm = done.numbers.tolist()
+        values = dict(zip(done.names, numbers, strict=True))
+        return Numbers(values, done.terms, watched, norm)
+
+    def _repeat(self, step: Step, key: Hashable) -> _Pass:
+        if key != self.key:
+            self.key, self.repeated, self.captured = key, 0, None
+        if self.captured is None and self.repeated >= WARM_UP:
+            self.captured = self._capture(step)
+        if self.captured is None or self.captured.graph is None:
+            self.repeated += 1
+            return self._run(step)
+        self.captured.graph.replay()
+        return self.captured
+
+    def _run(self, step: Step) -> _Pass:
+        with training_precision(self.graph.device):
+            terms = self.method.loss_terms(self.graph, step)
+            loss = torch.stack(list(terms.values())).sum()
+            parts: Sequence[Tensor | None] = torch.autograd.grad(
+                loss, self.parameters, allow_unused=True
+            )
+        # As the weights lie in memory, which a fused optimiser asks for.
+        gradients = [None if part is None else part.contiguous() for part in parts]
+        named = {"loss": loss, **terms, **self.method.monitors()}
+        norm = torch.nn.utils.get_total_norm([part for part in gradients if part is not None])
+        numbers = torch.stack([*named.values(), self.method.watched(terms), norm]).detach()
+        return _Pass(list(named), list(terms), numbers, gradients)
+
+    def _capture(self, step: Step) -> _Pass | None:
+        try:
+            # A failed capture spoils its generator, so the first one draws from another.
+            self._record(replace(step, generator=torch.Generator(device=self.graph.device)))
+            return self._record(step)
+        except RuntimeError as error:
+            self.may_capture = False
+            logger.warning(
+                "A step of %s cannot be captured as a CUDA graph and runs as it is. (%s)",
+                self.method.name,
+                str(error).splitlines()[0],
+            )
+            return None
+
+    def _record(self, step: Step) -> _Pass:
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(step.generator)
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            done = self._run(step)
+        return replace(done, graph=graph)

@@ -1,0 +1,72 @@
+"""Gradients of a phase: those of autograd, and on a GPU the same when they are replayed."""
+
+import logging
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.data.synthetic import mixed_graph
+from aspect.methods.base import Step
+from aspect.methods.registry import find_method, method_names
+from aspect.randomness import isolated_seed
+from aspect.training import gradients
+from aspect.training.gradients import Gradients, training_precision
+from aspect.training.trainer import train
+from training.toys import MemoryRecorder, Toy, tiny_graph
+
+EPOCHS = 7
+
+
+def test_gradients_are_those_of_a_backward_pass():
+    toy, graph = Toy(), tiny_graph()
+    numbers = Gradients(toy, graph, list(toy.parameters())).compute(
+        Step(1, torch.Generator().manual_seed(2))
+    )
+    found = toy.weights.grad.clone()
+    toy.weights.grad = None
+    terms = toy.loss_terms(graph, Step(1, torch.Generator().manual_seed(2)))
+    sum(terms.values()).backward()
+    assert torch.equal(found, toy.weights.grad)
+    assert numbers.terms == ["fit", "size"]
+    assert numbers.values["loss"] == pytest.approx(sum(float(term) for term in terms.values()))
+    assert numbers.gradient == pytest.approx(float(found.norm()))
+
+
+def test_only_the_given_parameters_get_a_gradient():
+    toy = Toy()
+    other = torch.nn.Parameter(torch.ones(2))
+    Gradients(toy, tiny_graph(), [toy.weights, other]).compute(Step(1, torch.Generator()))
+    assert toy.weights.grad is not None
+    assert other.grad is None
+
+
+def test_the_precision_of_products_is_as_before_afterwards():
+    before = torch.get_float32_matmul_precision()
+    with training_precision(torch.device("cuda")):
+        assert torch.get_float32_matmul_precision() == gradients.PRECISION
+    assert torch.get_float32_matmul_precision() == before
+
+
+TRAINED = [name for name in method_names() if find_method(name).method.trainable]
+
+
+def losses_on_gpu(name, graph):
+    known = find_method(name)
+    with isolated_seed(0):
+        model = known.method(known.config(epochs=EPOCHS, patience=None), graph.num_features)
+    recorder = MemoryRecorder()
+    train(model.cuda(), graph, seed=0, recorder=recorder)
+    return torch.tensor([snapshot.state["values"]["loss"] for snapshot in recorder.snapshots])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_replayed_training_is_the_same_training(name, monkeypatch, caplog):
+    graph = mixed_graph(num_nodes=200, num_features=16, seed=0).graph.to("cuda")
+    monkeypatch.setattr(gradients, "PRECISION", "highest")
+    with caplog.at_level(logging.WARNING):
+        replayed = losses_on_gpu(name, graph)
+    assert "cannot be captured" not in caplog.text
+    monkeypatch.setattr(gradients, "WARM_UP", EPOCHS)
+    assert_close(replayed, losses_on_gpu(name, graph), rtol=1e-3, atol=1e-4)
