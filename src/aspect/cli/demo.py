@@ -50,7 +50,7 @@ def demo(
 
     def show() -> None:
         for caption, cells in example.demo_tables(result).items():
-            screen.table(list(cells), cells.to_numpy().tolist(), title=f"{caption}:")
+            screen.table(cells.columns.tolist(), cells.to_numpy().tolist(), title=f"{caption}:")
         controls = [str(row) for row in example.ROWS.values() if row.role == "control"]
         screen.say(f"Not trained: {'; '.join(controls)}.")
         for sentence in content["findings"]:

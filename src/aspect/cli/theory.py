@@ -51,7 +51,7 @@ def theory(
 
     def show() -> None:
         for caption, cells in example.theory_tables(result).items():
-            screen.table(list(cells), cells.to_numpy().tolist(), title=f"{caption}:")
+            screen.table(cells.columns.tolist(), cells.to_numpy().tolist(), title=f"{caption}:")
         for sentence in content["findings"]:
             screen.say(f"- {sentence}")
         screen.say(

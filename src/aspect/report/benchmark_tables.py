@@ -379,14 +379,15 @@ def _perturbed_table(
     columns = [(perturbation, graph) for graph in graphs]
     scores = _Scores(results, splits, rows, columns, with_published=with_published)
     drops = average_drop(results, splits, perturbation).reindex(index=rows, columns=graphs)
+    is_gap = drops.isna()
     lines = []
     for line, name in zip(scores.lines, rows, strict=True):
-        gaps = [results.graphs[graph] for graph in graphs if pd.isna(drops.loc[name, graph])]
+        gaps = [results.graphs[graph] for graph in graphs if is_gap.loc[name, graph]]
         why = f"Without {', '.join(gaps)}: no clean or no perturbed figure." if gaps else ""
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
         figure = _published().get((name, "", "average-drop")) if has_all else None
         footnote = scores.notes.number(why)
-        drop = TableCell(_known(drops.loc[name].mean()), published=figure, footnote=footnote)
+        drop = TableCell(_known(float(drops.T[name].mean())), published=figure, footnote=footnote)
         lines.append(replace(line, cells=(*line.cells, drop)))
     lines += [
         replace(line, cells=(*line.cells, TableCell()))

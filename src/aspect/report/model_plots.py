@@ -126,8 +126,12 @@ def bins_by_rank(x: Values, y: Values, count: int) -> Points:
 
 
 def _binned(x: Values, y: Values, bins: Sequence[NDArray[np.int64]]) -> Points:
-    means = [np.array([values[bin_].mean() for bin_ in bins]) for values in (x, y)]
-    return Points("", *means, np.array([y[bin_].std() for bin_ in bins]))
+    return Points(
+        "",
+        np.array([x[bin_].mean() for bin_ in bins]),
+        np.array([y[bin_].mean() for bin_ in bins]),
+        np.array([y[bin_].std() for bin_ in bins]),
+    )
 
 
 def density(values: Values, positions: Values) -> Values:

@@ -158,7 +158,9 @@ def compare(
     Returns:
         difference, low, high, p, count and significant, one row per pair in their order.
     """
-    by_place = by_split(results).unstack("split")
+    wide = by_split(results).unstack("split")
+    by_place = dict(zip(wide.index, wide.to_numpy(), strict=True))
+    gap = np.full(wide.shape[1], np.nan)
     ratios = results.select(metric="test_to_train").groupby(PLACE)["value"].max().to_dict()
     lacking = results.select(metric="missing_in_test", split_kind="class-balanced")
     ratios = {
@@ -167,10 +169,14 @@ def compare(
     }
     tests: list[PairedTest | None] = []
     for first, second in pairs:
-        a, b = by_place.reindex([first, second]).dropna(axis=1).to_numpy()
+        a, b = by_place.get(first, gap), by_place.get(second, gap)
+        common = np.isfinite(a + b)
         ratio = ratios.get(first, TEST_TO_TRAIN[first[0]])
-        has_enough = len(a) >= fewest_splits
-        tests.append(paired_test(a, b, test_to_train=ratio) if has_enough else None)
+        tests.append(
+            paired_test(a[common], b[common], test_to_train=ratio)
+            if common.sum() >= fewest_splits
+            else None
+        )
     return _corrected(tests)
 
 

@@ -201,8 +201,9 @@ class Table:
         ]
         for index, column in enumerate(self.columns):
             cells = [line.cells[index] for line in self.lines]
-            values = [csv_safe(cell.word) if cell.word else cell.value for cell in cells]
-            columns.append((column, values))
+            columns.append(
+                (column, [csv_safe(cell.word) if cell.word else cell.value for cell in cells])
+            )
             for field, name in CSV_PARTS.items():
                 parts = [getattr(cell, field) for cell in cells]
                 if any(part is not None for part in parts):
