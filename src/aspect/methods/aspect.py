@@ -68,8 +68,8 @@ PAPER = Citation(
 COLLAPSED_STD = 1e-3  # a gate whose weights differ by less over the nodes is global fusion
 BOUND = 2.0  # of the Laplacian's eigenvalues, on every graph
 
-# The time of InfoNCE grows with the square of the nodes. By kind of device: up to how many nodes all
-# of them serve as negatives, and how many are drawn beyond.
+# The time of InfoNCE grows with the square of the nodes. By kind of device: up to how many nodes
+# all of them serve as negatives, and how many are drawn beyond.
 EXACT_UP_TO = {"cpu": 2_048, "cuda": 50_000}
 DRAWN_BEYOND = {"cpu": 256, "cuda": 8_192}
 
