@@ -42,6 +42,7 @@ from reference.plain_aspect import PlainAspect  # type: ignore[import-not-found]
 ORDERS: tuple[LayerOrder, ...] = ("project-first", "filter-first")
 TARGETS = {"project-first": 2.5, "filter-first": 1.4}
 SAMPLED_NEGATIVES = 512
+ALL = 10**9  # negatives: no fewer than there are nodes
 PUBMED_NODES, WIDTH = 19717, 512
 MEMORY_TARGET_GB = 4.0
 
@@ -93,7 +94,7 @@ def settings(layer_order: LayerOrder, negatives: int | None = None) -> AspectCon
         column_mask=0.3,
         temperature=0.26,
         symmetric=True,
-        negatives=negatives,
+        negatives=negatives or ALL,
         channel_weight=1.0,
         policy_weight=1.0,
     )

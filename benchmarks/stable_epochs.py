@@ -47,6 +47,7 @@ def settings(name: str, **changes: Any) -> AspectSConfig:  # noqa: ANN401 - any 
         "perturbation_steps": steps,
         "perturbation_budget": budget,
         "rayleigh_weight": rayleigh,
+        "negatives": 10**9,  # no fewer than there are nodes: all of them
     }
     return AspectSConfig(**{**published, "channel_weight": 1.0, **branch, **changes})
 

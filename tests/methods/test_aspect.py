@@ -10,7 +10,7 @@ from aspect.data.graph import Graph
 from aspect.data.operators import RescaledLaplacian
 from aspect.data.synthetic import mixed_graph
 from aspect.methods import aspect
-from aspect.methods.aspect import AspectConfig, AspectMethod
+from aspect.methods.aspect import DRAWN_BEYOND, EXACT_UP_TO, AspectConfig, AspectMethod
 from aspect.methods.controls import HighBandOnly, LowBandOnly
 from aspect.nn.gate import fuse
 from aspect.training.trainer import train
@@ -283,10 +283,11 @@ class TestTerms:
 
     def test_negatives_are_drawn_by_themselves_on_large_graphs(self, one_graph, monkeypatch):
         drawn = make(one_graph, negatives=5).loss_terms(one_graph, step())
-        monkeypatch.setattr("aspect.methods.aspect.EXACT_UP_TO", one_graph.num_nodes - 1)
-        monkeypatch.setattr("aspect.methods.aspect.DRAWN_BEYOND", 5)
+        monkeypatch.setitem(EXACT_UP_TO, "cpu", one_graph.num_nodes - 1)
+        monkeypatch.setitem(DRAWN_BEYOND, "cpu", 5)
         assert_close(make(one_graph).loss_terms(one_graph, step()), drawn, rtol=0, atol=0)
-        monkeypatch.setattr("aspect.methods.aspect.EXACT_UP_TO", one_graph.num_nodes)
+        assert "5 drawn negatives" in " ".join(make(one_graph).outlook(one_graph))
+        monkeypatch.setitem(EXACT_UP_TO, "cpu", one_graph.num_nodes)
         exact = make(one_graph).loss_terms(one_graph, step())
         assert not torch.equal(exact["contrast"], drawn["contrast"])
 

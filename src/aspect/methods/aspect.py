@@ -48,7 +48,15 @@ from aspect.nn.normalisation import Centre
 from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
 from aspect.randomness import generator_for
 
-__all__ = ["PAPER", "AspectConfig", "AspectMethod", "SpectralEmbedding", "weighted"]
+__all__ = [
+    "DRAWN_BEYOND",
+    "EXACT_UP_TO",
+    "PAPER",
+    "AspectConfig",
+    "AspectMethod",
+    "SpectralEmbedding",
+    "weighted",
+]
 
 PAPER = Citation(
     "Z. Li, B. Yang, H. Chen",
@@ -60,9 +68,10 @@ PAPER = Citation(
 COLLAPSED_STD = 1e-3  # a gate whose weights differ by less over the nodes is global fusion
 BOUND = 2.0  # of the Laplacian's eigenvalues, on every graph
 
-# The time of InfoNCE grows with the square of the nodes: beyond so many, negatives are drawn.
-EXACT_UP_TO = 50_000
-DRAWN_BEYOND = 8_192
+# The time of InfoNCE grows with the square of the nodes. By kind of device: up to how many nodes
+# all of them serve as negatives, and how many are drawn beyond.
+EXACT_UP_TO = {"cpu": 2_048, "cuda": 50_000}
+DRAWN_BEYOND = {"cpu": 256, "cuda": 8_192}
 
 
 class AspectConfig(BatchNormConfig):
@@ -132,7 +141,8 @@ class AspectConfig(BatchNormConfig):
     symmetric: bool = True
     """Both directions of InfoNCE; off: the first view has the queries, the second the keys."""
     negatives: Count | None = None
-    """Negatives drawn per step; none: all up to 50,000 nodes, 8,192 drawn beyond."""
+    """Negatives drawn per step, as many as nodes: all; none: all up to 50,000 nodes and 8,192 drawn
+    beyond, on a CPU all up to 2,048 and 256 drawn beyond."""
     channel_weight: Annotated[Weight, Range(0.0, 4.0)] = 2.0
     """Weight of InfoNCE within each band, averaged over the bands (ours; the paper has none)."""
     policy_weight: Annotated[Weight, Range(0.01, 2.0, log=True)] = 1.0
@@ -345,16 +355,17 @@ class AspectMethod(Method):
         generator: torch.Generator,
     ) -> NodeLosses:
         """InfoNCE of every node, in both directions, with all negatives or drawn ones."""
-        negatives, temperature = self.num_negatives(len(queries)), self.config.temperature
+        negatives = self.num_negatives(len(queries), queries.device)
+        temperature = self.config.temperature
         if negatives is None:
             return info_nce(queries, keys, temperature)
         return sampled_info_nce(queries, keys, temperature, negatives, generator)
 
-    def num_negatives(self, num_nodes: int) -> int | None:
+    def num_negatives(self, num_nodes: int, device: torch.device) -> int | None:
         """How many negatives are drawn for so many nodes; None: all nodes serve."""
-        negatives = self.config.negatives
-        if negatives is None and num_nodes > EXACT_UP_TO:
-            negatives = DRAWN_BEYOND
+        negatives, kind = self.config.negatives, "cpu" if device.type == "cpu" else "cuda"
+        if negatives is None and num_nodes > EXACT_UP_TO[kind]:
+            negatives = DRAWN_BEYOND[kind]
         return None if negatives is None or negatives >= num_nodes else negatives
 
     @override
@@ -478,6 +489,15 @@ class AspectMethod(Method):
             contrast=contrast,
             rayleigh_weight=scope.rayleigh_weight,
         )
+
+    @override
+    def outlook(self, graph: Graph) -> Iterable[str]:
+        nodes, drawn = graph.num_nodes, self.num_negatives(graph.num_nodes, graph.device)
+        if drawn is not None and self.config.negatives is None:
+            yield (
+                f"Every step contrasts {nodes:,} nodes with {drawn:,} drawn negatives on a "
+                f"{graph.device.type.upper()}: negatives={nodes} takes all of them."
+            )
 
     @override
     def warnings(self, output: Output) -> Iterable[str]:

@@ -197,11 +197,12 @@ class AspectSMethod(AspectMethod):
 
     def search_cost(self, graph: Graph) -> SearchCost:
         """Runtime and memory of the searches of a whole training."""
-        negatives = self.num_negatives(graph.num_nodes)
+        negatives = self.num_negatives(graph.num_nodes, graph.device)
         return SearchCost.of(self.config, graph, len(self.bands), negatives)
 
     @override
     def outlook(self, graph: Graph) -> Iterable[str]:
+        yield from super().outlook(graph)
         config, cost = self.config, self.search_cost(graph)
         if cost.searches == 0:
             yield (
