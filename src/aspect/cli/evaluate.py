@@ -203,7 +203,7 @@ def _plans(
 
 def _is_poisoned(folder: Path) -> bool:
     """Whether a run's settings name a perturbation."""
-    check_run(folder)
+    check_run(folder, is_complete=False)
     return load_experiment(folder / CONFIG).perturbation is not None
 
 

@@ -54,11 +54,11 @@ def is_run(folder: Path) -> bool:
     return is_file(folder / CONFIG) and any(is_present(folder / name) for name in SIGNS_OF_A_RUN)
 
 
-def check_run(run: Path) -> None:
-    """Refuse at once what is no complete run."""
+def check_run(run: Path, *, is_complete: bool = True) -> None:
+    """Refuse at once what is no run, or no complete one."""
     if not is_file(run / CONFIG):
         raise RunError(f"{run} is not a run's folder. Train one with: aspect train --out {run}.")
-    if not is_file(run / RECORD):
+    if is_complete and not is_file(run / RECORD):
         raise RunError(
             f"The run in {run} is not complete. Go on with: aspect train --out {run} --resume."
         )

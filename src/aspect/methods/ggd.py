@@ -30,7 +30,7 @@ class GGDConfig(OneEncoderConfig):
     """Passes over the graph."""
     patience: Count | None = 500
     """Epochs without a lower loss before stopping at the best; as many as epochs: never stop."""
-    width: Annotated[Count, Choice((256, 512, 1024, 2048))] = 512
+    width: Annotated[Count, Choice((256, 512, 1024, 1536, 2048))] = 512
     """Dimensions of the embedding (D')."""
     projector_layers: Count = 1
     """Linear layers between an embedding and its score."""
