@@ -32,7 +32,7 @@ demo: $(INSTALLED) ## train on the embedded graph, print a table, write runs/dem
 test test-all: export OMP_NUM_THREADS = 1
 
 test: browser lint ## lint, types and all tests but the marks slow and gpu
-	@$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not gpu"
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow and not gpu"
 	@$(MAKE) --no-print-directory smoke
 	@echo "Checked style, types and tests (all but the marks slow and gpu: make test-all)."
 	@echo "Next: make demo, or: $(BIN)/aspect train --help"

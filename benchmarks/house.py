@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import subprocess
 import sys
 import tempfile
@@ -46,7 +47,8 @@ def passed_by_training(graph: str, out: Path) -> tuple[set[str], set[tuple[str, 
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_name != "<module>":
+        # Modules and bodies of classes, which run when they are imported, have other flags.
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:
             path = Path(code.co_filename)
             if path.is_relative_to(PACKAGE):
                 files.add(str(path.relative_to(PACKAGE)))

