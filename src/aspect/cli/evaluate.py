@@ -220,7 +220,9 @@ def _folders(targets: Sequence[str]) -> list[Path]:
         other = next(target for target in targets if not Path(target).is_dir())
         raise RunError(f"{other} is not a run's folder. Give folders of runs, or a single graph.")
     if not folders and not Path(targets[0]).suffix and len(Path(targets[0]).parts) > 1:
-        raise RunError(f"There is no run in {targets[0]}. Train one with: aspect train --out.")
+        raise RunError(
+            f"There is no run in {targets[0]}. Train one with: aspect train --out {targets[0]}."
+        )
     return folders
 
 
