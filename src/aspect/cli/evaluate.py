@@ -147,11 +147,12 @@ class _Evaluation:
         from aspect.attacks.file import check_kind_of_splits, common_budgets, read_files
         from aspect.experiment.run import PerturbedGraph
 
-        files, alone = read_files(self.sweep.perturbation or (), labelled), self.sweep.edges_only
+        files = read_files(self.sweep.perturbation or (), labelled)
         budgets = common_budgets(files, self.sweep.budget or ())
         check_kind_of_splits(files, self.how.splits)
+        features = not self.sweep.edges_only
         return [
-            PerturbedGraph.of(file, file.perturbation(budget, mode=mode, features=not alone))
+            PerturbedGraph.of(file, file.perturbation(budget, mode=mode, features=features))
             for budget in budgets
             for file in files
         ]

@@ -381,7 +381,7 @@ class _LogSums(torch.autograd.Function):
 
 
 class _UnitRows(torch.autograd.Function):
-    """Rows of length one, in a third of the passes that autograd takes."""
+    """Rows of length one; the gradient in two passes, where autograd takes one per operation."""
 
     @staticmethod
     @override

@@ -182,8 +182,8 @@ def _combine(
 class TallProduct(torch.autograd.Function):
     """A few rows times a matrix of a few, very long rows, each a product with a vector.
 
-    cuBLAS has no kernel for products of this shape: on an H200 one takes six times as long as
-    reading the matrix, and its gradient longer still.
+    cuBLAS has no fast kernel for products of this shape, nor for their gradients; with a vector it
+    reads the matrix once.
     """
 
     @staticmethod
