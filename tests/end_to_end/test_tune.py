@@ -33,9 +33,14 @@ def ended(out):
 
 
 def unfinished(out, scratch):
-    """How many trials the journal leaves running; in a copy, so that the folder stays as it is."""
-    copy = Path(shutil.copytree(out, scratch)) / "study.journal"
-    return len(open_study(copy).get_trials(states=(TrialState.RUNNING,)))
+    """How many drawn trials the journal leaves running; one killed in the drawing is drawn anew.
+
+    In a copy, so that the folder stays as it is.
+    """
+    study = open_study(Path(shutil.copytree(out, scratch)) / "study.journal")
+    whole = max(len(trial.params) for trial in study.get_trials())
+    running = study.get_trials(states=(TrialState.RUNNING,))
+    return sum(len(trial.params) == whole or trial.number == 0 for trial in running)
 
 
 def test_a_search_killed_in_the_middle_is_resumed(inputs, process, cli, tmp_path):
