@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 import torch  # noqa: E402
+
 from aspect.config import to_yaml  # noqa: E402
 from aspect.errors import AspectError, sentence_of  # noqa: E402
 from aspect.experiment.executor import Finished, LocalProcesses, Lost, News, Started  # noqa: E402
