@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aspect.data.source import load_dataset, read_graph
     from aspect.data.splits import make_splits
     from aspect.data.synthetic import mixed_graph
-    from aspect.errors import AspectError
+    from aspect.errors import AspectError, GraphWarning
     from aspect.estimator import Aspect, Embedder
     from aspect.evaluation.baselines import knn_probe
     from aspect.evaluation.linear_probe import linear_probe
@@ -41,6 +41,7 @@ __all__ = [
     "AspectError",
     "Embedder",
     "Graph",
+    "GraphWarning",
     "LabelledGraph",
     "knn_probe",
     "linear_probe",
@@ -55,6 +56,7 @@ _HOMES = {
     "AspectError": "errors",
     "Embedder": "estimator",
     "Graph": "data.graph",
+    "GraphWarning": "errors",
     "LabelledGraph": "data.graph",
     "knn_probe": "evaluation.baselines",
     "linear_probe": "evaluation.linear_probe",

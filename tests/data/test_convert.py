@@ -86,7 +86,6 @@ def test_ids_under_either_name():
         ({"edge_index": torch.tensor([[0, 2.0**25], [1, 2]])}, "hold integers. Got 33554432.0"),
         ({"edge_index": np.array([["a"], ["b"]], dtype=object)}, "an array of numbers. Got obj"),
         ({"edge_index": None}, "has no edges: set data.edge_index"),
-        ({"x": None, "num_nodes": 3}, "3 nodes have no features: set data.x.*--features degree"),
         ({"x": torch.ones(3)}, r"shape \[nodes, features\]. Got \[3\]"),
         ({"x": X.to(torch.complex64)}, "real numbers. Got torch.complex64"),
         ({"x": torch.zeros(0, 2), "edge_index": torch.zeros(2, 0)}, "at least 2 nodes. Got 0"),
@@ -142,9 +141,11 @@ def test_saved_data(saved, monkeypatch):
 
 def test_saved_data_without_features(saved):
     torch.save(Data(edge_index=PAIRS, num_nodes=4), saved)
-    with pytest.raises(GraphError, match=r"4 nodes have no features: set data\.x"):
-        read_graph(saved)
-    assert read_graph(saved, features="degree").graph.num_nodes == 4
+    graph = read_graph(saved).graph
+    assert "The nodes have no features, so laplacian ones are made" in graph.notices[-1]
+    asked = read_graph(saved, features="laplacian").graph
+    assert torch.equal(graph.features, asked.features)
+    assert read_graph(saved, features="degree").graph.num_nodes == graph.num_nodes == 4
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.sparse_coo])
@@ -235,10 +236,11 @@ def test_pair_of_matrices():
         ((scipy.sparse.csr_array((3, 4)), X), r"must be square.*Got 3 x 4"),
         ((scipy.sparse.csr_array(-np.eye(3)), X), "positive numbers"),
         ((scipy.sparse.csr_array((3, 3)), np.array([["a"]] * 3)), "must be an array of numbers"),
-        ((X, PAIRS), r"\(scipy adjacency, feature matrix\)\. Got \(Tensor, T"),
-        (networkx.path_graph(8), r"attribute 'x'. Missing at 0, 1, 2, 3, 4, ... \(8 in"),
-        (networkx.Graph(), "attribute 'x'"),
-        ({"x": 1}, r"A graph must be .* a PyG Data, .* networkx graph\. Got dict"),
+        ((X, PAIRS), r"shape \[2, pairs\]\. Got \[3, 2\]"),
+        ((PAIRS, X, X), r"pair of edges and features.*\. Got \(Tensor, Tensor, Tensor\)"),
+        (networkx.Graph(), r"at least 2 nodes\. Got 0"),
+        ({"x": 1}, r"A graph must be .* a PyG Data .*, a NetworkX, .*\. Got dict"),
+        ([1, 2], r"A graph must be .*\. Got list"),
     ],
 )
 def test_sources_that_are_refused(source, sentence):

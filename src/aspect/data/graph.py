@@ -6,6 +6,7 @@ as single numbers, smaller end * nodes + larger end, so that sets of them are ch
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -99,7 +100,7 @@ class Graph:
             None if feature_names is None else tuple(feature_names),
             integer_ids,
         )
-        return graph._with_structure_notices()
+        return replace(graph, notices=(*graph.notices, *graph.structure_notices()))
 
     @property
     def num_nodes(self) -> int:
@@ -143,9 +144,9 @@ class Graph:
         features, edge_index = self.features.to(target), self.edge_index.to(target)
         return replace(self, features=features, edge_index=edge_index)
 
-    def _with_structure_notices(self) -> Graph:
-        """Add what the user should know although nothing was changed."""
-        notices = list(self.notices)
+    def structure_notices(self) -> list[str]:
+        """What the user should know although nothing was changed."""
+        notices = []
         isolated = int((self.degrees() == 0).sum())
         if self.num_edges == 0:
             notices.append("The graph has no edges: the embedding rests on the features alone.")
@@ -159,7 +160,24 @@ class Graph:
                 f"The graph falls into {num_parts} parts without an edge between them; "
                 f"the largest has {largest} of {self.num_nodes} nodes."
             )
-        return replace(self, notices=tuple(notices))
+        return notices
+
+    def __repr__(self) -> str:
+        """One line, whatever the size.
+
+        >>> Graph.build(torch.eye(3), torch.tensor([[0, 1], [1, 0]]))
+        Graph(3 nodes, 1 edge, 3 features)
+        """
+        sizes = (_counted(self.num_nodes, "node"), _counted(self.num_edges, "edge"))
+        features = _counted(self.num_features, "feature")
+        if isinstance(self.features, SparseMatrix):
+            features += " (sparse)"
+        where = [] if self.device.type == "cpu" else [str(self.device)]
+        return f"Graph({', '.join([*sizes, features, *where])})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the line, and what was cleaned while building."""
+        return _html(repr(self), self.notices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +195,26 @@ class LabelledGraph:
     def num_classes(self) -> int:
         """Classes, those without a node included."""
         return len(self.class_names)
+
+    def __repr__(self) -> str:
+        """One line, whatever the size."""
+        splits = _counted(len(self.masks["train"]), "split") if self.masks else "no splits"
+        inner = repr(self.graph).removeprefix("Graph(").removesuffix(")")
+        classes = f"{self.num_classes} class{'' if self.num_classes == 1 else 'es'}"
+        return f"LabelledGraph({inner}, {classes}, {splits})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the line, and what was cleaned while building."""
+        return _html(repr(self), self.graph.notices)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _html(line: str, notices: Sequence[str]) -> str:
+    items = "".join(f"<li>{html.escape(notice)}</li>" for notice in notices)
+    return f"<code>{html.escape(line)}</code>" + (f"<ul>{items}</ul>" if items else "")
 
 
 def pair_keys(

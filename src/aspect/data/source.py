@@ -23,7 +23,16 @@ from pydantic import Field
 
 from aspect.config import Config, load_yaml, make_config, to_yaml
 from aspect.data.files import is_file, is_folder, is_present, naming, replacing, target_of
-from aspect.errors import AspectError, DataError, FileError, SettingsError, UnknownNameError, reason
+from aspect.errors import (
+    AspectError,
+    DataError,
+    FileError,
+    GraphWarning,
+    SettingsError,
+    UnknownNameError,
+    reason,
+    warn,
+)
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -421,8 +430,13 @@ def read_graph(
     """Read a data set by name, an `.npz`, an edge table (and its node table) or a saved PyG `Data`.
 
     A name of the catalogue always means that data set. Files of data sets lie in `data_dir`, else
-    in `$ASPECT_DATA`. The fields of `Reading` explain the options.
+    in `$ASPECT_DATA`. The fields of `Reading` explain the options. What is cleaned is a warning.
     """
+    from aspect.data.convert import changes_of
+
     values = {**options, "nodes": None if nodes is None else str(nodes)}
     reading = make_config(Reading, values, owner="the graph")
-    return GraphSource(graph=str(source), reading=reading).read(data_dir)
+    labelled = GraphSource(graph=str(source), reading=reading).read(data_dir)
+    if changes := changes_of(labelled.graph):
+        warn(" ".join(changes), GraphWarning)
+    return labelled
