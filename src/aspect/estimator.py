@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from pydantic.fields import FieldInfo
+from rich.console import Console
 from torch import Tensor
 from typing_extensions import override
 
@@ -34,6 +35,7 @@ from aspect.errors import (
     GraphError,
     GraphWarning,
     SettingsError,
+    TrainingError,
     UnknownNameError,
     shown,
     warn,
@@ -45,7 +47,9 @@ from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
 from aspect.settings import FOLDER, find_experiment
 from aspect.training.health import Health
-from aspect.training.trainer import Recorder, TrainingResult, train
+from aspect.training.outlook import estimate
+from aspect.training.progress import has_bar, show_progress
+from aspect.training.trainer import ProgressRecorder, Recorder, TrainingResult, train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,6 +178,7 @@ class Embedder:
         graph: Any = None,  # noqa: ANN401 - any form of a graph
         y: object = None,  # noqa: ARG002 - scikit-learn passes labels by position
         *,
+        progress: bool | None = None,
         recorder: Recorder | None = None,
     ) -> Self:
         """Learn from a graph; labels, if it has any, are not looked at.
@@ -184,6 +189,8 @@ class Embedder:
             graph: In any of the forms that the class lists; with a graph given at construction,
                 rows of its node table, which choose nothing here: all nodes are trained on.
             y: Not used; scikit-learn passes it.
+            progress: Show a bar with the time left, or a line every few seconds where none can be
+                drawn; None: a bar on terminals and in notebooks, unless a recorder is given.
             recorder: Receives the numbers of every epoch.
         """
         given = self._graph_of(graph)
@@ -191,7 +198,14 @@ class Embedder:
             node_numbers(graph, given)  # rows that are no nodes are refused before the training
         placed = self._placed(given)
         method = self._build(placed.num_features)
-        self.result = train(method, placed, seed=self.seed, recorder=recorder)
+        if progress is None:
+            progress = recorder is None and has_bar(Console(stderr=True))
+        if progress:
+            with show_progress("Epoch", Console(stderr=True, highlight=False)) as advance:
+                watched = ProgressRecorder(recorder or Recorder(), advance)
+                self.result = train(method, placed, seed=self.seed, recorder=watched)
+        else:
+            self.result = train(method, placed, seed=self.seed, recorder=recorder)
         self._method, self._num_features = method, placed.num_features
         self._feature_names = placed.feature_names
         self._trained_on = None if method.inductive else graph_sha256(placed)
@@ -245,9 +259,21 @@ class Embedder:
         return self.method.is_stale or self._measured_scaling() is None
 
     def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
-        """What to know of a training on a graph before it starts, one sentence each."""
+        """What to know of a training on a graph before it starts, one sentence each.
+
+        Time and memory are estimated from two trial epochs, unless fewer than 20 are planned; a
+        training that follows is not changed by them.
+        """
         placed = self._placed(self._converted(graph))
-        return tuple(self._build(placed.num_features).outlook(placed))
+        method = self._build(placed.num_features)
+        sentences = tuple(method.outlook(placed))
+        try:
+            expected = estimate(method, placed, seed=self.seed)
+        except TrainingError:  # which the training itself will raise
+            expected = None
+        if expected is None:
+            return sentences
+        return (*sentences, *expected.sentences(method, " ".join(sentences)))
 
     def _build(self, num_features: int) -> Method:
         with isolated_seed(seed_for(self.seed, "weights")):

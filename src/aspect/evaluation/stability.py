@@ -246,7 +246,8 @@ def searched(model: Embedder) -> SearchProblem:
 
 def train_stand_in(graph: Graph, seed: int) -> SearchProblem:
     """An ASPECT trained on the same graph, where no gradient of a model reaches the edges."""
-    return searched(Embedder("aspect", seed=seed, device=str(graph.device), **STAND_IN).fit(graph))
+    model = Embedder("aspect", seed=seed, device=str(graph.device), **STAND_IN)
+    return searched(model.fit(graph, progress=False))
 
 
 @dataclass(frozen=True, eq=False)
