@@ -19,10 +19,9 @@ Data flows through the package from top to bottom:
 Names below are imported at first use, so that `import aspect` and the command line answer at once.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from aspect.exports import exporting
 
 if TYPE_CHECKING:
     from aspect.data.graph import Graph, LabelledGraph
@@ -51,27 +50,4 @@ __all__ = [
     "read_graph",
 ]
 
-_HOMES = {
-    "Aspect": "estimator",
-    "AspectError": "errors",
-    "Embedder": "estimator",
-    "Graph": "data.graph",
-    "GraphWarning": "errors",
-    "LabelledGraph": "data.graph",
-    "knn_probe": "evaluation.baselines",
-    "linear_probe": "evaluation.linear_probe",
-    "load_dataset": "data.source",
-    "make_splits": "data.splits",
-    "mixed_graph": "data.synthetic",
-    "read_graph": "data.source",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'aspect' has no attribute {name!r}")
-    return getattr(import_module(f"aspect.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__getattr__, __dir__ = exporting(__name__, __file__)

@@ -27,6 +27,7 @@ from aspect.config import make_config
 from aspect.data.archives import graph_sha256
 from aspect.data.convert import as_graph, changes_of, node_numbers
 from aspect.data.features import permute_columns
+from aspect.data.files import is_folder
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["Aspect", "Embedder", "choose_device"]
 
 DTYPE = torch.float32
+MODEL = "model.safetensors"  # in the folder of a run
 SCALING = "scaling/"  # before the names of its tensors in a saved model
 
 OLD_STATISTICS = (
@@ -562,11 +564,12 @@ class Embedder:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
-        """Read what `save` wrote; a damaged file or one of another kind is refused.
+        """Read what `save` wrote, or the model of a run's folder; what is damaged is refused.
 
         One of version 0.1 is read with a warning: see `calibrate`.
         """
         chosen = str(choose_device(device))
+        path = Path(path) / MODEL if is_folder(Path(path)) else path
         tensors, manifest = read_tensors(Path(path))
         _check_manifest(manifest, path)
         try:
