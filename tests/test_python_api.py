@@ -321,6 +321,19 @@ def test_graphs_in_notebooks_tell_what_was_cleaned():
     assert repr(many) == "Graph(30 nodes, 1 edge, 30 features (sparse))"
 
 
+def test_results_of_probes_are_one_line_and_a_table_in_notebooks(labelled, fitted):
+    splits = aspect.make_splits("random", labelled.labels, labelled.num_classes, count=2)
+    result = aspect.linear_probe(fitted.embed(labelled), labelled.labels, splits)
+    assert repr(result).startswith(f"ProbeResult(neutral probe: accuracy {result.strict}%, macro-")
+    assert repr(result).endswith("% over 2 splits)")
+    assert f"<td>{result.splits[1].strict:.2f}</td>" in result._repr_html_()
+
+
+def test_the_folder_of_a_run_is_a_model(fitted, labelled, tmp_path):
+    fitted.save(tmp_path / "model.safetensors")
+    assert torch.equal(Embedder.load(tmp_path).embed(labelled), fitted.embed(labelled))
+
+
 # Types
 
 SCRIPT = """

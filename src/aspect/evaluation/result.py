@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -115,6 +116,23 @@ class ProbeResult:
     def validation(self) -> Summary:
         """Validation accuracy, the only one that may choose between methods or settings."""
         return Summary.of([score.validation for score in self.splits])
+
+    def __repr__(self) -> str:
+        """The headline in one line; `to_dict` has the rest."""
+        count = f"{len(self.splits)} split{'' if len(self.splits) == 1 else 's'}"
+        return (
+            f"ProbeResult({self.probe} probe: accuracy {self.strict}%, macro-F1 {self.macro_f1}% "
+            f"over {count})"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the headline, and a row for every split."""
+        import pandas as pd
+
+        shown = {"strict": "accuracy", "macro_f1": "macro-F1", "validation": "validation accuracy"}
+        rows = [{new: getattr(score, old) for old, new in shown.items()} for score in self.splits]
+        table = pd.DataFrame(rows).rename_axis("split").to_html(float_format="{:.2f}".format)
+        return f"<code>{html.escape(repr(self))}</code>{table}"
 
     @property
     def at_path_end(self) -> float | None:
