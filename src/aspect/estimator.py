@@ -49,7 +49,7 @@ from aspect.randomness import isolated_seed, seed_for
 from aspect.settings import FOLDER, find_experiment
 from aspect.training.health import Health
 from aspect.training.outlook import estimate
-from aspect.training.progress import has_bar, show_progress
+from aspect.training.progress import is_watched, show_progress
 from aspect.training.trainer import ProgressRecorder, Recorder, TrainingResult, train
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Embedder:
                 rows of its node table, which choose nothing here: all nodes are trained on.
             y: Not used; scikit-learn passes it.
             progress: Show a bar with the time left, or a line every few seconds where none can be
-                drawn; None: a bar on terminals and in notebooks, unless a recorder is given.
+                drawn; None: on terminals and in notebooks, unless a recorder is given.
             recorder: Receives the numbers of every epoch.
         """
         given = self._graph_of(graph)
@@ -201,7 +201,7 @@ class Embedder:
         placed = self._placed(given)
         method = self._build(placed.num_features)
         if progress is None:
-            progress = recorder is None and has_bar(Console(stderr=True))
+            progress = recorder is None and is_watched(Console(stderr=True))
         if progress:
             with show_progress("Epoch", Console(stderr=True, highlight=False)) as advance:
                 watched = ProgressRecorder(recorder or Recorder(), advance)

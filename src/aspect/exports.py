@@ -7,6 +7,7 @@ and so does `exporting`. What stands there is in `__all__`.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -33,4 +34,8 @@ def exporting(package: str, path: str) -> tuple[Callable[[str], object], Callabl
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home), name)
 
-    return get, lambda: sorted(homes_of(path))
+    def names() -> list[str]:
+        own = (name for name in vars(sys.modules[package]) if name.startswith("__"))
+        return sorted({*homes_of(path), *own})
+
+    return get, names

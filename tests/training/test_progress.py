@@ -8,7 +8,7 @@ from rich.console import Console
 
 from aspect import Embedder, mixed_graph
 from aspect.training import progress
-from aspect.training.progress import has_bar, show_progress
+from aspect.training.progress import has_bar, is_watched, show_progress
 from aspect.training.trainer import Recorder
 
 SMALL = {"device": "cpu", "epochs": 3, "width": 8}
@@ -78,6 +78,9 @@ def test_a_bar_on_a_terminal_is_gone_afterwards():
 def test_a_notebook_needs_widgets_for_a_bar(monkeypatch, has_widgets):
     monkeypatch.setattr(progress, "find_spec", lambda name: name if has_widgets else None)
     assert has_bar(console(force_jupyter=True)) == has_widgets
+    assert is_watched(console(force_jupyter=True))
+    assert is_watched(console(force_terminal=True))
+    assert not is_watched(console(force_terminal=False))
     assert has_bar(console(force_terminal=True))
     assert not has_bar(console(force_terminal=False))
 
@@ -96,7 +99,7 @@ def test_fit_shows_progress_when_asked(graph, capsys):
 @pytest.mark.usefixtures("at_once")
 def test_fit_is_silent_without_a_terminal_or_when_told_so(graph, capsys, monkeypatch):
     Embedder("grace", **SMALL).fit(graph)
-    monkeypatch.setattr("aspect.estimator.has_bar", lambda _: True)
+    monkeypatch.setattr("aspect.estimator.is_watched", lambda _: True)
     Embedder("grace", **SMALL).fit(graph, progress=False)
     Embedder("grace", **SMALL).fit(graph, recorder=Recorder())
     assert capsys.readouterr().err == ""

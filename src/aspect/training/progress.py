@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-__all__ = ["Advance", "duration", "has_bar", "show_progress"]
+__all__ = ["Advance", "duration", "has_bar", "is_watched", "show_progress"]
 
 MINUTE, HOUR = 60, 3600
 
@@ -35,6 +35,11 @@ def duration(seconds: float) -> str:
     if seconds < HOUR:
         return f"{seconds / MINUTE:.0f} min"
     return f"{seconds / HOUR:.1f} h"
+
+
+def is_watched(console: Console) -> bool:
+    """Whether someone looks on: at a terminal or a notebook."""
+    return console.is_terminal or console.is_jupyter
 
 
 def has_bar(console: Console) -> bool:
