@@ -35,6 +35,9 @@ DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs
 MIN_EPOCHS_APART = 5  # between two rungs: a score takes as long as some epochs
+# Of the neutral probe's gradient. A looser one than that of a table takes a tenth of the steps and
+# moves a score by less than two seeds differ.
+TOLERANCE = 1e-3
 
 
 class SearchRequest(Config):
@@ -47,7 +50,8 @@ class SearchRequest(Config):
     probe: ProbeName = "neutral"
     """neutral; paper: the probe of published tables."""
     max_cosine: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Highest mean cosine of two nodes, before centring, of the best trial."""
+    """Highest mean cosine of two nodes, before centring, of the best trial, which must not have
+    collapsed otherwise; 1: any embedding may be the best."""
     max_epochs: Annotated[int | None, Field(ge=1)] = None
     """Epochs of a trial at most, but for the start, which keeps its own.  [default: 200, or those
     of the start if more]"""
@@ -129,6 +133,8 @@ class Search(Config):
     """All that there are of that kind."""
     probe: ProbeName = "neutral"
     """The probe that scores an embedding on validation nodes."""
+    tolerance: float = 1e-5
+    """At which the neutral probe counts as solved; searches of version 0.1 do not name it."""
     max_cosine: float = 0.9
     """A trial whose embedding, before centring, has a higher mean cosine cannot be the best."""
     seeds: tuple[int, ...]
@@ -184,6 +190,8 @@ class Search(Config):
 
     def fault_of(self, health: Health) -> str:
         """Why an embedding is not healthy enough for the best trial; empty if it is."""
+        if self.max_cosine == 1:
+            return ""
         if health.mean_cosine > self.max_cosine and health.dim > 1:
             return (
                 f"The mean cosine of two nodes is {health.mean_cosine:.4f}, "
@@ -256,6 +264,7 @@ def plan_search(
         splits_sha256=published_sha256(splits, masks),
         num_splits=len(make_splits(splits, labelled.labels, labelled.num_classes, masks=masks)),
         probe=request.probe,
+        tolerance=TOLERANCE,
         max_cosine=request.max_cosine,
         seeds=tuple(range(experiment.seed, experiment.seed + request.seeds)),
         settings=base.model_dump(mode="json"),
