@@ -11,13 +11,15 @@ from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
+from pydantic import ValidationError
 from torch import Tensor
 from typing_extensions import override
 
 from aspect import __version__
-from aspect.config import make_config
+from aspect.config import Config, make_config
 from aspect.data.archives import graph_sha256
 from aspect.data.convert import as_graph
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.features import permute_columns
 from aspect.data.graph import Graph
 from aspect.data.tensors import read_tensors, write_tensors
@@ -37,7 +39,7 @@ from aspect.settings import FOLDER, find_experiment
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, TrainingResult, train
 
-__all__ = ["Aspect", "Embedder", "choose_device"]
+__all__ = ["Aspect", "Embedder", "choose_device", "settings_for"]
 
 DTYPE = torch.float32
 SCALING = "scaling/"  # before the names of its tensors in a saved model
@@ -49,6 +51,14 @@ OLD_STATISTICS = (
 )
 
 logger = logging.getLogger(__name__)
+
+
+def settings_for(config: type[Config], *, is_encoded: bool) -> dict[str, Any]:
+    """Defaults that a graph decides: an encoded table is scaled already, column by column.
+
+    Dividing its rows by their sums would leave of a single column nothing but the sign.
+    """
+    return {"row_normalise": False} if is_encoded and "row_normalise" in config.model_fields else {}
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -86,6 +96,8 @@ class Embedder:
     ) -> None:
         self.registration = find_method(method)
         self.config = make_config(self.registration.config, settings, owner=method)
+        self._given = self.config.model_fields_set
+        self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
         self.device = choose_device(device)
         self.result: TrainingResult | None = None
@@ -120,15 +132,26 @@ class Embedder:
         A training that fails or is interrupted leaves this object as it was.
         """
         given = as_graph(graph)
-        placed = self._placed(given)
-        method = self._build(placed.num_features)
-        self.result = train(method, placed, seed=self.seed, recorder=recorder)
+        config, placed = self.config, self._placed(given)
+        self.suit(given)
+        try:
+            method = self._build(placed.num_features)
+            self.result = train(method, placed, seed=self.seed, recorder=recorder)
+        except BaseException:
+            self.config = config
+            raise
         self._method, self._num_features = method, placed.num_features
-        self._feature_names = placed.feature_names
+        self._feature_names, self.encoder = placed.feature_names, placed.encoder
         self._trained_on = None if method.inductive else graph_sha256(placed)
         self._keep_copy(given, placed)
         self._scaling, self._unmeasured = None, given
         return self
+
+    def suit(self, graph: Any) -> None:  # noqa: ANN401
+        """Give settings that were left open the defaults that suit a graph; `fit` does so."""
+        suited = settings_for(type(self.config), is_encoded=as_graph(graph).is_encoded)
+        given = {name: getattr(self.config, name) for name in self._given}
+        self.config = type(self.config)(**{**suited, **given})
 
     def calibrate(self, graph: Any) -> Self:  # noqa: ANN401
         """Recompute what embeddings are normalised and centred by, on the training graph.
@@ -230,10 +253,21 @@ class Embedder:
                 f"The model was trained on {self._num_features} features. "
                 f"Got a graph with {seen.num_features}."
             )
+        self._check_encoder(seen)
         if not fitted.inductive and self._trained_on != graph_sha256(seen):
             raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
         self._keep_copy(given, seen)
         return seen
+
+    def _check_encoder(self, graph: Graph) -> None:
+        """Refuse columns that were scaled or coded otherwise than in training."""
+        given = graph.encoder
+        if self.encoder is None or given is None or not given.columns or given == self.encoder:
+            return
+        raise GraphError(
+            "The columns of this graph became features in another way than those of the training "
+            "graph. Read it with the model's encoder: read_graph(..., encoder=model.encoder)."
+        )
 
     def _keep_copy(self, given: Graph, seen: Graph) -> None:
         self._copies.clear()
@@ -261,6 +295,7 @@ class Embedder:
             "settings": self.config.model_dump(mode="json"),
             "num_features": self._num_features,
             "feature_names": self._feature_names,
+            "encoder": None if self.encoder is None else self.encoder.to_json(),
             "seed": self.seed,
             "trained_on": self._trained_on,
         }
@@ -284,6 +319,7 @@ class Embedder:
             raise CheckpointError(f"{path} does not fit this version. {error}") from error
         model._num_features = manifest["num_features"]
         model._feature_names = _names_of(manifest, path)
+        model.encoder = _encoder_of(manifest, path)
         model._trained_on = manifest.get("trained_on")
         scaling = {
             name.removeprefix(SCALING): tensors.pop(name).to(model.device)
@@ -359,6 +395,15 @@ def _names_of(manifest: dict[str, Any], path: str | Path) -> tuple[str, ...] | N
             f"{path} is damaged: it must name each of its {manifest['num_features']} features once."
         )
     return tuple(names)
+
+
+def _encoder_of(manifest: dict[str, Any], path: str | Path) -> FeatureEncoder | None:
+    """How columns become features; models of arrays and older files have none."""
+    try:
+        values = manifest.get("encoder")
+        return None if values is None else FeatureEncoder.model_validate(values)
+    except ValidationError as error:
+        raise CheckpointError(f"{path} is damaged: its encoder of features is no such.") from error
 
 
 def _other_features(known: tuple[str, ...], given: tuple[str, ...]) -> str:

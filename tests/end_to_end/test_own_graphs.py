@@ -68,7 +68,6 @@ def test_a_saved_data(cli):
         ("nodes.csv", b"id,f\n7,1\n7,2\n", "7"),
         ("nodes.csv", b"id,f\n007,1\n7,nan\nNA,2\n=cmd(),3\n", "--impute"),
         ("nodes.csv", b"id,f\n007,1\n7,red\nNA,2\n=cmd(),3\n", "'f'"),
-        ("nodes.csv", b"id\n007\n7\nNA\n=cmd()\n", "--features"),
     ],
 )
 def test_bad_tables(own, file, content, words):
@@ -109,7 +108,7 @@ def ring(tmp_path, monkeypatch):
 
 
 def test_an_added_graph_is_listed_trained_on_and_embedded_with_its_ids(cli, ring, tmp_path):
-    entry = ["--name", "ring", "--source", "Me", "--note", "A ring."]
+    entry = ["--name", "ring", "--citation", "Me", "--note", "A ring."]
     added = cli("datasets", "add", *ring, *entry, "--json").json
     assert added["path"] == str(tmp_path / "data" / "ring.npz")
     listed = {entry["name"]: entry for entry in cli("datasets", "--json").json["datasets"]}

@@ -25,8 +25,12 @@ FORMATS = (".npy", ".parquet", ".csv")
 BESIDE_NPY = (".policy.npy", ".ids.txt")  # what a bare matrix has no place for
 
 
-class PruneOptions(Config):
-    """Which edges are left out."""
+class EdgeOptions(Config):
+    """Which edges are added or left out."""
+
+    add: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """Edge table of new nodes, which --nodes describes: they join the graph trained on, and they
+    alone are written."""
 
     prune: Annotated[Share, typer.Option(metavar="RATIO")] = 0.0
     """Ratio of the edges to prune: those that fit the neighbourhoods at their ends least. Protects
@@ -41,7 +45,7 @@ def embed(
         str, typer.Argument(help="A run's folder or a saved model.", metavar="RUN|MODEL")
     ],
     reading: Reading,
-    pruning: PruneOptions,
+    edges: EdgeOptions,
     out: Annotated[
         Path, typer.Option(help="File to write: .npy, .parquet or .csv.", metavar="FILE")
     ],
@@ -61,13 +65,20 @@ def embed(
     overwrite: Overwrite = False,
 ) -> None:
     """Write one row per node, with the ids, and the gate weight as a column of its own."""
-    source = None if graph is None else GraphSource.named(graph, reading)
-    if graph is None and reading != NO_READING:
+    add = edges.add
+    if add is not None and graph is not None:
+        raise SettingsError(f"--add extends the graph trained on. Got {graph!r} as well.")
+    if graph is None and add is None and reading != NO_READING:
         raise SettingsError("Options of reading belong to a graph. Name it after the model.")
-    prune = with_old_name(session.screen, pruning.prune, pruning.doubt)
-    _check_out(out, overwrite, inputs=[model, graph, reading.nodes])
+    source = None if graph is None else GraphSource.named(graph, reading)
+    if add is not None:
+        source = GraphSource(graph=str(add), reading=reading)
+    prune = with_old_name(session.screen, edges.prune, edges.doubt)
+    _check_out(out, overwrite, inputs=[model, graph, reading.nodes, add])
     with session.screen.activity("Embedding"):
-        content = _embed(session, model, source, out, prune, normalise, overwrite=overwrite)
+        content = _embed(
+            session, model, source, out, prune, normalise, adds=add is not None, overwrite=overwrite
+        )
     for warning in content["warnings"]:
         session.screen.warn(warning)
     session.screen.answer(content, lambda: session.screen.say(_sentence(content)))
@@ -95,22 +106,23 @@ def _embed(
     prune: float,
     normalise: Normalisation,
     *,
+    adds: bool,
     overwrite: bool,
 ) -> dict[str, Any]:
     from aspect.data.tensors import write_embeddings
     from aspect.evaluation.pruning import prune_edges
     from aspect.experiment.run import gate_summary
 
-    embedder, whole = _load(session, model, source)
-    for notice in whole.notices:
-        session.screen.note(f"Note: {notice}")
+    embedder, whole, known = _load(session, model, source, adds=adds)
+    session.screen.notices(whole.notices)
     graph = prune_edges(whole, prune)
-    embeddings, policy = embedder.embed(graph, normalise=normalise), embedder.policy(graph)
+    embeddings, policy = embedder.embed(graph, normalise=normalise)[known:], embedder.policy(graph)
+    policy = None if policy is None else policy[known:]
     health = embedder.health(graph)
     write_embeddings(
         out,
         embeddings,
-        graph.ids,
+        None if graph.ids is None else graph.ids[known:],
         policy,
         overwrite=overwrite,
         integer_ids=graph.integer_ids,
@@ -118,6 +130,7 @@ def _embed(
     return {
         "out": str(out),
         "nodes": len(embeddings),
+        "known_nodes": known,
         "dim": embeddings.shape[1],
         "normalise": normalise,
         "gate": gate_summary(policy),
@@ -127,34 +140,54 @@ def _embed(
     }
 
 
-def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Embedder, Graph]:
+def _load(
+    session: Session, model: str, source: GraphSource | None, *, adds: bool
+) -> tuple[Embedder, Graph, int]:
+    """The model, the graph to embed, and how many of its first nodes are not asked for."""
     from aspect.estimator import Embedder
     from aspect.experiment.trained import open_run
 
-    if Path(model).is_dir():
-        run = open_run(model)
-        embedder = run.load_model(session.device)
-        if embedder.is_stale:
-            embedder.calibrate(run.read_trained_graph(session.data_dir))
-            session.screen.note("Note: the statistics were recomputed on the training graph.")
-        if source is not None:
-            return embedder, source.read(session.data_dir).graph
-        if run.is_poisoned:
-            session.screen.note(
-                f"Note: {model} was trained on a perturbed graph, and that one is embedded. "
-                "Name the graph after the run to embed it unperturbed."
-            )
-        return embedder, run.read_trained_graph(session.data_dir)
-    embedder = Embedder.load(model, device=session.device)
+    if not Path(model).is_dir():
+        embedder = Embedder.load(model, device=session.device)
+        if source is None or adds:
+            raise SettingsError(f"{model} has no graph of its own. Name the graph to embed.")
+        return embedder, _read(session, embedder, source), 0
+    run = open_run(model)
+    embedder = run.load_model(session.device)
+    if embedder.is_stale:
+        embedder.calibrate(run.read_trained_graph(session.data_dir))
+        session.screen.note("Note: the statistics were recomputed on the training graph.")
+    if source is not None and not source.is_named:
+        reading = run.experiment.reading.for_embedding(source.reading)
+        source = GraphSource(graph=source.graph, reading=reading)
+    if source is not None and not adds:
+        return embedder, _read(session, embedder, source), 0
+    if run.is_poisoned:
+        session.screen.note(
+            f"Note: {model} was trained on a perturbed graph, and that one is embedded. "
+            "Name the graph after the run to embed it unperturbed."
+        )
+    trained = run.read_trained_graph(session.data_dir)
     if source is None:
-        raise SettingsError(f"{model} has no graph of its own. Name the graph to embed.")
-    return embedder, source.read(session.data_dir).graph
+        return embedder, trained, 0
+    from aspect.data.tables import extend_graph
+
+    extended = extend_graph(trained, source.graph, source.reading, embedder.encoder)
+    return embedder, extended, trained.num_nodes
+
+
+def _read(session: Session, embedder: Embedder, source: GraphSource) -> Graph:
+    """A graph with features as in training; a model without an encoder took numbers as they are."""
+    if embedder.encoder is None and source.reading.nodes is not None:
+        source = source.unscaled()
+    return source.read(session.data_dir, embedder.encoder).graph
 
 
 def _sentence(content: dict[str, Any]) -> str:
     gate = content["gate"]
     policy = "" if gate is None else f" Mean gate weight of the low band: {gate['mean']:.2f}."
-    wrote = f"Wrote {content['nodes']} embeddings of {content['dim']} dimensions"
+    new = " of new nodes" if content["known_nodes"] else ""
+    wrote = f"Wrote {content['nodes']} embeddings{new} of {content['dim']} dimensions"
     pruned = content["pruned_edges"]
     told = f" {pruned} edges with little support were pruned." if pruned else ""
     return f"{wrote} to {content['out']}.{policy}{told}"

@@ -12,6 +12,7 @@ import typer
 from aspect import __version__
 from aspect.cli.attack import attack
 from aspect.cli.bench import bench
+from aspect.cli.check import check
 from aspect.cli.console import harmless
 from aspect.cli.datasets import datasets
 from aspect.cli.demo import demo
@@ -59,6 +60,7 @@ def _callback(
 
 
 commands = (
+    check,
     train,
     embed,
     evaluate,

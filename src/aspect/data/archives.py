@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from aspect.config import Config
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.features import as_features, imputed
 from aspect.data.files import check_memory, file_bytes, replacing
 from aspect.data.graph import Graph, LabelledGraph, label_graph
@@ -87,6 +88,7 @@ class Names(Config):
     feature_names: tuple[str, ...] | None = None
     integer_ids: bool = False
     class_names: tuple[str, ...] | None = None
+    encoder: FeatureEncoder | None = None
 
 
 def read_npz(
@@ -127,6 +129,7 @@ def write_npz(path: Path | str, labelled: LabelledGraph, *, overwrite: bool = Fa
         feature_names=labelled.graph.feature_names,
         integer_ids=labelled.graph.integer_ids,
         class_names=None if labelled.class_names == numbered else labelled.class_names,
+        encoder=labelled.graph.encoder,
     ).model_dump(exclude_defaults=True)
     if names:
         arrays["names"] = np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)
@@ -330,6 +333,7 @@ def _graph_of(arrays: Mapping[str, Array], reading: Reading) -> LabelledGraph:
         names.ids,
         feature_names=names.feature_names,
         integer_ids=names.integer_ids,
+        encoder=names.encoder,
         directed_is_error=reading.directed == "error",
         notices=notices,
     )

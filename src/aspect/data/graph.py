@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, shown
 
@@ -65,6 +66,7 @@ class Graph:
     notices: tuple[str, ...] = ()  # what was cleaned while building, one sentence each
     feature_names: tuple[str, ...] | None = None  # of the columns, where the source has them
     integer_ids: bool = False  # the source kept its ids as integers; here they are their digits
+    encoder: FeatureEncoder | None = None  # that made the features, if they were not there as such
 
     def __post_init__(self) -> None:
         if self.feature_names is not None:
@@ -79,6 +81,7 @@ class Graph:
         *,
         feature_names: Sequence[str] | None = None,
         integer_ids: bool = False,
+        encoder: FeatureEncoder | None = None,
         directed_is_error: bool = False,
         notices: Sequence[str] = (),  # what was cleaned before
     ) -> Graph:
@@ -98,8 +101,28 @@ class Graph:
             (*notices, *changes),
             None if feature_names is None else tuple(feature_names),
             integer_ids,
+            encoder,
         )
         return graph._with_structure_notices()
+
+    def with_features(
+        self,
+        features: Features,
+        feature_names: Sequence[str] | None = None,
+        *,
+        encoder: FeatureEncoder | None = None,
+        notices: Sequence[str] = (),
+    ) -> Graph:
+        """The same nodes and edges with other features, checked; and what to know of them."""
+        _check_features(features)
+        _check_finite(features, self.ids, feature_names)
+        return replace(
+            self,
+            features=_best_layout(features),
+            feature_names=None if feature_names is None else tuple(feature_names),
+            encoder=encoder,
+            notices=(*self.notices, *notices),
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -117,6 +140,11 @@ class Graph:
         return self.edge_index.shape[1] // 2
 
     @property
+    def is_encoded(self) -> bool:
+        """Whether the features come from columns of a node table, scaled one by one."""
+        return self.encoder is not None and bool(self.encoder.columns)
+
+    @property
     def device(self) -> torch.device:
         """Where the tensors lie."""
         return self.edge_index.device
@@ -129,6 +157,14 @@ class Graph:
     def degrees(self) -> Int[Tensor, " nodes"]:
         """Number of neighbours of every node."""
         return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
+
+    def components(self) -> tuple[int, int]:
+        """Number of connected components, and the nodes of the largest."""
+        rows, columns = self.edge_index.cpu().numpy()
+        ones, shape = np.ones(len(rows), dtype=np.int8), (self.num_nodes, self.num_nodes)
+        adjacency = scipy.sparse.csr_array((ones, (rows, columns)), shape=shape)
+        count, part = scipy.sparse.csgraph.connected_components(adjacency, directed=False)
+        return int(count), int(np.bincount(part).max())
 
     def to(self, target: torch.device | str | torch.dtype) -> Graph:
         """The graph on another device, or with features of another floating type.
@@ -153,7 +189,7 @@ class Graph:
             notices.append(
                 f"{isolated} of {self.num_nodes} nodes have no edge; they keep their own features."
             )
-        num_parts, largest = _parts(self.edge_index, self.num_nodes)
+        num_parts, largest = self.components()
         if num_parts - isolated > 1:
             notices.append(
                 f"The graph falls into {num_parts} parts without an edge between them; "
@@ -408,15 +444,6 @@ def _simple_undirected(
             )
         notices.append(f"{missing} edges had no reverse and were made undirected.")
     return torch.stack([both // num_nodes, both % num_nodes]), notices
-
-
-def _parts(edge_index: Tensor, num_nodes: int) -> tuple[int, int]:
-    """Number of connected components, and the nodes of the largest."""
-    rows, columns = edge_index.cpu().numpy()
-    ones = np.ones(len(rows), dtype=np.int8)
-    adjacency = scipy.sparse.csr_array((ones, (rows, columns)), shape=(num_nodes, num_nodes))
-    count, part = scipy.sparse.csgraph.connected_components(adjacency, directed=False)
-    return int(count), int(np.bincount(part).max())
 
 
 def _best_layout(features: Features) -> Features:

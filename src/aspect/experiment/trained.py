@@ -30,10 +30,26 @@ from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
 from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.settings import Experiment, load_experiment
-from aspect.training.folder import CONFIG, METRICS, RECORD, RUN, RunFolder, Start, read_start
+from aspect.training.folder import (
+    CONFIG,
+    FEATURES,
+    METRICS,
+    RECORD,
+    RUN,
+    RunFolder,
+    Start,
+    read_start,
+)
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport
-from aspect.workspace import MANIFEST, Workspace, read_json, read_json_lines, write_text
+from aspect.workspace import (
+    MANIFEST,
+    Workspace,
+    read_json,
+    read_json_lines,
+    write_json,
+    write_text,
+)
 
 __all__ = [
     "MODEL",
@@ -98,6 +114,7 @@ def train_run(
     )
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
+    model.suit(labelled.graph)
     checksum = content_sha256(labelled)
     poison = (
         None if experiment.perturbation is None else PerturbedGraph.read(experiment.perturbation)
@@ -245,9 +262,11 @@ def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
 
 
 def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
-    """Model, embeddings, policy and ids."""
+    """Model, embeddings, policy, ids, and how the features were made."""
     assert outcome.model is not None  # trained in this process
     outcome.model.save(path / MODEL)
+    if graph.encoder is not None:
+        write_json(path / FEATURES, graph.encoder.to_json())
     write_embeddings(path / "embeddings.npy", outcome.model.embed(graph), overwrite=True)
     if outcome.policy is not None:
         with replacing(path / "policy.npy", overwrite=True) as file:
@@ -325,9 +344,13 @@ class StoredRun:
 
     def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
         """The clean graph with its labels, refused if it changed since the training."""
-        facts = self.record["graph"]
-        labelled = source_of(self.experiment).read(data_dir or facts["data_dir"])
+        facts, source = self.record["graph"], source_of(self.experiment)
+        labelled = source.read(data_dir or facts["data_dir"])
         checksum = content_sha256(labelled)
+        if checksum != facts["sha256"] and labelled.graph.encoder is not None:
+            # Version 0.2 took the numbers of a table as they are.
+            labelled = source.unscaled().read(data_dir or facts["data_dir"])
+            checksum = content_sha256(labelled)
         if checksum != facts["sha256"]:
             raise GraphError(
                 f"The graph of {self.path} changed since the training: its sha256 must be "
