@@ -98,7 +98,10 @@ def test_node_tables_that_are_refused(tmp_path, nodes, sentence):
 @pytest.mark.parametrize(
     ("edges", "sentence"),
     [
-        ("source,target\n" + "".join(f"a,u{k}\n" for k in range(9)), r"'u4' in line 6, \.\.\. \(9 in all\)"),
+        (
+            "source,target\n" + "".join(f"a,u{k}\n" for k in range(9)),
+            r"'u4' in line 6, \.\.\. \(9 in all\)",
+        ),
         ("source,target\na, b\nb,c\n", "case, spaces, Unicode form or leading zeros: ' b' and 'b'"),
         ("source,Source,target\na,b,c\n", "'source' and 'Source'. Rename or remove all but one"),
         ("source,target,weight\na,b,heavy\nb,c,1\n", "Edge weights must be positive numbers"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-MOST_COLUMNS = 40  # in a table on the screen
+OF_COLUMN = ("kind", "missing", "encoding", "features")
+MOST_ALIKE = 3  # neighbours that have a line each
 
 
 @command(without=("seed", "device"))
@@ -57,7 +60,9 @@ def _content(source: GraphSource, result: TablesRead) -> dict[str, Any]:
     from aspect.data.encoder import Caution
 
     known = result.labelled or result.structure
-    notices = result.notices if known is None else known.graph.notices
+    notices = list(result.notices if known is None else known.graph.notices)
+    if result.labelled is None and result.encoder is not None:
+        notices += result.encoder.described()
     return {
         "graph": source.name,
         "accepted": result.labelled is not None,
@@ -91,14 +96,13 @@ def _summary(labelled: LabelledGraph, *, has_features: bool) -> dict[str, Any]:
 
 def _columns(result: TablesRead) -> list[dict[str, Any]]:
     """Every column of the node table: what it holds, and what becomes of it."""
-    encoder = result.labelled.graph.encoder if result.labelled else None
-    fitted = {column.name: column for column in encoder.columns} if encoder else {}
+    fitted = {column.name: column for column in result.encoder.columns} if result.encoder else {}
     return [
         {
             "name": column.name,
             "kind": column.kind,
             "missing": int(column.missing.sum()),
-            "encoding": fitted[column.name].title if column.name in fitted else None,
+            "encoding": fitted[column.name].title if column.name in fitted else "left out",
             "features": len(fitted[column.name].feature_names) if column.name in fitted else 0,
         }
         for column in result.columns
@@ -115,12 +119,7 @@ def _show(session: Session, content: dict[str, Any]) -> None:
         ]
         screen.table([content["graph"], ""], rows)
     if content["columns"]:
-        keys = ("kind", "missing", "encoding", "features")
-        shown = content["columns"][:MOST_COLUMNS]
-        rows = [[column["name"], *(_cell(column[key]) for key in keys)] for column in shown]
-        screen.table(["column", *keys], rows)
-        if len(content["columns"]) > len(shown):
-            screen.say(f"... and {len(content['columns']) - len(shown)} more columns (--json).")
+        screen.table(["column", *OF_COLUMN], list(_rows(content["columns"])))
     for word, key in (("Error", "errors"), ("Warning", "warnings"), ("Note", "notes")):
         for sentence in content[key]:
             screen.say(f"{word}: {sentence}")
@@ -132,5 +131,10 @@ def _show(session: Session, content: dict[str, Any]) -> None:
     )
 
 
-def _cell(value: object) -> object:
-    return "-" if value is None else value
+def _rows(columns: list[dict[str, Any]]) -> Iterator[list[Any]]:
+    """A line for each column; one line for many neighbours that are treated alike."""
+    for values, group in groupby(columns, key=lambda column: [column[key] for key in OF_COLUMN]):
+        names = [column["name"] for column in group]
+        if len(names) > MOST_ALIKE:
+            names = [f"{names[0]} ... {names[-1]} ({len(names)} columns)"]
+        yield from ([name, *values] for name in names)

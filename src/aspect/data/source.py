@@ -475,7 +475,8 @@ def _option(name: str) -> str:
 
 
 def read_graph(
-    source: str | Path,
+    graph: str | Path,
+    /,
     *,
     data_dir: str | Path | None = None,
     nodes: str | Path | None = None,
@@ -490,4 +491,4 @@ def read_graph(
     """
     values = {**options, "nodes": None if nodes is None else str(nodes)}
     reading = make_config(Reading, values, owner="the graph")
-    return GraphSource(graph=str(source), reading=reading).read(data_dir, encoder)
+    return GraphSource(graph=str(graph), reading=reading).read(data_dir, encoder)

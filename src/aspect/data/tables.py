@@ -53,6 +53,7 @@ class NodeTable:
     ids: tuple[str, ...]
     integer_ids: bool  # the column of ids was of an integer type
     columns: tuple[ParsedColumn, ...] = ()
+    encoder: FeatureEncoder | None = None  # of these columns; none without any
     label_cells: list[str | None] | None = None  # none without a label column
 
 
@@ -83,7 +84,8 @@ class TablesRead:
 
     labelled: LabelledGraph | None = None  # none if a training would be refused
     structure: LabelledGraph | None = None  # nodes, edges and labels as far as they can be told
-    columns: tuple[ParsedColumn, ...] = ()
+    columns: tuple[ParsedColumn, ...] = ()  # of the node table, but for ids and labels
+    encoder: FeatureEncoder | None = None  # what becomes of them
     errors: list[AspectError] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
@@ -193,36 +195,27 @@ def _join(
         result.structure = label_graph(graph, *encode_labels(table.label_cells))
     if not result.errors:
         with result.gathering():
-            graph = _with_features(graph, table.columns, reading, encoder)
+            graph = _with_features(graph, table, reading, encoder)
             result.labelled = replace(result.structure, graph=graph)
 
 
 def _with_features(
-    graph: Graph,
-    columns: Sequence[ParsedColumn],
-    reading: Reading,
-    encoder: FeatureEncoder | None,
+    graph: Graph, table: NodeTable, reading: Reading, trained: FeatureEncoder | None
 ) -> Graph:
     """The graph with what its columns become; structural features if none does."""
-    if not columns:
-        return _with_made_features(graph, reading, encoder)
-    fitted = encoder or FeatureEncoder.fit(
-        columns,
-        scaling=reading.feature_scaling,
-        impute=reading.impute,
-        categorical=reading.categorical,
-    )
-    if not fitted.columns:
-        graph = replace(graph, notices=(*graph.notices, *fitted.described()))
-        return _with_made_features(graph, reading, encoder)
-    encoded = fitted.encode({column.name: column for column in columns}, reading.impute)
-    told = [] if encoder else [*fitted.described(), *fitted.dominant(encoded.features)]
-    gaps = _imputed_notices(columns, fitted, reading.impute or fitted.impute)
+    encoder = table.encoder
+    told: list[str] = [] if encoder is None or trained else encoder.described()
+    if encoder is None or not encoder.columns:
+        graph = replace(graph, notices=(*graph.notices, *told))
+        return _with_made_features(graph, reading, trained)
+    encoded = encoder.encode({column.name: column for column in table.columns}, reading.impute)
+    gaps = _imputed_notices(table.columns, encoder, reading.impute or encoder.impute)
+    dominant = [] if trained else encoder.dominant(encoded.features)
     return graph.with_features(
         torch.from_numpy(encoded.features),
         encoded.names,
-        encoder=fitted,
-        notices=[*gaps, *told, *encoded.notices],
+        encoder=encoder,
+        notices=[*gaps, *told, *dominant, *encoded.notices],
     )
 
 
@@ -407,18 +400,55 @@ def _parse_nodes(
     result.notices += _folding_notices(ids)
     with result.gathering():
         _check_unique(source, ids)
-    label_name = cells = None
-    if encoder is None:
-        label_name = result.tried(_label_name, source, reading.label, id_name)
-    if label_name is not None:
-        cells = result.tried(_label_cells, source.table.column(label_name), label_name)
-        result.notices += [] if cells is None else _label_notices(cells, label_name)
+    label_name, cells = (None, None) if encoder else _labels(source, reading, id_name, result)
     taken = [name for name in (id_name, label_name) if name is not None]
-    columns: tuple[ParsedColumn, ...] = ()
-    if reading.features is None and (encoder is None or encoder.structural is None):
-        columns = tuple(_parse_columns(source, taken, reading, encoder, result))
-    result.columns = columns
-    return NodeTable(tuple(ids), source.has_integers(id_name), columns, cells)
+    if reading.features is not None or (encoder is not None and encoder.structural is not None):
+        return NodeTable(tuple(ids), source.has_integers(id_name), label_cells=cells)
+    columns = _parse_columns(source, taken, reading, encoder, result)
+    fitted = encoder
+    if columns and encoder is None:
+        fitted = FeatureEncoder.fit(
+            columns,
+            scaling=reading.feature_scaling,
+            impute=reading.impute,
+            categorical=reading.categorical,
+        )
+    if columns and fitted is not None and (reading.impute or fitted.impute) is None:
+        result.errors += _gaps(source, columns, fitted)
+    result.columns, result.encoder = columns, fitted
+    return NodeTable(tuple(ids), source.has_integers(id_name), columns, fitted, cells)
+
+
+def _labels(
+    source: TableFile, reading: Reading, id_name: str, result: TablesRead
+) -> tuple[str | None, list[str | None] | None]:
+    """The label column and its cells; that there is none is said."""
+    name = result.tried(_label_name, source, reading.label, id_name)
+    if name is None:
+        if reading.features is None:
+            result.notices.append(
+                f"{str(source.path)!r} has no column called label or y: every column is a feature. "
+                "--label names the one with the classes."
+            )
+        return None, None
+    cells = result.tried(_label_cells, source.table.column(name), name)
+    result.notices += [] if cells is None else _label_notices(cells, name)
+    return name, cells
+
+
+def _gaps(
+    source: TableFile, columns: Sequence[ParsedColumn], encoder: FeatureEncoder
+) -> Iterator[GraphError]:
+    """An error for each column that would be a feature, but lacks values."""
+    used = {column.name for column in encoder.columns}
+    for column in columns:
+        rows = np.flatnonzero(column.missing).tolist() if column.name in used else []
+        if rows:
+            yield GraphError(
+                "Features must be there and finite. Missing, NaN or infinite in column "
+                f"{column.name!r} of {str(source.path)!r}: {source.places(rows)}. Fix them, "
+                f"pass --impute mean (or zero, or indicator), or --drop {column.name}."
+            )
 
 
 def _id_name(source: TableFile, given: str | None, notices: list[str]) -> str:
@@ -453,24 +483,11 @@ def _parse_columns(
     reading: Reading,
     encoder: FeatureEncoder | None,
     result: TablesRead,
-) -> Iterator[ParsedColumn]:
-    """The columns of features, each with its gaps refused or to be filled."""
+) -> tuple[ParsedColumn, ...]:
+    """The columns that become features, as far as they can be read."""
     kinds = _kinds_of(source, taken, reading, encoder, result)
-    fills = reading.impute or (encoder and encoder.impute)
-    for name, kind in kinds.items():
-        column = result.tried(parse_column, source, name, kind)
-        if column is None:
-            continue
-        gaps = np.flatnonzero(column.missing)
-        if len(gaps) and fills is None:
-            result.errors.append(
-                GraphError(
-                    f"Features must be there and finite. Missing, NaN or infinite in column "
-                    f"{name!r} of {str(source.path)!r}: {source.places(gaps.tolist())}. Fix them, "
-                    f"pass --impute mean (or zero, or indicator), or --drop {name}."
-                )
-            )
-        yield column
+    parsed = (result.tried(parse_column, source, name, kind) for name, kind in kinds.items())
+    return tuple(column for column in parsed if column is not None)
 
 
 def _kinds_of(
