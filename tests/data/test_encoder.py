@@ -109,8 +109,8 @@ def test_sentences_become_hashed_words(tmp_path):
 
 
 def test_numbers_can_be_categories(tmp_path):
-    graph = read(tmp_path, {"zip": cycle("0123", "456")}, categorical=["zip"])
-    assert graph.feature_names == ("zip=0123", "zip=456")
+    graph = read(tmp_path, {"Zip": cycle("0123", "456")}, categorical=["zip"])
+    assert graph.feature_names == ("Zip=0123", "Zip=456")
 
 
 def test_without_a_usable_column_features_come_from_the_edges(tmp_path):
@@ -275,7 +275,7 @@ def test_names_that_are_refused(tmp_path, options, sentence):
 
 def test_one_end_alone_is_refused(tmp_path):
     (tmp_path / "e.csv").write_text("u,v,w\na,b,c\n")
-    with pytest.raises(GraphError, match="--source and --target. Got --source alone"):
+    with pytest.raises(GraphError, match=r"--source and --target\. Got --source alone"):
         read_graph(tmp_path / "e.csv", source="u")
 
 
@@ -363,7 +363,7 @@ def test_gaps_are_filled_as_in_training(tmp_path, trained):
 
 
 def test_the_way_of_encoding_is_settled(tmp_path, trained):
-    with pytest.raises(SettingsError, match="settled by the training. Leave out --columns"):
+    with pytest.raises(SettingsError, match=r"settled by the training\. Leave out --columns"):
         again(tmp_path, part(), trained, feature_scaling="none")
     with pytest.raises(GraphError, match="trained on columns of a node table: 'income'"):
         read_graph(tmp_path / "edges.csv", encoder=trained.encoder)
@@ -430,7 +430,7 @@ def test_new_nodes_that_are_refused(tmp_path, trained):
     with pytest.raises(GraphError, match="its features are of no table"):
         extend_graph(trained, tmp_path / "edges.csv", known, None)
     laplacian = FeatureEncoder(structural="laplacian", width=3)
-    with pytest.raises(GraphError, match="of the kind laplacian. .*--features degree"):
+    with pytest.raises(GraphError, match=r"of the kind laplacian\. .*--features degree"):
         extend_graph(trained, tmp_path / "edges.csv", known, laplacian)
 
 

@@ -64,6 +64,7 @@ class ParsedColumn:
     name: str
     kind: Kind
     values: NDArray[Any]  # float64, NaN where missing; of text, strings and None
+    is_category: bool = False  # whatever its values look like
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -190,7 +191,6 @@ class FeatureEncoder(Config):
         *,
         scaling: FeatureScaling | None = None,
         impute: Impute | None = None,
-        categorical: Sequence[str] = (),
     ) -> FeatureEncoder:
         """Decide what becomes of every column, and measure it."""
         fitted, left_out = [], {}
@@ -198,7 +198,7 @@ class FeatureEncoder(Config):
         for column in columns:
             indicator = impute == "indicator" and bool(column.missing.any())
             if column.kind == "text":
-                made = _fit_text(column, is_category=column.name in categorical)
+                made = _fit_text(column)
             else:
                 made = _fit_number(column, scaling, is_word=column.name in bag)
             if isinstance(made, str):
@@ -286,18 +286,18 @@ class FeatureEncoder(Config):
         ]
 
 
-def _fit_text(column: ParsedColumn, *, is_category: bool) -> Column | str:
+def _fit_text(column: ParsedColumn) -> Column | str:
     """One-hot, hashed or words; a sentence if it is left out."""
     counts = Counter(value for value in column.values.tolist() if value is not None)
     present, name = counts.total(), column.name
     fill = min(counts, key=lambda value: (-counts[value], value), default="")
     few = len(counts) <= MOST_VALUES
-    if few and (is_category or len(counts) < max(present, 2)):
+    if few and (column.is_category or len(counts) < max(present, 2)):
         values = tuple(sorted(counts))
         return Column(
             name=name, kind="text", encoding="one-hot", fill=fill, values=values, width=len(values)
         )
-    if is_category:
+    if column.is_category:
         return Column(name=name, kind="text", encoding="hashed", fill=fill, width=HASHED_COLUMNS)
     words = sum(len(value.split()) * count for value, count in counts.items())
     if words >= WORDS_OF_A_SENTENCE * max(present, 1):

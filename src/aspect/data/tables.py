@@ -411,7 +411,6 @@ def _parse_nodes(
             columns,
             scaling=reading.feature_scaling,
             impute=reading.impute,
-            categorical=reading.categorical,
         )
     if columns and fitted is not None and (reading.impute or fitted.impute) is None:
         result.errors += _gaps(source, columns, fitted)
@@ -487,7 +486,11 @@ def _parse_columns(
     """The columns that become features, as far as they can be read."""
     kinds = _kinds_of(source, taken, reading, encoder, result)
     parsed = (result.tried(parse_column, source, name, kind) for name, kind in kinds.items())
-    return tuple(column for column in parsed if column is not None)
+    return tuple(
+        replace(column, is_category=kinds[column.name] == "text")
+        for column in parsed
+        if column is not None
+    )
 
 
 def _kinds_of(
@@ -499,8 +502,7 @@ def _kinds_of(
 ) -> dict[str, Kind | None]:
     """The columns that become features, with the kind that each must be of; None: any."""
     if encoder is None:
-        names = result.tried(_feature_columns, source, taken, reading) or []
-        return {name: "text" if name in reading.categorical else None for name in names}
+        return result.tried(_feature_columns, source, taken, reading) or {}
     kinds: dict[str, Kind | None] = {column.name: column.kind for column in encoder.columns}
     missing = [name for name in kinds if name not in source.names]
     if missing:
@@ -510,7 +512,7 @@ def _kinds_of(
                 f"It lacks {shown(map(repr, missing))}."
             )
         )
-    extra = [name for name in source.names if name not in (*kinds, *taken)]
+    extra = [name for name in source.names if name not in (*kinds, *encoder.left_out, *taken)]
     if extra:
         result.notices.append(
             f"Columns that the model does not know are left aside: {shown(map(repr, extra))}."
@@ -518,8 +520,10 @@ def _kinds_of(
     return {name: kind for name, kind in kinds.items() if name not in missing}
 
 
-def _feature_columns(source: TableFile, taken: Sequence[str], reading: Reading) -> list[str]:
-    """All columns but ids and labels, or those that the options leave."""
+def _feature_columns(
+    source: TableFile, taken: Sequence[str], reading: Reading
+) -> dict[str, Kind | None]:
+    """All columns but ids and labels, or those that the options leave; categories are text."""
     others = [name for name in source.names if name not in taken]
     given = {
         option: {source.column_given(option, name) for name in names}
@@ -539,7 +543,11 @@ def _feature_columns(source: TableFile, taken: Sequence[str], reading: Reading) 
             "Another column of these is named by --id or --label."
         )
     wanted = given["--columns"] or set(others)
-    return [name for name in others if name in wanted and name not in given["--drop"]]
+    return {
+        name: "text" if name in given["--categorical"] else None
+        for name in others
+        if name in wanted and name not in given["--drop"]
+    }
 
 
 def _folding_notices(ids: Sequence[str]) -> list[str]:
@@ -627,6 +635,7 @@ def extend_graph(
         )
     if reading.nodes is None:
         raise SettingsError("Name the table of the new nodes with --nodes.")
+    _check_options(reading, encoder)
     result, text = TablesRead(), (reading.encoding, reading.delimiter)
     path = Path(reading.nodes)
     source = result.tried(read_table, path, *text)
