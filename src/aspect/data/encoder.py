@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from aspect.config import Config
-from aspect.errors import GraphError, shown
+from aspect.errors import MOST_SHOWN, GraphError, shown
 
 __all__ = [
     "Caution",
@@ -253,9 +253,9 @@ class FeatureEncoder(Config):
         for column in self.columns:
             if column.encoding != "plain":
                 groups.setdefault(column.title, []).append(column.name)
-        told = [f"{shown(map(repr, names))} {title}" for title, names in groups.items()]
+        told = [f"{_listed(names)} {title}" for title, names in groups.items()]
         days = [column.name for column in self.columns if column.kind == "date"]
-        told += [f"{shown(map(repr, days))} counted in days"] if days else []
+        told += [f"{_listed(days)} counted in days"] if days else []
         told += ["every row divided by its sum"] if self.scaling == "rows" else []
         left_out = [
             Caution(f"Column {name!r} is left out: {why}.") for name, why in self.left_out.items()
@@ -284,6 +284,12 @@ class FeatureEncoder(Config):
                 f"the other columns hardly count: {advice}, or --drop {name}."
             )
         ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names; of many the first and their count."""
+    few = len(names) <= MOST_SHOWN
+    return ", ".join(map(repr, names)) if few else shown(map(repr, names))
 
 
 def _fit_text(column: ParsedColumn) -> Column | str:
