@@ -205,6 +205,7 @@ class FeatureEncoder(Config):
                 left_out[column.name] = made
             else:
                 fitted.append(made.model_copy(update={"indicator": indicator}))
+        fitted = _measured(fitted, columns)
         encoder = cls(columns=tuple(fitted), left_out=left_out, scaling=scaling, impute=impute)
         others = len(fitted) - len(bag)
         if bag and others:
@@ -326,11 +327,29 @@ def _fit_number(column: ParsedColumn, scaling: FeatureScaling | None, *, is_word
     is_flag = kind == "boolean" or (scaling is None and bool(np.isin(known, (0, 1)).all()))
     if is_flag or scaling in ("none", "rows") or not len(known):
         return Column(name=name, kind=kind, fill=fill)
+    return Column(name=name, kind=kind, encoding="standard", fill=fill)
+
+
+def _measured(fitted: Sequence[Column], columns: Sequence[ParsedColumn]) -> list[Column]:
+    """The same with mean and std of those that are standardised; a constant has std one."""
+    standard = {column.name for column in fitted if column.encoding == "standard"}
+    if not standard:
+        return list(fitted)
     from sklearn.preprocessing import StandardScaler
 
-    scaler = StandardScaler().fit(known[:, None])
-    mean, scale = float(scaler.mean_[0]), float(scaler.scale_[0])
-    return Column(name=name, kind=kind, encoding="standard", mean=mean, scale=scale, fill=fill)
+    known = [
+        np.where(column.missing, np.nan, column.values)
+        for column in columns
+        if column.name in standard
+    ]
+    scaler = StandardScaler().fit(np.column_stack(known))
+    measured = zip(scaler.mean_.tolist(), scaler.scale_.tolist(), strict=True)
+    return [
+        column.model_copy(update=dict(zip(("mean", "scale"), next(measured), strict=True)))
+        if column.name in standard
+        else column
+        for column in fitted
+    ]
 
 
 def _bag_of_words(columns: Sequence[ParsedColumn]) -> set[str]:
