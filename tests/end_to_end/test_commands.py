@@ -27,6 +27,7 @@ FILES = {
     "embeddings.npy",
     "policy.npy",
     "ids.txt",
+    "features.json",
     "record.json",
 }
 
@@ -202,7 +203,9 @@ def test_embed_serves_a_graph_that_was_not_trained_on(cli, trained):
     model = trained / "model.safetensors"
     found = cli("embed", model, *inputs, "--out", "new.npy", "--json").json
     assert found["nodes"] == 41
-    expected = Aspect.load(model).embed(read_graph(inputs[0], nodes=inputs[2]))
+    loaded = Aspect.load(model)
+    labelled = read_graph(inputs[0], nodes=inputs[2], encoder=loaded.encoder)
+    expected = loaded.embed(labelled)
     assert torch.isfinite(expected).all()
     np.testing.assert_array_equal(np.load(cli.cwd / "new.npy"), expected.numpy())
 

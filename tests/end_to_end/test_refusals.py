@@ -174,7 +174,7 @@ def test_a_graph_with_other_features(cli, trained, tmp_path):
     edges = tmp_path / "few.csv"
     edges.write_text("source,target\na,b\nb,c\n")
     cli("embed", trained, edges, "--nodes", nodes, "--out", "z.npy").refused(
-        "4 features", "lacks 'a', 'b', 'c', 'd'"
+        "columns of the training", "lacks 'a', 'b', 'c', 'd'"
     )
     assert not (cli.cwd / "z.npy").exists()
 
