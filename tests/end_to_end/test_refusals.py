@@ -118,7 +118,7 @@ def test_a_runs_own_folder_takes_no_answers(cli, run_copy, trained, overwrite):
     assert snapshot(run_copy) == before
 
 
-@pytest.mark.parametrize("name", ["z.policy.npy", "z.ids.txt"])
+@pytest.mark.parametrize("name", ["z.gate.npy", "z.ids.txt"])
 def test_a_file_beside_the_matrix_is_found_before_the_work(cli, trained, name, monkeypatch):
     (cli.cwd / name).write_text("mine")
     monkeypatch.setattr(
