@@ -312,3 +312,15 @@ def test_constant_embeddings_are_the_majority_class_and_said(cli):
     assert found["strict"]["mean"] == found["rows"][-1]["strict"]["mean"]
     assert "All embeddings are the same" in found["notices"][0]
     assert any("collapse" in warning for warning in found["warnings"])
+
+
+def test_neighbours_lists_the_most_similar_nodes_by_id(cli, trained):
+    found = cli("neighbours", trained, "person 07/ä", "--k", 3, "--json").json
+    rows, ids = np.load(trained / "embeddings.npy").astype(float), open_run(trained).read_graph()
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines = units @ units[7]
+    order = [row for row in np.argsort(-cosines) if row != 7][:3]
+    assert [entry["node"] for entry in found["neighbours"]] == [ids.graph.ids[k] for k in order]
+    np.testing.assert_allclose([entry["cosine"] for entry in found["neighbours"]], cosines[order])
+    told = cli("neighbours", trained, "person 07/ä").out
+    assert "the 10 nodes most similar to person 07/ä" in told

@@ -24,6 +24,7 @@ COMMANDS = (
     "train",
     "evaluate",
     "embed",
+    "neighbours",
     "inspect",
     "attack",
     "stability",
