@@ -57,7 +57,9 @@ def _search(run: Path, node: str, k: int) -> dict[str, Any]:
 
 
 def _show(session: Session, content: dict[str, Any]) -> None:
-    found = content["neighbours"]
-    title = f"{content['graph']}: the {len(found)} nodes most similar to {content['node']}"
+    found, node = content["neighbours"], content["node"]
+    session.screen.say(
+        f"{content['graph']}: the {len(found)} nodes most similar to {node}, by {content['method']}"
+    )
     cells = [[entry["node"], f"{entry['cosine']:.4f}"] for entry in found]
-    session.screen.table(["node", "cosine"], cells, title=f"{title}, by {content['method']}")
+    session.screen.table(["node", "cosine"], cells)
