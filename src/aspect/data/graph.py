@@ -36,6 +36,7 @@ __all__ = [
     "label_graph",
     "pair_keys",
     "unlabelled",
+    "with_pairs",
 ]
 
 UNLABELLED = -1
@@ -213,7 +214,12 @@ def count_pairs(
 def flip_pairs(graph: Graph, keys: Int[Tensor, " flips"]) -> Graph:
     """The graph with these pairs flipped, each given once: edges are removed, others joined."""
     pairs, counts = count_pairs(graph, keys)
-    return replace(graph, edge_index=edge_index_of(pairs[counts == 1], graph.num_nodes))
+    return with_pairs(graph, pairs[counts == 1])
+
+
+def with_pairs(graph: Graph, keys: Int[Tensor, " edges"]) -> Graph:
+    """The graph with these pairs for edges, given once each and ascending."""
+    return replace(graph, edge_index=edge_index_of(keys, graph.num_nodes))
 
 
 def label_graph(
