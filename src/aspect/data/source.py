@@ -332,6 +332,10 @@ class Reading(Config):
     """Delimiter of text tables; a comma, or a tab in `.tsv`, if not given."""
     label: str | None = None
     """Column of the node table that holds the label, if not `label` or `y`."""
+    weight: str | None = None
+    """Column of the edge table with the weights, if not `weight`."""
+    unweighted: bool = False
+    """Leave edge weights aside: every edge weighs one."""
 
 
 NO_READING = Reading()
@@ -349,7 +353,7 @@ class GraphSource(Config):
     def named(cls, graph: str, reading: Reading = NO_READING) -> GraphSource:
         """Check the name, and that the options mean something for it."""
         source = cls(graph=check_graph_name(graph), reading=reading)
-        given = set(reading.model_dump(exclude_defaults=True)) - {"features"}
+        given = set(reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
         if source.is_named and given:
             raise SettingsError(
                 f"--{min(given)} belongs to a graph in files of yours. Got it with {graph!r}."
@@ -386,6 +390,8 @@ class GraphSource(Config):
             labelled = load_named(self.graph, data_dir)
         else:
             labelled = self._read_file(Path(self.graph))
+        if self.reading.unweighted:
+            labelled = replace(labelled, graph=labelled.graph.unweighted())
         kind = self.reading.features
         if kind is None:
             return labelled
@@ -416,7 +422,7 @@ def read_graph(
     *,
     data_dir: str | Path | None = None,
     nodes: str | Path | None = None,
-    **options: str | None,
+    **options: str | bool | None,
 ) -> LabelledGraph:
     """Read a data set by name, an `.npz`, an edge table (and its node table) or a saved PyG `Data`.
 

@@ -2,7 +2,6 @@
 
 Ids are strings throughout: `007` and `7` are two nodes, and a node may be called `NA` or nothing at
 all. Names of columns are compared without case. What is no finite number is listed, never guessed.
-Methods are unweighted: a `weight` column is checked, then left aside with a notice.
 """
 
 from __future__ import annotations
@@ -29,10 +28,16 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aspect.data.convert import check_weights
 from aspect.data.features import imputed, merged_integers
 from aspect.data.files import check_memory, file_bytes
-from aspect.data.graph import Graph, LabelledGraph, encode_labels, label_graph, unlabelled
+from aspect.data.graph import (
+    Graph,
+    LabelledGraph,
+    check_weights,
+    encode_labels,
+    label_graph,
+    unlabelled,
+)
 from aspect.data.source import NO_READING, Reading
 from aspect.errors import FileError, GraphError, SettingsError, shown
 
@@ -129,12 +134,15 @@ def read_tables(edges: Path | str, reading: Reading = NO_READING) -> LabelledGra
         table = _parse_nodes(read_table(Path(reading.nodes), *text), reading)
     source = read_table(Path(edges), *text)
     named = _named_ends(source)
-    weight = source.column_called([WEIGHT], f"Rename or remove all but one {WEIGHT!r}.")
+    weight = _weight_name(source, reading.weight)
     # Nodes may be called `from` and `to` as well: a header with such names is one.
     _check_header(source, known=table.ids if table and not named else ())
     pair = named or _first_two(source, weight)
     ends = source.ids(pair[0]), source.ids(pair[1])
-    notices = [] if weight is None else list(_weight_notices(source, weight))
+    notices = []
+    weights = None if weight is None or reading.unweighted else _weights(source, weight)
+    if weight is not None and reading.unweighted:
+        notices.append(f"The weights in column {weight!r} are left aside.")
     extra = [name for name in source.names if name not in (*pair, weight)]
     if extra:
         notices.append(f"Columns of the edge table left aside: {shown(map(repr, extra))}.")
@@ -149,6 +157,7 @@ def read_tables(edges: Path | str, reading: Reading = NO_READING) -> LabelledGra
         filled,
         _numbered(ends, table.ids, source, reading.nodes),
         table.ids,
+        weights=weights,
         feature_names=table.feature_names,
         integer_ids=table.integer_ids,
         directed_is_error=reading.directed == "error",
@@ -200,8 +209,19 @@ def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _weight_notices(source: TableFile, name: str) -> tuple[str, ...]:
-    """Check the weights that are given; an empty cell is none, a written NaN is a wrong one."""
+def _weight_name(source: TableFile, given: str | None) -> str | None:
+    if given is None:
+        return source.column_called([WEIGHT], f"Rename or remove all but one {WEIGHT!r}.")
+    if given not in source.names:
+        raise GraphError(
+            f"The weight column must be one of {as_parsed(source.names)}. "
+            f"Got {given!r}, which {str(source.path)!r} does not have."
+        )
+    return given
+
+
+def _weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
+    """The weights, checked; an empty cell is one, a written NaN is a wrong one."""
     column = source.table.column(name)
     if source.is_text:
         column = pc.ascii_trim_whitespace(column)
@@ -213,7 +233,9 @@ def _weight_notices(source: TableFile, name: str) -> tuple[str, ...]:
             f"Edge weights must be positive numbers. Column {name!r} of {str(source.path)!r} "
             f"is of type {column.type} or has other cells ({error})."
         ) from error
-    return check_weights(torch.from_numpy(weights.copy()))
+    numbers = torch.from_numpy(weights.copy())
+    check_weights(numbers, lambda row: f"line {row + 2}" if source.is_text else f"row {row + 1}")
+    return numbers
 
 
 def _nodes_of(source: TableFile, pair: tuple[str, str], *, is_named: bool) -> NodeTable:
