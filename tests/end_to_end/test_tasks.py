@@ -28,7 +28,7 @@ def test_clusters_of_a_run_are_those_of_its_embeddings(cli, trained):
         assert found["rows"][0][metric]["mean"] == pytest.approx(mean)
         assert found["rows"][0][metric]["repeats"] == 5
     told = cli("evaluate", trained, "--task", "cluster", "--repeats", 1, "--clusters", 3).out
-    assert "3 clusters by k-means, over 1 seed and 1 k-means of each" in " ".join(told.split())
+    assert "3 clusters, over 1 seed and 1 k-means each" in " ".join(told.split())
     assert "raw: the features as they are." in told
 
 

@@ -101,8 +101,8 @@ def show_task(session: Session, table: TaskTable) -> None:
     cells = [[row["name"], *(score_text(row[key]) for key in columns)] for row in table.rows]
     seeds = f"{len(table.seeds)} seed{'s' if len(table.seeds) > 1 else ''}"
     if table.task == "cluster":
-        clusters = f"{table.facts['clusters']} clusters by k-means"
-        title = f"{table.graph}: {clusters}, over {seeds} and {table.repeats} k-means of each"
+        title = f"{table.graph}: {table.facts['clusters']} clusters, over {seeds} and "
+        title += f"{table.repeats} k-means each"
         legend = (
             "NMI, ARI: agreement with the classes, in percent; an ARI of 0 is chance. silhouette: "
             "from -1 to 1, how clear the clusters are, whatever the classes."

@@ -336,9 +336,9 @@ def _graph_of(arrays: Mapping[str, Array], reading: Reading) -> LabelledGraph:
         )
     except ValidationError as error:
         raise GraphError("names must be the JSON text of lists of strings.") from error
-    weights = None
-    if "edge_weight" in arrays and not reading.unweighted:
-        weights = torch.from_numpy(arrays["edge_weight"])
+    weights = torch.from_numpy(arrays["edge_weight"]) if "edge_weight" in arrays else None
+    if weights is not None and reading.unweighted:
+        weights = weights != 0
     graph = Graph.build(
         features,
         edge_index,

@@ -250,8 +250,8 @@ def read_saved(path: Path, reading: Reading = NO_READING) -> LabelledGraph:
         elif data.x is not None:
             data.x, cleaned = imputed(as_features(data.x), reading.impute)
             notices += cleaned
-        if reading.unweighted:
-            data.edge_weight = None
+        if reading.unweighted and getattr(data, "edge_weight", None) is not None:
+            data.edge_weight = data.edge_weight != 0
         labelled = as_labelled(data, directed_is_error=reading.directed == "error")
     except AspectError:
         raise

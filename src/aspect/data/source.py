@@ -335,7 +335,7 @@ class Reading(Config):
     weight: str | None = None
     """Column of the edge table with the weights, if not `weight`."""
     unweighted: bool = False
-    """Leave edge weights aside: every edge weighs one."""
+    """Leave edge weights aside: every edge weighs one; a weight of zero is still no edge."""
 
 
 NO_READING = Reading()

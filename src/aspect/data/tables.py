@@ -140,9 +140,14 @@ def read_tables(edges: Path | str, reading: Reading = NO_READING) -> LabelledGra
     pair = named or _first_two(source, weight)
     ends = source.ids(pair[0]), source.ids(pair[1])
     notices = []
-    weights = None if weight is None or reading.unweighted else _weights(source, weight)
-    if weight is not None and reading.unweighted:
+    weights = None if weight is None else _weights(source, weight)
+    if weights is not None and reading.unweighted:
+        weights = weights != 0
         notices.append(f"The weights in column {weight!r} are left aside.")
+    elif weights is not None:
+        check_weights(
+            weights, lambda row: f"line {row + 2}" if source.is_text else f"row {row + 1}"
+        )
     extra = [name for name in source.names if name not in (*pair, weight)]
     if extra:
         notices.append(f"Columns of the edge table left aside: {shown(map(repr, extra))}.")
@@ -221,7 +226,7 @@ def _weight_name(source: TableFile, given: str | None) -> str | None:
 
 
 def _weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
-    """The weights, checked; an empty cell is one, a written NaN is a wrong one."""
+    """The weights as they are; an empty cell is one, a written NaN is none."""
     column = source.table.column(name)
     if source.is_text:
         column = pc.ascii_trim_whitespace(column)
@@ -233,9 +238,7 @@ def _weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
             f"Edge weights must be positive numbers. Column {name!r} of {str(source.path)!r} "
             f"is of type {column.type} or has other cells ({error})."
         ) from error
-    numbers = torch.from_numpy(weights.copy())
-    check_weights(numbers, lambda row: f"line {row + 2}" if source.is_text else f"row {row + 1}")
-    return numbers
+    return torch.from_numpy(weights.copy())
 
 
 def _nodes_of(source: TableFile, pair: tuple[str, str], *, is_named: bool) -> NodeTable:

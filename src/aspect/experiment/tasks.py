@@ -36,6 +36,7 @@ from aspect.settings import Experiment
 __all__ = ["TaskTable", "cluster_runs", "predict_links"]
 
 OF_STRUCTURE = ("degree", "laplacian")  # features that tell of edges
+FEW_EDGES = 50  # one of them is two points of a score
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,8 @@ def _link_notices(held_outs: Sequence[HeldOut], graph: Graph) -> Iterator[str]:
         f"{edges['training']} are left. Each is compared with as many non-edges, drawn "
         f"{facts['negatives']['drawn']}."
     )
+    if edges["test"] < FEW_EDGES:
+        yield f"{edges['test']} test edges are few: the scores are coarse. More --repeats help."
     if facts["negatives"]["training"] == MOST_TRAINING_PAIRS:
         yield f"The classifier is fitted to {MOST_TRAINING_PAIRS:,} of the edges that are left."
     before = int((graph.degrees() == 0).sum())
