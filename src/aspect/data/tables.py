@@ -82,6 +82,10 @@ class TableFile:
         """The columns, in the order of the file."""
         return list(self.table.column_names)
 
+    def place(self, row: int) -> str:
+        """Where a row stands: its line in a text, as an editor counts, else its number from 1."""
+        return f"line {row + 2}" if self.is_text else f"row {row + 1}"
+
     def ids(self, name: str) -> pa.ChunkedArray:
         """A column of node ids as strings; floating-point ones may have lost digits: refused."""
         column = self.table.column(name)
@@ -145,9 +149,7 @@ def read_tables(edges: Path | str, reading: Reading = NO_READING) -> LabelledGra
         weights = weights != 0
         notices.append(f"The weights in column {weight!r} are left aside.")
     elif weights is not None:
-        check_weights(
-            weights, lambda row: f"line {row + 2}" if source.is_text else f"row {row + 1}"
-        )
+        check_weights(weights, source.place)
     extra = [name for name in source.names if name not in (*pair, weight)]
     if extra:
         notices.append(f"Columns of the edge table left aside: {shown(map(repr, extra))}.")
