@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 
+from aspect.config import make_config
 from aspect.data.features import with_structural_features
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.errors import RunError
@@ -31,6 +32,7 @@ from aspect.experiment.evaluate import (
     control_settings,
 )
 from aspect.experiment.trained import StoredRun, open_run, source_of
+from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 
 __all__ = ["TaskTable", "cluster_runs", "predict_links"]
@@ -197,8 +199,8 @@ def _linked(
     """Train on what is left, embed that, and score the pairs."""
     settings = dict(experiment.settings)
     if name != method:
-        full = Embedder(method, device="cpu", **settings).config.model_dump(mode="json")
-        settings = control_settings(name, full)
+        config = make_config(find_method(method).config, settings, owner=method)
+        settings = control_settings(name, config.model_dump(mode="json"))
     model = Embedder(name, seed=experiment.seed, device=device, **settings)
     return link_scores(model.fit(held_out.graph).embed(held_out.graph), held_out)
 
