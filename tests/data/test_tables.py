@@ -105,7 +105,7 @@ def test_node_tables_that_are_refused(tmp_path, nodes, sentence):
         ("source,target\na, b\nb,c\n", "case, spaces, Unicode form or leading zeros: ' b' and 'b'"),
         ("source,Source,target\na,b,c\n", "'source' and 'Source'. Rename or remove all but one"),
         ("source,target,weight\na,b,heavy\nb,c,1\n", "Edge weights must be positive numbers"),
-        ("source,target,weight\na,b,\nb,c,-1\n", r"numbers. Got -1.0 at edge 2 \(1 in all"),
+        ("source,target,weight\na,b,\nb,c,-1\n", r"no edge. Got -1 at line 3 \(1 in all"),
     ],
 )
 def test_edge_tables_that_are_refused(tmp_path, edges, sentence):
@@ -263,7 +263,8 @@ def test_what_an_edge_table_may_hold_besides(tmp_path):
     labelled = read(tmp_path, "kind,Target,Source,weight\nx,b,a,0.5\ny,c,b,\n")
     assert labelled.graph.num_edges == 2
     assert noticed(labelled, "left aside: 'kind'")
-    assert noticed(labelled, "Edge weights are left aside")
+    assert noticed(labelled, "Edge weights are used")
+    assert labelled.graph.weights.tolist() == [0.5, 0.5, 1, 1]
     assert not noticed(read(tmp_path, "source,target,weight\na,b,1\nb,c,1.0\n"), "weights")
 
 

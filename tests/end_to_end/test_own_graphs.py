@@ -275,3 +275,36 @@ def test_a_graph_without_features_gets_structural_ones(own):
     assert told.code == 0
     assert "no features, so laplacian ones are made" in told.err
     assert own("train", "edges.csv", *TINY, "--out", "alone").code == 0
+
+
+WEIGHTED = "source,target,weight\n007,7,0.5\n7,NA,3\nNA,=cmd(),0.1\n007,NA,0\n"
+
+
+def test_weights_are_used_from_the_table_to_the_embedding(own):
+    inputs = ["edges.csv", "--nodes", "nodes.csv", *TINY]
+    assert own("train", *inputs, "--out", "plain").code == 0
+    (own.cwd / "edges.csv").write_text(WEIGHTED)
+    told = own("train", *inputs, "--out", "run")
+    assert "Note: 1 edges of weight zero left out." in told.err
+    assert "Note: Edge weights are used. Pass --unweighted to leave them aside." in told.err
+    assert own("embed", "run", "--out", "z.npy").code == 0
+    weighted = np.load(own.cwd / "run" / "embeddings.npy")
+    np.testing.assert_array_equal(np.load(own.cwd / "z.npy"), weighted)
+    assert not np.allclose(weighted, np.load(own.cwd / "plain" / "embeddings.npy"))
+    # The same run is read again with its weights, and refused where they changed.
+    assert own("evaluate", "run", "--task", "cluster", "--json").json["graph"] == "edges"
+    (own.cwd / "edges.csv").write_text(WEIGHTED.replace("0.5", "0.6"))
+    own("embed", "run", "--out", "y.npy").refused("changed since the training")
+
+
+def test_weights_may_be_left_aside(own):
+    inputs = ["edges.csv", "--nodes", "nodes.csv", *TINY]
+    assert own("train", *inputs, "--out", "plain").code == 0
+    (own.cwd / "edges.csv").write_text(WEIGHTED.replace("007,NA,0\n", "").replace("0.5", "-2"))
+    own("train", *inputs, "--out", "run").refused("Got -2 at line 2", "--unweighted")
+    told = own("train", *inputs, "--unweighted", "--out", "run")
+    assert "The weights in column 'weight' are left aside." in told.err
+    assert own("embed", "run", "--out", "z.npy").code == 0
+    plain = own.cwd / "plain" / "embeddings.npy"
+    assert (own.cwd / "run" / "embeddings.npy").read_bytes() == plain.read_bytes()
+    np.testing.assert_array_equal(np.load(own.cwd / "z.npy"), np.load(plain))

@@ -20,6 +20,7 @@ from aspect.cli.embed import embed
 from aspect.cli.evaluate import evaluate
 from aspect.cli.inspect import inspect
 from aspect.cli.methods import methods
+from aspect.cli.neighbours import neighbours
 from aspect.cli.report import report
 from aspect.cli.session import INTERRUPTED, USER_ERROR
 from aspect.cli.stability import stability
@@ -64,6 +65,7 @@ commands = (
     train,
     embed,
     evaluate,
+    neighbours,
     inspect,
     attack,
     stability,

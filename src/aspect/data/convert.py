@@ -1,6 +1,6 @@
 """Graphs of other libraries into ours and back: PyG (also in `.pt` files), scipy and networkx.
 
-Edge weights are checked and left aside: the methods are unweighted. No code of a file is ever run.
+No code of a file is ever run.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ from aspect.errors import AspectError, FileError, GraphError, shown
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = ["as_graph", "as_labelled", "check_weights", "read_saved", "to_data"]
+__all__ = ["as_graph", "as_labelled", "read_saved", "to_data"]
 
 MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}  # ours -> PyG's
 ACCEPTED = (
     "an aspect Graph, a PyG Data, a tuple (scipy adjacency, feature matrix) or a networkx graph"
 )
-WEIGHTS_LEFT = "Edge weights are left aside: the methods see the graph unweighted."
 
 
 def as_graph(source: object, *, directed_is_error: bool = False) -> Graph:
@@ -74,11 +73,16 @@ def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledG
 
 
 def to_data(labelled: LabelledGraph) -> Data:
-    """PyG's form: dense float32 `x`, both directions in `edge_index`, masks [nodes, splits]."""
+    """PyG's form: dense float32 `x`, both directions in `edge_index`, masks [nodes, splits].
+
+    Weights, if there are any, are `edge_weight`.
+    """
     from torch_geometric.data import Data
 
     graph = labelled.graph
     data = Data(x=dense(graph.features).float(), edge_index=graph.edge_index)
+    if graph.weights is not None:
+        data.edge_weight = graph.weights.float()
     if labelled.num_classes:
         data.y = labelled.labels
         data.class_names = list(labelled.class_names)
@@ -104,13 +108,12 @@ def _from_data(data: Data, directed_is_error: bool) -> Graph:
             "with --features degree, identity, random or laplacian."
         )
     weights = getattr(data, "edge_weight", None)
-    notices = () if weights is None else check_weights(as_tensor(weights, "edge_weight"))
     return Graph.build(
         as_features(data.x),
         _as_integers(as_tensor(edge_index, "edge_index"), "edge_index"),
         _ids_of(data),
+        weights=None if weights is None else _as_vector(as_tensor(weights, "edge_weight")),
         directed_is_error=directed_is_error,
-        notices=notices,
     )
 
 
@@ -127,10 +130,10 @@ def _from_matrices(source: tuple[Any, ...], directed_is_error: bool) -> Graph:
             f"Got {rows} x {columns} for {features.shape[0]} rows of features."
         )
     kept = adjacency.data != 0  # a stored zero is no edge
-    notices = check_weights(as_tensor(adjacency.data[kept], "the adjacency"))
+    weights = as_tensor(adjacency.data[kept], "the adjacency")
     pairs = np.stack([ends[kept] for ends in adjacency.coords]).astype(np.int64)
     edge_index = torch.from_numpy(pairs)
-    return Graph.build(features, edge_index, directed_is_error=directed_is_error, notices=notices)
+    return Graph.build(features, edge_index, weights=weights, directed_is_error=directed_is_error)
 
 
 def _from_networkx(source: Any, directed_is_error: bool) -> Graph:  # noqa: ANN401 - no stubs
@@ -150,28 +153,24 @@ def _from_networkx(source: Any, directed_is_error: bool) -> Graph:  # noqa: ANN4
     index = {node: k for k, (node, _) in enumerate(nodes)}
     edges = list(source.edges(data="weight"))
     pairs = np.array([(index[a], index[b]) for a, b, _ in edges], dtype=np.int64).reshape(-1, 2)
+    # An edge without a weight weighs one, as everywhere in networkx.
+    weights = as_tensor([1 if weight is None else weight for *_, weight in edges], "weight")
     if not source.is_directed():
-        pairs = np.concatenate([pairs, pairs[pairs[:, 0] != pairs[:, 1], ::-1]])
-    weights = as_tensor([weight for *_, weight in edges if weight is not None], "weight")
+        others = pairs[:, 0] != pairs[:, 1]
+        pairs = np.concatenate([pairs, pairs[others, ::-1]])
+        weights = torch.cat([weights, weights[torch.from_numpy(others)]])
     return Graph.build(
         as_features(np.stack(rows)),
         torch.from_numpy(pairs.T.copy()),
         [str(node) for node in index],
+        weights=weights,
         directed_is_error=directed_is_error,
-        notices=check_weights(weights),
     )
 
 
-def check_weights(weights: Tensor) -> tuple[str, ...]:
-    """Refuse weights that are no positive numbers; say it if others than 1 are left aside."""
-    wrong = ~(torch.isfinite(weights) & (weights > 0))
-    if bool(wrong.any()):
-        listed = shown(f"{weights[k].item()} at edge {int(k) + 1}" for k in wrong.nonzero())
-        raise GraphError(
-            f"Edge weights must be positive numbers. Got {listed}. "
-            "Remove such edges, or the weights: the methods are unweighted."
-        )
-    return () if bool((weights == 1).all()) else (WEIGHTS_LEFT,)
+def _as_vector(values: Tensor) -> Tensor:
+    """A single column as a vector, as PyG's layers take both."""
+    return values.squeeze(1) if values.ndim == 2 and values.shape[1] == 1 else values  # noqa: PLR2004
 
 
 def _as_integers(values: Tensor, what: str) -> Tensor:
@@ -251,6 +250,8 @@ def read_saved(path: Path, reading: Reading = NO_READING) -> LabelledGraph:
         elif data.x is not None:
             data.x, cleaned = imputed(as_features(data.x), reading.impute)
             notices += cleaned
+        if reading.unweighted and getattr(data, "edge_weight", None) is not None:
+            data.edge_weight = data.edge_weight != 0
         labelled = as_labelled(data, directed_is_error=reading.directed == "error")
     except AspectError:
         raise

@@ -361,6 +361,10 @@ class Reading(Config):
     """Column of the edge table with one end of each edge, if not `source`, `src` or `from`."""
     target: str | None = None
     """Column of the edge table with the other end, if not `target`, `dst` or `to`."""
+    weight: str | None = None
+    """Column of the edge table with the weights, if not `weight`."""
+    unweighted: bool = False
+    """Leave edge weights aside: every edge weighs one; a weight of zero is still no edge."""
 
     def for_embedding(self, given: Reading) -> Reading:
         """These options for another graph: those of its tables, changed by what is given.
@@ -375,7 +379,7 @@ class Reading(Config):
 
 SETTLED = ("columns", "drop", "categorical", "feature_scaling")  # by the training
 OF_NODES = (*SETTLED, "id", "label")
-OF_TABLES = ("nodes", *OF_NODES, "source", "target", "encoding", "delimiter")
+OF_TABLES = ("nodes", *OF_NODES, "source", "target", "weight", "encoding", "delimiter")
 NO_READING = Reading()
 
 
@@ -391,7 +395,7 @@ class GraphSource(Config):
     def named(cls, graph: str, reading: Reading = NO_READING) -> GraphSource:
         """Check the name, and that the options mean something for it."""
         source = cls(graph=check_graph_name(graph), reading=reading)
-        given = set(reading.model_dump(exclude_defaults=True)) - {"features"}
+        given = set(reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
         if source.is_named and given:
             raise SettingsError(
                 f"{_option(min(given))} belongs to a graph in files of yours. "
@@ -439,6 +443,8 @@ class GraphSource(Config):
             labelled = load_named(self.graph, data_dir)
         else:
             labelled = self._read_file(Path(self.graph), encoder)
+        if self.reading.unweighted:
+            labelled = replace(labelled, graph=labelled.graph.unweighted())
         kind = self.reading.features or (None if encoder is None else encoder.structural)
         if kind is None or (labelled.graph.encoder and labelled.graph.encoder.structural == kind):
             return labelled

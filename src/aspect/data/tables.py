@@ -3,7 +3,6 @@
 Ids are strings throughout: `007` and `7` are two nodes, and a node may be called `NA` or nothing at
 all. Names of columns are compared without case. All that is wrong is gathered: a reading raises the
 first of it, and `aspect check` lists everything.
-Methods are unweighted: a `weight` column is checked, then left aside with a notice.
 """
 
 from __future__ import annotations
@@ -25,10 +24,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.columns import MISSING, NUMBER, parse_column
-from aspect.data.convert import check_weights
 from aspect.data.encoder import Caution, FeatureEncoder, Impute, Kind, ParsedColumn, Structural
 from aspect.data.features import dense, with_structural_features
-from aspect.data.graph import Graph, LabelledGraph, encode_labels, label_graph, unlabelled
+from aspect.data.graph import (
+    Graph,
+    LabelledGraph,
+    check_weights,
+    clean_edges,
+    encode_labels,
+    label_graph,
+    unlabelled,
+)
 from aspect.data.source import NO_READING, OF_NODES, SETTLED, Reading
 from aspect.data.table_files import TableFile, as_parsed, read_table
 from aspect.errors import AspectError, FileError, GraphError, SettingsError, shown
@@ -174,16 +180,16 @@ def _join(
     pairs, unknown = edges.numbered(table.ids)
     if unknown:
         result.errors.append(_unknown_ends(edges.source, unknown, table.ids, repr(reading.nodes)))
-    known = pairs[:, (pairs >= 0).all(dim=0)]
-
+    known = (pairs >= 0).all(dim=0)
     if len(set(table.ids)) < len(table.ids):
         return  # which is an error
     # A column of zeros stands in for features that are made from the edges, or wrong.
     graph = result.tried(
         Graph.build,
         torch.zeros(len(table.ids), 1),
-        known,
+        pairs[:, known],
         table.ids,
+        weights=None if edges.weights is None else edges.weights[known],
         integer_ids=table.integer_ids,
         directed_is_error=reading.directed == "error",
         notices=result.notices,
@@ -255,14 +261,15 @@ def _read_edges(
     source = result.tried(read_table, path, reading.encoding, reading.delimiter)
     if source is None:
         return None
-    weight = result.tried(
-        source.column_called, [WEIGHT], f"Rename or remove all but one {WEIGHT!r}."
-    )
+    weight = result.tried(_weight_name, source, reading.weight)
     weights = None
     if weight is not None:
         weights = result.tried(_weights, source, weight)
-    with result.gathering():
-        result.notices += [] if weights is None else check_weights(weights)
+    if weights is not None and reading.unweighted:
+        weights = (weights != 0).double()  # zero is no edge
+        result.notices.append(f"The weights in column {weight!r} are left aside.")
+    elif weights is not None:
+        result.tried(check_weights, weights, source.place)
     with result.gathering():
         named = _named_ends(source, reading)
         # Nodes may be called `from` and `to` as well: a header with such names is one.
@@ -326,8 +333,14 @@ def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
     return names[0], names[1]
 
 
+def _weight_name(source: TableFile, given: str | None) -> str | None:
+    if given is not None:
+        return source.column_given("--weight", given)
+    return source.column_called([WEIGHT], f"Rename or remove all but one {WEIGHT!r}.")
+
+
 def _weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
-    """The weights that are given; an empty cell is none, which is 1."""
+    """The weights as they are; an empty cell is one, a written NaN is none."""
     column = source.table.column(name)
     if source.is_text:
         column = pc.ascii_trim_whitespace(column)
@@ -653,8 +666,9 @@ def extend_graph(
     pairs, unknown = joined.numbered(ids)
     if unknown:
         raise _unknown_ends(joined.source, unknown, ids, f"the graph and of {path}")
+    pairs, weights, told = clean_edges(pairs, joined.weights, len(ids))
     features = torch.zeros(len(table.ids), graph.num_features)
-    notices = result.notices
+    notices = [*result.notices, *told]
     if encoder.columns:
         encoded = encoder.encode({one.name: one for one in table.columns}, reading.impute)
         features = torch.from_numpy(encoded.features)
@@ -663,9 +677,22 @@ def extend_graph(
         torch.cat([dense(graph.features).cpu(), features]),
         torch.cat([graph.edge_index.cpu(), pairs], dim=1),
         ids,
+        weights=_joined_weights(graph, pairs, weights),
         feature_names=graph.feature_names,
         integer_ids=graph.integer_ids and table.integer_ids,
-        encoder=encoder,
         notices=notices,
     )
-    return extended if encoder.columns else with_structural_features(extended, "degree", encoder)
+    if encoder.columns:
+        return replace(extended, encoder=encoder)
+    return with_structural_features(extended, "degree", encoder)
+
+
+def _joined_weights(
+    graph: Graph, pairs: Int[Tensor, "2 entries"], weights: Float[Tensor, " entries"] | None
+) -> Float[Tensor, " all_entries"] | None:
+    """Those of the graph and of new edges; one where either has none."""
+    if graph.weights is None and weights is None:
+        return None
+    known = torch.ones(graph.edge_index.shape[1]) if graph.weights is None else graph.weights.cpu()
+    new = torch.ones(pairs.shape[1]) if weights is None else weights
+    return torch.cat([known.double(), new.double()])

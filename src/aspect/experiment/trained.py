@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
 
 from aspect import __version__
 from aspect.config import to_yaml
@@ -63,7 +66,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-MODEL = "model.safetensors"
+MODEL, EMBEDDINGS, IDS = "model.safetensors", "embeddings.npy", "ids.txt"
 RECORD_FORMAT = 1
 OF_RECORD = ("epochs", "stopped_early", "loss", "versions", "dim", "gate", "warnings")
 TRAIN_AGAIN = "Train again with --overwrite."
@@ -267,13 +270,13 @@ def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
     outcome.model.save(path / MODEL)
     if graph.encoder is not None:
         write_json(path / FEATURES, graph.encoder.to_json())
-    write_embeddings(path / "embeddings.npy", outcome.model.embed(graph), overwrite=True)
+    write_embeddings(path / EMBEDDINGS, outcome.model.embed(graph), overwrite=True)
     if outcome.policy is not None:
         with replacing(path / "policy.npy", overwrite=True) as file:
             np.save(file, outcome.policy.numpy(), allow_pickle=False)
     if graph.ids is not None:
         lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
-        write_text(path / "ids.txt", "".join(f"{line}\n" for line in lines))
+        write_text(path / IDS, "".join(f"{line}\n" for line in lines))
 
 
 # Runs that are there
@@ -330,6 +333,23 @@ class StoredRun:
         given = (model.name, model.seed, model.config.model_dump(mode="json"))
         _check_same(self.path / MODEL, given, self.record)
         return model
+
+    def read_embeddings(self) -> tuple[Float[Tensor, "nodes dim"], list[str] | None]:
+        """What the training left in the folder: an embedding per node, and ids if it has any."""
+        matrix, ids = self.path / EMBEDDINGS, self.path / IDS
+        try:
+            rows = torch.from_numpy(np.load(matrix, allow_pickle=False))
+            names = None
+            if is_file(ids):
+                lines = ids.read_text(encoding="utf-8").split("\n")
+                names = [str(json.loads(line)) for line in lines if line]
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(f"{self.path} has no whole {EMBEDDINGS}. {TRAIN_AGAIN}") from error
+        if names is not None and len(names) != len(rows):
+            raise RunError(
+                f"{self.path} has {len(rows)} embeddings and {len(names)} ids. {TRAIN_AGAIN}"
+            )
+        return rows, names
 
     @cached_property
     def poison(self) -> PerturbedGraph | None:
