@@ -447,3 +447,16 @@ def test_a_parsed_column_knows_its_gaps():
     assert ParsedColumn("x", "number", values).missing.tolist() == [False, True, True]
     texts = np.array(["a", None], dtype=object)
     assert ParsedColumn("t", "text", texts).missing.tolist() == [False, True]
+
+
+def test_weights_of_new_edges_are_kept(tmp_path, trained):
+    edges = "source,target,weight\nnew0,n7,3\nnew1,new0,0\nn0,n1,2\n"
+    graph = extended(tmp_path, trained, edges)
+    weights = dict(zip(map(tuple, graph.edge_index.t().tolist()), graph.weights, strict=True))
+    assert (weights[40, 7], weights[7, 40]) == (3, 3)
+    assert (weights[0, 1], weights[1, 0]) == (3, 3)  # one of the known edge, two of the new one
+    assert weights[1, 2] == 1
+    assert (40, 41) not in weights  # zero is no edge
+    aside = extended(tmp_path, trained, edges, unweighted=True)
+    assert aside.weights is None
+    assert aside.num_edges == COUNT + 1
