@@ -378,3 +378,45 @@ def test_mypy_accepts_a_users_script_and_finds_its_mistakes(tmp_path):
     first = len(textwrap.dedent(SCRIPT).splitlines()) + 1
     assert [int(line.split(":")[1]) for line in errors] == list(range(first, first + len(WRONG)))
     assert all(word in line for word, line in zip(WRONG.values(), errors, strict=True))
+
+
+# Frames that are encoded
+
+
+def people(count, seed):
+    draw = np.random.default_rng(seed)
+    nodes = pd.DataFrame(
+        {"income": draw.normal(5e4, 1e4, count), "job": draw.choice(["cook", "nurse"], count)},
+        index=[f"p{k}" for k in range(count)],
+    )
+    ends = [draw.permutation(nodes.index) for _ in range(2)]
+    return pd.DataFrame({"source": ends[0], "target": ends[1]}), nodes
+
+
+@pytest.mark.filterwarnings("ignore::aspect.GraphWarning")
+def test_new_frames_become_features_as_those_of_the_training_did():
+    train, other = people(30, 0), people(20, 1)
+    model = Embedder("raw", device="cpu").fit(train)
+    seen = model.as_seen(other)
+    assert seen.encoder == model.encoder
+    income = seen.feature_names.index("income")
+    expected = (other[1]["income"] - train[1]["income"].mean()) / train[1]["income"].std(ddof=0)
+    np.testing.assert_allclose(seen.features[:, income], expected, rtol=1e-4, atol=1e-4)
+    assert model.fit(other).as_seen(other).encoder != seen.encoder  # trained anew, fitted anew
+    again = pickled(model)
+    assert torch.equal(again.embed(other), model.embed(other))
+
+
+@pytest.mark.filterwarnings("ignore::aspect.GraphWarning")
+def test_a_clone_is_suited_to_encoded_tables_as_its_model_is():
+    frames = people(30, 0)
+    model = Aspect(**SMALL).fit(frames)
+    copy = clone(Aspect(**SMALL)).fit(frames)
+    assert copy.config == model.config
+    assert torch.equal(copy.embed(frames), model.embed(frames))
+
+
+@pytest.mark.filterwarnings("ignore::aspect.GraphWarning")
+def test_structural_features_of_another_graph_have_the_same_columns():
+    model = Embedder("raw", device="cpu").fit(networkx.path_graph(40))
+    assert model.as_seen(networkx.cycle_graph(50)).num_features == 32

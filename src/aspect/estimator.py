@@ -17,15 +17,17 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from rich.console import Console
 from torch import Tensor
 from typing_extensions import override
 
 from aspect import __version__
-from aspect.config import make_config
+from aspect.config import Config, make_config
 from aspect.data.archives import graph_sha256
 from aspect.data.convert import as_graph, changes_of, node_numbers
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.features import permute_columns
 from aspect.data.files import is_folder
 from aspect.data.graph import Graph, LabelledGraph
@@ -55,7 +57,7 @@ from aspect.training.trainer import ProgressRecorder, Recorder, TrainingResult, 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Aspect", "Embedder", "choose_device"]
+__all__ = ["Aspect", "Embedder", "choose_device", "settings_for"]
 
 DTYPE = torch.float32
 MODEL = "model.safetensors"  # in the folder of a run
@@ -68,6 +70,14 @@ OLD_STATISTICS = (
 )
 
 logger = logging.getLogger(__name__)
+
+
+def settings_for(config: type[Config], *, is_encoded: bool) -> dict[str, Any]:
+    """Defaults that a graph decides: an encoded table is scaled already, column by column.
+
+    Dividing its rows by their sums would leave of a single column nothing but the sign.
+    """
+    return {"row_normalise": False} if is_encoded and "row_normalise" in config.model_fields else {}
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -119,6 +129,8 @@ class Embedder:
     ) -> None:
         self.registration = find_method(method)
         self.config = make_config(self.registration.config, settings, owner=method)
+        self._given = self.config.model_fields_set
+        self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
         self.device = choose_device(device)
         self.graph = graph
@@ -195,38 +207,50 @@ class Embedder:
                 drawn; None: on terminals and in notebooks, unless a recorder is given.
             recorder: Receives the numbers of every epoch.
         """
-        given = self._graph_of(graph)
+        given = self._graph_of(graph, is_new=True)
         if self.graph is not None and graph is not None:
             node_numbers(graph, given)  # rows that are no nodes are refused before the training
-        placed = self._placed(given)
-        method = self._build(placed.num_features)
         if progress is None:
             progress = recorder is None and is_watched(Console(stderr=True))
-        if progress:
-            with show_progress("Epoch", Console(stderr=True, highlight=False)) as advance:
-                watched = ProgressRecorder(recorder or Recorder(), advance)
-                self.result = train(method, placed, seed=self.seed, recorder=watched)
-        else:
-            self.result = train(method, placed, seed=self.seed, recorder=recorder)
+        config, placed = self.config, self._placed(given)
+        self.suit(given)
+        try:
+            method = self._build(placed.num_features)
+            self.result = self._train(method, placed, recorder, progress=progress)
+        except BaseException:
+            self.config = config
+            raise
         self._method, self._num_features = method, placed.num_features
-        self._feature_names = placed.feature_names
+        self._feature_names, self.encoder = placed.feature_names, placed.encoder
         self._trained_on = None if method.inductive else graph_sha256(placed)
         self._size = f"{given.num_nodes:,} nodes and {given.num_edges:,} edges"
         self._keep_copy(given, placed)
         self._scaling, self._unmeasured = None, given
         return self
 
-    def _graph_of(self, source: Any) -> Graph:  # noqa: ANN401 - any form of a graph
+    def _train(
+        self, method: Method, graph: Graph, recorder: Recorder | None, *, progress: bool
+    ) -> TrainingResult:
+        if not progress:
+            return train(method, graph, seed=self.seed, recorder=recorder)
+        with show_progress("Epoch", Console(stderr=True, highlight=False)) as advance:
+            watched = ProgressRecorder(recorder or Recorder(), advance)
+            return train(method, graph, seed=self.seed, recorder=watched)
+
+    def _graph_of(self, source: Any, *, is_new: bool = False) -> Graph:  # noqa: ANN401
         """The graph given at construction, else the one given here."""
         if self.graph is None and source is None:
             raise GraphError("There is no graph. Give one here, or as graph=... at construction.")
-        return self._converted(source if self.graph is None else self.graph)
+        return self._converted(source if self.graph is None else self.graph, is_new=is_new)
 
-    def _converted(self, source: Any) -> Graph:  # noqa: ANN401 - any form of a graph
-        """Our form; what was cleaned for it is a warning, once for this object."""
+    def _converted(self, source: Any, *, is_new: bool = False) -> Graph:  # noqa: ANN401
+        """Our form; what was cleaned for it is a warning, once for this object.
+
+        Features are made as those of the training graph were, unless it is a new one to train on.
+        """
         if source is self.graph and self._read is not None:
             return self._read
-        graph = as_graph(source)
+        graph = as_graph(source, encoder=None if is_new else self.encoder)
         # Who built a graph of ours could read its notices.
         is_ours = isinstance(source, Graph | LabelledGraph)
         changes = "" if is_ours else " ".join(changes_of(graph))
@@ -236,6 +260,13 @@ class Embedder:
         if source is self.graph:
             self._read = graph
         return graph
+
+    def suit(self, graph: Any) -> None:  # noqa: ANN401
+        """Give settings that were left open the defaults that suit a graph; `fit` does so."""
+        is_encoded = self._converted(graph, is_new=True).is_encoded
+        suited = settings_for(type(self.config), is_encoded=is_encoded)
+        given = {name: getattr(self.config, name) for name in self._given}
+        self.config = type(self.config)(**{**suited, **given})
 
     def calibrate(self, graph: Any) -> Self:  # noqa: ANN401
         """Recompute what embeddings are normalised and centred by, on the training graph.
@@ -266,7 +297,8 @@ class Embedder:
         Time and memory are estimated from two trial epochs, unless fewer than 20 are planned; a
         training that follows is not changed by them.
         """
-        placed = self._placed(self._converted(graph))
+        given = self._converted(graph, is_new=True)
+        placed = self._placed(given)
         method = self._build(placed.num_features)
         sentences = tuple(method.outlook(placed))
         try:
@@ -374,10 +406,21 @@ class Embedder:
                 f"The model was trained on {self._num_features} features. "
                 f"Got a graph with {seen.num_features}."
             )
+        self._check_encoder(seen)
         if not fitted.inductive and self._trained_on != graph_sha256(seen):
             raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
         self._keep_copy(given, seen)
         return seen
+
+    def _check_encoder(self, graph: Graph) -> None:
+        """Refuse columns that were scaled or coded otherwise than in training."""
+        given = graph.encoder
+        if self.encoder is None or given is None or not given.columns or given == self.encoder:
+            return
+        raise GraphError(
+            "The columns of this graph became features in another way than those of the training "
+            "graph. Read it with the model's encoder: read_graph(..., encoder=model.encoder)."
+        )
 
     def _keep_copy(self, given: Graph, seen: Graph) -> None:
         self._copies.clear()
@@ -464,7 +507,7 @@ class Embedder:
 
     def __sklearn_clone__(self) -> Self:
         """An unfitted one with the same arguments; the graph is shared, not copied."""
-        return self._made_with(self.get_params())
+        return self._made_with({**self._arguments, "graph": self.graph, **self._settings})
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.is_fitted
@@ -554,6 +597,7 @@ class Embedder:
             "settings": self.config.model_dump(mode="json"),
             "num_features": self._num_features,
             "feature_names": self._feature_names,
+            "encoder": None if self.encoder is None else self.encoder.to_json(),
             "seed": self.seed,
             "trained_on": self._trained_on,
         }
@@ -578,6 +622,7 @@ class Embedder:
             raise CheckpointError(f"{path} does not fit this version. {error}") from error
         model._num_features = manifest["num_features"]
         model._feature_names = _names_of(manifest, path)
+        model.encoder = _encoder_of(manifest, path)
         model._trained_on = manifest.get("trained_on")
         scaling = {
             name.removeprefix(SCALING): tensors.pop(name).to(model.device)
@@ -692,6 +737,15 @@ def _names_of(manifest: dict[str, Any], path: str | Path) -> tuple[str, ...] | N
             f"{path} is damaged: it must name each of its {manifest['num_features']} features once."
         )
     return tuple(names)
+
+
+def _encoder_of(manifest: dict[str, Any], path: str | Path) -> FeatureEncoder | None:
+    """How columns become features; models of arrays and older files have none."""
+    try:
+        values = manifest.get("encoder")
+        return None if values is None else FeatureEncoder.model_validate(values)
+    except ValidationError as error:
+        raise CheckpointError(f"{path} is damaged: its encoder of features is no such.") from error
 
 
 def _other_features(known: tuple[str, ...], given: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ import torch
 import aspect.methods
 from aspect.config import Choice, Range, load_yaml, make_config, to_yaml
 from aspect.data.features import dense
-from aspect.data.graph import Graph
+from aspect.data.graph import Graph, pair_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.data.synthetic import mixed_graph
 from aspect.estimator import Embedder
@@ -368,3 +368,21 @@ def test_a_name_used_twice_is_an_error():
     with pytest.raises(ValueError, match="Two methods are called 'raw'"):
         register("raw", config=entry.config, paper="", family="control")(entry.method)
     assert registry._registry == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_used(name):
+    """A weighted graph gives other embeddings; weights of one give the same as none."""
+    plain = dense_graph()
+    draw = generator_for(1, "weights")
+    keys = pair_keys(plain.edge_index[0], plain.edge_index[1], plain.num_nodes)
+    of_pairs = torch.rand(plain.num_nodes**2, generator=draw) * 4 + 0.1
+    found = {}
+    for kind, weights in (("none", None), ("one", torch.ones(len(keys))), ("own", of_pairs[keys])):
+        graph = Graph.build(plain.features, plain.edge_index, weights=weights)
+        model = Embedder(name, seed=4, device="cpu", **settings_of(name, epochs=2))
+        found[kind] = model.fit(graph).embed(graph, normalise="none")
+    assert torch.equal(found["one"], found["none"])
+    assert bool(torch.isfinite(found["own"]).all())
+    knows_no_edges = name == "raw"
+    assert torch.equal(found["own"], found["none"]) == knows_no_edges

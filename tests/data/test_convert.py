@@ -93,7 +93,7 @@ def test_ids_under_either_name():
         ({"y": torch.tensor([0.0, 0.5, 1.0])}, "y must hold integers. Got 0.5"),
         ({"y": torch.tensor([0, -7, 1])}, "-1 where unknown. Got -7"),
         ({"class_names": ["u"]}, "one per class. Got 1 for 2 classes"),
-        ({"edge_weight": torch.tensor([1.0, -2.0])}, r"positive numbers. Got -2.0 at edge 2"),
+        ({"edge_weight": torch.tensor([1.0, -2.0])}, r"no edge. Got -2 at edge 2"),
     ],
 )
 def test_wrong_parts_of_data(changed, sentence):
@@ -102,9 +102,16 @@ def test_wrong_parts_of_data(changed, sentence):
         as_labelled(Data(**parts))
 
 
-def test_weights_are_said_to_be_left_aside():
-    data = Data(x=X, edge_index=PAIRS, edge_weight=torch.tensor([1.0, 2.0]))
-    assert any("weights are left aside" in notice for notice in as_graph(data).notices)
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_weights_come_from_data_and_go_back(shape):
+    data = Data(x=X, edge_index=PAIRS, edge_weight=torch.tensor([1.0, 2.0]).view(shape))
+    graph = as_graph(data)
+    assert any("weights are used" in notice for notice in graph.notices)
+    back = to_data(as_labelled(data))
+    assert back.is_undirected()
+    assert sorted(back.edge_weight.tolist()) == [1, 1, 2, 2]
+    torch.testing.assert_close(as_graph(back).weights, graph.weights)
+    assert as_graph(back).notices == graph.notices[:1]
 
 
 def test_single_split_and_incomplete_ones():
@@ -258,7 +265,7 @@ def test_networkx():
     assert labelled.graph.notices == ()
     assert labelled.class_names == ("even", "odd")
     source.edges["b", "a"]["weight"] = -3
-    with pytest.raises(GraphError, match=r"positive numbers\. Got -3"):
+    with pytest.raises(GraphError, match=r"no edge\. Got -3 at edge"):
         as_graph(source)
     source.nodes[3]["x"] = [1.0]
     with pytest.raises(GraphError, match=r"one length. Got the shapes \(1,\), \(2,\)"):

@@ -87,6 +87,16 @@ class Screen:
         text = Text("Warning: ", style="yellow")
         self.side.print(text.append(harmless(line), style="default"))
 
+    def notices(self, sentences: Iterable[str]) -> None:
+        """What to know of a graph; cautions as warnings."""
+        from aspect.data.encoder import Caution
+
+        for sentence in sentences:
+            if isinstance(sentence, Caution):
+                self.warn(sentence)
+            else:
+                self.note(f"Note: {sentence}")
+
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = ""
     ) -> None:

@@ -29,8 +29,8 @@ class EntryOptions(Config):
 
     name: Annotated[str | None, typer.Option(metavar="WORD")] = None
     """With add: what the data set will be called."""
-    source: Annotated[str, typer.Option(metavar="TEXT")] = ""
-    """With add: who publishes it; the citation."""
+    citation: Annotated[str, typer.Option(metavar="TEXT")] = ""
+    """With add: who publishes it."""
     licence: Annotated[str, typer.Option(metavar="TEXT")] = "none stated"
     """With add: its licence."""
     note: Annotated[str, typer.Option(metavar="TEXT")] = ""
@@ -59,7 +59,9 @@ def datasets(
     """
     if action is None:
         if entry != EntryOptions():
-            raise SettingsError("--name, --source, --licence and --note belong to `datasets add`.")
+            raise SettingsError(
+                "--name, --citation, --licence and --note belong to `datasets add`."
+            )
         _list(session)
         return
     if graph is None or entry.name is None:
@@ -67,7 +69,13 @@ def datasets(
     with session.screen.activity("Reading the graph"):
         labelled = GraphSource.named(graph, reading).read(session.data_dir)
         added = add_dataset(
-            labelled=labelled, folder=session.data_dir, overwrite=overwrite, **entry.model_dump()
+            entry.name,
+            labelled,
+            session.data_dir,
+            overwrite=overwrite,
+            source=entry.citation,
+            licence=entry.licence,
+            note=entry.note,
         )
     content = _facts(added, session.data_dir)
     hint = "" if session.data_dir is None else f" Set ASPECT_DATA={session.data_dir} to use it."

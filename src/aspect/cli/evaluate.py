@@ -1,4 +1,4 @@
-"""`aspect evaluate`: how well the classes can be read off the embeddings.
+"""`aspect evaluate`: how well the classes, or clusters or edges, can be read off the embeddings.
 
 Beside them stand controls that learn nothing, and what perturbed graphs leave of it.
 """
@@ -24,6 +24,7 @@ from aspect.cli.options import (
     is_run,
 )
 from aspect.cli.session import Session, command
+from aspect.cli.tasks import evaluate_task, show_task
 from aspect.cli.train import PlannedRun, plan_run, run_all
 from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError
@@ -58,7 +59,8 @@ def evaluate(
     """Probe runs, or train on a graph with several seeds and probe those.
 
     Runs of the graph that are there already are taken, or gone on with if they were stopped. With
-    --perturbation the same is done on perturbed graphs, and what they cost is shown.
+    --perturbation the same is done on perturbed graphs, and what they cost is shown. --task
+    measures something else than classes.
     """
     scores.check()
     sweep.check(targets)
@@ -75,6 +77,11 @@ def evaluate(
             "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
             f"to a graph. {targets[0]} is a run."
         )
+    if how.task != "classify":
+        plans = [] if paths else _plans(session, targets[0], wanted, reading, trained, sweep)
+        found = evaluate_task(session, how, sweep, paths, plans, retrain=trained.retrain)
+        session.screen.answer(found.to_dict(), lambda: show_task(session, found), scores.out)
+        return
     evaluation = _Evaluation(session, sweep, how)
     if paths:
         table = evaluation.of_runs(paths)
@@ -82,7 +89,8 @@ def evaluate(
         sweep.check_clean(paths)
         plans = _plans(session, targets[0], wanted, reading, trained, sweep)
         table = evaluation.of_graph(plans, retrain=trained.retrain)
-    content, show = table.to_dict(), _show_perturbed if table.perturbations else _show
+    content = {"task": how.task, **table.to_dict()}
+    show = _show_perturbed if table.perturbations else _show
     session.screen.answer(content, lambda: show(session, table), scores.out)
 
 

@@ -94,6 +94,10 @@ def _list(session: Session, listed: list[Registration]) -> None:
         "embeds graphs that it was not trained on. Mini-batch: trains on a part of the graph at a "
         "time."
     )
+    session.screen.say(
+        "Edge weights: every method that reads edges propagates along them. Samples and positives "
+        "of gmi, graphcl, s3gcl and sp-gcl, and the attacks, take all edges alike."
+    )
     session.screen.say("All of one: aspect methods NAME. Train: aspect train GRAPH --method NAME")
 
 

@@ -23,7 +23,11 @@ from aspect.errors import AspectError
 __all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
 
 USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
-METAVARS = {int: "N", float: "X"}  # of a library's models, which say nothing of a command line
+METAVARS = {
+    int: "N",
+    float: "X",
+    (str, ...): "NAMES",
+}  # of a library's models, which say nothing of a command line
 
 
 class Session(Config):
@@ -104,11 +108,18 @@ def _options(group: type[Config]) -> list[inspect.Parameter]:
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=Annotated[plain[name], _option(name, field)],
+            default=None if _is_names(plain[name]) else field.default,
+            annotation=Annotated[
+                list[str] | None if _is_names(plain[name]) else plain[name], _option(name, field)
+            ],
         )
         for name, field in group.model_fields.items()
     ]
+
+
+def _is_names(hint: object) -> bool:
+    """Whether a field holds any number of names; typer knows lists of them alone."""
+    return typing.get_args(hint) == (str, ...)
 
 
 def _option(name: str, field: FieldInfo) -> OptionInfo:
@@ -119,7 +130,7 @@ def _option(name: str, field: FieldInfo) -> OptionInfo:
     option: OptionInfo = typer.Option(
         given.default if given and given.default is not ... else f"--{name.replace('_', '-')}",
         help=(given and given.help) or (field.description or "").replace("\n", " "),
-        metavar=given.metavar if given else METAVARS.get(kinds[0]),
+        metavar=given.metavar if given else METAVARS.get(kinds, METAVARS.get(kinds[0])),
         min=given.min if given and least is None else least,
         hidden=bool(given and given.hidden),
     )

@@ -192,8 +192,7 @@ def run_plan(
         from aspect.experiment.trained import RunOptions, train_run
 
     def note(*sentences: str) -> None:
-        for sentence in sentences if is_told else ():
-            screen.note(f"Note: {sentence}")
+        screen.notices(sentences if is_told else ())
 
     try:
         with screen.progress("Epoch") as advance:

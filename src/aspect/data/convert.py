@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aspect.data.encoder import FeatureEncoder, Structural
 from aspect.data.features import (
-    Structural,
     as_features,
     as_tensor,
     dense,
@@ -51,26 +51,30 @@ __all__ = [
     "as_graph",
     "as_labelled",
     "changes_of",
-    "check_weights",
     "node_numbers",
     "read_saved",
     "to_data",
 ]
 
-WEIGHTS_LEFT = "Edge weights are left aside: the methods see the graph unweighted."
-
 
 PAIR = 2
 
 
-def as_graph(source: object, *, directed_is_error: bool = False) -> Graph:
-    """The graph alone from any of the accepted forms; labels are not even looked at."""
+def as_graph(
+    source: object, *, directed_is_error: bool = False, encoder: FeatureEncoder | None = None
+) -> Graph:
+    """The graph alone from any of the accepted forms; labels are not even looked at.
+
+    With the encoder of another graph, features of tables, and structural ones, are made as there.
+    """
     if isinstance(source, Graph):
         return source
     if isinstance(source, LabelledGraph):
         return source.graph
-    read = _read(source)
-    return read.graph if read is not None else _built(parts_of(source), directed_is_error)
+    read = _read(source, encoder)
+    if read is not None:
+        return read.graph
+    return _built(parts_of(source), directed_is_error, encoder)
 
 
 def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledGraph:
@@ -100,11 +104,16 @@ def changes_of(graph: Graph) -> list[str]:
 
 
 def to_data(labelled: LabelledGraph) -> Data:
-    """PyG's form: dense float32 `x`, both directions in `edge_index`, masks [nodes, splits]."""
+    """PyG's form: dense float32 `x`, both directions in `edge_index`, masks [nodes, splits].
+
+    Weights, if there are any, are `edge_weight`.
+    """
     from torch_geometric.data import Data
 
     graph = labelled.graph
     data = Data(x=dense(graph.features).float(), edge_index=graph.edge_index)
+    if graph.weights is not None:
+        data.edge_weight = graph.weights.float()
     if labelled.num_classes:
         data.y = labelled.labels
         data.class_names = list(labelled.class_names)
@@ -152,21 +161,25 @@ def _id_cells(rows: Any) -> NDArray[Any]:  # noqa: ANN401 - a table of any kind
     return np.asarray(rows[columns[0]] if columns else rows.index)
 
 
-def _read(source: object) -> LabelledGraph | None:
+def _read(source: object, encoder: FeatureEncoder | None = None) -> LabelledGraph | None:
     """A graph in files or in frames, which have readers of their own; None for all others."""
     first, second = source if isinstance(source, tuple) and len(source) == PAIR else (source, None)
     if isinstance(first, str | os.PathLike):
         if second is None:
-            return GraphSource.named(os.fspath(first)).read()
+            return GraphSource.named(os.fspath(first)).read(encoder=encoder)
         if isinstance(second, str | os.PathLike):
             reading = Reading(nodes=os.fspath(second))
-            return GraphSource.named(os.fspath(first), reading).read()
+            return GraphSource.named(os.fspath(first), reading).read(encoder=encoder)
     if _is_frame(first) and (second is None or _is_frame(second)):
-        return _from_frames(first, second)
+        return _from_frames(first, second, encoder)
     return None
 
 
-def _from_frames(edges: Any, nodes: Any) -> LabelledGraph:  # noqa: ANN401 - frames
+def _from_frames(
+    edges: Any,  # noqa: ANN401 - a frame
+    nodes: Any,  # noqa: ANN401 - a frame, or None
+    encoder: FeatureEncoder | None,
+) -> LabelledGraph:
     """Read as tables are: through Parquet, which keeps the types of the columns."""
     from pyarrow.parquet import write_table
 
@@ -177,10 +190,7 @@ def _from_frames(edges: Any, nodes: Any) -> LabelledGraph:  # noqa: ANN401 - fra
         write_table(_as_table(edges), paths["edge"])
         if nodes is not None:
             write_table(_as_table(nodes, index="id"), paths["node"])
-        reading = Reading(
-            nodes=None if nodes is None else str(paths["node"]),
-            features="degree" if nodes is None else None,  # others may follow, see below
-        )
+        reading = Reading(nodes=None if nodes is None else str(paths["node"]))
 
         def called_frames(text: str) -> str:
             for kind, path in paths.items():
@@ -188,37 +198,34 @@ def _from_frames(edges: Any, nodes: Any) -> LabelledGraph:  # noqa: ANN401 - fra
             return text
 
         try:
-            labelled = read_tables(paths["edge"], reading)
+            labelled = read_tables(paths["edge"], reading, encoder)
         except AspectError as error:
             raise type(error)(called_frames(str(error))) from error
-    graph = labelled.graph
-    if nodes is None:
-        graph = _with_made_features(graph)
-    told = tuple(called_frames(notice) for notice in graph.notices)
-    return replace(labelled, graph=replace(graph, notices=told))
+    told = tuple(type(notice)(called_frames(notice)) for notice in labelled.graph.notices)
+    return replace(labelled, graph=replace(labelled.graph, notices=told))
 
 
-def _built(parts: Parts, directed_is_error: bool) -> Graph:
+def _built(parts: Parts, directed_is_error: bool, encoder: FeatureEncoder | None = None) -> Graph:
     """Checked and cleaned; features are made from the edges where there are none."""
     has_none = parts.features is None
     features: Features
     features = torch.zeros(parts.num_nodes, 1) if has_none else as_features(parts.features)
-    notices = [*parts.notices]
-    if parts.weights is not None:
-        notices += check_weights(parts.weights)
     graph = Graph.build(
         features,
         parts.edge_index,
         parts.ids,
+        weights=parts.weights,
         integer_ids=parts.integer_ids,
         directed_is_error=directed_is_error,
-        notices=notices,
+        notices=parts.notices,
     )
-    return _with_made_features(graph) if has_none else graph
+    return _with_made_features(graph, encoder) if has_none else graph
 
 
-def _with_made_features(graph: Graph) -> Graph:
-    """The graph with structural features, and a word on them."""
+def _with_made_features(graph: Graph, encoder: FeatureEncoder | None) -> Graph:
+    """The graph with structural features, as in training or with a word on them."""
+    if encoder is not None and encoder.structural is not None:
+        return with_structural_features(graph, encoder.structural, encoder)
     kind: Structural = "laplacian" if graph.num_edges else "degree"
     notice = f"The nodes have no features, so {kind} ones are made from the edges."
     made = with_structural_features(graph, kind)
@@ -251,18 +258,6 @@ def _as_table(frame: Any, index: str | None = None) -> pa.Table:  # noqa: ANN401
             first = str(error).splitlines()[0]
             raise GraphError(f"A column of the frame mixes types of values: {first}.") from error
     return frame if isinstance(frame, pa.Table) else pa.table(frame)
-
-
-def check_weights(weights: Tensor) -> tuple[str, ...]:
-    """Refuse weights that are no positive numbers; say it if others than 1 are left aside."""
-    wrong = ~(torch.isfinite(weights) & (weights > 0))
-    if bool(wrong.any()):
-        listed = shown(f"{weights[k].item()} at edge {int(k) + 1}" for k in wrong.nonzero())
-        raise GraphError(
-            f"Edge weights must be positive numbers. Got {listed}. "
-            "Remove such edges, or the weights: the methods are unweighted."
-        )
-    return () if bool((weights == 1).all()) else (WEIGHTS_LEFT,)
 
 
 def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
@@ -309,6 +304,8 @@ def read_saved(path: Path, reading: Reading = NO_READING) -> LabelledGraph:
         elif data.x is not None:
             data.x, cleaned = imputed(as_features(data.x), reading.impute)
             notices += cleaned
+        if reading.unweighted and getattr(data, "edge_weight", None) is not None:
+            data.edge_weight = data.edge_weight != 0
         labelled = as_labelled(data, directed_is_error=reading.directed == "error")
     except AspectError:
         raise

@@ -169,7 +169,7 @@ def _of_data(data: Data) -> Parts:
         as_integers(as_tensor(edge_index, "edge_index"), "edge_index"),
         int((data.num_nodes or 0) if data.x is None else data.x.shape[0]),
         data.x,
-        None if weights is None else as_tensor(weights, "edge_weight"),
+        None if weights is None else _as_vector(as_tensor(weights, "edge_weight")),
         _ids_of(data),
         y=data.y,
         class_names=getattr(data, "class_names", None),
@@ -344,6 +344,11 @@ def _ids_of(data: Data) -> list[str] | None:
         if ids is not None:
             return [str(node) for node in (ids.tolist() if isinstance(ids, Tensor) else ids)]
     return None
+
+
+def _as_vector(values: Tensor) -> Tensor:
+    """A single column as a vector, as PyG's layers take both."""
+    return values.squeeze(1) if values.ndim == PAIR and values.shape[1] == 1 else values
 
 
 def as_integers(values: Tensor, what: str) -> Tensor:

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from aspect.config import Config, load_yaml, make_config, to_yaml
 from aspect.data.files import is_file, is_folder, is_present, naming, replacing, target_of
@@ -37,6 +37,7 @@ from aspect.errors import (
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+    from aspect.data.encoder import FeatureEncoder
     from aspect.data.graph import LabelledGraph
 
 __all__ = [
@@ -324,25 +325,70 @@ def check_graph_name(graph: str) -> str:
     return graph
 
 
+def _split_names(given: object) -> object:
+    """Names from the command line or a settings file: repeated, or with commas between them."""
+    listed = [given] if isinstance(given, str) else given or ()
+    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
+        return given
+    return tuple(part.strip() for name in listed for part in name.split(",") if part.strip())
+
+
+ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+
+
 class Reading(Config):
     """How the graph's files are read."""
 
     nodes: str | None = None
-    """Node table of an edge table: ids, numeric features, perhaps a label."""
+    """Node table of an edge table: ids, columns of features, perhaps a label."""
     features: Literal["degree", "identity", "random", "laplacian"] | None = None
     """Structural features in place of the graph's own."""
-    impute: Literal["zero", "mean"] | None = None
-    """What stands in for missing features, which are refused otherwise."""
+    columns: ColumnNames = ()
+    """Columns of the node table that become features, with commas between them.  [default: all]"""
+    drop: ColumnNames = ()
+    """Columns of the node table to leave out."""
+    categorical: ColumnNames = ()
+    """Columns whose values are categories, be they numbers; one-hot, or hashed if there are
+    many."""
+    feature_scaling: Literal["standard", "rows", "none"] | None = None
+    """standard: mean 0 and std 1 in every numeric column; rows: each node's features divided by
+    their sum; none.  [default: rows for a bag of words, standard for other numbers]"""
+    impute: Literal["zero", "mean", "indicator"] | None = None
+    """What stands in for missing features, which are refused otherwise; mean: the column's mean or
+    most frequent value; indicator: the same, and a column that says where."""
     directed: Literal["symmetrise", "error"] = "symmetrise"
     """What happens to edges without their reverse."""
     encoding: str = "utf-8"
     """Encoding of text tables."""
     delimiter: str | None = None
     """Delimiter of text tables; a comma, or a tab in `.tsv`, if not given."""
+    id: str | None = None
+    """Column of the node table that holds the ids, if not `id`, `node`, `node_id` or the first."""
     label: str | None = None
     """Column of the node table that holds the label, if not `label` or `y`."""
+    source: str | None = None
+    """Column of the edge table with one end of each edge, if not `source`, `src` or `from`."""
+    target: str | None = None
+    """Column of the edge table with the other end, if not `target`, `dst` or `to`."""
+    weight: str | None = None
+    """Column of the edge table with the weights, if not `weight`."""
+    unweighted: bool = False
+    """Leave edge weights aside: every edge weighs one; a weight of zero is still no edge."""
+
+    def for_embedding(self, given: Reading) -> Reading:
+        """These options for another graph: those of its tables, changed by what is given.
+
+        Which columns become features, and how, is settled by the training.
+        """
+        kept = self.model_copy(update=dict.fromkeys(("nodes", "label")))
+        settled = {name: Reading.model_fields[name].default for name in SETTLED}
+        changes = {name: getattr(given, name) for name in given.model_dump(exclude_defaults=True)}
+        return kept.model_copy(update={**settled, **changes})
 
 
+SETTLED = ("columns", "drop", "categorical", "feature_scaling")  # by the training
+OF_NODES = (*SETTLED, "id", "label")
+OF_TABLES = ("nodes", *OF_NODES, "source", "target", "weight", "encoding", "delimiter")
 NO_READING = Reading()
 
 
@@ -358,10 +404,11 @@ class GraphSource(Config):
     def named(cls, graph: str, reading: Reading = NO_READING) -> GraphSource:
         """Check the name, and that the options mean something for it."""
         source = cls(graph=check_graph_name(graph), reading=reading)
-        given = set(reading.model_dump(exclude_defaults=True)) - {"features"}
+        given = set(reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
         if source.is_named and given:
             raise SettingsError(
-                f"--{min(given)} belongs to a graph in files of yours. Got it with {graph!r}."
+                f"{_option(min(given))} belongs to a graph in files of yours. "
+                f"Got it with {graph!r}."
             )
         return source
 
@@ -383,8 +430,18 @@ class GraphSource(Config):
         reading = self.reading.model_copy(update={"nodes": nodes})
         return GraphSource(graph=str(Path(self.graph).absolute()), reading=reading)
 
-    def read(self, data_dir: str | Path | None = None) -> LabelledGraph:
-        """The graph with its labels, if it has any."""
+    def unscaled(self) -> GraphSource:
+        """The same with the numbers of a node table as they are."""
+        reading = self.reading.model_copy(update={"feature_scaling": "none"})
+        return GraphSource(graph=self.graph, reading=reading)
+
+    def read(
+        self, data_dir: str | Path | None = None, encoder: FeatureEncoder | None = None
+    ) -> LabelledGraph:
+        """The graph with its labels, if it has any.
+
+        With the encoder of another graph its features are made as that one's were.
+        """
         from aspect.data.features import with_structural_features
         from aspect.data.synthetic import embedded_graph
 
@@ -394,13 +451,16 @@ class GraphSource(Config):
         elif is_dataset(self.graph):
             labelled = load_named(self.graph, data_dir)
         else:
-            labelled = self._read_file(Path(self.graph))
-        kind = self.reading.features
-        if kind is None:
+            labelled = self._read_file(Path(self.graph), encoder)
+        if self.reading.unweighted:
+            labelled = replace(labelled, graph=labelled.graph.unweighted())
+        kind = self.reading.features or (None if encoder is None else encoder.structural)
+        if kind is None or (labelled.graph.encoder and labelled.graph.encoder.structural == kind):
             return labelled
-        return replace(labelled, graph=with_structural_features(labelled.graph, kind))
+        trained = encoder if encoder and encoder.structural == kind else None
+        return replace(labelled, graph=with_structural_features(labelled.graph, kind, trained))
 
-    def _read_file(self, path: Path) -> LabelledGraph:
+    def _read_file(self, path: Path, encoder: FeatureEncoder | None) -> LabelledGraph:
         from aspect.data.archives import read_npz
         from aspect.data.convert import read_saved
         from aspect.data.tables import read_tables
@@ -411,32 +471,45 @@ class GraphSource(Config):
                 f"A graph's file must end in {', '.join(GRAPH_SUFFIXES)}. Got {self.graph!r}."
             )
         if suffix in TABLE_SUFFIXES:
-            return read_tables(path, self.reading)
-        if self.reading.nodes is not None:
+            return read_tables(path, self.reading, encoder)
+        given = self.reading.model_dump(exclude_defaults=True)
+        stray = [_option(name) for name in OF_TABLES if name in given]
+        if self.reading.impute == "indicator":
+            stray.append("--impute indicator")
+        if stray:
             raise SettingsError(
-                f"--nodes belongs to an edge table ({', '.join(TABLE_SUFFIXES)}). "
+                f"{stray[0]} belongs to an edge table ({', '.join(TABLE_SUFFIXES)}). "
                 f"Got it with {self.graph!r}."
             )
         return (read_npz if suffix == ".npz" else read_saved)(path, self.reading)
 
 
+def _option(name: str) -> str:
+    """A field as the command line spells it."""
+    return f"--{name.replace('_', '-')}"
+
+
 def read_graph(
-    source: str | Path,
+    graph: str | Path,
+    /,
     *,
     data_dir: str | Path | None = None,
     nodes: str | Path | None = None,
-    **options: str | None,
+    encoder: FeatureEncoder | None = None,
+    **options: Any,  # noqa: ANN401 - fields of `Reading`
 ) -> LabelledGraph:
     """Read a data set by name, an `.npz`, an edge table (and its node table) or a saved PyG `Data`.
 
     A name of the catalogue always means that data set. Files of data sets lie in `data_dir`, else
-    in `$ASPECT_DATA`. The fields of `Reading` explain the options. What is cleaned is a warning.
+    in `$ASPECT_DATA`. The fields of `Reading` explain the options. With an `encoder`, that of a
+    graph or model, columns become features as they did there. What is cleaned is
+    a warning.
     """
     from aspect.data.convert import changes_of
 
     values = {**options, "nodes": None if nodes is None else str(nodes)}
     reading = make_config(Reading, values, owner="the graph")
-    labelled = GraphSource(graph=str(source), reading=reading).read(data_dir)
+    labelled = GraphSource(graph=str(graph), reading=reading).read(data_dir, encoder)
     if changes := changes_of(labelled.graph):
         warn(" ".join(changes), GraphWarning)
     return labelled

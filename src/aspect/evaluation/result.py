@@ -339,7 +339,11 @@ def with_constant(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows inputs
 
 def read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"]:
     """One row of float32 per node; anything that is not a finite number is refused."""
-    rows = embeddings if isinstance(embeddings, Tensor) else torch.as_tensor(np.asarray(embeddings))
+    if isinstance(embeddings, Tensor):
+        rows = embeddings
+    else:
+        array = np.asarray(embeddings)  # that of a data frame may be read-only, as torch warns
+        rows = torch.as_tensor(array if array.flags.writeable else array.copy())
     if rows.ndim != 2 or rows.shape[1] < 1:  # noqa: PLR2004 - nodes by dimensions
         raise GraphError(f"Embeddings must have shape [nodes, dim]. Got {list(rows.shape)}.")
     rows = rows.detach().float()

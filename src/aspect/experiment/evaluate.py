@@ -7,7 +7,7 @@ are lines of one table, from which `EvaluationTable` computes what is printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -35,6 +35,7 @@ from aspect.settings import Experiment
 from aspect.training.health import Health
 
 __all__ = [
+    "CONTROLS",
     "EXPLANATIONS",
     "MAJORITY",
     "TWINS",
@@ -44,6 +45,7 @@ __all__ = [
     "check_same_method",
     "check_seeds",
     "chosen_probe",
+    "control_settings",
     "evaluate_runs",
 ]
 
@@ -58,6 +60,8 @@ EXPLANATIONS = {
     TWINS: "the class of the training node with the most similar set of neighbours; a rule, not "
     "an embedding",
     MAJORITY: "the most frequent class of the validation nodes, for every node",
+    "common neighbours": "Adamic-Adar index on the training graph; a rule, not an embedding",
+    "degrees": "product of both degrees in the training graph; a rule, not an embedding",
 }
 CONTROLS = ("random", "raw", "propagated", "spectral")
 
@@ -340,6 +344,14 @@ def chosen_probe(experiment: Experiment, name: str) -> Probe:
     return PaperProbe(published.learning_rate, published.steps, (published.weight_decay,))
 
 
+def control_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a control beside a method: its own in full, or the method's where they are the same."""
+    config = find_method(name).config
+    known = set(config.model_fields)
+    settings = {key: given[key] for key in known} if known <= set(given) else {}
+    return config(**settings).model_dump(mode="json")
+
+
 def group_poisoned(runs: Sequence[StoredRun]) -> list[PoisonedRuns]:
     """The runs of every budget and split, in this order and by seed; others are refused."""
     pairs = [(stored.poison, stored) for stored in runs if stored.poison is not None]
@@ -462,12 +474,9 @@ class _Evaluator:
             spec = self._spec(self.method, stored.record["settings"], stored.record["seed"])
             yield spec, stored.load_model(str(self.device))
         for name in self.controls:
-            config = find_method(name).config
             for stored in seeds if name == "random" else seeds[:1]:
-                known, given = set(config.model_fields), stored.record["settings"]
-                settings = {key: given[key] for key in known} if known <= set(given) else {}
-                full = config(**settings).model_dump(mode="json")
-                yield self._spec(name, full, stored.record["seed"]), None
+                settings = control_settings(name, stored.record["settings"])
+                yield self._spec(name, settings, stored.record["seed"]), None
 
     def _spec(self, method: str, settings: dict[str, Any], seed: int) -> Spec:
         return Spec(

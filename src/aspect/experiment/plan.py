@@ -282,6 +282,7 @@ class ReadFacts:
     nodes: int = 0
     edges: int = 0
     files: tuple[NeededFile, ...] = ()  # perturbation files of the whole plan
+    is_encoded: bool = False  # its features come from columns of a node table
 
 
 def read_facts(
@@ -320,6 +321,7 @@ def read_facts(
                 nodes=labelled.graph.num_nodes,
                 edges=labelled.graph.num_edges,
                 files=needed_files(plan, graph, name, labelled, num_splits),
+                is_encoded=labelled.graph.is_encoded,
             ),
         )
 
@@ -371,7 +373,8 @@ def _sha256(graph: str, spec: Spec, files: BenchFiles | None) -> tuple[str, ...]
 
 def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[Spec]:
     """Those of one line and one column of the table."""
-    method, settings = find_method(entry.registered).method, _settings(plan, entry, graph)
+    method = find_method(entry.registered).method
+    settings = _settings(plan, entry, graph, is_encoded=facts.is_encoded)
     count = min(facts.num_splits, plan.num_splits or facts.num_splits)
     planned = plan.seeds_of.get(graph, plan.seeds)
     most = min(planned, entry.seeds or planned)
@@ -399,8 +402,10 @@ def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[S
                 )
 
 
-def _settings(plan: Plan, entry: Entry, graph: str) -> dict[str, Any]:
+def _settings(plan: Plan, entry: Entry, graph: str, *, is_encoded: bool) -> dict[str, Any]:
     """In full: shipped ones, changed by the plan and then by the entry."""
+    from aspect.estimator import settings_for
+
     config, source = find_method(entry.registered).config, plan.source(graph)
     experiment, _ = find_experiment(
         entry.settings_of or entry.registered,
@@ -411,7 +416,7 @@ def _settings(plan: Plan, entry: Entry, graph: str) -> dict[str, Any]:
     shared = {**experiment.settings, **plan.set} if entry.settings_of else plan.set
     known = {name: value for name, value in shared.items() if name in config.model_fields}
     base = {} if entry.settings_of else experiment.settings
-    values = {**base, **known, **entry.set}
+    values = {**settings_for(config, is_encoded=is_encoded), **base, **known, **entry.set}
     return make_config(config, values, owner=entry.name).model_dump(mode="json")
 
 

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
 
 from aspect import __version__
 from aspect.config import to_yaml
@@ -30,10 +33,26 @@ from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
 from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.settings import Experiment, load_experiment
-from aspect.training.folder import CONFIG, METRICS, RECORD, RUN, RunFolder, Start, read_start
+from aspect.training.folder import (
+    CONFIG,
+    FEATURES,
+    METRICS,
+    RECORD,
+    RUN,
+    RunFolder,
+    Start,
+    read_start,
+)
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport
-from aspect.workspace import MANIFEST, Workspace, read_json, read_json_lines, write_text
+from aspect.workspace import (
+    MANIFEST,
+    Workspace,
+    read_json,
+    read_json_lines,
+    write_json,
+    write_text,
+)
 
 __all__ = [
     "MODEL",
@@ -47,7 +66,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-MODEL = "model.safetensors"
+MODEL, EMBEDDINGS, IDS = "model.safetensors", "embeddings.npy", "ids.txt"
 RECORD_FORMAT = 1
 OF_RECORD = ("epochs", "stopped_early", "loss", "versions", "dim", "gate", "warnings")
 TRAIN_AGAIN = "Train again with --overwrite."
@@ -98,6 +117,7 @@ def train_run(
     )
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
+    model.suit(labelled.graph)
     checksum = content_sha256(labelled)
     poison = (
         None if experiment.perturbation is None else PerturbedGraph.read(experiment.perturbation)
@@ -245,16 +265,18 @@ def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
 
 
 def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
-    """Model, embeddings, policy and ids."""
+    """Model, embeddings, policy, ids, and how the features were made."""
     assert outcome.model is not None  # trained in this process
     outcome.model.save(path / MODEL)
-    write_embeddings(path / "embeddings.npy", outcome.model.embed(graph), overwrite=True)
+    if graph.encoder is not None:
+        write_json(path / FEATURES, graph.encoder.to_json())
+    write_embeddings(path / EMBEDDINGS, outcome.model.embed(graph), overwrite=True)
     if outcome.policy is not None:
         with replacing(path / "policy.npy", overwrite=True) as file:
             np.save(file, outcome.policy.numpy(), allow_pickle=False)
     if graph.ids is not None:
         lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
-        write_text(path / "ids.txt", "".join(f"{line}\n" for line in lines))
+        write_text(path / IDS, "".join(f"{line}\n" for line in lines))
 
 
 # Runs that are there
@@ -312,6 +334,23 @@ class StoredRun:
         _check_same(self.path / MODEL, given, self.record)
         return model
 
+    def read_embeddings(self) -> tuple[Float[Tensor, "nodes dim"], list[str] | None]:
+        """What the training left in the folder: an embedding per node, and ids if it has any."""
+        matrix, ids = self.path / EMBEDDINGS, self.path / IDS
+        try:
+            rows = torch.from_numpy(np.load(matrix, allow_pickle=False))
+            names = None
+            if is_file(ids):
+                lines = ids.read_text(encoding="utf-8").split("\n")
+                names = [str(json.loads(line)) for line in lines if line]
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(f"{self.path} has no whole {EMBEDDINGS}. {TRAIN_AGAIN}") from error
+        if names is not None and len(names) != len(rows):
+            raise RunError(
+                f"{self.path} has {len(rows)} embeddings and {len(names)} ids. {TRAIN_AGAIN}"
+            )
+        return rows, names
+
     @cached_property
     def poison(self) -> PerturbedGraph | None:
         """What was done to its graph before the training; refused if the file changed since."""
@@ -325,9 +364,13 @@ class StoredRun:
 
     def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
         """The clean graph with its labels, refused if it changed since the training."""
-        facts = self.record["graph"]
-        labelled = source_of(self.experiment).read(data_dir or facts["data_dir"])
+        facts, source = self.record["graph"], source_of(self.experiment)
+        labelled = source.read(data_dir or facts["data_dir"])
         checksum = content_sha256(labelled)
+        if checksum != facts["sha256"] and labelled.graph.encoder is not None:
+            # Version 0.2 took the numbers of a table as they are.
+            labelled = source.unscaled().read(data_dir or facts["data_dir"])
+            checksum = content_sha256(labelled)
         if checksum != facts["sha256"]:
             raise GraphError(
                 f"The graph of {self.path} changed since the training: its sha256 must be "
