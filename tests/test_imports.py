@@ -12,7 +12,7 @@ PACKAGE = Path(aspect.__file__).parent
 # What stands on one line may not import each other.
 ORDER = [
     {"errors"},
-    {"config", "provenance", "randomness"},
+    {"config", "plugins", "provenance", "randomness"},
     {"data"},
     {"workspace"},
     {"losses"},

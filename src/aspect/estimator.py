@@ -72,20 +72,23 @@ def choose_device(name: str | None) -> torch.device:
 class Embedder:
     """Any method of the registry: `Embedder("aspect", epochs=100).fit(graph).embed(graph)`.
 
+    A method of another package is named as `aspect.plugins` says, or given as a class.
+
     Graphs may be a PyG `Data`, an `aspect.Graph`, a pair of SciPy adjacency and feature matrix, or
     a NetworkX graph.
     """
 
     def __init__(
         self,
-        method: str = "aspect",
+        method: str | type[Method] = "aspect",
         *,
         seed: int = 0,
         device: str | None = None,
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
         self.registration = find_method(method)
-        self.config = make_config(self.registration.config, settings, owner=method)
+        owner = self.registration.method.name
+        self.config = make_config(self.registration.config, settings, owner=owner)
         self.seed = _whole(seed)
         self.device = choose_device(device)
         self.result: TrainingResult | None = None

@@ -21,10 +21,11 @@ from aspect import __version__
 from aspect.attacks.perturbation import Budget, Mode, Perturbation
 from aspect.attacks.registry import AttackName, check_solver
 from aspect.config import Config, Share, load_yaml, make_config
-from aspect.data.source import GraphSource, Reading, check_graph_name
+from aspect.data.source import GraphSource, Reading
 from aspect.errors import GraphError, SettingsError, UnknownNameError
 from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source
 from aspect.methods.registry import find_method, require_method_name
+from aspect.plugins import is_reference
 from aspect.settings import find_experiment
 
 if TYPE_CHECKING:
@@ -139,6 +140,11 @@ class Entry(Config):
         """The method's name in the registry."""
         return self.method or self.name
 
+    def resolved(self) -> Entry:
+        """The same with the method's name as any process finds it."""
+        name = require_method_name(self.registered)
+        return self if name == self.registered else self.model_copy(update={"method": name})
+
 
 class Plan(Config):
     """The grid."""
@@ -200,16 +206,24 @@ class Plan(Config):
                 raise ValueError(f"seeds_of: {name!r} is not a graph of this plan")
         return self
 
-    def check_names(self) -> None:
-        """Refuse unknown methods and graphs before anything heavy is done."""
+    def resolved(self) -> Plan:
+        """The same with names that any process finds; unknown methods and graphs are refused.
+
+        What is of aspect keeps its name, and nothing heavy is imported for it.
+        """
         for entry in self.entries:
-            require_method_name(entry.registered)
             if entry.settings_of:
                 require_method_name(entry.settings_of)
-        for graph in self.graphs:
-            check_graph_name(graph)
+        stored = {graph: GraphSource.named(graph).graph for graph in self.graphs}
         if all(self.source(graph).is_named for graph in self.graphs):
             GraphSource.named(self.graphs[0], self.reading)  # options for files, but no file
+        return self.model_copy(
+            update={
+                "entries": tuple(entry.resolved() for entry in self.entries),
+                "graphs": tuple(stored.values()),
+                "seeds_of": {stored[graph]: seeds for graph, seeds in self.seeds_of.items()},
+            }
+        )
 
     def check_changes(self) -> None:
         """Refuse changes for all entries that none of them knows; imports every method."""
@@ -222,6 +236,8 @@ class Plan(Config):
     def only(self, entries: tuple[str, ...] = (), graphs: tuple[str, ...] = ()) -> Plan:
         """The part of the plan with these entries and graphs; all where none are named."""
         names = [entry.name for entry in self.entries]
+        stored = {name: graph for graph, name in self.short_names().items() if is_reference(graph)}
+        graphs = tuple(stored.get(graph, graph) for graph in graphs)
         for kind, wanted, known in (("entry", entries, names), ("graph", graphs, self.graphs)):
             for name in wanted:
                 if name not in known:
@@ -268,8 +284,7 @@ def load_plan(plan: str) -> Plan:
     path = Path(plan) if is_path else FOLDER / f"{plan}.yaml"
     values = {"name": path.stem, **load_yaml(path)}
     loaded = make_config(Plan, values, owner=f"the plan {plan}")
-    loaded.check_names()
-    return loaded
+    return loaded.resolved()
 
 
 @dataclass(frozen=True)
@@ -371,7 +386,8 @@ def _sha256(graph: str, spec: Spec, files: BenchFiles | None) -> tuple[str, ...]
 
 def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[Spec]:
     """Those of one line and one column of the table."""
-    method, settings = find_method(entry.registered).method, _settings(plan, entry, graph)
+    registered, settings = find_method(entry.registered), _settings(plan, entry, graph)
+    method = registered.method
     count = min(facts.num_splits, plan.num_splits or facts.num_splits)
     planned = plan.seeds_of.get(graph, plan.seeds)
     most = min(planned, entry.seeds or planned)
@@ -384,8 +400,8 @@ def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[S
         for splits in groups:
             for seed in range(min(most, seeds)):
                 yield Spec(
-                    method=entry.registered,
-                    source=method_source(entry.registered),
+                    method=registered.name,
+                    source=method_source(registered.name),
                     settings=settings,
                     graph_sha256=facts.sha256,
                     splits=plan.splits,

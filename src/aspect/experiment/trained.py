@@ -228,6 +228,7 @@ def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
     return {
         "format": RECORD_FORMAT,
         "method": spec.method,
+        **({} if spec.source is None else {"source": spec.source}),
         "seed": spec.seed,
         "settings": spec.settings,
         **record.model_dump(mode="json", include=set(OF_RECORD)),
@@ -277,6 +278,7 @@ class _RunRecord(BaseModel):
 
     format: int
     method: str
+    source: str | None = None
     seed: int
     settings: dict[str, Any]
     graph: _TrainedGraph
@@ -310,6 +312,12 @@ class StoredRun:
         model = Embedder.load(self.path / MODEL, device=device)
         given = (model.name, model.seed, model.config.model_dump(mode="json"))
         _check_same(self.path / MODEL, given, self.record)
+        if self.record.get("source") not in (None, method_source(model.name)):
+            logger.warning(
+                "The source of %s changed since %s was trained: what it embeds now may differ.",
+                model.name,
+                self.path,
+            )
         return model
 
     @cached_property
