@@ -22,6 +22,7 @@ ORDER = [
     {"settings"},
     {"training"},
     {"estimator"},
+    {"testing"},
     {"evaluation"},
     {"experiment"},
     {"report"},

@@ -194,6 +194,8 @@ def find_method(method: str | type[Method]) -> Registration:
     if method in _modules_by_name():
         import_module(f"{PACKAGE}.{_modules_by_name()[method]}")
         return _registry[method]
+    if method in _registry:  # also of a notebook, which no process can import
+        return _registry[method]
     found = _outside.find(method)
     if found is None:
         raise UnknownNameError("method", method, method_names())
