@@ -93,3 +93,22 @@ def test_refusals_are_one_line(cli, module):
     cli("train", "--method", f"{module}:Main").refused("Did you mean 'Mine'?")
     (cli.cwd / f"{module}_bad.py").write_text("1 / 0\n")
     cli("methods", "--import", f"{module}_bad").refused("ZeroDivisionError: division by zero.")
+
+
+def test_embeddings_from_elsewhere_stand_beside_the_controls(cli, inputs, raw_run):
+    table = cli("evaluate", *inputs, "--embeddings", raw_run / "embeddings.npy", "--json").json
+    ours = cli("evaluate", raw_run, "--json").json
+    assert table["method"] == "embeddings"
+    assert table["strict"]["mean"] == pytest.approx(ours["strict"]["mean"])
+    assert table["health"][0]["nodes"] == 30
+    shown = cli("evaluate", *inputs, "--embeddings", raw_run / "embeddings.npy").out
+    assert "Embedding health: mean cosine" in shown
+
+
+def test_embeddings_go_with_a_graph_alone(cli, inputs, raw_run):
+    z = ["--embeddings", raw_run / "embeddings.npy"]
+    for words in ([raw_run], [*inputs, "--seeds", 2], [*inputs, "--method", "raw"]):
+        cli("evaluate", *words, *z).refused("--embeddings belongs to a graph, in place of a")
+    cli("evaluate", *inputs, *z, "--probe", "published").refused("need a trained model")
+    cli("evaluate", "mixed", *z).refused("a row for each of the", "Got 30 rows")
+    cli("evaluate", *inputs, "--embeddings", "z.xlsx").refused("Got the name 'z.xlsx'")

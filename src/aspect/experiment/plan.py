@@ -50,6 +50,7 @@ LETTERS = 12  # of a checksum, enough to tell graphs apart
 Seeds = Annotated[int, Field(ge=1, le=1000)]
 
 
+PRECOMPUTED = "aspect.experiment.embeddings:Precomputed"  # which is too heavy for a plan
 CLEAN = "none"  # the perturbation of a clean graph, in a plan
 
 
@@ -102,6 +103,9 @@ class Entry(Config):
     """Unique in the plan; a method's name needs nothing else."""
     method: str = ""
     """Name in the registry, if the entry is called otherwise."""
+    embeddings: str = ""
+    """File of embeddings that were made elsewhere, in place of a method; `{graph}` and `{seed}` in
+    it stand for those of a run. Paths are from the folder that the bench is started in."""
     title: str = ""
     """For readers; the name, if there is none."""
     note: str = ""
@@ -135,13 +139,29 @@ class Entry(Config):
             return {"prune" if name == "doubt" else name: value for name, value in given.items()}
         return given
 
+    @model_validator(mode="after")
+    def _is_a_method_or_a_file(self) -> Entry:
+        given = [name for name in ("method", "settings_of", "set", "prune") if getattr(self, name)]
+        if self.embeddings and given:
+            raise ValueError(f"embeddings stand in place of a method: leave {given[0]!r} out")
+        return self
+
     @property
     def registered(self) -> str:
         """The method's name in the registry."""
-        return self.method or self.name
+        return PRECOMPUTED if self.embeddings else self.method or self.name
+
+    def file_of(self, graph: str, seed: int) -> str:
+        """The file of embeddings for a run; empty where a method is trained."""
+        if not self.embeddings:
+            return ""
+        path = self.embeddings.replace("{graph}", graph).replace("{seed}", str(seed))
+        return str(Path(path).absolute())
 
     def resolved(self) -> Entry:
         """The same with the method's name as any process finds it."""
+        if self.embeddings:
+            return self
         name = require_method_name(self.registered)
         return self if name == self.registered else self.model_copy(update={"method": name})
 
@@ -227,7 +247,10 @@ class Plan(Config):
 
     def check_changes(self) -> None:
         """Refuse changes for all entries that none of them knows; imports every method."""
-        fields = [find_method(entry.registered).config.model_fields for entry in self.entries]
+        fields = [
+            {} if entry.embeddings else find_method(entry.registered).config.model_fields
+            for entry in self.entries
+        ]
         for name in self.set:
             if not any(name in own for own in fields):
                 known = {each for own in fields for each in own}
@@ -362,6 +385,7 @@ def lay_out(
             group=entry.group,
             graph=graph,
             reading=plan.reading,
+            embeddings=entry.file_of(plan.source(graph).name, spec.seed),
             spec=spec.model_copy(
                 update={"device": device, "perturbation_sha256": _sha256(graph, spec, files)}
             ),
@@ -391,7 +415,14 @@ def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[S
     count = min(facts.num_splits, plan.num_splits or facts.num_splits)
     planned = plan.seeds_of.get(graph, plan.seeds)
     most = min(planned, entry.seeds or planned)
+    if entry.embeddings and "{seed}" not in entry.embeddings:
+        most = 1
     for perturbation, seeds in plan.planned():
+        if entry.embeddings and perturbation is not None:
+            raise SettingsError(
+                f"Entry {entry.name!r} of the plan {plan.name!r} cannot be perturbed: its "
+                "embeddings are of the graph as it is. Put it into a plan without perturbations."
+            )
         evades = perturbation is not None and perturbation.mode == "evade"
         _refuse_evasion(plan, entry, evades=evades, inductive=method.inductive)
         # A perturbed graph is trained on for its own split; else a training serves all splits.
@@ -401,7 +432,7 @@ def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[S
             for seed in range(min(most, seeds)):
                 yield Spec(
                     method=registered.name,
-                    source=method_source(registered.name),
+                    source=_source(entry, plan.source(graph).name, seed),
                     settings=settings,
                     graph_sha256=facts.sha256,
                     splits=plan.splits,
@@ -415,8 +446,19 @@ def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[S
                 )
 
 
+def _source(entry: Entry, graph: str, seed: int) -> str | None:
+    """What the numbers come from: the method's source, or the embeddings of a file."""
+    if not entry.embeddings:
+        return method_source(find_method(entry.registered).name)
+    from aspect.experiment.embeddings import EmbeddingFile
+
+    return EmbeddingFile.read(entry.file_of(graph, seed)).sha256
+
+
 def _settings(plan: Plan, entry: Entry, graph: str) -> dict[str, Any]:
     """In full: shipped ones, changed by the plan and then by the entry."""
+    if entry.embeddings:
+        return {}
     config, source = find_method(entry.registered).config, plan.source(graph)
     experiment, _ = find_experiment(
         entry.settings_of or entry.registered,

@@ -112,6 +112,9 @@ class Cell(Config):
     """A word on it."""
     group: str = ""
     """The entry that a variant belongs to, itself included; empty outside of ablations."""
+    embeddings: str = ""
+    """File of embeddings that were made elsewhere, in place of a training; the spec has its digest
+    as `source`."""
     graph: str
     """Name of a data set, or path of a file."""
     reading: Reading = NO_READING

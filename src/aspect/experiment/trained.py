@@ -303,6 +303,11 @@ class StoredRun:
     record: Mapping[str, Any]
 
     @property
+    def label(self) -> str:
+        """What it is called in tables."""
+        return str(self.record["method"])
+
+    @property
     def is_poisoned(self) -> bool:
         """Whether it was trained on a perturbed graph."""
         return self.experiment.perturbation is not None
