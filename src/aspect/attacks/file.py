@@ -441,7 +441,7 @@ def find_difference(
 def _decisive(facts: AttackFacts, free: set[str], *, of_machine: bool) -> dict[str, Any]:
     """All that decides the flips, each under a name that a user knows."""
     values = facts.model_dump(mode="json", exclude=free)
-    values |= {f"setting {name}": value for name, value in values.pop("settings").items()}
+    values |= {f"setting {name}": value for name, value in values.pop("settings", {}).items()}
     versions, device = values.pop("versions"), values.pop("device")
     if of_machine:
         values |= {"device": device, **{f"{name} version": versions[name] for name in versions}}

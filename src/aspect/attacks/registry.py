@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aspect.config import Config
 
 __all__ = [
+    "IMPORTED",
     "AttackInfo",
     "AttackName",
     "attack_info",
@@ -60,6 +61,9 @@ _outside = Plugins("attack", "aspect.attacks")
 
 PACKAGE = __name__.rpartition(".")[0]  # where the attacks of aspect are
 
+IMPORTED = "imported"  # the kind of flips that were found elsewhere; see `aspect.attacks.imported`
+_imported = AttackInfo(IMPORTED, nested=False)
+
 AnyAttack = TypeVar("AnyAttack", bound="type[Attack]")
 
 
@@ -85,7 +89,7 @@ def register_attack(
         if bool(info.solvers) != ("solver" in config.model_fields):
             raise SettingsError(f"The attack {name!r} must declare the solvers of its settings.")
         if not is_ours:
-            _outside.register(name, attack, _declared())
+            _outside.register(name, attack, (*_declared(), IMPORTED))
         attack.info, attack.config_type = info, config
         _attacks[info.name] = attack
         return attack
@@ -118,11 +122,18 @@ def attack_names() -> list[str]:
 
 def attack_info(name: str) -> AttackInfo:
     """What an attack declares; one of aspect is not imported for it."""
+    if name == IMPORTED:
+        return _imported
     return _declared()[name][0] if name in _declared() else find_attack(name).info
 
 
 def find_attack(name: str) -> type[Attack]:
     """Import the attack's module and return its class."""
+    if name == IMPORTED:
+        raise SettingsError(
+            "Imported flips were found elsewhere, and are not searched for here. Make their file "
+            "with: aspect attack GRAPH --from FILE."
+        )
     if name in _declared():
         import_module(f"{PACKAGE}.{_declared()[name][1]}")
         return _attacks[name]
