@@ -136,6 +136,13 @@ def test_wrong_content_is_refused(tmp_path, labelled):
         read_flips(table, graph)
 
 
+def test_another_graph_is_no_perturbation(tmp_path, labelled):
+    (tmp_path / "x.csv").write_text("0,1\n")
+    many = torch.combinations(torch.arange(30))[: labelled.graph.num_edges + 1]
+    with pytest.raises(GraphError, match=r"more than the graph's .* edges\. Are these nodes those"):
+        imported_files(labelled, "a", many, source=tmp_path / "x.csv", splits="random")
+
+
 def test_the_kind_is_known_and_cannot_be_searched_for():
     assert IMPORTED not in attack_names()
     assert not attack_info(IMPORTED).nested

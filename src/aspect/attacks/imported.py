@@ -186,6 +186,12 @@ def imported_files(
         numbers: Of the splits whose training labels the attack knew; None: all that there are.
     """
     check_flips(len(flips), labelled.graph)
+    edges = labelled.graph.num_edges
+    if len(flips) > edges:
+        raise GraphError(
+            f"{source} flips {len(flips)} pairs, more than the graph's {edges} edges. Are these "
+            "nodes those of the graph, in the same order?"
+        )
     count = len(make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks))
     chosen = range(count) if numbers is None else numbers
     wrong = [number for number in chosen if not 0 <= number < count]
