@@ -1,69 +1,80 @@
-"""Find settings for every baseline on every graph that its authors give none for, and ship them.
+"""Search settings of every method on every graph by one rule, and ship them.
 
-Each is one `aspect tune`, from the method's defaults, and validation nodes alone choose the best
-trial; the methods and graphs are those of the plan `clean`. Ours are searched only by name
-(`--method aspect`), from the settings that are shipped. A search that is complete is kept, one that
-was interrupted goes on. After `--seconds` no trial is begun; the best so far is shipped where ten
-trials are done. With `--ship` nothing is searched. Hours of a GPU; the graphs' files lie in the
-folder that ASPECT_DATA names. Run by `make settings`.
+The rule is the same for all, ours included: 20 trials, the same seeds, validation accuracy of the
+neutral probe on `random` splits that no table reports, the median pruner. The first trial are the
+settings of a method's authors where they give some for the graph, else the method's defaults. What
+is searched is each method's own space (`aspect methods NAME`), widths up to 2048.
+
+The folders are those of `aspect tune`. A search that is complete is kept, one that was interrupted
+goes on: call it again until nothing is left. `--ship` writes the best settings of complete searches
+into the package and searches nothing; the authors' own are kept beside them as
+`GRAPH.published.yaml`. Several searches at a time share a GPU much faster under NVIDIA's MPS. The
+graphs' files lie in the folder that ASPECT_DATA names. Run by `make settings`.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import gc
+import logging
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
+import torch  # noqa: E402
+
 from aspect.config import to_yaml  # noqa: E402
+from aspect.errors import AspectError, sentence_of  # noqa: E402
+from aspect.experiment.executor import Finished, LocalProcesses, Lost, News, Started  # noqa: E402
 from aspect.experiment.plan import load_plan  # noqa: E402 - the path comes first
+from aspect.experiment.search import Search, SearchRequest, plan_search  # noqa: E402
+from aspect.experiment.tuning import SearchResult, load_search, tune  # noqa: E402
 from aspect.methods.registry import find_method  # noqa: E402
 from aspect.report.methods import shipped_settings  # noqa: E402
 from aspect.settings import FOLDER as SHIPPED  # noqa: E402
-from aspect.settings import load_experiment  # noqa: E402
+from aspect.settings import Experiment, load_experiment  # noqa: E402
 from aspect.workspace import write_text  # noqa: E402
-from commands import (  # noqa: E402
-    CommandFailedError,
-    positive,
-    run_command,
-    run_several,
-    told_in_a_line,
-)
+from commands import positive, told_in_a_line  # noqa: E402
 
 SEARCHES = ROOT / "runs" / "settings"
 TRIALS = 20
-LEAST_TRIALS = 10  # a best of fewer is not shipped
 PLAN = load_plan("clean")
-OURS = ("aspect", "aspect-s")  # searched only by name, and from what is shipped
+OURS = ("aspect", "aspect-s")  # their published files are the paper's letter, not a start
 
-# Where an epoch is dear, trials are shorter than the defaults: of a method, or on a graph. ARIEL's
-# authors train that long on the graphs that they give settings for, and RDGI stops by itself. Where
-# the default number turned out to be too few, they are longer; and where patience ends trainings at
-# once, rungs have to come early.
-MOST_EPOCHS: dict[tuple[str, str | None], int] = {
-    ("dgi", "squirrel"): 400,
-    ("grace", "chameleon"): 500,
-    ("grace", "squirrel"): 500,
-    ("ariel", None): 300,
-    ("rdgi", None): 200,
-    ("rdgi", "actor"): 100,
-    ("s3gcl", "pubmed"): 50,
-    ("gca", "pubmed"): 150,
-}
-
-# On graphs so small few epochs do, and what they lead to hangs on the seed. An epoch of some
-# methods takes as long as ten of others, for its search: one seed has to do for them.
+# From small to large. On graphs of a few hundred nodes few epochs do, and what they lead to hangs
+# on the seed.
 SMALL_GRAPHS = ("cornell", "cornell_old", "texas", "wisconsin")
-SEEDS_ON_SMALL, MOST_EPOCHS_ON_SMALL = 3, 200
-WITH_ONE_SEED = ("ariel", "rdgi")
+GRAPHS = (
+    *SMALL_GRAPHS,
+    "chameleon_filtered",
+    "squirrel_filtered",
+    "cora",
+    "chameleon",
+    "citeseer",
+    "actor",
+    "squirrel",
+    "minesweeper",
+    "amazon_photo",
+    "tolokers",
+    "pubmed",
+)
+
+# Epochs of a trial at most, but for the first, which keeps its own. An epoch of the two methods
+# with a search inside takes as long as fifty of others.
+MOST_EPOCHS, MOST_EPOCHS_ON_SMALL = 500, 200
+MOST_EPOCHS_WITH_SEARCH = {"ariel": 100, "rdgi": 100}
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -72,117 +83,164 @@ class PlannedSearch:
 
     method: str
     graph: str
-    trials: int = TRIALS
 
     @property
-    def command(self) -> list[str]:
-        """What searches, `aspect` left out; with one worker a search can be repeated."""
-        words = f"tune {self.graph} --method {self.method} --trials {self.trials}"
-        if self.method not in OURS:
-            words += " --config defaults"
-        if self.is_small and self.method not in WITH_ONE_SEED:
-            words += f" --seeds {SEEDS_ON_SMALL}"
-        if self.most_epochs is not None:
-            words += f" --max-epochs {self.most_epochs}"
-        return [*words.split(), "--workers", "1"]
-
-    @property
-    def is_small(self) -> bool:
-        """Whether its graph has a few hundred nodes."""
-        return self.graph in SMALL_GRAPHS
-
-    @property
-    def most_epochs(self) -> int | None:
-        """Those of a trial at most; None: as many as the defaults have."""
-        if self.is_small:
-            return MOST_EPOCHS_ON_SMALL
-        return MOST_EPOCHS.get((self.method, self.graph), MOST_EPOCHS.get((self.method, None)))
+    def request(self) -> SearchRequest:
+        """How its trials are scored; nothing but the graph and the cost of an epoch decides it."""
+        is_small = self.graph in SMALL_GRAPHS
+        most_epochs = MOST_EPOCHS_ON_SMALL if is_small else MOST_EPOCHS
+        most_epochs = min(most_epochs, MOST_EPOCHS_WITH_SEARCH.get(self.method, most_epochs))
+        # A width or a loss may bring nodes close together; a probe that is neutral does not mind.
+        return SearchRequest(seeds=3 if is_small else 1, max_cosine=1.0, max_epochs=most_epochs)
 
     @property
     def name(self) -> str:
         """The folder of its search."""
         return f"{self.graph}-{self.method}"
 
+    def start(self) -> tuple[Experiment, str]:
+        """The first trial, and a word on where it comes from."""
+        official = None if self.method in OURS else official_file(self.method, self.graph)
+        if official is None:
+            return Experiment(method=self.method, graph=self.graph), "defaults"
+        given = load_experiment(official)
+        start = Experiment(method=self.method, graph=self.graph, settings=given.settings)
+        return start, f"official settings of {self.method} on {self.graph}"
 
-def baselines() -> list[str]:
-    """The methods of the plan but for ours and the controls."""
-    methods = dict.fromkeys(entry.method or entry.name for entry in PLAN.entries)
-    return [
-        method
-        for method in methods
-        if method not in OURS and find_method(method).family != "control"
-    ]
+    def plan(self, device: str | None) -> Search:
+        """The search as `aspect tune` knows it."""
+        start, word = self.start()
+        return plan_search(start, self.request, settings_from=word, device=device)
+
+
+def official_file(method: str, graph: str, shipped: Path = SHIPPED) -> Path | None:
+    """The settings of a method's authors for a graph, if they give some."""
+    published, own = (shipped / method / f"{graph}{end}" for end in (".published.yaml", ".yaml"))
+    if published.is_file():
+        return published
+    is_official = any(
+        given.official and given.graph == graph and given.choice is None
+        for given in shipped_settings(method)
+    )
+    return own if is_official else None
+
+
+def searched_methods() -> list[str]:
+    """The methods of the plan but for the controls, and our stable variant."""
+    methods = dict.fromkeys([*(entry.method or entry.name for entry in PLAN.entries), "aspect-s"])
+    return [name for name in methods if find_method(name).family != "control"]
 
 
 def planned_searches(
-    methods: Sequence[str] = (), graphs: Sequence[str] = (), trials: int = TRIALS
-) -> Iterator[PlannedSearch]:
-    """Methods on graphs without official settings; none given: all baselines, all graphs."""
-    for method in methods or baselines():
-        for graph in graphs or PLAN.graphs:
-            if method in OURS or graph not in official_graphs(method):
-                yield PlannedSearch(method, graph, trials)
+    methods: Sequence[str] = (), graphs: Sequence[str] = ()
+) -> list[PlannedSearch]:
+    """Methods on graphs, graph by graph from small to large; none given: all."""
+    return [
+        PlannedSearch(method, graph)
+        for graph in GRAPHS
+        if not graphs or graph in graphs
+        for method in methods or searched_methods()
+    ]
 
 
-def official_graphs(method: str) -> set[str | None]:
-    """Graphs that a method's authors give settings for."""
-    return {settings.graph for settings in shipped_settings(method) if settings.official}
+# One search after the other in each worker: starting a process costs as much as some trials
 
 
-def trials_done(folder: Path) -> int:
-    """Trials that are over in a search's folder."""
-    table = folder / "trials.csv"
-    if not table.is_file():
-        return 0
-    with table.open(newline="", encoding="utf-8") as file:
-        return sum(1 for _ in csv.DictReader(file))
+class InThisProcess:
+    """Carries out the trials of a search here, one after the other; an `Executor`."""
+
+    def run(
+        self, work: Callable[[Task], Result], tasks: Iterable[Task]
+    ) -> Generator[News[Task, Result], None, None]:
+        """Apply `work` to every task; the memory of its training is given back."""
+        for task in tasks:
+            yield Started(task)
+            result = work(task)
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            yield Finished(task, result)
+
+
+def carry_out(
+    planned: PlannedSearch, searches: Path, trials: int, device: str | None, until: float
+) -> str:
+    """Carry out one search until a moment of the clock; how it went, in a line."""
+    logging.getLogger("aspect").setLevel(logging.ERROR)  # a step that is not captured, and so on
+    seconds = None if until == math.inf else max(0.0, until - time.time())
+    if seconds == 0:
+        return "not begun: the time is over."
+    result = tune(
+        planned.plan(device),
+        searches / planned.name,
+        trials,
+        executor=InThisProcess(),
+        seconds=seconds,
+    )
+    return summary(result)
+
+
+def summary(result: SearchResult) -> str:
+    """How a search went, in a line."""
+    best, start = result.best, result.start
+    if best is None or best.health is None:
+        return f"no healthy trial of {len(result.trials)}."
+    first = start.validation if start is not None else None
+    took = sum(trial.seconds or 0 for trial in result.trials[result.before :])
+    return (
+        f"{best.validation:.2f}% on validation nodes after {len(result.trials)} trials in "
+        f"{took:.0f} s; first: {'failed' if first is None else f'{first:.2f}%'}; "
+        f"{result.count('pruned')} pruned, {result.count('failed')} failed; "
+        f"mean cosine {best.health.mean_cosine:.2f}."
+    )
+
+
+def search_all(searches: Sequence[PlannedSearch], given: argparse.Namespace) -> bool:
+    """Carry out all searches, several at a time; whether none of them failed."""
+    until = math.inf if given.seconds is None else time.time() + given.seconds
+    work = partial(
+        carry_out,
+        searches=given.searches,
+        trials=given.trials,
+        device=given.device,
+        until=until,
+    )
+    errors = 0
+    with closing(LocalProcesses(given.workers).run(work, searches)) as events:
+        for event in events:
+            if isinstance(event, Finished):
+                print(f"{event.task.name}: {event.result}", flush=True)
+            elif isinstance(event, Lost):
+                print(f"{event.task.name}: {event.reason}", file=sys.stderr, flush=True)
+                errors += 1
+    return errors == 0
+
+
+# Shipping
 
 
 def ship(planned: PlannedSearch, searches: Path, shipped: Path = SHIPPED) -> Path | None:
     """Write a search's best settings among those of the package; None after too few trials."""
     folder = searches / planned.name
-    if trials_done(folder) < LEAST_TRIALS or not (folder / "settings.yaml").is_file():
+    if not (folder / "search.yaml").is_file():
         return None
-    best = load_experiment(folder / "settings.yaml")
+    result, _ = load_search(folder)
+    if len(result.trials) < TRIALS or result.best is None:
+        return None
     path = shipped / planned.method / f"{planned.graph}.yaml"
     path.parent.mkdir(exist_ok=True)
-    content = {"settings": best.settings, "origin": best.origin}
+    official = official_file(planned.method, planned.graph, shipped)
+    if official == path:
+        path.rename(path.with_suffix(".published.yaml"))
+    content = {"settings": result.best.settings, "origin": result.origin()}
     write_text(path, to_yaml({"method": planned.method, "graph": planned.graph, **content}))
     return path
-
-
-def search(
-    planned: PlannedSearch, searches: Path, device: str | None, until: float
-) -> dict[str, Any]:
-    """Carry out one search until a moment of the monotonic clock; what it says of itself.
-
-    A search that fails leaves the others their time: its error is reported at the end.
-    """
-    options = ["--out", str(searches / planned.name), *(["--device", device] if device else [])]
-    if math.isfinite(until):
-        options += ["--seconds", f"{max(0.0, until - time.monotonic()):.0f}"]
-    try:
-        (result,) = run_command(planned.command, options)["searches"]
-    except CommandFailedError as error:
-        return {"error": str(error)}
-    return dict(result)
-
-
-def summary(result: dict[str, Any]) -> str:
-    """How a search went, in a line."""
-    if "error" in result:
-        return str(result["error"])
-    start = "failed" if result["start"] is None else f"{result['start']:.2f}%"
-    return (
-        f"{result['validation']:.2f}% on validation nodes after {result['trials']} trials; "
-        f"start: {start}; mean cosine: {result['health']['mean_cosine']:.2f}"
-    )
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    for name, choices in (("method", [*baselines(), *OURS]), ("graph", PLAN.graphs)):
+    for name, choices in (("method", searched_methods()), ("graph", GRAPHS)):
         parser.add_argument(
             f"--{name}", choices=choices, action="append", default=[], help=f"one {name} only"
         )
@@ -197,33 +255,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 @told_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search and ship what is asked for, with one line for each."""
+    """Search, or ship what was found, with one line for each."""
     given = parse(arguments)
-    searches = list(planned_searches(given.method, given.graph, given.trials))
-    if not searches:
-        print("Nothing to search: the authors give settings for all that was asked for.")
-        return 0
-    has_failed = not given.ship and not search_all(searches, given)
-    paths = {planned: ship(planned, given.searches) for planned in searches}
+    searches = planned_searches(given.method, given.graph)
+    if not given.ship:
+        return 0 if search_all(searches, given) else 2
+    try:
+        paths = {planned: ship(planned, given.searches) for planned in searches}
+    except AspectError as error:
+        print(sentence_of(error), file=sys.stderr)
+        return 2
     missing = [planned.name for planned, path in paths.items() if path is None]
     print(f"Shipped {len(paths) - len(missing)} of {len(paths)} searched settings.")
     if missing:
-        print(f"Fewer than {LEAST_TRIALS} trials, or none healthy: {', '.join(missing)}.")
-    return 2 if has_failed else 0
-
-
-def search_all(searches: Sequence[PlannedSearch], given: argparse.Namespace) -> bool:
-    """Carry out all searches, several at a time; whether none of them failed."""
-    until = math.inf if given.seconds is None else time.monotonic() + given.seconds
-    errors = 0
-    for planned, result in run_several(
-        searches, lambda each: search(each, given.searches, given.device, until), given.workers
-    ):
-        is_error = "error" in result
-        stream = sys.stderr if is_error else sys.stdout
-        print(f"{planned.name}: {summary(result)}", file=stream, flush=True)
-        errors += is_error
-    return errors == 0
+        print(f"Fewer than {TRIALS} trials, or none healthy: {', '.join(missing)}.")
+    return 0
 
 
 if __name__ == "__main__":

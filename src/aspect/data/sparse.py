@@ -47,8 +47,9 @@ class Pattern:
     @cached_property
     def rows(self) -> Int[Tensor, " entries"]:
         """The row of every entry."""
-        counts = self.row_pointers.diff()
-        return torch.repeat_interleave(torch.arange(self.shape[0], device=counts.device), counts)
+        counts, total = self.row_pointers.diff(), len(self.columns)
+        numbers = torch.arange(self.shape[0], device=counts.device)
+        return torch.repeat_interleave(numbers, counts, output_size=total)
 
     @cached_property
     def segments(self) -> Int[Tensor, " rows_plus_one"]:
@@ -64,13 +65,17 @@ class Pattern:
     @cached_property
     def transposed(self) -> tuple[Pattern, Int[Tensor, " entries"]]:
         """The pattern of the transpose, and where each of its entries stands in this one."""
-        order = torch.argsort(self.columns.long(), stable=True)
-        counts = torch.bincount(self.columns.long(), minlength=self.shape[1])
-        pointers = torch.zeros(self.shape[1] + 1, dtype=torch.long, device=counts.device)
-        pointers[1:] = counts.cumsum(0)
-        kind = self.columns.dtype
-        pattern = Pattern(pointers.to(kind), self.rows[order].to(kind), self.shape[::-1])
-        return pattern, order
+        columns, order = torch.sort(self.columns, stable=True)
+        pointers = _pointers(columns, self.shape[1])
+        rows = self.rows[order].to(columns.dtype)
+        return Pattern(pointers, rows, self.shape[::-1]), order
+
+
+def _pointers(sorted_rows: Int[Tensor, " entries"], rows: int) -> Int[Tensor, " rows_plus_one"]:
+    """How many entries stand before each row; found without asking the host, unlike a bincount."""
+    numbers = torch.arange(rows + 1, dtype=sorted_rows.dtype, device=sorted_rows.device)
+    is_small = sorted_rows.dtype == torch.int32
+    return torch.searchsorted(sorted_rows, numbers, out_int32=is_small)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +95,9 @@ class SparseMatrix:
     ) -> SparseMatrix:
         """Build from entries in any order; no pair may appear twice."""
         order = torch.argsort(rows.long() * shape[1] + columns.long())
-        pointers = torch.zeros(shape[0] + 1, dtype=torch.long, device=rows.device)
-        pointers[1:] = torch.bincount(rows.long(), minlength=shape[0]).cumsum(0)
         kind = torch.int32 if max(len(rows), *shape) <= LARGEST_INT32 else torch.int64
-        pattern = Pattern(pointers.to(kind), columns[order].to(kind), shape)
-        return cls(pattern, values[order])
+        pointers = _pointers(rows[order].to(kind), shape[0])
+        return cls(Pattern(pointers, columns[order].to(kind), shape), values[order])
 
     @classmethod
     def from_dense(cls, dense: Float[Tensor, "rows columns"]) -> SparseMatrix:

@@ -35,6 +35,9 @@ DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs
 MIN_EPOCHS_APART = 5  # between two rungs: a score takes as long as some epochs
+# Of the neutral probe's gradient. A looser one than that of a table takes a tenth of the steps and
+# moves a score by less than two seeds differ.
+TOLERANCE = 1e-3
 
 
 class SearchRequest(Config):
@@ -129,6 +132,8 @@ class Search(Config):
     """All that there are of that kind."""
     probe: ProbeName = "neutral"
     """The probe that scores an embedding on validation nodes."""
+    tolerance: float = 1e-5
+    """At which the neutral probe counts as solved; searches of version 0.1 do not name it."""
     max_cosine: float = 0.9
     """A trial whose embedding, before centring, has a higher mean cosine cannot be the best."""
     seeds: tuple[int, ...]
@@ -256,6 +261,7 @@ def plan_search(
         splits_sha256=published_sha256(splits, masks),
         num_splits=len(make_splits(splits, labelled.labels, labelled.num_classes, masks=masks)),
         probe=request.probe,
+        tolerance=TOLERANCE,
         max_cosine=request.max_cosine,
         seeds=tuple(range(experiment.seed, experiment.seed + request.seeds)),
         settings=base.model_dump(mode="json"),

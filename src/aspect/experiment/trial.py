@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,12 @@ from aspect.data.graph import Graph
 from aspect.data.splits import Split, make_splits, published_sha256
 from aspect.errors import GraphError, TrainingError
 from aspect.estimator import DTYPE
-from aspect.evaluation.linear_probe import Probe, probe_named, validation_accuracy
+from aspect.evaluation.linear_probe import (
+    NeutralProbe,
+    Probe,
+    probe_named,
+    validation_accuracy,
+)
 from aspect.experiment.search import Search
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
@@ -40,6 +45,7 @@ START, ERROR, SECONDS = "start", "error", "seconds"
 VALIDATION, EPOCHS, HEALTH = "validation", "epochs", "health"
 
 FIRST_PART = 8  # no trial is pruned before this part of the most epochs
+FEW_NODES = 1000  # whose probe a CPU solves sooner than a GPU is told what to do
 
 
 @dataclass(frozen=True)
@@ -78,8 +84,9 @@ class Problem:
         """
         method.calibrate(self.graph)
         output = method.eval().output(self.graph)
+        is_small = self.graph.num_nodes <= FEW_NODES
         accuracies = validation_accuracy(
-            output.embedding,
+            output.embedding.cpu() if is_small else output.embedding,
             self.labels,
             self.splits,
             num_classes=self.num_classes,
@@ -105,7 +112,10 @@ def load_problem(search: str, data_dir: str | None) -> Problem:
     labels, classes, masks = labelled.labels, labelled.num_classes, labelled.masks
     splits = tuple(make_splits(given.splits, labels, classes, masks=masks))
     graph = labelled.graph.to(DTYPE).to(given.device)
-    return Problem(graph, labels, splits, classes, probe_named(given.probe))
+    probe = probe_named(given.probe)
+    if isinstance(probe, NeutralProbe):
+        probe = replace(probe, tolerance=given.tolerance)
+    return Problem(graph, labels, splits, classes, probe)
 
 
 Report = Callable[[int, RungScore], None]  # gets the score after an epoch; it may end the training
