@@ -40,6 +40,20 @@ def test_train_resume_embed_and_evaluate(cli, module):
     assert "changed since" in done.err
 
 
+def test_a_run_does_not_go_on_with_other_code(cli, module):
+    from aspect.experiment.spec import method_source
+
+    words = ["train", "mixed", "--method", f"{module}:Mine", "--out", "run"]
+    assert cli(*words).code == 0
+    (cli.cwd / "run/record.json").unlink()  # as if it had been stopped
+    (cli.cwd / "run/manifest.json").unlink()
+    with (cli.cwd / f"{module}.py").open("a") as file:
+        file.write("# edited\n")
+    method_source.cache_clear()
+    cli("train", "--out", "run", "--resume").refused("changed since the run in run began")
+    assert cli(*words, "--overwrite").code == 0
+
+
 def test_a_reference_in_options_and_in_a_settings_file(cli, module):
     done = cli("train", f"{module}:small", "--method", f"{module}:Mine", "--set", "epochs=1")
     assert done.code == 0

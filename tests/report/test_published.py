@@ -76,6 +76,16 @@ def test_a_method_of_both_is_the_users(shipped, caplog):
     assert "raw" not in {record.cell.entry for record in beside}
     assert "Of raw (1 in all) your own records are shown" in caplog.text
     assert "The published records were made by aspect" in caplog.text
+    told = [notice for record in beside for notice in record.notices if "were made by" in notice]
+    assert len(told) == 1, "once a graph"
+    assert any(notice.startswith("texas: The published") for notice in collect(beside).notices)
+
+
+def test_records_of_version_0_1_are_said_to_be_withdrawn(shipped):
+    own = own_of(shipped, version="9.9.9")
+    old = [record for record in shipped if record.spec.version.startswith("0.1.")]
+    word = published._word_on_versions(own, old)
+    assert word.endswith("until they are made again.") == bool(old)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from aspect.evaluation.inspection import ValueRecorder
 from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
 from aspect.experiment.spec import Cell, Spec, method_source
+from aspect.plugins import is_reference
 from aspect.settings import Experiment, load_experiment
 from aspect.training.folder import CONFIG, METRICS, RECORD, RUN, RunFolder, Start, read_start
 from aspect.training.health import Health
@@ -112,6 +113,7 @@ def train_run(
             settings_from=options.settings_from,
             data_dir=_absolute(options.data_dir),
             device=model.device.type,
+            source=_unchanged_source(model, Path(out), resume=options.resume),
         ),
         resume=options.resume,
         overwrite=options.overwrite,
@@ -157,6 +159,19 @@ def _as_begun(options: RunOptions, out: Path) -> RunOptions:
         data_dir=options.data_dir or start.data_dir,
         settings_from=start.settings_from,
     )
+
+
+def _unchanged_source(model: Embedder, out: Path, *, resume: bool) -> str | None:
+    """Of a method from outside; a run that began with another one cannot go on."""
+    if not is_reference(model.name):
+        return None
+    start, source = read_start(out) if resume else None, method_source(model.name)
+    if start is not None and start.source not in (None, source) and not is_file(out / RECORD):
+        raise RunError(
+            f"The source of {model.name} changed since the run in {out} began. Bring it back to go "
+            "on, or pass --overwrite to train anew."
+        )
+    return source
 
 
 def _as_first_read(poison: PerturbedGraph, out: Path) -> PerturbedGraph:

@@ -23,6 +23,11 @@ PLANS = ("clean", "perturbed")  # whose entries are methods; the others vary one
 PACKAGE = Path(__file__).parents[1]
 PLACES = (PACKAGE / "published", PACKAGE.parents[1] / "results" / "records")
 
+WITHDRAWN = (
+    "Those of version 0.1 are withdrawn: its batch norm embedded by statistics that had not "
+    "converged. Take them as a hint until they are made again."
+)
+
 Kind = tuple[str, str, tuple[int, ...]]  # splits, probe, numbers of the splits
 
 
@@ -58,15 +63,28 @@ def published_beside(own: Sequence[Record]) -> list[Record]:
     if twice:
         logger.warning("Of %s your own records are shown, not the published.", shown(twice))
     beside = [record for record in chosen if record.cell.entry not in entries]
+    named = [_named_as(record, done) for record in beside]
+    word = _word_on_versions(done, beside)
+    if word:
+        logger.warning("%s", word)
+        # On the page as well, once a graph.
+        first = {record.cell.graph: record.key for record in reversed(named)}
+        named = [
+            record.model_copy(update={"notices": (*record.notices, word)})
+            if record.key == first[record.cell.graph]
+            else record
+            for record in named
+        ]
+    return named
+
+
+def _word_on_versions(own: Sequence[Record], beside: Sequence[Record]) -> str:
+    """What to know of records that another version made; empty if there is nothing."""
     versions = sorted({record.spec.version for record in beside})
-    if versions and {record.spec.version for record in done} != set(versions):
-        logger.warning("The published records were made by aspect %s.", ", ".join(versions))
-    return [
-        record.model_copy(
-            update={"cell": record.cell.model_copy(update={"graph": _graph(record, done)})}
-        )
-        for record in beside
-    ]
+    if not versions or {record.spec.version for record in own} == set(versions):
+        return ""
+    word = f"The published records were made by aspect {', '.join(versions)}."
+    return f"{word} {WITHDRAWN}" if any(one.startswith("0.1.") for one in versions) else word
 
 
 def _place(spec: Spec) -> tuple[object, ...]:
@@ -105,8 +123,8 @@ def _listed(numbers: Sequence[int]) -> str:
     return ends if is_range and len(numbers) > 1 else ", ".join(map(str, numbers))
 
 
-def _graph(record: Record, own: Sequence[Record]) -> str:
-    """The graph's name as the user's records have it: a column is a name."""
-    return next(
-        other.cell.graph for other in own if other.spec.graph_sha256 == record.spec.graph_sha256
-    )
+def _named_as(record: Record, own: Sequence[Record]) -> Record:
+    """The record with the graph's name as the user's records have it: a column is a name."""
+    sha256 = record.spec.graph_sha256
+    graph = next(other.cell.graph for other in own if other.spec.graph_sha256 == sha256)
+    return record.model_copy(update={"cell": record.cell.model_copy(update={"graph": graph})})
