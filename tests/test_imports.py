@@ -14,7 +14,7 @@ PACKAGE = Path(aspect.__file__).parent
 # What stands on one line may not import each other.
 ORDER = [
     {"errors", "exports"},
-    {"config", "keywords", "provenance", "randomness"},
+    {"config", "keywords", "plugins", "provenance", "randomness"},
     {"data"},
     {"workspace"},
     {"losses"},
@@ -24,6 +24,7 @@ ORDER = [
     {"settings"},
     {"training"},
     {"estimator"},
+    {"testing"},
     {"evaluation"},
     {"experiment"},
     {"report"},

@@ -128,6 +128,15 @@ def test_clones_are_equal_and_unfitted(make):
     assert not copy.is_fitted
 
 
+def test_a_method_given_as_a_class_is_an_argument_as_any():
+    method = find_method("grace").method
+    model = Embedder(method, epochs=3)
+    assert clone(model).get_params() == model.get_params()
+    assert clone(model).get_params()["method"] is method
+    assert repr(model) == "Embedder('grace', epochs=3) [not fitted]"
+    assert Embedder.settings(method).equals(Embedder.settings("grace"))
+
+
 def test_a_clone_shares_the_graph(named):
     model = Aspect(**SMALL, graph=named[0])
     assert clone(model).graph is named[0]

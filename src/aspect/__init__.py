@@ -2,6 +2,7 @@
 
 Data flows through the package from top to bottom:
 
+    plugins       methods, attacks and data sets of other packages
     data/         a graph, checked and cleaned, its operators, splits and data sets
     nn/           filters, spectral encoder, gate, and parts that several methods share
     losses/       contrastive and other losses, tensors in, numbers out
@@ -10,6 +11,7 @@ Data flows through the package from top to bottom:
     settings/     hyperparameters shipped per method and graph
     training/     the one loop, and what it leaves on disk
     estimator     fit, embed, policy, save, load
+    testing       the contract of a method, for tests of other packages
     evaluation/   probes, metrics, significance, stability
     experiment/   runs, benchmarks and hyperparameter searches
     report/       tables, figures and pages

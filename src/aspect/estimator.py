@@ -111,7 +111,8 @@ class Embedder:
     that pipelines and cross-validation can choose among nodes.
 
     Args:
-        method: Its name; `aspect methods` lists them.
+        method: Its name; `aspect methods` lists them. One of another package is named as
+            `aspect.plugins` says, or given as a class.
         seed: Of first weights and all draws; the same seed gives the same embeddings.
         device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
         graph: The graph whose nodes the rows given to `fit` and `transform` stand for.
@@ -120,7 +121,7 @@ class Embedder:
 
     def __init__(
         self,
-        method: str = "aspect",
+        method: str | type[Method] = "aspect",
         *,
         seed: int = 0,
         device: str | None = None,
@@ -128,7 +129,8 @@ class Embedder:
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
         self.registration = find_method(method)
-        self.config = make_config(self.registration.config, settings, owner=method)
+        owner = self.registration.method.name
+        self.config = make_config(self.registration.config, settings, owner=owner)
         self._given = self.config.model_fields_set
         self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
@@ -160,7 +162,7 @@ class Embedder:
         self._outputs: WeakKeyDictionary[Graph, tuple[list[int], Output]] = WeakKeyDictionary()
 
     @staticmethod
-    def settings(method: str) -> pd.DataFrame:
+    def settings(method: str | type[Method]) -> pd.DataFrame:
         """The settings of a method: a row each, with default and meaning."""
         import pandas as pd
 

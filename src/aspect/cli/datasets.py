@@ -91,7 +91,7 @@ def _list(session: Session) -> None:
 
 
 def _facts(entry: Dataset, data_dir: str | None) -> dict[str, Any]:
-    path = None if entry.name == MIXED else find(entry.name, data_dir)
+    path = None if entry.name == MIXED or entry.made_by else find(entry.name, data_dir)
     return {
         "name": entry.name,
         "nodes": entry.num_nodes,
@@ -101,6 +101,7 @@ def _facts(entry: Dataset, data_dir: str | None) -> dict[str, Any]:
         "splits": entry.num_splits,
         "path": None if path is None else str(path),
         "downloadable": entry.download is not None,
+        "made_by": entry.made_by,
         "source": entry.source,
         "licence": entry.licence,
         "note": entry.note,
@@ -124,4 +125,6 @@ def _show(session: Session, entries: list[dict[str, Any]]) -> None:
 def _found(entry: dict[str, Any]) -> str:
     if entry["name"] == MIXED:
         return "embedded"
+    if entry["made_by"]:
+        return str(entry["made_by"])
     return entry["path"] or ("to download" if entry["downloadable"] else "not found")

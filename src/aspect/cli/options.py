@@ -167,12 +167,20 @@ def with_old_name(screen: Screen, prune: Given, doubt: Given) -> Given:
 
 
 class SeedOptions(Config):
-    """Which runs of a graph are made for an evaluation."""
+    """Which runs of a graph are made for an evaluation, or what stands in their place."""
 
     seeds: Annotated[int | None, Field(ge=1)] = None
     """Pre-trainings of a graph, one seed each."""
     retrain: bool = False
     """Replace the graph's runs under runs/."""
+    embeddings: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None
+    """Train nothing, and probe these embeddings of the graph: .npy or .pt with a row per node, or
+    .csv, .tsv or .parquet with ids; several are seeds of one method."""
+
+    @property
+    def is_training(self) -> bool:
+        """Whether something is said about trainings."""
+        return self.seeds is not None or self.retrain
 
 
 class ScoreOptions(Config):

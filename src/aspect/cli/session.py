@@ -19,6 +19,7 @@ from typer.models import OptionInfo
 from aspect.cli.console import Screen, harmless
 from aspect.config import Config, make_config
 from aspect.errors import AspectError
+from aspect.plugins import import_plugin
 
 __all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
 
@@ -41,6 +42,8 @@ class Session(Config):
     """Seed of first weights and of every draw in training."""
     data_dir: Annotated[str | None, typer.Option(metavar="PATH")] = None
     """Folder with the files of named data sets.  [default: $ASPECT_DATA]"""
+    imports: Annotated[list[str] | None, typer.Option("--import", metavar="MODULE")] = None
+    """Import a module that adds methods, attacks or data sets; may be repeated."""
     debug: bool = False
     """Show the whole traceback of an error."""
 
@@ -71,6 +74,8 @@ def command(
     def call(**values: Any) -> None:  # noqa: ANN401 - what typer parsed
         session = _gather(Session, values)
         try:
+            for module in session.imports or ():
+                import_plugin(module)
             gathered = {name: _gather(kind, values) for name, kind in groups.items()}
             with session.screen.logging():
                 function(session, **gathered, **values)

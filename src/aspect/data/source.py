@@ -1,7 +1,8 @@
 """Where a graph comes from: the catalogue of data sets, an archive, tables, or a saved PyG `Data`.
 
 The catalogue is `catalogue.yaml`. A user's entry is a pair of files, `NAME.npz` and `NAME.yaml`, in
-`$ASPECT_DATA` or the user's data folder; `add_dataset` writes both. A `GraphSource` says which
+`$ASPECT_DATA` or the user's data folder; `add_dataset` writes both. A data set of another package
+is a function under `@register_dataset`, found as `aspect.plugins` says. A `GraphSource` says which
 graph, and how it is read: all that is needed to read the same graph again later. Nothing heavy is
 imported before a graph is read, so that the command line can answer a wrong name at once.
 """
@@ -12,11 +13,11 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BeforeValidator, Field
@@ -31,8 +32,10 @@ from aspect.errors import (
     SettingsError,
     UnknownNameError,
     reason,
+    sentence_of,
     warn,
 )
+from aspect.plugins import Plugins, is_reference, reference_of
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -56,6 +59,7 @@ __all__ = [
     "load_dataset",
     "load_named",
     "read_graph",
+    "register_dataset",
 ]
 
 logger = logging.getLogger(__name__)
@@ -101,6 +105,8 @@ class Dataset(Config):
     """What to beware of."""
     download: Download | None = None
     """None where no source offers an equal graph."""
+    made_by: str = ""
+    """The function of another package that makes it, as `module:function`."""
 
 
 def _shipped() -> Mapping[str, Dataset]:
@@ -111,18 +117,80 @@ def _shipped() -> Mapping[str, Dataset]:
 
 DATASETS = _shipped()
 
+_outside = Plugins("data set", "aspect.datasets")
+_details: dict[str, dict[str, str]] = {}  # of data sets from outside, by reference
+
+AnyLoader = TypeVar("AnyLoader", bound=Callable[[], Any])
+
+
+def register_dataset(
+    name: str, *, source: str = "", licence: str = "none stated", note: str = ""
+) -> Callable[[AnyLoader], AnyLoader]:
+    """Decorator of a function without arguments that gives a graph: make it a data set.
+
+    The graph is a PyG `Data` or whatever else `Embedder.fit` takes; the rest is for the catalogue.
+    """
+
+    def enter(load: AnyLoader) -> AnyLoader:
+        if not NAME.fullmatch(name):
+            raise SettingsError(
+                "The name of a data set must be made of at most 64 small letters, digits, _ and "
+                f"-. Got {name!r}."
+            )
+        _outside.register(name, load, (*DATASETS, MIXED))
+        _details[reference_of(load)] = {"source": source, "licence": licence, "note": note}
+        return load
+
+    return enter
+
+
+def _loader(name: str) -> Callable[[], Any] | None:
+    """The function of another package that makes the data set; None: there is none."""
+    is_name = NAME.fullmatch(name) or (is_reference(name) and not is_file(Path(name)))
+    if name in DATASETS or not is_name:
+        return None
+    found = _outside.find(name)
+    if found is not None and not callable(found):
+        raise SettingsError(f"The data set {name!r} must be a function that makes a graph.")
+    return found
+
+
+def _made(name: str, load: Callable[[], Any]) -> LabelledGraph:
+    """The graph that a function of another package makes; what it raises is one sentence."""
+    from aspect.data.convert import as_labelled
+
+    try:
+        return as_labelled(load())
+    except AspectError:
+        raise
+    except Exception as error:
+        raise DataError(f"The data set {name!r} cannot be made. {sentence_of(error)}") from error
+
+
+def _stored_name(graph: str) -> str:
+    """What any process finds the graph by: `module:function` of a data set from outside."""
+    if is_dataset(graph) and _user_entry(graph) is None:
+        load = _loader(graph)
+        return graph if load is None else reference_of(load)
+    return graph
+
 
 def catalogue(data_dir: str | Path | None = None) -> dict[str, Dataset]:
-    """All entries by name: those of the package, then those that the user added."""
+    """All entries by name: those of the package, those that the user added, those from outside."""
+    return {name: dataset(name, data_dir) for name in catalogue_names(data_dir)}
+
+
+def catalogue_names(data_dir: str | Path | None = None) -> list[str]:
+    """The names alone, for which no graph is read."""
     folders = filter(is_folder, _user_folders(data_dir))
     stems = {file.stem for folder in folders for file in folder.glob("*.yaml")} - set(DATASETS)
     added = sorted(name for name in stems if _user_entry(name, data_dir) is not None)
-    return {**DATASETS, **{name: dataset(name, data_dir) for name in added}}
+    return list(dict.fromkeys([*DATASETS, *added, *_outside.names()]))
 
 
 def is_dataset(name: str) -> bool:
     """Whether the catalogue has that name."""
-    return name in DATASETS or _user_entry(name) is not None
+    return name in DATASETS or _user_entry(name) is not None or _loader(name) is not None
 
 
 def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
@@ -130,6 +198,12 @@ def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
     if name in DATASETS:
         return DATASETS[name]
     file = _user_entry(name, data_dir)
+    if file is None and (load := _loader(name)) is not None:
+        made_by = reference_of(load)
+        told = _details.get(made_by, {})
+        return Dataset(
+            name=name, **_measured(_made(name, load)), file_sha256="", made_by=made_by, **told
+        )
     if file is None:
         raise UnknownNameError("data set", name, catalogue(data_dir))
     return make_config(Dataset, {**load_yaml(file), "name": name}, owner=str(file))
@@ -199,6 +273,9 @@ def load_named(name: str, data_dir: str | Path | None = None) -> LabelledGraph:
     """A data set with its labels, from the first folder that has it; see `find`."""
     from aspect.data.archives import read_npz
 
+    load = None if _user_entry(name, data_dir) else _loader(name)
+    if load is not None:
+        return _made(name, load)
     entry = dataset(name, data_dir)
     path = find(name, data_dir)
     if path is None:
@@ -321,7 +398,7 @@ def check_graph_name(graph: str) -> str:
     """The name or path itself; what can be neither is answered with the nearest name."""
     is_path = Path(graph).suffix or len(Path(graph).parts) > 1
     if not is_path and graph != MIXED and not is_dataset(graph):
-        raise UnknownNameError("data set or file", graph, [*catalogue(), MIXED])
+        raise UnknownNameError("data set or file", graph, [*catalogue_names(), MIXED])
     return graph
 
 
@@ -403,7 +480,7 @@ class GraphSource(Config):
     @classmethod
     def named(cls, graph: str, reading: Reading = NO_READING) -> GraphSource:
         """Check the name, and that the options mean something for it."""
-        source = cls(graph=check_graph_name(graph), reading=reading)
+        source = cls(graph=_stored_name(check_graph_name(graph)), reading=reading)
         given = set(reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
         if source.is_named and given:
             raise SettingsError(
@@ -420,6 +497,8 @@ class GraphSource(Config):
     @property
     def name(self) -> str:
         """A short name, for folders and titles."""
+        if is_reference(self.graph) and self.is_named:
+            return _outside.short_name(self.graph)
         return self.graph if self.is_named else Path(self.graph).stem
 
     def absolute(self) -> GraphSource:

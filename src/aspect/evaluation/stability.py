@@ -569,7 +569,8 @@ class _StabilityStudy:
 
     def _title(self, kind: str) -> str:
         if attack_info(kind).needs_model:
-            return kind if self.model.method.searchable else f"{kind} {TRANSFERRED}"
+            title = attack_title(kind)
+            return title if self.model.method.searchable else f"{title} {TRANSFERRED}"
         return attack_title(kind, getattr(find_attack(kind).settle({}, self.graph), "solver", ""))
 
     def _perturbed(self, kind: str) -> Iterator[_Perturbed]:

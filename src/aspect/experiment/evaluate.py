@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from typing_extensions import override
 
 from aspect import __version__
 from aspect.attacks.file import check_kind_of_splits, check_one_attack
+from aspect.data.archives import content_sha256
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.source import GraphSource
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
@@ -27,6 +30,7 @@ from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.metrics import PERCENT, ClassScore, Spread, mean_class_scores
 from aspect.evaluation.pruning import check_pruning, describe_pruning, pruned_name, with_all_edges
 from aspect.evaluation.result import ProbeResult, SplitScore
+from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run
 from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.experiment.trained import StoredRun, open_run, source_of
@@ -46,6 +50,7 @@ __all__ = [
     "check_seeds",
     "chosen_probe",
     "control_settings",
+    "evaluate_embeddings",
     "evaluate_runs",
 ]
 
@@ -420,7 +425,7 @@ class _Evaluator:
     ) -> None:
         self.runs, self.splits, self.probe_name, self.prune = runs, splits, probe, prune
         self.poisons = sorted(poisons, key=lambda poison: (poison.budget, poison.split))
-        self.method = str(runs[0].record["method"])
+        self.method, self.label = str(runs[0].record["method"]), runs[0].label
         self.labelled = labelled = runs[0].read_graph(data_dir)
         check_labels(labelled, runs[0])
         self.probe = chosen_probe(runs[0].experiment, probe)
@@ -451,7 +456,8 @@ class _Evaluator:
                 is_evaded = poisons[0].perturbation.mode == "evade"
                 graph = f"{poisons[0].perturbation.label if is_evaded else poisons[0].title}: "
             for spec, model in self.models(trained, seeds):
-                on_step(done + names.index(spec.method), total, f"{graph}{spec.method}")
+                word = self.label if spec.method == self.method else spec.method
+                on_step(done + names.index(spec.method), total, f"{graph}{word}")
                 self.probe_model(spec, model, poisons)
             on_step(done + len(names) - 1, total, f"{graph}{TWINS}")
             if not poisons:
@@ -581,6 +587,9 @@ class _Evaluator:
                 line["split"],
             ),
         )
+        shown = {name(self.method): name(self.label) for name in (str, pruned_name)}
+        for line in lines:
+            line["name"] = shown.get(line["name"], line["name"])
         warnings = []
         for index, stored in enumerate(self.runs):
             measured = self.health[index].warnings() if self.health else []
@@ -659,4 +668,68 @@ def evaluate_runs(
         ],
         on_step,
     )
+    return evaluator.table()
+
+
+# Embeddings that were made elsewhere
+
+
+@dataclass(frozen=True, eq=False)
+class _GivenRun(StoredRun):
+    """A file of embeddings in the place of a run."""
+
+    labelled: LabelledGraph
+
+    @property
+    @override
+    def label(self) -> str:
+        name = self.path.stem
+        return self.path.name if name in EXPLANATIONS else name
+
+    @override
+    def load_model(self, device: str | None = None) -> Embedder:
+        return precomputed_model(self.path, None, device).fit(self.labelled)
+
+    @override
+    def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
+        return self.labelled
+
+
+def evaluate_embeddings(
+    source: GraphSource,
+    files: Sequence[str | Path],
+    *,
+    splits: SplitKind | None = None,
+    probe: str = "neutral",
+    device: str | None = None,
+    data_dir: str | None = None,
+    on_step: OnStep = lambda *_: None,
+) -> EvaluationTable:
+    """Probe embeddings that were made elsewhere, as `evaluate_runs` does with those of runs.
+
+    Args:
+        source: The graph that they are of.
+        files: Of one method; several are its seeds. See `EmbeddingFile.read` for their form.
+        splits: Kind of splits; random by default.
+        probe: `neutral` or `paper`.
+        device: Where they are probed.
+        data_dir: Where files of named data sets lie.
+        on_step: Called before each model is evaluated, with how far it is.
+    """
+    labelled = source.read(data_dir)
+    graph = {"name": source.name, "sha256": content_sha256(labelled), "data_dir": data_dir}
+    experiment = Experiment(method=PRECOMPUTED, graph=source.graph, reading=source.reading)
+    runs = [
+        _GivenRun(
+            Path(file),
+            experiment,
+            {"method": PRECOMPUTED, "seed": seed, "settings": {}, "graph": graph, "warnings": []},
+            labelled,
+        )
+        for seed, file in enumerate(files)
+    ]
+    for stored in runs:  # all are looked at before the first is probed
+        stored.load_model("cpu").embed(labelled)
+    evaluator = _Evaluator(runs, splits or "random", probe, device, data_dir, (), ())
+    evaluator.evaluate([((), runs, runs)], on_step)
     return evaluator.table()

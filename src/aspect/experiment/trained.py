@@ -32,6 +32,7 @@ from aspect.evaluation.inspection import ValueRecorder
 from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
 from aspect.experiment.spec import Cell, Spec, method_source
+from aspect.plugins import is_reference
 from aspect.settings import Experiment, load_experiment
 from aspect.training.folder import (
     CONFIG,
@@ -132,6 +133,7 @@ def train_run(
             settings_from=options.settings_from,
             data_dir=_absolute(options.data_dir),
             device=model.device.type,
+            source=_unchanged_source(model, Path(out), resume=options.resume),
         ),
         resume=options.resume,
         overwrite=options.overwrite,
@@ -177,6 +179,19 @@ def _as_begun(options: RunOptions, out: Path) -> RunOptions:
         data_dir=options.data_dir or start.data_dir,
         settings_from=start.settings_from,
     )
+
+
+def _unchanged_source(model: Embedder, out: Path, *, resume: bool) -> str | None:
+    """Of a method from outside; a run that began with another one cannot go on."""
+    if not is_reference(model.name):
+        return None
+    start, source = read_start(out) if resume else None, method_source(model.name)
+    if start is not None and start.source not in (None, source) and not is_file(out / RECORD):
+        raise RunError(
+            f"The source of {model.name} changed since the run in {out} began. Bring it back to go "
+            "on, or pass --overwrite to train anew."
+        )
+    return source
 
 
 def _as_first_read(poison: PerturbedGraph, out: Path) -> PerturbedGraph:
@@ -248,6 +263,7 @@ def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
     return {
         "format": RECORD_FORMAT,
         "method": spec.method,
+        **({} if spec.source is None else {"source": spec.source}),
         "seed": spec.seed,
         "settings": spec.settings,
         **record.model_dump(mode="json", include=set(OF_RECORD)),
@@ -299,6 +315,7 @@ class _RunRecord(BaseModel):
 
     format: int
     method: str
+    source: str | None = None
     seed: int
     settings: dict[str, Any]
     graph: _TrainedGraph
@@ -323,6 +340,11 @@ class StoredRun:
     record: Mapping[str, Any]
 
     @property
+    def label(self) -> str:
+        """What it is called in tables."""
+        return str(self.record["method"])
+
+    @property
     def is_poisoned(self) -> bool:
         """Whether it was trained on a perturbed graph."""
         return self.experiment.perturbation is not None
@@ -332,6 +354,12 @@ class StoredRun:
         model = Embedder.load(self.path / MODEL, device=device)
         given = (model.name, model.seed, model.config.model_dump(mode="json"))
         _check_same(self.path / MODEL, given, self.record)
+        if self.record.get("source") not in (None, method_source(model.name)):
+            logger.warning(
+                "The source of %s changed since %s was trained: what it embeds now may differ.",
+                model.name,
+                self.path,
+            )
         return model
 
     def read_embeddings(self) -> tuple[Float[Tensor, "nodes dim"], list[str] | None]:

@@ -70,6 +70,8 @@ class Start(Config):
     """Where files of named data sets lie; an absolute path."""
     device: str | None = None
     """Kind of the device, `cpu` or `cuda`: another one rounds otherwise."""
+    source: str | None = None
+    """SHA-256 of the source of a method from outside, which must not change on the way."""
 
 
 def read_start(path: Path) -> Start | None:
