@@ -2,6 +2,7 @@
 
 import ast
 import re
+import warnings
 from pathlib import Path
 
 import aspect
@@ -9,6 +10,8 @@ import aspect
 PACKAGE = Path(aspect.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"
 PAPER_IN_CODE = DOCS / "paper_in_code.md"
+
+PYTHON = PAPER_IN_CODE.with_name("python.md")
 
 NUMBERED_EQUATIONS = 32  # in the paper, appendix included
 
@@ -30,6 +33,26 @@ def definitions(path):
             methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
             names |= {f"{node.name}.{method.name}" for method in methods}
     return names
+
+
+def test_the_python_of_the_api_page_runs(tmp_path, monkeypatch, capsys):
+    """All blocks of the page, one after the other, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", PYTHON.read_text(encoding="utf-8"), re.DOTALL)
+    scope = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", aspect.GraphWarning)
+        for block in blocks:
+            exec(compile(block, PYTHON.name, "exec"), scope)  # noqa: S102 - our own text
+    said = capsys.readouterr().out
+    assert "Embedder('grace', epochs=10, width=64, seed=1) [fitted: 10 epochs on" in said
+    assert "LabelledGraph(900 nodes, 5,433 edges, 16 features" in said
+    assert len(blocks) > 5
+
+
+def test_the_api_page_names_what_the_package_exports():
+    (row,) = re.findall(r"^\| `aspect` \| (.*) \|$", PYTHON.read_text("utf-8"), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == set(aspect.__all__)
 
 
 def test_every_function_that_the_paper_in_code_names_exists():

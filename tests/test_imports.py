@@ -1,18 +1,20 @@
 """Imports point one way: a stage may import itself and what stands before it, nothing later."""
 
 import ast
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import aspect
+from aspect.exports import homes_of
 
 PACKAGE = Path(aspect.__file__).parent
 
 # What stands on one line may not import each other.
 ORDER = [
-    {"errors"},
-    {"config", "provenance", "randomness"},
+    {"errors", "exports"},
+    {"config", "keywords", "plugins", "provenance", "randomness"},
     {"data"},
     {"workspace"},
     {"losses"},
@@ -22,6 +24,7 @@ ORDER = [
     {"settings"},
     {"training"},
     {"estimator"},
+    {"testing"},
     {"evaluation"},
     {"experiment"},
     {"report"},
@@ -103,3 +106,31 @@ def test_a_backward_import_is_noticed(source):
 
 def test_stages_of_one_rank_are_strangers():
     assert backward("config", "from aspect.randomness import seed_for") == ["randomness"]
+
+
+# Public names
+
+PACKAGES = [
+    path for path in MODULES if path.name == "__init__.py" and "exporting(" in path.read_text()
+]
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
+def test_packages_export_their_public_names(path):
+    place = path.parent.relative_to(PACKAGE.parent)
+    package = import_module(".".join(place.parts))
+    assert set(package.__all__) == set(homes_of(str(path)))
+    assert {name for name in dir(package) if name[:2] != "__"} == set(package.__all__)
+    modules = {other.stem for other in path.parent.glob("*.py")}
+    for name in package.__all__:
+        home = import_module(homes_of(str(path))[name])
+        assert getattr(package, name) is getattr(home, name)
+        assert name in home.__all__
+        # A function that is called as its module could not be told from it.
+        assert name not in modules
+
+
+def test_most_packages_export():
+    assert {path.parent.name for path in PACKAGES} >= {"aspect", "data", "methods", "evaluation"}
+    with pytest.raises(AttributeError, match=r"module 'aspect\.data' has no attribute 'Grpah'"):
+        aspect.data.Grpah  # noqa: B018 - the access is the test

@@ -2,6 +2,7 @@
 
 Data flows through the package from top to bottom:
 
+    plugins       methods, attacks and data sets of other packages
     data/         a graph, checked and cleaned, its operators, splits and data sets
     nn/           filters, spectral encoder, gate, and parts that several methods share
     losses/       contrastive and other losses, tensors in, numbers out
@@ -10,6 +11,7 @@ Data flows through the package from top to bottom:
     settings/     hyperparameters shipped per method and graph
     training/     the one loop, and what it leaves on disk
     estimator     fit, embed, policy, save, load
+    testing       the contract of a method, for tests of other packages
     evaluation/   probes, metrics, significance, stability
     experiment/   runs, benchmarks and hyperparameter searches
     report/       tables, figures and pages
@@ -19,17 +21,16 @@ Data flows through the package from top to bottom:
 Names below are imported at first use, so that `import aspect` and the command line answer at once.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from aspect.exports import exporting
 
 if TYPE_CHECKING:
     from aspect.data.graph import Graph, LabelledGraph
     from aspect.data.source import load_dataset, read_graph
     from aspect.data.splits import make_splits
     from aspect.data.synthetic import mixed_graph
-    from aspect.errors import AspectError
+    from aspect.errors import AspectError, GraphWarning
     from aspect.estimator import Aspect, Embedder
     from aspect.evaluation.baselines import knn_probe
     from aspect.evaluation.linear_probe import linear_probe
@@ -41,6 +42,7 @@ __all__ = [
     "AspectError",
     "Embedder",
     "Graph",
+    "GraphWarning",
     "LabelledGraph",
     "knn_probe",
     "linear_probe",
@@ -50,26 +52,4 @@ __all__ = [
     "read_graph",
 ]
 
-_HOMES = {
-    "Aspect": "estimator",
-    "AspectError": "errors",
-    "Embedder": "estimator",
-    "Graph": "data.graph",
-    "LabelledGraph": "data.graph",
-    "knn_probe": "evaluation.baselines",
-    "linear_probe": "evaluation.linear_probe",
-    "load_dataset": "data.source",
-    "make_splits": "data.splits",
-    "mixed_graph": "data.synthetic",
-    "read_graph": "data.source",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'aspect' has no attribute {name!r}")
-    return getattr(import_module(f"aspect.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__getattr__, __dir__ = exporting(__name__, __file__)

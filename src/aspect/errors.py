@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import errno
+import sys
+import warnings
 from collections.abc import Iterable
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "DataError",
     "FileError",
     "GraphError",
+    "GraphWarning",
     "RunError",
     "SettingsError",
     "TrainingError",
@@ -19,6 +22,7 @@ __all__ = [
     "reason",
     "sentence_of",
     "shown",
+    "warn",
 ]
 
 MOST_SHOWN = 5
@@ -44,6 +48,10 @@ class AspectError(Exception):
 
 class GraphError(AspectError, ValueError):
     """The graph given cannot be used: its edges, features, ids or labels are wrong."""
+
+
+class GraphWarning(UserWarning):
+    """What was cleaned, dropped or made up so that a graph can be used."""
 
 
 class DataError(AspectError):
@@ -111,3 +119,11 @@ def shown(items: Iterable[object]) -> str:
     every = [str(item) for item in items]
     dots = ", ..." if len(every) > MOST_SHOWN else ""
     return f"{', '.join(every[:MOST_SHOWN])}{dots} ({len(every)} in all)"
+
+
+def warn(sentence: str, category: type[Warning]) -> None:
+    """A warning at the user's line: the first outside of this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "aspect":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, category, stacklevel=level)

@@ -1,45 +1,66 @@
-"""Method and trainer for a user's script: fit, embed, policy, save, load."""
+"""Method and trainer for a user's script: fit, embed, policy, save, load; also in scikit-learn."""
 
 from __future__ import annotations
 
+import html
+import inspect
 import logging
 import operator
+import textwrap
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, get_args, overload
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from rich.console import Console
 from torch import Tensor
 from typing_extensions import override
 
 from aspect import __version__
-from aspect.config import make_config
+from aspect.config import Config, make_config
 from aspect.data.archives import graph_sha256
-from aspect.data.convert import as_graph
+from aspect.data.convert import as_graph, changes_of, node_numbers
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.features import permute_columns
-from aspect.data.graph import Graph
+from aspect.data.files import is_folder
+from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
     AspectError,
     CheckpointError,
     GraphError,
+    GraphWarning,
     SettingsError,
+    TrainingError,
     UnknownNameError,
     shown,
+    warn,
 )
+from aspect.keywords import AspectKeywords
 from aspect.methods.base import Method, Output
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
 from aspect.settings import FOLDER, find_experiment
 from aspect.training.health import Health
-from aspect.training.trainer import Recorder, TrainingResult, train
+from aspect.training.outlook import estimate
+from aspect.training.progress import is_watched, show_progress
+from aspect.training.trainer import ProgressRecorder, Recorder, TrainingResult, train
 
-__all__ = ["Aspect", "Embedder", "choose_device"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Aspect", "Embedder", "choose_device", "settings_for"]
 
 DTYPE = torch.float32
+MODEL = "model.safetensors"  # in the folder of a run
 SCALING = "scaling/"  # before the names of its tensors in a saved model
 
 OLD_STATISTICS = (
@@ -49,6 +70,14 @@ OLD_STATISTICS = (
 )
 
 logger = logging.getLogger(__name__)
+
+
+def settings_for(config: type[Config], *, is_encoded: bool) -> dict[str, Any]:
+    """Defaults that a graph decides: an encoded table is scaled already, column by column.
+
+    Dividing its rows by their sums would leave of a single column nothing but the sign.
+    """
+    return {"row_normalise": False} if is_encoded and "row_normalise" in config.model_fields else {}
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -70,36 +99,77 @@ def choose_device(name: str | None) -> torch.device:
 
 
 class Embedder:
-    """Any method of the registry: `Embedder("aspect", epochs=100).fit(graph).embed(graph)`.
+    """Any method of the registry: `Embedder("grace", epochs=100).fit(graph).embed(graph)`.
 
-    Graphs may be a PyG `Data`, an `aspect.Graph`, a pair of SciPy adjacency and feature matrix, or
-    a NetworkX graph.
+    A graph is a data set's name or a file's path; a PyG `Data` or `HeteroData`; a pandas or polars
+    frame of edges, or a pair of frames (edges, nodes); a NetworkX, igraph or DGL graph; an
+    adjacency of SciPy, NumPy or torch, or an `edge_index`, each alone or in a pair with a feature
+    matrix; or an `aspect.Graph`. What is cleaned in it is said once, by a `GraphWarning`.
+
+    It is also a transformer of scikit-learn. `transform` is `embed` as an array. With the graph
+    given at construction, `fit` and `transform` take rows of a node table instead of a graph, so
+    that pipelines and cross-validation can choose among nodes.
+
+    Args:
+        method: Its name; `aspect methods` lists them. One of another package is named as
+            `aspect.plugins` says, or given as a class.
+        seed: Of first weights and all draws; the same seed gives the same embeddings.
+        device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
+        graph: The graph whose nodes the rows given to `fit` and `transform` stand for.
+        settings: The method's own; `Embedder.settings("grace")` lists them.
     """
 
     def __init__(
         self,
-        method: str = "aspect",
+        method: str | type[Method] = "aspect",
         *,
         seed: int = 0,
         device: str | None = None,
+        graph: Any = None,  # noqa: ANN401 - any form of a graph
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
         self.registration = find_method(method)
-        self.config = make_config(self.registration.config, settings, owner=method)
+        owner = self.registration.method.name
+        self.config = make_config(self.registration.config, settings, owner=owner)
+        self._given = self.config.model_fields_set
+        self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
         self.device = choose_device(device)
+        self.graph = graph
         self.result: TrainingResult | None = None
+        # As given, for `get_params` and `clone`.
+        self._arguments: dict[str, Any] = {"method": method, "seed": seed, "device": device}
+        self._settings = settings
+        self._container = "default"  # of what `transform` returns
         self._method: Method | None = None
         self._num_features = 0
         self._feature_names: tuple[str, ...] | None = None
         self._trained_on: str | None = None  # checksum of its graph, where no other can be embedded
+        self._size = ""  # of the graph that it was fitted on, in words
         # None: not fitted, saved by version 0.1, or not measured yet on the graph after it.
         self._scaling: Scaling | None = None
         self._unmeasured: Graph | None = None
+        self._told: set[str] = set()  # warnings about graphs, each given once
+        self._read: Graph | None = None  # `graph`, converted: now, so that faults show at once
+        if graph is not None:
+            self._converted(graph)
+        self._forget_outputs()
+
+    def _forget_outputs(self) -> None:
         # Of the last graph, while it lives: its copy as the method reads it (None: it is read
         # itself), and the result of a forward pass with the versions of the weights.
         self._copies: WeakKeyDictionary[Graph, Graph | None] = WeakKeyDictionary()
         self._outputs: WeakKeyDictionary[Graph, tuple[list[int], Output]] = WeakKeyDictionary()
+
+    @staticmethod
+    def settings(method: str | type[Method]) -> pd.DataFrame:
+        """The settings of a method: a row each, with default and meaning."""
+        import pandas as pd
+
+        fields = find_method(method).config.model_fields
+        rows = [(_default(field), _meaning(field)) for field in fields.values()]
+        names = pd.Index(list(fields), name="setting")
+        return pd.DataFrame(rows, index=names, columns=["default", "meaning"], dtype=object)
 
     @property
     def name(self) -> str:
@@ -114,30 +184,101 @@ class Embedder:
             raise AspectError(f"This {name} is not fitted yet. Call fit(graph) first.")
         return self._method
 
-    def fit(self, graph: Any, *, recorder: Recorder | None = None) -> Self:  # noqa: ANN401
+    @property
+    def is_fitted(self) -> bool:
+        """Whether `fit` or `load` gave it a trained model."""
+        return self._method is not None
+
+    def fit(
+        self,
+        graph: Any = None,  # noqa: ANN401 - any form of a graph
+        y: object = None,  # noqa: ARG002 - scikit-learn passes labels by position
+        *,
+        progress: bool | None = None,
+        recorder: Recorder | None = None,
+    ) -> Self:
         """Learn from a graph; labels, if it has any, are not looked at.
 
         A training that fails or is interrupted leaves this object as it was.
+
+        Args:
+            graph: In any of the forms that the class lists; with a graph given at construction,
+                rows of its node table, which choose nothing here: all nodes are trained on.
+            y: Not used; scikit-learn passes it.
+            progress: Show a bar with the time left, or a line every few seconds where none can be
+                drawn; None: on terminals and in notebooks, unless a recorder is given.
+            recorder: Receives the numbers of every epoch.
         """
-        given = as_graph(graph)
-        placed = self._placed(given)
-        method = self._build(placed.num_features)
-        self.result = train(method, placed, seed=self.seed, recorder=recorder)
+        given = self._graph_of(graph, is_new=True)
+        if self.graph is not None and graph is not None:
+            node_numbers(graph, given)  # rows that are no nodes are refused before the training
+        if progress is None:
+            progress = recorder is None and is_watched(Console(stderr=True))
+        config, placed = self.config, self._placed(given)
+        self.suit(given)
+        try:
+            method = self._build(placed.num_features)
+            self.result = self._train(method, placed, recorder, progress=progress)
+        except BaseException:
+            self.config = config
+            raise
         self._method, self._num_features = method, placed.num_features
-        self._feature_names = placed.feature_names
+        self._feature_names, self.encoder = placed.feature_names, placed.encoder
         self._trained_on = None if method.inductive else graph_sha256(placed)
+        self._size = f"{given.num_nodes:,} nodes and {given.num_edges:,} edges"
         self._keep_copy(given, placed)
         self._scaling, self._unmeasured = None, given
         return self
+
+    def _train(
+        self, method: Method, graph: Graph, recorder: Recorder | None, *, progress: bool
+    ) -> TrainingResult:
+        if not progress:
+            return train(method, graph, seed=self.seed, recorder=recorder)
+        with show_progress("Epoch", Console(stderr=True, highlight=False)) as advance:
+            watched = ProgressRecorder(recorder or Recorder(), advance)
+            return train(method, graph, seed=self.seed, recorder=watched)
+
+    def _graph_of(self, source: Any, *, is_new: bool = False) -> Graph:  # noqa: ANN401
+        """The graph given at construction, else the one given here."""
+        if self.graph is None and source is None:
+            raise GraphError("There is no graph. Give one here, or as graph=... at construction.")
+        return self._converted(source if self.graph is None else self.graph, is_new=is_new)
+
+    def _converted(self, source: Any, *, is_new: bool = False) -> Graph:  # noqa: ANN401
+        """Our form; what was cleaned for it is a warning, once for this object.
+
+        Features are made as those of the training graph were, unless it is a new one to train on.
+        """
+        if source is self.graph and self._read is not None:
+            return self._read
+        graph = as_graph(source, encoder=None if is_new else self.encoder)
+        # Who built a graph of ours could read its notices.
+        is_ours = isinstance(source, Graph | LabelledGraph)
+        changes = "" if is_ours else " ".join(changes_of(graph))
+        if changes and changes not in self._told:
+            self._told.add(changes)
+            warn(changes, GraphWarning)
+        if source is self.graph:
+            self._read = graph
+        return graph
+
+    def suit(self, graph: Any) -> None:  # noqa: ANN401
+        """Give settings that were left open the defaults that suit a graph; `fit` does so."""
+        is_encoded = self._converted(graph, is_new=True).is_encoded
+        suited = settings_for(type(self.config), is_encoded=is_encoded)
+        given = {name: getattr(self.config, name) for name in self._given}
+        self.config = type(self.config)(**{**suited, **given})
 
     def calibrate(self, graph: Any) -> Self:  # noqa: ANN401
         """Recompute what embeddings are normalised and centred by, on the training graph.
 
         `fit` does so itself; a model that was saved by version 0.1 needs it.
         """
-        self.method.calibrate(self.as_seen(graph))
+        given = self._converted(graph)
+        self.method.calibrate(self.as_seen(given))
         self._outputs.clear()
-        self._scaling, self._unmeasured = None, as_graph(graph)
+        self._scaling, self._unmeasured = None, given
         return self
 
     def _measured_scaling(self) -> Scaling | None:
@@ -153,9 +294,22 @@ class Embedder:
         return self.method.is_stale or self._measured_scaling() is None
 
     def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
-        """What to know of a training on a graph before it starts, one sentence each."""
-        placed = self._placed(as_graph(graph))
-        return tuple(self._build(placed.num_features).outlook(placed))
+        """What to know of a training on a graph before it starts, one sentence each.
+
+        Time and memory are estimated from two trial epochs, unless fewer than 20 are planned; a
+        training that follows is not changed by them.
+        """
+        given = self._converted(graph, is_new=True)
+        placed = self._placed(given)
+        method = self._build(placed.num_features)
+        sentences = tuple(method.outlook(placed))
+        try:
+            expected = estimate(method, placed, seed=self.seed)
+        except TrainingError:  # which the training itself will raise
+            expected = None
+        if expected is None:
+            return sentences
+        return (*sentences, *expected.sentences(method, " ".join(sentences)))
 
     def _build(self, num_features: int) -> Method:
         with isolated_seed(seed_for(self.seed, "weights")):
@@ -170,12 +324,31 @@ class Embedder:
         moved = graph.to(self.device)
         return graph if moved.device == graph.device else moved
 
+    @overload
+    def embed(
+        self,
+        graph: Any,  # noqa: ANN401 - any form of a graph
+        *,
+        normalise: Normalisation = ...,
+        as_frame: Literal[False] = ...,
+    ) -> Float[Tensor, "nodes dim"]: ...
+
+    @overload
     def embed(
         self,
         graph: Any,  # noqa: ANN401
         *,
+        normalise: Normalisation = ...,
+        as_frame: Literal[True],
+    ) -> pd.DataFrame: ...
+
+    def embed(
+        self,
+        graph: Any,  # any form of a graph
+        *,
         normalise: Normalisation = "centre",
-    ) -> Float[Tensor, "nodes dim"]:
+        as_frame: bool = False,
+    ) -> Tensor | pd.DataFrame:
         """One row per node, on the CPU; the graph need not be the one trained on.
 
         Args:
@@ -183,12 +356,17 @@ class Embedder:
             normalise: `centre` subtracts the mean and divides by one number, `standard` by each
                 column's standard deviation, `unit` gives centred rows of length one; all as
                 measured on the training graph. `none` leaves the method's output as it is.
+            as_frame: Return a pandas frame with columns `z0`, `z1`, ... and the nodes' ids as its
+                index, in place of a tensor.
         """
         if normalise not in get_args(Normalisation):
             raise UnknownNameError("way to normalise", str(normalise), get_args(Normalisation))
+        given = self._converted(graph)
         scaling = self._measured_scaling()
-        embedding = self._output(graph).embedding
+        embedding = self._output(given).embedding
         scaled = (scaling or Scaling.of(embedding)).apply(embedding, normalise).cpu()
+        if as_frame:
+            return _frame(scaled.numpy().copy(), given)
         return scaled.clone() if scaled is embedding else scaled  # the caller may change it
 
     def health(self, graph: Any) -> Health:  # noqa: ANN401
@@ -208,7 +386,7 @@ class Embedder:
     @torch.no_grad()
     def _output(self, graph: Any) -> Output:  # noqa: ANN401
         """The result of one forward pass; that of the last graph is kept."""
-        given = as_graph(graph)
+        given = self._converted(graph)
         seen = self.as_seen(given)
         versions = [tensor._version for tensor in self.method.state_dict().values()]
         kept = self._outputs.get(given)
@@ -219,7 +397,7 @@ class Embedder:
 
     def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401
         """The graph as the fitted method reads it: columns as in training, on its device."""
-        given = as_graph(graph)
+        given = self._converted(graph)
         if given in self._copies:
             copy = self._copies[given]
             return given if copy is None else copy
@@ -230,10 +408,21 @@ class Embedder:
                 f"The model was trained on {self._num_features} features. "
                 f"Got a graph with {seen.num_features}."
             )
+        self._check_encoder(seen)
         if not fitted.inductive and self._trained_on != graph_sha256(seen):
             raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
         self._keep_copy(given, seen)
         return seen
+
+    def _check_encoder(self, graph: Graph) -> None:
+        """Refuse columns that were scaled or coded otherwise than in training."""
+        given = graph.encoder
+        if self.encoder is None or given is None or not given.columns or given == self.encoder:
+            return
+        raise GraphError(
+            "The columns of this graph became features in another way than those of the training "
+            "graph. Read it with the model's encoder: read_graph(..., encoder=model.encoder)."
+        )
 
     def _keep_copy(self, given: Graph, seen: Graph) -> None:
         self._copies.clear()
@@ -252,6 +441,155 @@ class Embedder:
         features = permute_columns(graph.features, order)
         return replace(graph, features=features, feature_names=known)
 
+    # scikit-learn
+
+    def transform(self, graph: Any = None) -> NDArray[np.float32] | pd.DataFrame:  # noqa: ANN401
+        """Embeddings as an array: of a graph's nodes, or of the nodes that a table's rows name.
+
+        Args:
+            graph: Any form of a graph. With a graph given at construction: rows of its node table.
+                They name nodes by a column `id`, `node` or `node_id`, else by the index of a pandas
+                frame, or as an array of ids; None stands for all nodes.
+        """
+        given = self._graph_of(graph)
+        rows: NDArray[np.int64] | slice = slice(None)
+        if self.graph is not None and graph is not None:
+            rows = node_numbers(graph, given)
+        if self._container == "pandas":
+            frame = self.embed(given, as_frame=True).iloc[rows]
+            # As scikit-learn's own transformers: rows keep the names that they came with.
+            return frame if isinstance(rows, slice) else frame.set_axis(_index_of(graph, frame))
+        return np.asarray(self.embed(given).numpy()[rows])
+
+    def fit_transform(
+        self,
+        graph: Any = None,  # noqa: ANN401 - as for `transform`
+        y: object = None,
+    ) -> NDArray[np.float32] | pd.DataFrame:
+        """Train and embed: `fit`, then `transform`."""
+        graph = self._graph_of(graph) if self.graph is None else graph  # converted once
+        return self.fit(graph, y).transform(graph)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's
+        """All arguments of the constructor, those that were left out with their defaults."""
+        fields = self.registration.config.model_fields
+        defaults = {name: _default(field) for name, field in fields.items()}
+        return {**self._arguments, "graph": self.graph, **defaults, **self._settings}
+
+    def set_params(self, **params: Any) -> Self:  # noqa: ANN401 - arguments of the constructor
+        """Change arguments of the constructor; a fitted model is forgotten, since it had others."""
+        if params:
+            before = {**self._arguments, "graph": self.graph, **self._settings}
+            vars(self).update(vars(self._made_with({**before, **params})))
+        return self
+
+    def _made_with(self, arguments: dict[str, Any]) -> Self:
+        """An unfitted one; it shares a graph that both have, which was converted once."""
+        if arguments["graph"] is not self.graph:
+            made = type(self)(**arguments)
+        else:
+            made = type(self)(**{**arguments, "graph": None})
+            made.graph, made._read, made._told = self.graph, self._read, self._told
+        return made.set_output(transform=self._container)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """What `transform` returns: `default` (an array) or `pandas`; None changes nothing."""
+        if transform not in (None, "default", "pandas"):
+            raise SettingsError(f"The output must be default or pandas. Got {transform!r}.")
+        self._container = transform or self._container
+        return self
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:  # noqa: ARG002
+        """The names of the embedding's columns: `z0`, `z1`, ..."""
+        self.method.eval()  # refuses if nothing is fitted
+        scaling = self._measured_scaling()
+        if scaling is None:
+            raise AspectError("The model is of version 0.1. Call calibrate(graph) first.")
+        return np.array(_columns(len(scaling.mean)), dtype=object)
+
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted one with the same arguments; the graph is shared, not copied."""
+        return self._made_with({**self._arguments, "graph": self.graph, **self._settings})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
+
+    def __sklearn_tags__(self) -> object:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(one_d_array=True, string=True),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles, as joblib's workers need: weights in place of the module and its caches."""
+        self._measured_scaling()
+        state = {name: value for name, value in vars(self).items() if name not in CACHES}
+        state["_method"] = None if self._method is None else self._method.state_dict()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        weights = state.pop("_method")
+        vars(self).update(state, _method=None, _read=None, _unmeasured=None)
+        self._forget_outputs()
+        if weights is not None:
+            self._method = self._build(self._num_features)
+            self._method.load_state_dict(weights)
+
+    # How it is shown
+
+    def __repr__(self) -> str:
+        """Arguments that differ from their defaults, and whether it is fitted.
+
+        >>> Embedder("grace", epochs=5)
+        Embedder('grace', epochs=5) [not fitted]
+        """
+        return f"{type(self).__name__}({', '.join(self._shown())}) [{self._state}]"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: all settings, those that differ from their defaults in bold."""
+        fields = self.registration.config.model_fields
+        rows = []
+        for name, value in self.config:
+            cell = html.escape(repr(value))
+            cell = cell if value == _default(fields[name]) else f"<b>{cell}</b>"
+            meaning = html.escape(_meaning(fields[name]))
+            rows.append(f"<tr><td>{name}</td><td>{cell}</td><td>{meaning}</td></tr>")
+        return (
+            f"<details><summary><code>{html.escape(repr(self))}</code></summary><table>"
+            f"<tr><th>setting</th><th>value</th><th>meaning</th></tr>{''.join(rows)}</table>"
+            "</details>"
+        )
+
+    def _shown(self) -> Iterator[str]:
+        """Arguments that differ from their defaults, as one writes them."""
+        yield repr(self.name)
+        yield from self._shown_keywords()
+
+    def _shown_keywords(self) -> Iterator[str]:
+        fields = self.registration.config.model_fields
+        for name, value in self.config:
+            if value != _default(fields[name]):
+                yield f"{name}={value!r}"
+        if self.seed != 0:
+            yield f"seed={self.seed}"
+        if self._arguments["device"] is not None:
+            yield f"device={self._arguments['device']!r}"
+        if self.graph is not None:
+            yield f"graph={_short(self.graph)}"
+
+    @property
+    def _state(self) -> str:
+        if not self.is_fitted:
+            return "not fitted"
+        epochs = "" if self.result is None else f"{self.result.epochs} epochs on "
+        return f"fitted: {epochs}{self._size}" if self._size else "fitted"
+
+    # Files
+
     def save(self, path: str | Path) -> None:
         """Write the trained model to one safetensors file; nothing in it is code."""
         manifest = {
@@ -261,6 +599,7 @@ class Embedder:
             "settings": self.config.model_dump(mode="json"),
             "num_features": self._num_features,
             "feature_names": self._feature_names,
+            "encoder": None if self.encoder is None else self.encoder.to_json(),
             "seed": self.seed,
             "trained_on": self._trained_on,
         }
@@ -271,11 +610,12 @@ class Embedder:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
-        """Read what `save` wrote; a damaged file or one of another kind is refused.
+        """Read what `save` wrote, or the model of a run's folder; what is damaged is refused.
 
         One of version 0.1 is read with a warning: see `calibrate`.
         """
         chosen = str(choose_device(device))
+        path = Path(path) / MODEL if is_folder(Path(path)) else path
         tensors, manifest = read_tensors(Path(path))
         _check_manifest(manifest, path)
         try:
@@ -284,6 +624,7 @@ class Embedder:
             raise CheckpointError(f"{path} does not fit this version. {error}") from error
         model._num_features = manifest["num_features"]
         model._feature_names = _names_of(manifest, path)
+        model.encoder = _encoder_of(manifest, path)
         model._trained_on = manifest.get("trained_on")
         scaling = {
             name.removeprefix(SCALING): tensors.pop(name).to(model.device)
@@ -308,6 +649,45 @@ class Embedder:
         """An unfitted one, as a saved model's manifest says."""
         seed, settings = manifest["seed"], _settings_of(manifest)
         return cls(manifest["method"], seed=seed, device=device, **settings)
+
+
+CACHES = ("_copies", "_outputs", "_read", "_unmeasured")
+
+
+def _default(field: FieldInfo) -> Any:  # noqa: ANN401 - of any setting
+    return field.get_default(call_default_factory=True)
+
+
+def _meaning(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
+
+
+def _columns(dim: int) -> list[str]:
+    """Names of the dimensions, as files of embeddings have them."""
+    return [f"z{column}" for column in range(dim)]
+
+
+def _frame(rows: NDArray[np.float32], graph: Graph) -> pd.DataFrame:
+    """Rows with the ids of their nodes; numbers where the graph has none."""
+    import pandas as pd
+
+    index: pd.Index[Any] = pd.RangeIndex(graph.num_nodes, name="id")
+    if graph.ids is not None:
+        index = pd.Index(graph.ids, name="id", dtype="int64" if graph.integer_ids else None)
+    return pd.DataFrame(rows, index=index, columns=_columns(rows.shape[1]))
+
+
+def _index_of(rows: object, frame: pd.DataFrame) -> pd.Index[Any]:
+    import pandas as pd
+
+    return rows.index if isinstance(rows, pd.DataFrame | pd.Series) else frame.index
+
+
+def _short(graph: object) -> str:
+    """A graph in a few letters, whatever its form."""
+    if isinstance(graph, str | Graph | LabelledGraph):
+        return repr(graph)
+    return f"<{type(graph).__module__.partition('.')[0]} {type(graph).__name__}>"
 
 
 def _whole(seed: object) -> int:
@@ -361,6 +741,15 @@ def _names_of(manifest: dict[str, Any], path: str | Path) -> tuple[str, ...] | N
     return tuple(names)
 
 
+def _encoder_of(manifest: dict[str, Any], path: str | Path) -> FeatureEncoder | None:
+    """How columns become features; models of arrays and older files have none."""
+    try:
+        values = manifest.get("encoder")
+        return None if values is None else FeatureEncoder.model_validate(values)
+    except ValidationError as error:
+        raise CheckpointError(f"{path} is damaged: its encoder of features is no such.") from error
+
+
 def _other_features(known: tuple[str, ...], given: tuple[str, ...]) -> str:
     both = set(known) & set(given)
     missing, extra = ([repr(name) for name in side if name not in both] for side in (known, given))
@@ -381,12 +770,21 @@ def _presets() -> set[str]:
 class Aspect(Embedder):
     """ASPECT with its settings as keywords; with `stable=True` it is ASPECT-S.
 
+    Graphs are given as `Embedder` lists them, and it is a transformer of scikit-learn as well.
+
     Example:
         >>> from aspect import Aspect, mixed_graph
         >>> graph = mixed_graph(num_nodes=60, seed=0)
         >>> model = Aspect(epochs=2, width=8, seed=0, device="cpu").fit(graph)
         >>> model.embed(graph).shape, model.policy(graph).shape
         (torch.Size([60, 16]), torch.Size([60]))
+
+    Args:
+        stable: Train ASPECT-S: searched perturbations of the graph, and a loss on their effect.
+        seed: Of first weights and all draws; the same seed gives the same embeddings.
+        device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
+        graph: The graph whose nodes the rows given to `fit` and `transform` stand for; without
+            it they are given graphs.
     """
 
     def __init__(
@@ -395,10 +793,18 @@ class Aspect(Embedder):
         stable: bool = False,
         seed: int = 0,
         device: str | None = None,
-        **settings: Any,  # noqa: ANN401 - the method's own
+        graph: Any = None,  # noqa: ANN401 - any form of a graph
+        **settings: Unpack[AspectKeywords],
     ) -> None:
         method = "aspect-s" if stable else "aspect"
-        super().__init__(method, seed=seed, device=device, **settings)
+        super().__init__(method, seed=seed, device=device, graph=graph, **settings)
+        self._arguments = {"stable": stable, "seed": seed, "device": device}
+
+    @override
+    def _shown(self) -> Iterator[str]:
+        if self._arguments["stable"]:
+            yield "stable=True"
+        yield from self._shown_keywords()
 
     @classmethod
     @override
@@ -418,12 +824,49 @@ class Aspect(Embedder):
         stable: bool = False,
         seed: int = 0,
         device: str | None = None,
-        **changes: Any,  # noqa: ANN401 - settings
+        graph: Any = None,  # noqa: ANN401 - any form of a graph
+        **changes: Unpack[AspectKeywords],
     ) -> Self:
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
         if name not in (known := _presets()):
             raise UnknownNameError("preset", str(name), known)
         method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
         experiment, _ = find_experiment(method, name, choice)
-        settings = {**experiment.settings, **changes}
-        return cls(stable=stable, seed=seed, device=device, **settings)
+        settings: dict[str, Any] = {**experiment.settings, **changes}
+        return cls(stable=stable, seed=seed, device=device, graph=graph, **settings)
+
+
+def _type_text(name: str, field: FieldInfo) -> object:
+    """A setting's type as `keywords.py` writes it, without the bounds."""
+    hint = AspectKeywords.__annotations__.get(name, field.annotation)
+    return getattr(hint, "__forward_arg__", hint)
+
+
+def _explain_settings(cls: type[Aspect]) -> None:
+    """Put every setting, its default and its meaning into the class's signature and docstring.
+
+    They are declared in the settings' classes alone.
+    """
+    plain, whole = (find_method(name).config.model_fields for name in ("aspect", "aspect-s"))
+    lines: list[str] = []
+    for name, field in whole.items():
+        if name == next((new for new in whole if new not in plain), None):
+            lines.append("With `stable=True` also:")
+        text = f"{name} (default {_default(field)!r}): {_meaning(field)}"
+        lines += textwrap.wrap(text, 96, initial_indent="    ", subsequent_indent=" " * 8)
+    fixed = list(inspect.signature(cls.__init__).parameters.values())[:-1]
+    given = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_default(field),
+            annotation=_type_text(name, field),
+        )
+        for name, field in whole.items()
+    ]
+    signature = inspect.Signature([*fixed, *given], return_annotation=None)
+    cls.__init__.__signature__ = signature  # type: ignore[attr-defined]  # what inspect reads
+    cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n" + "\n".join(lines)
+
+
+_explain_settings(Aspect)

@@ -87,7 +87,7 @@ def test_an_attack_is_registered_once_with_its_solvers(monkeypatch):
     monkeypatch.setattr(registry, "_attacks", {})
 
     class Own(Attack):
-        pass
+        __module__ = "aspect.attacks.own"
 
     entered = register_attack("own", config=Config, nested=False)(Own)
     assert entered.info == AttackInfo("own", nested=False)

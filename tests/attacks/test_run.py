@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import aspect
+from aspect.attacks.base import apply_flips, one_thread
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.run import AttackRequest, plan_attacks, run_attack
 from aspect.data.graph import Graph, label_graph, unlabelled
@@ -178,3 +179,20 @@ def test_flips_without_a_disk_are_those_in_the_file(tmp_path, path):
     assert {step.wanted for step in progress} == {20}
     assert progress[0].seconds_left > 0 == progress[-1].seconds_left
     assert timeless(tmp_path / "a", file) == timeless(tmp_path / "b", run(plan_toy(), path))
+
+
+def test_an_attack_that_knows_no_weights_says_so_once(caplog):
+    labelled = labelled_graph()
+    weights = torch.linspace(1, 2, labelled.graph.num_edges)
+    pairs = labelled.graph.edge_index[
+        :, labelled.graph.edge_index[0] < labelled.graph.edge_index[1]
+    ]
+    graph = Graph.build(labelled.graph.features, pairs, weights=weights)
+    weighted = replace(labelled, graph=graph)
+    planned, other = plan(weighted), plan(labelled)
+    (record,) = caplog.records
+    assert "metattack knows no edge weights" in record.getMessage()
+    with one_thread():
+        flips = planned.begin().advance(3)
+        assert torch.equal(flips, other.begin().advance(3))
+    assert apply_flips(graph, flips).weights is not None

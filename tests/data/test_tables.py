@@ -57,7 +57,7 @@ def noticed(labelled: LabelledGraph, text: str) -> bool:
 
 
 def test_small_graph(tmp_path):
-    labelled = read(tmp_path)
+    labelled = read(tmp_path, feature_scaling="none")
     assert labelled.graph.ids == ("a", "b", "c")
     assert dense(labelled.graph.features).tolist() == [[1, 2], [3, 4], [5, 6.5]]
     assert labelled.graph.feature_names == ("x", "z")
@@ -70,25 +70,24 @@ def test_small_graph(tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "sentence"),
     [
-        (nodes_with("1", "", "2"), r"infinite at row 'b' column 'x' \(1 in all\)\. .*--impute"),
-        (nodes_with("1", "-inf", "1e999"), r"row 'c' column 'x' \(2 in all\)"),
-        (
-            "id,x,colour,flag\na,1,red,true\nb,2,blue,false\nc,3,3,true\n",
-            r"'colour' with 'red' at node 'a', 'flag' with 'true' at node 'a' \(2 in all\)",
-        ),
+        (nodes_with("1", "", "2"), r"column 'x' of .*: line 3 \(1 in all\)\. .*--impute mean"),
+        (nodes_with("1", "-inf", "1e999"), r"column 'x' of .*: line 3, line 4 \(2 in all\)"),
+        (nodes_with("1", "red", "3"), r"'x' of .* numbers but for 'red' in line 3 \(1 in all\)"),
+        (nodes_with("2024-01-31", "soon", "2024-03-01"), "dates but for 'soon' in line 3"),
+        (nodes_with("31.1.24", "1.2.24", "3.3.24"), "which part is the day. Write them as 2024-"),
+        (nodes_with("2024-01-31", "2024-02-31", "2024-03-01"), "dates .* Got '2024-02-31' in line"),
         (
             nodes_with("1", "9007199254740993", "3"),
-            r"below 2\*\*53.*'x' has 9007199254740993 at node 'b' \(1 in all\)",
+            r"below 2\*\*53.*'x' has '9007199254740993' in line 3 \(1 in all\)",
         ),
         (
             nodes_with("16777216", "16777217", "3"),
-            r"different as float32.*16777216 at node 'a', 16777217 at node 'b' \(2 in all\)",
+            r"different as float32.*'16777216' in line 2, '16777217' in line 3 \(2 in all\)",
         ),
-        (nodes_with("1", "1e39", "3"), r"fit float32, up to 3.4e38. Column 'x' has 1e39 at"),
-        ("id,label\na,1\nb,2\nc,1\n", "no features.*--features degree, identity, random or lap"),
-        ("id,x\na,1\nb,2\nb,3\nc,4\n", r"ids of nodes must be unique. Repeated: 'b' \(1 in all\)"),
+        (nodes_with("1", "1e39", "3"), r"fit float32, up to 3.4e38. Column 'x' has '1e39' in"),
+        ("id,x\na,1\nb,2\nb,3\nc,4\n", r"unique. Repeated: 'b' in line 3 and line 4 \(1 in all"),
         ("id,label,Label\na,1,1\nb,1,1\nc,1,1\n", "'label' and 'Label'. Pass --label"),
-        ("id,Node,x\na,1,1\nb,2,1\nc,3,1\n", "'id' and 'Node'. Rename or remove all but the one"),
+        ("id,Node,x\na,1,1\nb,2,1\nc,3,1\n", "'id' and 'Node'. Pass --id with the one"),
     ],
 )
 def test_node_tables_that_are_refused(tmp_path, nodes, sentence):
@@ -99,11 +98,14 @@ def test_node_tables_that_are_refused(tmp_path, nodes, sentence):
 @pytest.mark.parametrize(
     ("edges", "sentence"),
     [
-        ("source,target\n" + "".join(f"a,u{k}\n" for k in range(9)), r"'u4', \.\.\. \(9 in all\)"),
+        (
+            "source,target\n" + "".join(f"a,u{k}\n" for k in range(9)),
+            r"'u4' in line 6, \.\.\. \(9 in all\)",
+        ),
         ("source,target\na, b\nb,c\n", "case, spaces, Unicode form or leading zeros: ' b' and 'b'"),
         ("source,Source,target\na,b,c\n", "'source' and 'Source'. Rename or remove all but one"),
         ("source,target,weight\na,b,heavy\nb,c,1\n", "Edge weights must be positive numbers"),
-        ("source,target,weight\na,b,\nb,c,-1\n", r"numbers. Got -1.0 at edge 2 \(1 in all"),
+        ("source,target,weight\na,b,\nb,c,-1\n", r"no edge. Got -1 at line 3 \(1 in all"),
     ],
 )
 def test_edge_tables_that_are_refused(tmp_path, edges, sentence):
@@ -146,7 +148,7 @@ def test_texts_that_are_refused(tmp_path, changed, sentence):
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("impute", "median", "'impute' of the graph must be 'zero' or 'mean'. Got 'median'"),
+        ("impute", "median", "'impute' of .* must be 'zero', 'mean' or 'indicator'. Got 'median'"),
         ("encoding", "klingon", "one that Python knows, such as utf-8 or latin-1. Got 'klingon'"),
         ("encoding", "base64", "one that Python knows"),
         ("delimiter", ";;", "must be one ASCII character"),
@@ -176,7 +178,7 @@ def test_table_beyond_the_memory(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("impute", "value"), [("zero", 0.0), ("mean", 3.0)])
 def test_imputed_when_asked(tmp_path, impute, value):
     nodes = "id,x,z,e\na,1,2,\nb,NA,4,\nc,5,inf,\n"
-    labelled = read(tmp_path, nodes=nodes, impute=impute)
+    labelled = read(tmp_path, nodes=nodes, impute=impute, feature_scaling="none")
     features = dense(labelled.graph.features)
     assert features[:, 0].tolist() == [1, value, 5]
     assert features[2, 1].item() == (0 if impute == "zero" else 3)
@@ -261,7 +263,8 @@ def test_what_an_edge_table_may_hold_besides(tmp_path):
     labelled = read(tmp_path, "kind,Target,Source,weight\nx,b,a,0.5\ny,c,b,\n")
     assert labelled.graph.num_edges == 2
     assert noticed(labelled, "left aside: 'kind'")
-    assert noticed(labelled, "Edge weights are left aside")
+    assert noticed(labelled, "Edge weights are used")
+    assert labelled.graph.weights.tolist() == [0.5, 0.5, 1, 1]
     assert not noticed(read(tmp_path, "source,target,weight\na,b,1\nb,c,1.0\n"), "weights")
 
 
@@ -273,8 +276,6 @@ def test_nodes_may_be_called_as_the_columns(tmp_path):
 
 def test_without_a_node_table_the_nodes_are_those_with_edges(tmp_path):
     (tmp_path / "e.csv").write_text(EDGES)
-    with refused("no features"):
-        read_tables(tmp_path / "e.csv")
     assert read_tables(tmp_path / "e.csv", STRUCTURAL).graph.ids == ("a", "b", "c")
 
 
@@ -331,28 +332,31 @@ def test_types_of_parquet(tmp_path):
         "wide": pa.array([1, 2, 3], pa.uint64()),
         "half": pa.array(np.array([0.5, 1, 2], dtype=np.float16)),
     }
-    assert dense(read_parquet(tmp_path, nodes).graph.features)[0].tolist() == [1, 1, 0.5]
-    day = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    graph = read_parquet(tmp_path, nodes, feature_scaling="none").graph
+    assert dense(graph.features)[0].tolist() == [1, 1, 0.5]
+    day = datetime.datetime(1970, 1, 3, 12, tzinfo=datetime.UTC)
     nodes |= {
         "born": [day, day, day],
+        "day": [day.date()] * 3,
         "price": [decimal.Decimal("1.5")] * 3,
-        "tags": [[1], [2], [3]],
         "kind": pa.array(["u", "v", "u"]).dictionary_encode(),
-        "digits": ["1", "2", "3"],
+        "digits": ["1", "2", "1"],  # strings are text, even if they spell numbers
     }
-    with refused("'born' of type timestamp.*'price' of type decimal.*'tags' of type list") as info:
-        read_parquet(tmp_path, nodes)
-    assert "'kind' of type string" in str(info.value)
-    assert "'digits' of type string" in str(info.value)
-    assert "'wide'" not in str(info.value)
+    graph = read_parquet(tmp_path, nodes, feature_scaling="none").graph
+    names = ("flag", "wide", "half", "born", "day", "price", "kind=u", "kind=v")
+    assert graph.feature_names == (*names, "digits=1", "digits=2")
+    assert dense(graph.features)[0].tolist() == [1, 1, 0.5, 2.5, 2, 1.5, 1, 0, 1, 0]
+    with refused("Got 'tags' of type list.* Leave it out with --drop tags"):
+        read_parquet(tmp_path, nodes | {"tags": [[1], [2], [3]]})
+    assert read_parquet(tmp_path, nodes | {"tags": [[1], [2], [3]]}, drop="tags").graph
 
 
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ({"x": [1, 2, 2**53 + 1]}, r"below 2\*\*53.*9007199254740993 at node 'c'"),
+        ({"x": [1, 2, 2**53 + 1]}, r"below 2\*\*53.*9007199254740993 in row 3"),
         ({"id": [1.0, 2.0, 3.0]}, "strings or integers. Column 'id' of .* is of type double"),
-        ({"id": ["a", None, "c"]}, r"must have its node ids. Column 'id' of .* in rows 1 \(1 in"),
+        ({"id": ["a", None, "c"]}, r"must have its node ids. Column 'id' of .* in row 2 \(1 in"),
         ({"y": [0.5, 1.5, 2.0]}, "Column 'y' is of type double, or has fractions or infinities"),
         ({"y": [[1], [2], [3]]}, "classes: strings or integers. Column 'y' is of type list"),
     ],

@@ -5,6 +5,8 @@ import json
 import struct
 
 import numpy as np
+import pandas as pd
+import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
@@ -186,10 +188,10 @@ def z():
 
 
 def test_npy_with_its_companions(tmp_path, z):
-    policy = torch.linspace(0, 1, len(IDS))
-    write_embeddings(tmp_path / "z.npy", z, IDS, policy)
+    gate = torch.linspace(0, 1, len(IDS))
+    write_embeddings(tmp_path / "z.npy", z, IDS, gate)
     np.testing.assert_array_equal(np.load(tmp_path / "z.npy", allow_pickle=False), z.numpy())
-    np.testing.assert_array_equal(np.load(tmp_path / "z.policy.npy"), policy.numpy())
+    np.testing.assert_array_equal(np.load(tmp_path / "z.gate.npy"), gate.numpy())
     lines = (tmp_path / "z.ids.txt").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == IDS
     write_embeddings(tmp_path / "alone.npy", z.bfloat16())  # numpy has no such type: widened
@@ -198,14 +200,59 @@ def test_npy_with_its_companions(tmp_path, z):
 
 
 def test_parquet_keeps_ids_and_values_exactly(tmp_path, z):
-    write_embeddings(tmp_path / "z.parquet", z, IDS, torch.ones(len(IDS)))
+    write_embeddings(tmp_path / "z.parquet", z, IDS)
     table = pyarrow.parquet.read_table(tmp_path / "z.parquet")
-    assert table.column_names == ["id", "policy", "0", "1", "2"]
+    assert table.column_names == ["id", "z0", "z1", "z2"]
     assert table.column("id").to_pylist() == IDS
-    np.testing.assert_array_equal(table.column("1").to_numpy(), z[:, 1].numpy())
+    np.testing.assert_array_equal(table.column("z1").to_numpy(), z[:, 1].numpy())
     write_embeddings(tmp_path / "z.parquet", z, overwrite=True)
     numbered = pyarrow.parquet.read_table(tmp_path / "z.parquet").column("id").to_pylist()
     assert numbered == [str(k) for k in range(len(IDS))]
+
+
+def test_gate_weights_go_beside_a_table_or_into_it(tmp_path, z):
+    gate = torch.linspace(0, 1, len(IDS))
+    for name, read in (
+        ("z.parquet", pyarrow.parquet.read_table),
+        ("z.csv", lambda path: pyarrow.Table.from_pandas(pd.read_csv(path))),
+    ):
+        path = tmp_path / name
+        write_embeddings(path, z, IDS, gate)
+        beside = read(path.with_suffix(f".gate{path.suffix}"))
+        assert beside.column_names == ["id", "gate"]
+        np.testing.assert_allclose(beside.column("gate").to_numpy(), gate.numpy(), rtol=1e-7)
+        assert read(path).column_names == ["id", "z0", "z1", "z2"]
+        path.with_suffix(f".gate{path.suffix}").unlink()
+        write_embeddings(path, z, IDS, gate, overwrite=True, gate_column=True)
+        assert read(path).column_names == ["id", "gate", "z0", "z1", "z2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["z.csv", "z.parquet"]
+
+
+def test_word2vec_text_is_read_back_exactly(tmp_path, z):
+    ids = [node.replace(" ", "_") for node in IDS if node and "\n" not in node]
+    write_embeddings(tmp_path / "z.vec", z[: len(ids)], ids, torch.ones(len(ids)))
+    first, *lines = (tmp_path / "z.vec").read_text(encoding="utf-8").splitlines()
+    assert first == f"{len(ids)} 3"
+    names, rows = zip(*((line.split(" ")[0], line.split(" ")[1:]) for line in lines), strict=True)
+    assert list(names) == ids
+    np.testing.assert_array_equal(np.array(rows, dtype=np.float32), z[: len(ids)].numpy())
+    assert pd.read_csv(tmp_path / "z.gate.csv")["gate"].eq(1).all()
+    write_embeddings(tmp_path / "numbered.txt", z)
+    assert (tmp_path / "numbered.txt").read_text().splitlines()[3].startswith("2 ")
+
+
+def test_word2vec_text_has_no_place_for_spaces_in_ids(tmp_path, z):
+    with pytest.raises(
+        GraphError, match=r"'say \"hi\"', 'line\\nbreak', '' \(3 in all\)\. Write \.parquet"
+    ):
+        write_embeddings(tmp_path / "z.vec", z, IDS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["z.npy", "z.vec"])
+def test_what_is_no_table_has_no_column_for_the_gate(tmp_path, z, name):
+    with pytest.raises(FileError, match=r"leave --gate out, .* 'z\.gate\.(npy|csv)'"):
+        write_embeddings(tmp_path / name, z, gate=torch.ones(len(z)), gate_column=True)
 
 
 def test_csv_makes_formulas_inert_in_ids_alone(tmp_path, z):
@@ -215,7 +262,7 @@ def test_csv_makes_formulas_inert_in_ids_alone(tmp_path, z):
     table = pyarrow.csv.read_csv(tmp_path / "z.csv", convert_options=options, parse_options=parse)
     expected = ["007", "'=cmd()", "'+1", "'-x", "'@sum", *IDS[5:]]
     assert table.column("id").to_pylist() == expected
-    values = table.column("0").to_numpy()
+    values = table.column("z0").to_numpy()
     np.testing.assert_array_equal(values.astype(np.float32), -z[:, 0].abs().numpy())
 
 
@@ -248,12 +295,12 @@ def test_ids_that_are_no_integers_are_not_written_as_such(tmp_path, z):
 
 
 def test_unknown_formats_and_counts_that_do_not_agree(tmp_path, z):
-    with pytest.raises(FileError, match=r"as \.npy, \.parquet, \.csv\. Got the name 'z.txt'"):
-        write_embeddings(tmp_path / "z.txt", z)
+    with pytest.raises(FileError, match=r"as \.parquet, \.csv, \.npy, or .*name 'z\.xlsx'"):
+        write_embeddings(tmp_path / "z.xlsx", z)
     with pytest.raises(GraphError, match=r"ids per row\. Got 2 for 10 rows"):
         write_embeddings(tmp_path / "z.npy", z, ["a", "b"])
-    with pytest.raises(GraphError, match=r"policy weights per row\. Got 2 for 10"):
-        write_embeddings(tmp_path / "z.npy", z, policy=torch.ones(2))
+    with pytest.raises(GraphError, match=r"gate weights per row\. Got 2 for 10"):
+        write_embeddings(tmp_path / "z.npy", z, gate=torch.ones(2))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -198,3 +198,43 @@ def test_an_attack_that_is_not_nested_has_a_file_for_each_budget(cli, inputs, ki
     cli("attack", *inputs, "--kind", "feature", "--flips", 3, "--split", 0, "--out", "x").refused(
         "feature flips no edges"
     )
+
+
+def test_a_perturbation_from_elsewhere_becomes_a_file(cli, inputs, tables):
+    rows = (tables / "edges.csv").read_text().splitlines()
+    (cli.cwd / "after.csv").write_text("\n".join(rows[:-3]) + "\n")
+    words = ["--split", 0, "--split", 1, "--splits", "random", "--out", "flips", "--json"]
+    content = cli("attack", *inputs, "--from", "after.csv", *words).json
+    assert (content["flips"], content["added"], content["removed"]) == (3, 0, 3)
+    assert [file["kind"] for file in content["files"]] == ["imported"] * 2
+    table = cli("evaluate", *inputs, "--method", "raw", "--perturbation", "flips", "--json").json
+    assert (table["kind"], table["features"]) == ("imported", False)
+    (cli.cwd / "flips.csv").write_text("\n".join([rows[0], *rows[-3:]]) + "\n")
+    one = ["--split", 0, "--out", "one.safetensors"]
+    done = cli("attack", *inputs, "--from-flips", "flips.csv", "--flips", 2, *one)
+    assert "Wrote 2 flips (0 added edges, 2 removed)" in done.out
+    cli("attack", *inputs, "--from-flips", "flips.csv", *one).refused("exists")
+    assert cli("attack", *inputs, "--from-flips", "flips.csv", *one, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--from", "a.csv", "--from-flips", "b.csv"], "one of them. Got both"),
+        (["--from", "a.csv", "--budget", "0.1"], "leave --budget and --flips out"),
+        (["--from", "a.csv", "--kind", "dice"], "and not to the import"),
+        (["--from", "a.csv", "--resume"], "and not to the import"),
+        (["--from-flips", "b.csv", "--budget", "0.1", "--flips", "2"], "one of them. Got both"),
+        (["--from", "none.csv"], "there is no such file"),
+        (["--kind", "imported", "--budget", "0.1"], "aspect attack GRAPH --from FILE"),
+    ],
+)
+def test_a_wrong_import_is_one_line(cli, inputs, words, sentence):
+    cli("attack", *inputs, *words, "--split", 0, "--out", "x.safetensors").refused(sentence)
+
+
+def test_more_flips_than_are_listed_are_refused(cli, inputs, tables):
+    rows = (tables / "edges.csv").read_text().splitlines()
+    (cli.cwd / "flips.csv").write_text("\n".join(rows[:3]) + "\n")
+    words = ["--from-flips", "flips.csv", "--flips", 9, "--split", 0, "--out", "x.safetensors"]
+    cli("attack", *inputs, *words).refused("lists 2 flips. Got a wish for 9")

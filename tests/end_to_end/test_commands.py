@@ -27,6 +27,7 @@ FILES = {
     "embeddings.npy",
     "policy.npy",
     "ids.txt",
+    "features.json",
     "record.json",
 }
 
@@ -184,14 +185,29 @@ def test_the_published_probe_needs_published_settings(cli, trained, inputs):
 
 
 def test_embed_gives_what_training_left(cli, trained):
-    found = cli("embed", trained, "--out", "z.parquet", "--json").json
+    found = cli("embed", trained, "--out", "z.parquet", "--gate", "--json").json
     assert found["nodes"] == 30
+    assert found["gate_out"] is None
     assert found["dim"] == 16
     table = pyarrow.parquet.read_table(cli.cwd / "z.parquet").to_pydict()
     assert table["id"][1] == "person 01/ä"
-    np.testing.assert_allclose(table["policy"], np.load(trained / "policy.npy"), rtol=1e-6)
-    matrix = np.stack([table[str(k)] for k in range(16)], axis=1)
+    np.testing.assert_allclose(table["gate"], np.load(trained / "policy.npy"), rtol=1e-6)
+    matrix = np.stack([table[f"z{k}"] for k in range(16)], axis=1)
     np.testing.assert_allclose(matrix, np.load(trained / "embeddings.npy"), rtol=1e-6)
+
+
+def test_embed_writes_the_gate_beside_what_has_no_column_for_it(cli, trained, raw_run):
+    found = cli("embed", trained, "--out", "z.csv", "--json").json
+    assert found["gate_out"] == "z.gate.csv"
+    told = cli("embed", trained, "--out", "z.csv", "--overwrite")
+    assert "Gate weights: z.gate.csv." in told.out
+    lines = (cli.cwd / "z.gate.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == '"id","gate"'
+    assert len(lines) == 31
+    cli("embed", trained, "--out", "z.npy", "--gate").refused("leave --gate out")
+    cli("embed", trained, "--out", "y.vec").refused("ids with spaces", "person 00")
+    assert cli("embed", raw_run, "--out", "raw.csv", "--json").json["gate_out"] is None
+    assert sorted(path.name for path in cli.cwd.iterdir()) == ["raw.csv", "z.csv", "z.gate.csv"]
 
 
 def test_embed_serves_a_graph_that_was_not_trained_on(cli, trained):
@@ -202,7 +218,9 @@ def test_embed_serves_a_graph_that_was_not_trained_on(cli, trained):
     model = trained / "model.safetensors"
     found = cli("embed", model, *inputs, "--out", "new.npy", "--json").json
     assert found["nodes"] == 41
-    expected = Aspect.load(model).embed(read_graph(inputs[0], nodes=inputs[2]))
+    loaded = Aspect.load(model)
+    labelled = read_graph(inputs[0], nodes=inputs[2], encoder=loaded.encoder)
+    expected = loaded.embed(labelled)
     assert torch.isfinite(expected).all()
     np.testing.assert_array_equal(np.load(cli.cwd / "new.npy"), expected.numpy())
 
@@ -297,3 +315,15 @@ def test_constant_embeddings_are_the_majority_class_and_said(cli):
     assert found["strict"]["mean"] == found["rows"][-1]["strict"]["mean"]
     assert "All embeddings are the same" in found["notices"][0]
     assert any("collapse" in warning for warning in found["warnings"])
+
+
+def test_neighbours_lists_the_most_similar_nodes_by_id(cli, trained):
+    found = cli("neighbours", trained, "person 07/ä", "--k", 3, "--json").json
+    rows, ids = np.load(trained / "embeddings.npy").astype(float), open_run(trained).read_graph()
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines = units @ units[7]
+    order = [row for row in np.argsort(-cosines) if row != 7][:3]
+    assert [entry["node"] for entry in found["neighbours"]] == [ids.graph.ids[k] for k in order]
+    np.testing.assert_allclose([entry["cosine"] for entry in found["neighbours"]], cosines[order])
+    told = cli("neighbours", trained, "person 07/ä").out
+    assert "the 10 nodes most similar to person 07/ä" in told

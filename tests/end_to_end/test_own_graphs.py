@@ -1,6 +1,7 @@
 """Graphs of the user's own, as files or under a name, to embeddings with their ids."""
 
 import csv
+import json
 
 import numpy as np
 import pyarrow
@@ -68,7 +69,6 @@ def test_a_saved_data(cli):
         ("nodes.csv", b"id,f\n7,1\n7,2\n", "7"),
         ("nodes.csv", b"id,f\n007,1\n7,nan\nNA,2\n=cmd(),3\n", "--impute"),
         ("nodes.csv", b"id,f\n007,1\n7,red\nNA,2\n=cmd(),3\n", "'f'"),
-        ("nodes.csv", b"id\n007\n7\nNA\n=cmd()\n", "--features"),
     ],
 )
 def test_bad_tables(own, file, content, words):
@@ -109,7 +109,7 @@ def ring(tmp_path, monkeypatch):
 
 
 def test_an_added_graph_is_listed_trained_on_and_embedded_with_its_ids(cli, ring, tmp_path):
-    entry = ["--name", "ring", "--source", "Me", "--note", "A ring."]
+    entry = ["--name", "ring", "--citation", "Me", "--note", "A ring."]
     added = cli("datasets", "add", *ring, *entry, "--json").json
     assert added["path"] == str(tmp_path / "data" / "ring.npz")
     listed = {entry["name"]: entry for entry in cli("datasets", "--json").json["datasets"]}
@@ -137,3 +137,174 @@ def test_what_cannot_be_added_is_refused(cli, ring, tmp_path):
     cli("train", "rign", *TINY).refused("Did you mean 'ring'?")
     elsewhere = cli("datasets", "add", *ring, "--name", "other", "--data-dir", "elsewhere")
     assert "Set ASPECT_DATA=elsewhere to use it." in elsewhere.out + elsewhere.err
+
+
+# Tables as people have them
+
+PEOPLE = 24
+
+
+def people(folder, *, count=PEOPLE, start=0, gap=False, prefix="p"):
+    """A node table with text, dates, flags and incomes, and a ring of edges to known people."""
+    rows = [["person", "name", "income", "joined", "vip", "colour", "team"]]
+    for k in range(start, start + count):
+        income = "" if gap and k % 7 == 0 else 1000 * (k % 2) + 30_000 + 17 * k
+        colour = ("red", "green", "blue")[k % 3]
+        flags = ("yes", "no")[k % 2]
+        rows.append(
+            [f"{prefix}{k}", f"N{k}", income, f"2020-01-{k % 28 + 1:02d}", flags, colour, k % 2]
+        )
+    edges = [["a", "b"]]
+    edges += [
+        [f"{prefix}{k}", f"p{(k + s) % PEOPLE}"]
+        for k in range(start, start + count)
+        for s in (1, 2)
+    ]
+    for name, lines in ((f"{prefix}.csv", rows), (f"{prefix}_edges.csv", edges)):
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+    return [f"{prefix}_edges.csv", "--nodes", f"{prefix}.csv", "--label", "team"]
+
+
+def rows_of(path):
+    with path.open() as file:
+        return [row["id"] for row in csv.DictReader(file)]
+
+
+def test_check_lists_everything_at_once(cli):
+    inputs = people(cli.cwd, gap=True)
+    (cli.cwd / "p_edges.csv").write_text("a,b\np1,p2\np3,nobody\n")
+    told = cli("check", *inputs)
+    assert told.code == 2
+    assert "line 2, line 9, line 16, line 23 (4 in all)" in told.out
+    assert "'nobody' in line 3" in told.out
+    assert "A training would be refused: fix 2 errors." in told.out
+    assert "one-hot (3 values)" in told.out  # what would be done, all the same
+    assert "Warning: Column 'name' is left out" in told.out
+    told = cli("check", *inputs, "--json")
+    assert told.code == 2
+    answer = json.loads(told.out)
+    assert (answer["accepted"], len(answer["errors"]), answer["summary"]["nodes"]) == (False, 2, 24)
+    cli("train", *inputs, *TINY).refused("1 more problem is listed by aspect check")
+
+
+def test_check_accepts_what_training_accepts(cli):
+    inputs = people(cli.cwd, gap=True)
+    answer = cli("check", *inputs, "--impute", "indicator", "--json").json
+    assert answer["accepted"]
+    assert answer["errors"] == []
+    summary = answer["summary"]
+    assert (summary["nodes"], summary["edges"], summary["components"]) == (24, 48, 1)
+    assert (summary["classes"], summary["isolated_nodes"]) == (2, 0)
+    assert summary["homophily"] == pytest.approx(0.5)
+    columns = {column["name"]: column for column in answer["columns"]}
+    assert columns["income"] == {
+        "name": "income",
+        "kind": "number",
+        "missing": 4,
+        "encoding": "standardised",
+        "features": 2,
+    }
+    assert columns["name"]["encoding"] == "left out"
+    shown = cli("check", *inputs, "--impute", "mean")
+    assert "A training would be accepted." in shown.out
+    assert cli("check", "mixed", "--json").json["summary"]["nodes"] == 900
+    cli("check", "mixd").refused("Did you mean 'mixed'?")
+    broken = cli("check", "nothing.npz")
+    assert broken.code == 2
+    assert "no such file" in broken.out
+
+
+def test_columns_alike_share_a_line(cli):
+    (cli.cwd / "e.csv").write_text("source,target\na,b\nb,c\n")
+    rows = [
+        ["id", *(f"w{k}" for k in range(9))],
+        *([n, *range(k, k + 9)] for k, n in enumerate("abc")),
+    ]
+    (cli.cwd / "n.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    assert "w0 ... w8 (9 columns)" in cli("check", "e.csv", "--nodes", "n.csv").out
+
+
+def test_new_nodes_and_other_graphs_are_encoded_as_in_training(cli):
+    inputs = people(cli.cwd, gap=True)
+    told = cli("train", *inputs, "--impute", "mean", *TINY, "--out", "run", "--json")
+    assert told.json["settings"]["row_normalise"] is False
+    assert "Warning: Column 'name' is left out" in told.err
+    stored = json.loads((cli.cwd / "run" / "features.json").read_text())
+    assert [column["name"] for column in stored["columns"]] == ["income", "joined", "vip", "colour"]
+    assert "features.json" in (cli.cwd / "run" / "manifest.json").read_text()
+    assert cli("embed", "run", "--out", "known.npy").code == 0
+
+    people(cli.cwd, count=3, start=PEOPLE, prefix="new")
+    new = ["--add", "new_edges.csv", "--nodes", "new.csv"]
+    told = cli("embed", "run", *new, "--out", "new.csv", "--overwrite")
+    told.refused("one of the inputs")
+    told = cli("embed", "run", *new, "--out", "z.csv")
+    assert "Wrote 3 embeddings of new nodes" in told.out
+    assert rows_of(cli.cwd / "z.csv") == ["new24", "new25", "new26"]
+    assert cli("embed", "run", *new, "--out", "z.json.npy", "--json").json["known_nodes"] == 24
+    cli("embed", "run", "p_edges.csv", *new, "--out", "y.csv").refused("--add extends the graph")
+    cli("embed", "run/model.safetensors", *new, "--out", "y.csv").refused("no graph of its own")
+    cli("embed", "run", *new, "--drop", "income", "--out", "y.csv").refused("settled by the train")
+
+    other = ["p_edges.csv", "--nodes", "p.csv"]  # the same, named
+    assert cli("embed", "run", *other, "--out", "again.npy").code == 0
+    again, known = (np.load(cli.cwd / f"{name}.npy") for name in ("again", "known"))
+    np.testing.assert_array_equal(again, known)
+
+
+def test_the_old_way_of_row_normalisation_can_be_asked_for(cli):
+    inputs = people(cli.cwd)
+    told = cli("train", *inputs, *TINY, "--set", "row_normalise=true", "--out", "run", "--json")
+    assert told.json["settings"]["row_normalise"] is True
+
+
+def test_runs_of_version_2_took_numbers_as_they_are(cli, tables, tmp_path):
+    inputs = [str(tables / "edges.csv"), "--nodes", str(tables / "nodes.csv")]
+    assert cli("train", *inputs, *TINY, "--feature-scaling", "none", "--out", "run").code == 0
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("  feature_scaling: none\n", ""))
+    assert "feature_scaling" not in config.read_text()
+    (tmp_path / "run" / "manifest.json").unlink()  # which they had not
+    assert cli("embed", "run", "--out", "z.npy").code == 0
+
+
+def test_a_graph_without_features_gets_structural_ones(own):
+    (own.cwd / "nodes.csv").write_text("id,label\n007,x\n7,y\nNA,x\n=cmd(),y\n")
+    told = own("train", "edges.csv", "--nodes", "nodes.csv", *TINY)
+    assert told.code == 0
+    assert "no features, so laplacian ones are made" in told.err
+    assert own("train", "edges.csv", *TINY, "--out", "alone").code == 0
+
+
+WEIGHTED = "source,target,weight\n007,7,0.5\n7,NA,3\nNA,=cmd(),0.1\n007,NA,0\n"
+
+
+def test_weights_are_used_from_the_table_to_the_embedding(own):
+    inputs = ["edges.csv", "--nodes", "nodes.csv", *TINY]
+    assert own("train", *inputs, "--out", "plain").code == 0
+    (own.cwd / "edges.csv").write_text(WEIGHTED)
+    told = own("train", *inputs, "--out", "run")
+    assert "Note: 1 edges of weight zero left out." in told.err
+    assert "Note: Edge weights are used. Pass --unweighted to leave them aside." in told.err
+    assert own("embed", "run", "--out", "z.npy").code == 0
+    weighted = np.load(own.cwd / "run" / "embeddings.npy")
+    np.testing.assert_array_equal(np.load(own.cwd / "z.npy"), weighted)
+    assert not np.allclose(weighted, np.load(own.cwd / "plain" / "embeddings.npy"))
+    # The same run is read again with its weights, and refused where they changed.
+    assert own("evaluate", "run", "--task", "cluster", "--json").json["graph"] == "edges"
+    (own.cwd / "edges.csv").write_text(WEIGHTED.replace("0.5", "0.6"))
+    own("embed", "run", "--out", "y.npy").refused("changed since the training")
+
+
+def test_weights_may_be_left_aside(own):
+    inputs = ["edges.csv", "--nodes", "nodes.csv", *TINY]
+    assert own("train", *inputs, "--out", "plain").code == 0
+    (own.cwd / "edges.csv").write_text(WEIGHTED.replace("007,NA,0\n", "").replace("0.5", "-2"))
+    own("train", *inputs, "--out", "run").refused("Got -2 at line 2", "--unweighted")
+    told = own("train", *inputs, "--unweighted", "--out", "run")
+    assert "The weights in column 'weight' are left aside." in told.err
+    assert own("embed", "run", "--out", "z.npy").code == 0
+    plain = own.cwd / "plain" / "embeddings.npy"
+    assert (own.cwd / "run" / "embeddings.npy").read_bytes() == plain.read_bytes()
+    np.testing.assert_array_equal(np.load(own.cwd / "z.npy"), np.load(plain))

@@ -118,7 +118,7 @@ def test_a_runs_own_folder_takes_no_answers(cli, run_copy, trained, overwrite):
     assert snapshot(run_copy) == before
 
 
-@pytest.mark.parametrize("name", ["z.policy.npy", "z.ids.txt"])
+@pytest.mark.parametrize("name", ["z.gate.npy", "z.ids.txt"])
 def test_a_file_beside_the_matrix_is_found_before_the_work(cli, trained, name, monkeypatch):
     (cli.cwd / name).write_text("mine")
     monkeypatch.setattr(
@@ -174,7 +174,7 @@ def test_a_graph_with_other_features(cli, trained, tmp_path):
     edges = tmp_path / "few.csv"
     edges.write_text("source,target\na,b\nb,c\n")
     cli("embed", trained, edges, "--nodes", nodes, "--out", "z.npy").refused(
-        "4 features", "lacks 'a', 'b', 'c', 'd'"
+        "columns of the training", "lacks 'a', 'b', 'c', 'd'"
     )
     assert not (cli.cwd / "z.npy").exists()
 
@@ -261,3 +261,12 @@ def test_warnings_reach_the_record_and_the_screen(cli, inputs, monkeypatch):
     record = json.loads((cli.cwd / told.json["run"] / "record.json").read_text())
     assert record["warnings"] == told.json["warnings"]
     assert "All the same." in cli("evaluate", told.json["run"]).err
+
+
+def test_neighbours_of_nobody(cli, trained, run_copy):
+    cli("neighbours", trained, "person 7/ä").refused("Got 'person 7/ä'", "Did you mean 'person")
+    cli("neighbours", trained, "x", "--k", 0).refused("--k")
+    cli("neighbours", cli.cwd, "x").refused("not a run's folder")
+    (run_copy / "manifest.json").unlink()
+    (run_copy / "embeddings.npy").write_bytes(b"no array")
+    cli("neighbours", run_copy, "x").refused("no whole embeddings.npy", "--overwrite")

@@ -97,3 +97,9 @@ def test_a_page_may_not_lie_in_a_run(cli, trained):
     before = {path.name for path in trained.iterdir()}
     cli("report", trained, "--out", trained / "report.html").refused("run's folder")
     assert {path.name for path in trained.iterdir()} == before
+
+
+def test_a_run_of_another_kind_than_the_published_is_one_line(cli, raw_run):
+    cli("report", raw_run, "--beside", "published", "--out", "x.html").refused(
+        "No published record is of edges"
+    )

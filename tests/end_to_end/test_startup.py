@@ -25,6 +25,7 @@ COMMANDS = (
     "train",
     "evaluate",
     "embed",
+    "neighbours",
     "inspect",
     "attack",
     "stability",
@@ -105,7 +106,7 @@ WRONG = [
     ),
     # embed and stability
     (["embed", "run"], "--out"),
-    (["embed", "run", "--out", "x.xlsx"], ".npy, .parquet, .csv"),
+    (["embed", "run", "--out", "x.xlsx"], ".parquet, .csv, .npy"),
     (["embed", "run", "--out", "z.npy", "--prune", "nan"], "'--prune'"),
     (["embed", "run", "--out", "z.npy", "--nodes", "n.csv"], "belong to a graph"),
     (["stability", "run"], "run is not a run's folder."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -10,7 +9,9 @@ from torch import Tensor, nn
 
 from aspect.data.graph import Graph
 from aspect.methods.base import Group, Method, MethodConfig, Step
-from aspect.training.trainer import EpochReport, Snapshot
+from aspect.testing import MemoryRecorder
+
+__all__ = ["Collapsing", "MemoryRecorder", "Scripted", "Toy", "ToyConfig", "tiny_graph"]
 
 
 def tiny_graph() -> Graph:
@@ -69,23 +70,3 @@ class Collapsing(Toy):
     def embed(self, graph: Graph) -> Tensor:
         rows = torch.eye(graph.num_nodes)
         return rows if int(self.last_epoch) in self.healthy else torch.ones_like(rows)
-
-
-class MemoryRecorder:
-    """Keeps every report and a snapshot of every epoch; goes on from one if it is given."""
-
-    def __init__(self, start: Snapshot | None = None) -> None:
-        self.start = start
-        self.reports: list[EpochReport] = []
-        self.snapshots: list[Snapshot] = []
-        self.is_done = False
-
-    def latest(self) -> Snapshot | None:
-        return self.start
-
-    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        self.reports.append(report)
-        self.snapshots.append(snapshot())
-
-    def training_done(self) -> None:
-        self.is_done = True

@@ -237,7 +237,7 @@ class Attack(ABC):
     @classmethod
     def settle(cls, settings: Mapping[str, Any], graph: Graph) -> Config:  # noqa: ARG003
         """The settings in full; what depends on the graph's size is fixed here."""
-        return make_config(cls.config_type, settings, owner=cls.info.name)
+        return make_config(cls.config_type, settings, owner=cls.info.title)
 
     @classmethod
     def working_bytes(cls, target: Target, config: Any) -> int:  # noqa: ANN401, ARG003

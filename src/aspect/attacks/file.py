@@ -94,8 +94,9 @@ class AttackFacts(Config):
     @property
     def file_name(self) -> str:
         """What the file is called among those of other graphs, attacks and splits."""
-        words = [self.graph.name, self.kind, self.solver, self.splits, str(self.split)]
-        if not attack_info(self.kind).nested:
+        info = attack_info(self.kind)
+        words = [self.graph.name, info.title, self.solver, self.splits, str(self.split)]
+        if not info.nested:
             words.append(f"{self.wanted}-flips")
         return "-".join(word for word in words if word) + SUFFIX
 
@@ -318,7 +319,8 @@ class PerturbationFile:
     def name(self, perturbation: Perturbation) -> str:
         """A word for folders: `metattack-implicit-class-balanced-3-0.1`."""
         facts, edges = self.facts, "" if perturbation.features else "edges"
-        words = [facts.kind, facts.solver, facts.splits, str(facts.split)]
+        title = attack_info(facts.kind).title
+        words = [title, facts.solver, facts.splits, str(facts.split)]
         return "-".join(word for word in (*words, f"{perturbation.budget:g}", edges) if word)
 
     def title(self, perturbation: Perturbation) -> str:
@@ -368,7 +370,11 @@ def _facts_of(manifest: Mapping[str, Any], path: Path) -> AttackFacts:
     try:
         return AttackFacts.model_validate(manifest.get("facts"))
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "all"
+        first = error.errors()[0]
+        told = first.get("ctx", {}).get("error")
+        if isinstance(told, SettingsError):  # an attack from outside that is not here
+            raise CheckpointError(f"{path} cannot be read here. {told}") from error
+        where = ".".join(str(part) for part in first["loc"]) or "all"
         raise CheckpointError(
             f"{path} is damaged: its manifest does not tell where the flips come from ({where})."
         ) from error
@@ -435,7 +441,7 @@ def find_difference(
 def _decisive(facts: AttackFacts, free: set[str], *, of_machine: bool) -> dict[str, Any]:
     """All that decides the flips, each under a name that a user knows."""
     values = facts.model_dump(mode="json", exclude=free)
-    values |= {f"setting {name}": value for name, value in values.pop("settings").items()}
+    values |= {f"setting {name}": value for name, value in values.pop("settings", {}).items()}
     versions, device = values.pop("versions"), values.pop("device")
     if of_machine:
         values |= {"device": device, **{f"{name} version": versions[name] for name in versions}}
@@ -537,7 +543,8 @@ def check_one_attack(files: Sequence[PerturbationFile]) -> None:
         facts = other.facts
         if (facts.kind, facts.solver) != (first.facts.kind, first.facts.solver):
             parent = Path() if other.path is None else other.path.parent
-            pattern = f"*-{'-'.join(filter(None, (facts.kind, facts.solver)))}-*"
+            words = (attack_info(facts.kind).title, facts.solver)
+            pattern = f"*-{'-'.join(filter(None, words))}-*"
             raise SettingsError(
                 f"Perturbations that are evaluated together must be of one attack. {first.path} is "
                 f"of {first.facts.attack}, {other.path} of {facts.attack}. Name the files of one, "

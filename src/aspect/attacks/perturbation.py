@@ -6,9 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from aspect.attacks.registry import AttackInfo, AttackName, attack_info, attack_title
+from aspect.attacks.registry import (
+    IMPORTED,
+    AttackInfo,
+    AttackName,
+    attack_info,
+    attack_title,
+)
 from aspect.config import Config
 from aspect.data.files import is_file, is_folder
 from aspect.errors import FileError, SettingsError
@@ -39,7 +45,13 @@ class Perturbation(Config):
     budget: Budget = 0.1
     """Flips per edge of the clean graph, and the rate of the feature mask."""
     features: bool = True
-    """Mask features as well; off: edges alone."""
+    """Mask features as well; off: edges alone, as always with imported flips."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _imported_flips_mask_nothing(cls, given: object) -> object:
+        is_imported = isinstance(given, dict) and given.get("kind") == IMPORTED
+        return {**given, "features": False} if is_imported else given  # type: ignore[dict-item]
 
     @property
     def info(self) -> AttackInfo:

@@ -23,7 +23,7 @@ from aspect.attacks.base import Attack, OnFlips
 from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
 from aspect.data.features import mean_size, num_entries
-from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
+from aspect.data.graph import Features, Graph, edge_keys, pair_keys, with_pairs
 from aspect.data.operators import Operator, Propagation, RescaledLaplacian
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
@@ -121,8 +121,9 @@ def draw_edges(
     far = _absent(_keys(one, other, nodes), torch.cat([edges, near]))[:count]
     keys = torch.cat([edges, near, far]).sort().values
     present = torch.isin(keys, edges, assume_unique=True).to(graph.dtype)
-    together = Graph(graph.features, edge_index_of(keys, graph.num_nodes))
-    return EdgeCandidates(keys, present, Propagation(together, self_loops=self_loops))
+    return EdgeCandidates(
+        keys, present, Propagation(with_pairs(graph, keys), self_loops=self_loops)
+    )
 
 
 def _two_hops(graph: Graph, count: int, generator: torch.Generator) -> Int[Tensor, " pairs"]:

@@ -1,4 +1,7 @@
-"""Names of attacks to attacks. What an attack declares can be had without importing torch."""
+"""Names of attacks to attacks. What an attack declares can be had without importing torch.
+
+An attack of another package is found as `aspect.plugins` says.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator
 
-from aspect.errors import UnknownNameError
+from aspect.errors import SettingsError, UnknownNameError
+from aspect.plugins import Plugins, reference_of
 
 if TYPE_CHECKING:
     from aspect.attacks.base import Attack
     from aspect.config import Config
 
 __all__ = [
+    "IMPORTED",
     "AttackInfo",
     "AttackName",
     "attack_info",
@@ -36,16 +41,28 @@ Changed = Literal["edges", "features"]
 class AttackInfo:
     """What an attack declares about itself, in its decorator."""
 
-    name: str  # as the command line and plans call it
+    name: str  # as the command line and plans call it; `module:Class` of one from outside
     solvers: Mapping[str, str] = field(default_factory=dict)  # variants, with a word on each
     changes: Changed = "edges"
     nested: bool = True  # the flips of a smaller budget are the first of a larger one's
     stored: bool = True  # its flips are kept in a file; off: they are drawn where they are needed
     needs_labels: bool = True  # of the training nodes
     needs_model: bool = False  # it searches on a trained model
+    short: str = ""  # the registered name of one from outside, for titles and names of files
+
+    @property
+    def title(self) -> str:
+        """The name for titles and names of files."""
+        return self.short or self.name
 
 
 _attacks: dict[str, type[Attack]] = {}
+_outside = Plugins("attack", "aspect.attacks")
+
+PACKAGE = __name__.rpartition(".")[0]  # where the attacks of aspect are
+
+IMPORTED = "imported"  # the kind of flips that were found elsewhere; see `aspect.attacks.imported`
+_imported = AttackInfo(IMPORTED, nested=False)
 
 AnyAttack = TypeVar("AnyAttack", bound="type[Attack]")
 
@@ -63,13 +80,18 @@ def register_attack(
     """
 
     def enter(attack: AnyAttack) -> AnyAttack:
-        if name in _attacks:
-            raise ValueError(f"Two attacks are called {name!r}.")
+        is_ours = attack.__module__.rpartition(".")[0] == PACKAGE
+        if is_ours and name in _attacks:
+            raise SettingsError(f"Two attacks are called {name!r}.")
         info = AttackInfo(name, **declared)
+        if not is_ours:
+            info = AttackInfo(reference_of(attack), **declared, short=name)
         if bool(info.solvers) != ("solver" in config.model_fields):
-            raise ValueError(f"The attack {name!r} must declare the solvers of its settings.")
+            raise SettingsError(f"The attack {name!r} must declare the solvers of its settings.")
+        if not is_ours:
+            _outside.register(name, attack, (*_declared(), IMPORTED))
         attack.info, attack.config_type = info, config
-        _attacks[name] = attack
+        _attacks[info.name] = attack
         return attack
 
     return enter
@@ -94,22 +116,36 @@ def _declared() -> dict[str, tuple[AttackInfo, str]]:
 
 
 def attack_names() -> list[str]:
-    """All names, without importing anything heavy."""
-    return sorted(_declared())
+    """All short names, those from outside among them, without importing anything heavy."""
+    return sorted({*_declared(), *_outside.names()})
 
 
 def attack_info(name: str) -> AttackInfo:
-    """What an attack declares, without importing it."""
-    if name not in _declared():
-        raise UnknownNameError("attack", name, attack_names())
-    return _declared()[name][0]
+    """What an attack declares; one of aspect is not imported for it."""
+    if name == IMPORTED:
+        return _imported
+    return _declared()[name][0] if name in _declared() else find_attack(name).info
 
 
 def find_attack(name: str) -> type[Attack]:
     """Import the attack's module and return its class."""
-    attack_info(name)
-    import_module(f"aspect.attacks.{_declared()[name][1]}")
-    return _attacks[name]
+    if name == IMPORTED:
+        raise SettingsError(
+            "Imported flips were found elsewhere, and are not searched for here. Make their file "
+            "with: aspect attack GRAPH --from FILE."
+        )
+    if name in _declared():
+        import_module(f"{PACKAGE}.{_declared()[name][1]}")
+        return _attacks[name]
+    found = _outside.find(name)
+    if found is None:
+        raise UnknownNameError("attack", name, attack_names())
+    attack = _attacks.get(reference_of(found))
+    if attack is None or attack is not found:
+        raise SettingsError(
+            f"An attack must be a class under @register_attack. {reference_of(found)} is none."
+        )
+    return attack
 
 
 def check_solver(name: str, solver: str) -> None:
@@ -124,7 +160,8 @@ def check_solver(name: str, solver: str) -> None:
 
 def attack_title(name: str, solver: str = "") -> str:
     """The attack in words: `metattack (implicit)`, or its name where it has no solvers."""
-    return f"{name} ({solver})" if solver else name
+    title = attack_info(name).title
+    return f"{title} ({solver})" if solver else title
 
 
 def _known(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,8 @@ SECONDS_BETWEEN_WRITES = 2.0  # what a kill costs at most, but for one gradient
 
 # Trains the model that an attack searches on, by graph and seed.
 TrainModel = Callable[[Graph, int], SearchProblem]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,12 @@ def plan_attacks(
     wanted = request.count(labelled.graph)
     config = attack.settle(request.settings, labelled.graph)
     splits = _chosen_splits(labelled, request.splits, numbers)
+    if labelled.graph.weights is not None and not attack.info.needs_model:
+        logger.warning(
+            "%s knows no edge weights: it chooses its flips on the unweighted graph. Where they "
+            "are applied, edges keep their weights, and an added one has the mean of them.",
+            request.kind,
+        )
     attacked = AttackedGraph(
         name=name,
         sha256=content_sha256(labelled),

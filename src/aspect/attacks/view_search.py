@@ -22,7 +22,7 @@ from aspect.attacks.projected_ascent import (
     slopes_of,
 )
 from aspect.data.features import dense, mean_size
-from aspect.data.graph import Features, Graph, count_pairs, edge_index_of, flip_pairs
+from aspect.data.graph import Features, Graph, count_pairs, flip_pairs, with_pairs
 from aspect.data.operators import Operator
 from aspect.nn.augmentations import View
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation, dense_smoothing
@@ -87,14 +87,20 @@ class AllPairs:
 
     present: Bool[Tensor, "nodes nodes"]  # the edges, in both directions
     dtype: torch.dtype  # of shares
+    weights: Float[Tensor, "nodes nodes"] | None = None  # of pairs, if the graph is weighted
 
     @classmethod
     def of(cls, graph: Graph) -> AllPairs:
         """The pairs of all nodes."""
         nodes = graph.num_nodes
         present = torch.zeros(nodes, nodes, dtype=torch.bool, device=graph.device)
-        present[graph.edge_index[0], graph.edge_index[1]] = True
-        return cls(present, graph.dtype)
+        source, target = graph.edge_index
+        present[source, target] = True
+        weights = None
+        if graph.weights is not None and len(graph.weights):
+            weights = graph.weights.mean().expand(nodes, nodes).clone()
+            weights[source, target] = graph.weights
+        return cls(present, graph.dtype, weights)
 
     def nothing(self) -> Float[Tensor, "nodes nodes"]:
         """Shares of zero: the graph as it is."""
@@ -105,8 +111,10 @@ class AllPairs:
         upper = shares.triu(1)
         symmetric = upper + upper.t()
         # A + S (1 - 2 A) entry by entry, of which nothing but one byte an entry is kept.
-        matrix = dense_smoothing(torch.where(self.present, 1 - symmetric, symmetric))
-        return matrix.matmul
+        adjacency = torch.where(self.present, 1 - symmetric, symmetric)
+        if self.weights is not None:
+            adjacency = adjacency * self.weights
+        return dense_smoothing(adjacency).matmul
 
     def flipped(self, flips: Float[Tensor, "nodes nodes"]) -> Int[Tensor, " flips"]:
         """The pairs whose share is not zero, as smaller end * nodes + larger end."""
@@ -147,7 +155,7 @@ def _smoothing(
     if not official_additions:
         return SymmetricPropagation(flip_pairs(graph, keys)).smoothing()
     every, counts = count_pairs(graph, keys)
-    joined = SymmetricPropagation(Graph(graph.features, edge_index_of(every, graph.num_nodes)))
+    joined = SymmetricPropagation(with_pairs(graph, every))
     return joined.smoothing(joined.both_ways(counts.to(graph.dtype)))
 
 

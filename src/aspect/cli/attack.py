@@ -14,13 +14,16 @@ from aspect.cli.console import duration
 from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
 from aspect.config import Config, parse_overrides
-from aspect.data.files import is_file, is_folder, is_present
+from aspect.data.files import is_file, is_folder, is_present, target_of
 from aspect.data.source import GraphSource, Reading
 from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from aspect.attacks.file import PerturbationFile
     from aspect.attacks.run import FlipProgress, PlannedAttack, TrainModel
+    from aspect.data.graph import Graph
 
 __all__ = ["attack"]
 
@@ -55,6 +58,12 @@ class AttackOptions(Config):
     """One attack for every split."""
     splits: Literal["class-balanced", "random", "published"] = "class-balanced"
     """Kind of splits."""
+    perturbed: Annotated[Path | None, typer.Option("--from", metavar="FILE")] = None
+    """Attack nothing, and import what was found elsewhere: the adjacency after it (.npz of SciPy)
+    or the edge list after it (.csv, .tsv, .txt)."""
+    from_flips: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """The same from a list of the flipped pairs (.csv, .tsv, .txt); --budget or --flips take the
+    first of them."""
     resume: bool = False
     """Go on with an attack that was interrupted."""
     overwrite: Overwrite = False
@@ -69,17 +78,42 @@ class AttackOptions(Config):
         """Whether there is a file for each of several splits."""
         return self.numbers is None or len(self.numbers) > 1
 
+    @property
+    def imported(self) -> Path | None:
+        """The file of an import; None: the graph is attacked."""
+        return self.perturbed or self.from_flips
+
     def check(self) -> None:
         """Refuse what is wrong for every graph."""
-        for pair, first, second in (
-            ("--budget RATIO or --flips N", self.budget is not None, self.flips is not None),
-            ("--split K or --all-splits", bool(self.split), self.all_splits),
+        sizes = self.budget is not None, self.flips is not None
+        self._check_import(any(sizes))
+        for pair, (first, second), is_free in (
+            ("--budget RATIO or --flips N", sizes, self.imported is not None),
+            ("--split K or --all-splits", (bool(self.split), self.all_splits), False),
         ):
-            if first == second:
+            if first == second and (first or not is_free):
                 given = "both" if first else "neither"
                 raise SettingsError(f"Pass {pair}, one of them. Got {given}.")
         if self.resume and self.overwrite:
             raise SettingsError("Pass --resume or --overwrite, one of them. Got both.")
+
+    def _check_import(self, has_size: bool) -> None:
+        """Refuse what does not go with the import of a perturbation."""
+        if self.imported is None:
+            return
+        if self.perturbed and self.from_flips:
+            raise SettingsError("Pass --from FILE or --from-flips FILE, one of them. Got both.")
+        if self.perturbed and has_size:
+            raise SettingsError(
+                "--from imports all flips, in no order: leave --budget and --flips out."
+            )
+        default = AttackOptions()
+        names = ("kind", "solver", "settings", "resume")
+        if any(getattr(self, name) != getattr(default, name) for name in names):
+            raise SettingsError(
+                "--kind, --solver, --set and --resume belong to an attack, and not to the import "
+                "of one."
+            )
 
     def values(self) -> dict[str, Any]:
         """All settings that are given, the solver among them; a wrong name is refused."""
@@ -142,12 +176,16 @@ def attack(
     """Find the flips of edges that perturb a graph most, and keep them in order.
 
     The attacker sees the labels of the split's training nodes and no others. A smaller budget's
-    flips are the first of a larger one's, so that one file serves all budgets up to its own.
+    flips are the first of a larger one's, so that one file serves all budgets up to its own. With
+    --from or --from-flips a perturbation that was found elsewhere becomes such a file.
     """
     options.check()
     settings = options.values()
     source = GraphSource.named(graph, reading)
     options.check_out(out, source)
+    if options.imported is not None:
+        _import(session, options, source, out)
+        return
     with session.screen.activity("Starting"):
         from aspect.attacks.file import PerturbationFile
         from aspect.attacks.run import AttackRequest, plan_attacks
@@ -194,6 +232,67 @@ def attack(
         "files": results,
     }
     session.screen.answer(content, lambda: _show(session, content))
+
+
+def _import(session: Session, options: AttackOptions, source: GraphSource, out: Path) -> None:
+    """Make files of a perturbation that was found elsewhere."""
+    with session.screen.activity("Reading"):
+        from aspect.attacks.imported import imported_files, read_flips, read_perturbed
+        from aspect.attacks.run import AttackRequest
+
+        labelled = source.read(session.data_dir)
+        graph = labelled.graph
+        if options.perturbed is not None:
+            path, flips = options.perturbed, read_perturbed(options.perturbed, graph)
+        else:
+            assert options.from_flips is not None  # one of them is given
+            path, flips = options.from_flips, read_flips(options.from_flips, graph)
+        if options.budget is not None or options.flips is not None:
+            wanted = AttackRequest(budget=options.budget, flips=options.flips).count(graph)
+            if wanted > len(flips):
+                raise SettingsError(f"{path} lists {len(flips)} flips. Got a wish for {wanted}.")
+            flips = flips[:wanted]
+        files = imported_files(
+            labelled,
+            source.name,
+            flips,
+            source=path,
+            splits=options.splits,
+            numbers=options.numbers,
+        )
+        for file in files:
+            file.path = out / file.facts.file_name if options.is_several else out
+            target_of(file.path, options.overwrite)
+        for file in files:
+            assert file.path is not None  # as set above
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            file.write(file.path)
+    added = int((~_are_edges(graph, flips)).sum())
+    content = {
+        "out": str(out),
+        "flips": len(flips),
+        "added": added,
+        "removed": len(flips) - added,
+        "files": [_content(file) for file in files],
+    }
+    screen = session.screen
+    screen.answer(
+        content,
+        lambda: screen.say(
+            f"Wrote {len(flips)} flips ({added} added edges, {len(flips) - added} removed), a "
+            f"budget of {files[0].reached:.4g}, for {options.splits} split"
+            f"{'s' if len(files) > 1 else ''} {', '.join(str(f.facts.split) for f in files)}: {out}"
+        ),
+    )
+
+
+def _are_edges(graph: Graph, flips: Tensor) -> Tensor:
+    """Which of the pairs are edges of the graph."""
+    import torch
+
+    from aspect.data.graph import edge_keys
+
+    return torch.isin(flips[:, 0] * graph.num_nodes + flips[:, 1], edge_keys(graph).cpu())
 
 
 def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> PerturbationFile:

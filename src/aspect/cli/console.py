@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from aspect.training.progress import Advance, duration, show_progress
 
 __all__ = [
     "Screen",
@@ -30,12 +30,7 @@ __all__ = [
     "score_text",
 ]
 
-MINUTE, HOUR = 60, 3600
-
 WIDTH_OF_FILES = 160  # letters in a line of a table that no terminal limits
-SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal to draw a bar on
-
-Advance = Callable[[int, int, str], None]  # done, of how many, and a word on where it stands
 
 
 def harmless(text: object) -> str:
@@ -50,19 +45,6 @@ def harmless(text: object) -> str:
         else letter.encode("unicode_escape", "surrogatepass").decode()
         for letter in str(text)
     )
-
-
-def duration(seconds: float) -> str:
-    """Time for a reader, in its largest unit.
-
-    >>> duration(59), duration(150), duration(5400)
-    ('59 s', '2 min', '1.5 h')
-    """
-    if seconds < MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < HOUR:
-        return f"{seconds / MINUTE:.0f} min"
-    return f"{seconds / HOUR:.1f} h"
 
 
 class Screen:
@@ -105,6 +87,16 @@ class Screen:
         text = Text("Warning: ", style="yellow")
         self.side.print(text.append(harmless(line), style="default"))
 
+    def notices(self, sentences: Iterable[str]) -> None:
+        """What to know of a graph; cautions as warnings."""
+        from aspect.data.encoder import Caution
+
+        for sentence in sentences:
+            if isinstance(sentence, Caution):
+                self.warn(sentence)
+            else:
+                self.note(f"Note: {sentence}")
+
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = ""
     ) -> None:
@@ -129,38 +121,12 @@ class Screen:
 
     @contextmanager
     def progress(self, what: str, *, guesses_time: bool = True) -> Iterator[Advance]:
-        """A bar on a terminal; elsewhere a line now and then.
+        """A bar on a terminal; elsewhere a line now and then; both with the time left.
 
         The bar guesses the time left from how far it is, unless the caller knows better.
         """
-        if not self.side.is_terminal:
-            yield self._lines(what)
-            return
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            *([TimeRemainingColumn()] if guesses_time else []),
-            TextColumn("{task.fields[word]}", markup=False),
-        )
-        with Progress(*columns, console=self.side, transient=True) as bar:
-            task = bar.add_task(harmless(what), total=None, word="")
-
-            def advance(done: int, total: int, word: str) -> None:
-                bar.update(task, completed=done, total=total, word=harmless(word))
-
-            yield advance
-
-    def _lines(self, what: str) -> Advance:
-        last = time.monotonic()
-
-        def advance(done: int, total: int, word: str) -> None:
-            nonlocal last
-            if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-                last = time.monotonic()
-                self.note(f"{what}: {done} of {total}  {word}".rstrip())
-
-        return advance
+        with show_progress(harmless(what), self.side, guesses_time=guesses_time) as advance:
+            yield lambda done, total, word: advance(done, total, harmless(word))
 
     @contextmanager
     def logging(self) -> Iterator[None]:

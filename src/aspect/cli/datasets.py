@@ -29,8 +29,8 @@ class EntryOptions(Config):
 
     name: Annotated[str | None, typer.Option(metavar="WORD")] = None
     """With add: what the data set will be called."""
-    source: Annotated[str, typer.Option(metavar="TEXT")] = ""
-    """With add: who publishes it; the citation."""
+    citation: Annotated[str, typer.Option(metavar="TEXT")] = ""
+    """With add: who publishes it."""
     licence: Annotated[str, typer.Option(metavar="TEXT")] = "none stated"
     """With add: its licence."""
     note: Annotated[str, typer.Option(metavar="TEXT")] = ""
@@ -59,7 +59,9 @@ def datasets(
     """
     if action is None:
         if entry != EntryOptions():
-            raise SettingsError("--name, --source, --licence and --note belong to `datasets add`.")
+            raise SettingsError(
+                "--name, --citation, --licence and --note belong to `datasets add`."
+            )
         _list(session)
         return
     if graph is None or entry.name is None:
@@ -67,7 +69,13 @@ def datasets(
     with session.screen.activity("Reading the graph"):
         labelled = GraphSource.named(graph, reading).read(session.data_dir)
         added = add_dataset(
-            labelled=labelled, folder=session.data_dir, overwrite=overwrite, **entry.model_dump()
+            entry.name,
+            labelled,
+            session.data_dir,
+            overwrite=overwrite,
+            source=entry.citation,
+            licence=entry.licence,
+            note=entry.note,
         )
     content = _facts(added, session.data_dir)
     hint = "" if session.data_dir is None else f" Set ASPECT_DATA={session.data_dir} to use it."
@@ -83,7 +91,7 @@ def _list(session: Session) -> None:
 
 
 def _facts(entry: Dataset, data_dir: str | None) -> dict[str, Any]:
-    path = None if entry.name == MIXED else find(entry.name, data_dir)
+    path = None if entry.name == MIXED or entry.made_by else find(entry.name, data_dir)
     return {
         "name": entry.name,
         "nodes": entry.num_nodes,
@@ -93,6 +101,7 @@ def _facts(entry: Dataset, data_dir: str | None) -> dict[str, Any]:
         "splits": entry.num_splits,
         "path": None if path is None else str(path),
         "downloadable": entry.download is not None,
+        "made_by": entry.made_by,
         "source": entry.source,
         "licence": entry.licence,
         "note": entry.note,
@@ -116,4 +125,6 @@ def _show(session: Session, entries: list[dict[str, Any]]) -> None:
 def _found(entry: dict[str, Any]) -> str:
     if entry["name"] == MIXED:
         return "embedded"
+    if entry["made_by"]:
+        return str(entry["made_by"])
     return entry["path"] or ("to download" if entry["downloadable"] else "not found")

@@ -11,27 +11,34 @@ import typer
 from aspect.cli.options import Overwrite, check_target, with_old_name
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
+from aspect.data.files import embedding_files
 from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
     from aspect.data.graph import Graph
     from aspect.estimator import Embedder
-    from aspect.nn.normalisation import Normalisation
 
 __all__ = ["embed"]
 
-FORMATS = (".npy", ".parquet", ".csv")
-BESIDE_NPY = (".policy.npy", ".ids.txt")  # what a bare matrix has no place for
 
+class EmbedOptions(Config):
+    """Which nodes and edges are added or left out, and what is written."""
 
-class PruneOptions(Config):
-    """Which edges are left out."""
+    add: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """Edge table of new nodes, which --nodes describes: they join the graph trained on, and they
+    alone are written."""
 
     prune: Annotated[Share, typer.Option(metavar="RATIO")] = 0.0
     """Ratio of the edges to prune: those that fit the neighbourhoods at their ends least. Protects
     against edges that were added to mislead."""
     doubt: Annotated[Share, typer.Option(hidden=True)] = 0.0
+    normalise: Literal["none", "centre", "standard", "unit"] = "centre"
+    """centre: subtract the mean, divide by one number; standard: by each column's std; unit:
+    centred rows of length one; all as on the training graph. none: as computed."""
+    gate: Annotated[bool, typer.Option("--gate")] = False
+    """Write gate weights as a column of the table, not into a file of their own."""
+    overwrite: Overwrite = False
 
 
 @command(without=("seed",))
@@ -41,9 +48,13 @@ def embed(
         str, typer.Argument(help="A run's folder or a saved model.", metavar="RUN|MODEL")
     ],
     reading: Reading,
-    pruning: PruneOptions,
+    how: EmbedOptions,
     out: Annotated[
-        Path, typer.Option(help="File to write: .npy, .parquet or .csv.", metavar="FILE")
+        Path,
+        typer.Option(
+            help="File to write: .parquet, .csv, .npy, or word2vec text as .vec or .txt.",
+            metavar="FILE",
+        ),
     ],
     graph: Annotated[
         str | None,
@@ -51,75 +62,72 @@ def embed(
             help="A graph with the same features.  [default: the one trained on]", metavar="GRAPH"
         ),
     ] = None,
-    normalise: Annotated[
-        Literal["none", "centre", "standard", "unit"],
-        typer.Option(
-            help="centre: subtract the mean, divide by one number; standard: by each column's std; "
-            "unit: centred rows of length one; all as on the training graph. none: as computed."
-        ),
-    ] = "centre",
-    overwrite: Overwrite = False,
 ) -> None:
-    """Write one row per node, with the ids, and the gate weight as a column of its own."""
-    source = None if graph is None else GraphSource.named(graph, reading)
-    if graph is None and reading != NO_READING:
+    """Write one row per node, with its id; gate weights go into a file beside it."""
+    if how.add is not None and graph is not None:
+        raise SettingsError(f"--add extends the graph trained on. Got {graph!r} as well.")
+    if graph is None and how.add is None and reading != NO_READING:
         raise SettingsError("Options of reading belong to a graph. Name it after the model.")
-    prune = with_old_name(session.screen, pruning.prune, pruning.doubt)
-    _check_out(out, overwrite, inputs=[model, graph, reading.nodes])
+    source = None if graph is None else GraphSource.named(graph, reading)
+    if how.add is not None:
+        source = GraphSource(graph=str(how.add), reading=reading)
+    prune = with_old_name(session.screen, how.prune, how.doubt)
+    how = how.model_copy(update={"prune": prune, "doubt": 0.0})
+    files = _check_out(out, how, inputs=[model, graph, reading.nodes, how.add])
     with session.screen.activity("Embedding"):
-        content = _embed(session, model, source, out, prune, normalise, overwrite=overwrite)
+        content = _embed(session, model, source, files, how)
     for warning in content["warnings"]:
         session.screen.warn(warning)
     session.screen.answer(content, lambda: session.screen.say(_sentence(content)))
 
 
-def _check_out(out: Path, overwrite: bool, inputs: Iterable[str | Path | None]) -> None:
-    """Refuse at once what would be refused, or regretted, after all the work."""
-    if out.suffix.lower() not in FORMATS:
-        raise FileError(
-            f"Embeddings are written as {', '.join(FORMATS)}. Got the name {out.name!r}."
-        )
+def _check_out(
+    out: Path, how: EmbedOptions, inputs: Iterable[str | Path | None]
+) -> dict[str, Path]:
+    """The files to write; what would be refused, or regretted, after all the work is so now."""
+    files = embedding_files(out, gate_column=how.gate)
     for given in inputs:
         if given is not None and Path(given).exists() and out.exists() and out.samefile(given):
             raise FileError(f"{out} is one of the inputs. Choose another --out.")
-    beside = BESIDE_NPY if out.suffix.lower() == ".npy" else ()
-    for path in (out, *map(out.with_suffix, beside)):
-        check_target(path, overwrite=overwrite)
+    for path in files.values():
+        check_target(path, overwrite=how.overwrite)
+    return files
 
 
 def _embed(
     session: Session,
     model: str,
     source: GraphSource | None,
-    out: Path,
-    prune: float,
-    normalise: Normalisation,
-    *,
-    overwrite: bool,
+    files: dict[str, Path],
+    how: EmbedOptions,
 ) -> dict[str, Any]:
     from aspect.data.tensors import write_embeddings
     from aspect.evaluation.pruning import prune_edges
     from aspect.experiment.run import gate_summary
 
-    embedder, whole = _load(session, model, source)
-    for notice in whole.notices:
-        session.screen.note(f"Note: {notice}")
-    graph = prune_edges(whole, prune)
-    embeddings, policy = embedder.embed(graph, normalise=normalise), embedder.policy(graph)
+    embedder, whole, known = _load(session, model, source, adds=how.add is not None)
+    session.screen.notices(whole.notices)
+    graph = prune_edges(whole, how.prune)
+    embeddings = embedder.embed(graph, normalise=how.normalise)[known:]
+    policy = embedder.policy(graph)
+    policy = None if policy is None else policy[known:]
     health = embedder.health(graph)
     write_embeddings(
-        out,
+        files["embeddings"],
         embeddings,
-        graph.ids,
+        None if graph.ids is None else graph.ids[known:],
         policy,
-        overwrite=overwrite,
+        overwrite=how.overwrite,
         integer_ids=graph.integer_ids,
+        gate_column=how.gate,
     )
     return {
-        "out": str(out),
+        "out": str(files["embeddings"]),
+        "gate_out": None if how.gate or policy is None else str(files["gate"]),
         "nodes": len(embeddings),
+        "known_nodes": known,
         "dim": embeddings.shape[1],
-        "normalise": normalise,
+        "normalise": how.normalise,
         "gate": gate_summary(policy),
         "pruned_edges": whole.num_edges - graph.num_edges,
         "health": health.to_dict(),
@@ -127,34 +135,56 @@ def _embed(
     }
 
 
-def _load(session: Session, model: str, source: GraphSource | None) -> tuple[Embedder, Graph]:
+def _load(
+    session: Session, model: str, source: GraphSource | None, *, adds: bool
+) -> tuple[Embedder, Graph, int]:
+    """The model, the graph to embed, and how many of its first nodes are not asked for."""
     from aspect.estimator import Embedder
     from aspect.experiment.trained import open_run
 
-    if Path(model).is_dir():
-        run = open_run(model)
-        embedder = run.load_model(session.device)
-        if embedder.is_stale:
-            embedder.calibrate(run.read_trained_graph(session.data_dir))
-            session.screen.note("Note: the statistics were recomputed on the training graph.")
-        if source is not None:
-            return embedder, source.read(session.data_dir).graph
-        if run.is_poisoned:
-            session.screen.note(
-                f"Note: {model} was trained on a perturbed graph, and that one is embedded. "
-                "Name the graph after the run to embed it unperturbed."
-            )
-        return embedder, run.read_trained_graph(session.data_dir)
-    embedder = Embedder.load(model, device=session.device)
+    if not Path(model).is_dir():
+        embedder = Embedder.load(model, device=session.device)
+        if source is None or adds:
+            raise SettingsError(f"{model} has no graph of its own. Name the graph to embed.")
+        return embedder, _read(session, embedder, source), 0
+    run = open_run(model)
+    embedder = run.load_model(session.device)
+    if embedder.is_stale:
+        embedder.calibrate(run.read_trained_graph(session.data_dir))
+        session.screen.note("Note: the statistics were recomputed on the training graph.")
+    if source is not None and not source.is_named:
+        reading = run.experiment.reading.for_embedding(source.reading)
+        source = GraphSource(graph=source.graph, reading=reading)
+    if source is not None and not adds:
+        return embedder, _read(session, embedder, source), 0
+    if run.is_poisoned:
+        session.screen.note(
+            f"Note: {model} was trained on a perturbed graph, and that one is embedded. "
+            "Name the graph after the run to embed it unperturbed."
+        )
+    trained = run.read_trained_graph(session.data_dir)
     if source is None:
-        raise SettingsError(f"{model} has no graph of its own. Name the graph to embed.")
-    return embedder, source.read(session.data_dir).graph
+        return embedder, trained, 0
+    from aspect.data.tables import extend_graph
+
+    extended = extend_graph(trained, source.graph, source.reading, embedder.encoder)
+    return embedder, extended, trained.num_nodes
+
+
+def _read(session: Session, embedder: Embedder, source: GraphSource) -> Graph:
+    """A graph with features as in training; a model without an encoder took numbers as they are."""
+    if embedder.encoder is None and source.reading.nodes is not None:
+        source = source.unscaled()
+    return source.read(session.data_dir, embedder.encoder).graph
 
 
 def _sentence(content: dict[str, Any]) -> str:
     gate = content["gate"]
     policy = "" if gate is None else f" Mean gate weight of the low band: {gate['mean']:.2f}."
-    wrote = f"Wrote {content['nodes']} embeddings of {content['dim']} dimensions"
+    if content["gate_out"]:
+        policy += f" Gate weights: {content['gate_out']}."
+    new = " of new nodes" if content["known_nodes"] else ""
+    wrote = f"Wrote {content['nodes']} embeddings{new} of {content['dim']} dimensions"
     pruned = content["pruned_edges"]
     told = f" {pruned} edges with little support were pruned." if pruned else ""
     return f"{wrote} to {content['out']}.{policy}{told}"

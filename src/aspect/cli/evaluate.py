@@ -1,4 +1,4 @@
-"""`aspect evaluate`: how well the classes can be read off the embeddings.
+"""`aspect evaluate`: how well the classes, or clusters or edges, can be read off the embeddings.
 
 Beside them stand controls that learn nothing, and what perturbed graphs leave of it.
 """
@@ -24,6 +24,7 @@ from aspect.cli.options import (
     is_run,
 )
 from aspect.cli.session import Session, command
+from aspect.cli.tasks import evaluate_task, show_task
 from aspect.cli.train import PlannedRun, plan_run, run_all
 from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError
@@ -58,7 +59,9 @@ def evaluate(
     """Probe runs, or train on a graph with several seeds and probe those.
 
     Runs of the graph that are there already are taken, or gone on with if they were stopped. With
-    --perturbation the same is done on perturbed graphs, and what they cost is shown.
+    --perturbation the same is done on perturbed graphs, and what they cost is shown. --task
+    measures something else than classes. With --embeddings nothing is trained: the files are
+    probed.
     """
     scores.check()
     sweep.check(targets)
@@ -69,20 +72,36 @@ def evaluate(
             "Leave --prune out, or take --mode poison on a graph."
         )
     paths = _folders(targets)
+    if trained.embeddings and (
+        paths or trained.is_training or (wanted, sweep) != (SettingsOptions(), SweepOptions())
+    ):
+        raise SettingsError(
+            "--embeddings belongs to a graph, in place of a training: runs, --method, --config, "
+            "--set, --seeds, --retrain and options of perturbed graphs do not go with it."
+        )
     given = (wanted, trained, reading, session.seed)
     if paths and given != (SettingsOptions(), SeedOptions(), NO_READING, None):
         raise SettingsError(
             "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
             f"to a graph. {targets[0]} is a run."
         )
+    if how.task != "classify":
+        plans = [] if paths else _plans(session, targets[0], wanted, reading, trained, sweep)
+        found = evaluate_task(session, how, sweep, paths, plans, retrain=trained.retrain)
+        session.screen.answer(found.to_dict(), lambda: show_task(session, found), scores.out)
+        return
     evaluation = _Evaluation(session, sweep, how)
-    if paths:
+    if trained.embeddings:
+        source = GraphSource.named(targets[0], reading)
+        table = evaluation.of_embeddings(source, trained.embeddings)
+    elif paths:
         table = evaluation.of_runs(paths)
     else:
         sweep.check_clean(paths)
         plans = _plans(session, targets[0], wanted, reading, trained, sweep)
         table = evaluation.of_graph(plans, retrain=trained.retrain)
-    content, show = table.to_dict(), _show_perturbed if table.perturbations else _show
+    content = {"task": how.task, **table.to_dict()}
+    show = _show_perturbed if table.perturbations else _show
     session.screen.answer(content, lambda: show(session, table), scores.out)
 
 
@@ -109,6 +128,28 @@ class _Evaluation:
             labelled = open_run(paths[0]).read_graph(self.session.data_dir)
             evasion = self._perturbed(labelled, "evade")
         return self._evaluate(paths, evasion)
+
+    def of_embeddings(self, source: GraphSource, files: Sequence[Path]) -> EvaluationTable:
+        """Probe embeddings that were made elsewhere."""
+        if self.how.probe == "published" or self.how.prune:
+            raise SettingsError(
+                "--probe published and --prune need a trained model, and --embeddings gives none."
+            )
+        from aspect.experiment.evaluate import evaluate_embeddings
+
+        with self.session.screen.progress("Evaluating") as advance:
+            table = evaluate_embeddings(
+                source,
+                files,
+                splits=self.how.splits,
+                probe=self.how.probe,
+                device=self.session.device,
+                data_dir=self.session.data_dir,
+                on_step=advance,
+            )
+        for warning in table.warnings:
+            self.session.screen.warn(warning)
+        return table
 
     def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> EvaluationTable:
         """Train what is not trained yet, and probe it."""
@@ -253,6 +294,11 @@ def _show(session: Session, table: EvaluationTable) -> None:
     explain(screen, [row["name"] for row in rows[1:]])
     for notice in table.notices:
         screen.say(notice)
+    for health in table.health[:1]:
+        screen.say(
+            f"Embedding health: mean cosine {health.mean_cosine:.2f}, effective rank "
+            f"{health.effective_rank:.1f} of {min(health.dim, health.nodes)}."
+        )
     _show_classes(session, table)
 
 

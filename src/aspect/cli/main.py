@@ -12,6 +12,7 @@ import typer
 from aspect import __version__
 from aspect.cli.attack import attack
 from aspect.cli.bench import bench
+from aspect.cli.check import check
 from aspect.cli.console import harmless
 from aspect.cli.datasets import datasets
 from aspect.cli.demo import demo
@@ -19,6 +20,7 @@ from aspect.cli.embed import embed
 from aspect.cli.evaluate import evaluate
 from aspect.cli.inspect import inspect
 from aspect.cli.methods import methods
+from aspect.cli.neighbours import neighbours
 from aspect.cli.report import report
 from aspect.cli.session import INTERRUPTED, USER_ERROR
 from aspect.cli.stability import stability
@@ -59,9 +61,11 @@ def _callback(
 
 
 commands = (
+    check,
     train,
     embed,
     evaluate,
+    neighbours,
     inspect,
     attack,
     stability,

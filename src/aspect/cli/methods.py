@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aspect.cli.session import Session, command
+from aspect.errors import AspectError
 from aspect.methods.registry import (
     Citation,
     Registration,
@@ -15,6 +16,7 @@ from aspect.methods.registry import (
     method_names,
     require_method_name,
 )
+from aspect.plugins import is_reference
 from aspect.report.methods import (
     ShippedSettings,
     describe_settings,
@@ -38,7 +40,7 @@ def methods(
         require_method_name(name)
     with session.screen.activity("Reading the registry"):
         # Imports torch.
-        listed = [find_method(each) for each in (method_names() if name is None else [name])]
+        listed = _registered(session) if name is None else [find_method(name)]
     if name is None:
         entries = [_entry(method) for method in listed]
         session.screen.answer({"methods": entries}, lambda: _list(session, listed))
@@ -46,10 +48,22 @@ def methods(
     session.screen.answer(_whole(listed[0]), lambda: _show(session, listed[0]))
 
 
+def _registered(session: Session) -> list[Registration]:
+    """All entries; a plug-in that cannot be imported costs no other method its line."""
+    listed = []
+    for name in method_names():
+        try:
+            listed.append(find_method(name))
+        except AspectError as error:
+            session.screen.warn(str(error))
+    return listed
+
+
 def _entry(entry: Registration) -> dict[str, Any]:
     method = entry.method
     return {
-        "name": entry.name,
+        "name": method.name,
+        "class": entry.name if is_reference(entry.name) else None,
         "family": entry.family,
         "paper": str(entry.paper) or None,
         "cost": method.cost,
@@ -76,7 +90,7 @@ def _whole(entry: Registration) -> dict[str, Any]:
 def _list(session: Session, listed: list[Registration]) -> None:
     rows = [
         [
-            entry.name,
+            entry.method.name,
             entry.family,
             str(entry.paper) or "-",
             epoch_cost(entry),
@@ -88,22 +102,28 @@ def _list(session: Session, listed: list[Registration]) -> None:
     columns = ["method", "family", "citation", "cost per epoch", "inductive", "mini-batch"]
     session.screen.table(columns, rows)
     for entry in listed:
-        session.screen.say(f"{entry.name}: {paragraphs(entry)[0]}")
+        outside = f" ({entry.name})" if is_reference(entry.name) else ""
+        session.screen.say(f"{entry.method.name}{outside}: {paragraphs(entry)[0]}")
     session.screen.say(
         "Cost: how the time of an epoch grows with the nodes; quadratic needs n^2 time. Inductive: "
         "embeds graphs that it was not trained on. Mini-batch: trains on a part of the graph at a "
         "time."
+    )
+    session.screen.say(
+        "Edge weights: every method that reads edges propagates along them. Samples and positives "
+        "of gmi, graphcl, s3gcl and sp-gcl, and the attacks, take all edges alike."
     )
     session.screen.say("All of one: aspect methods NAME. Train: aspect train GRAPH --method NAME")
 
 
 def _show(session: Session, entry: Registration) -> None:
     say, whole = session.screen.say, _whole(entry)
-    say(f"{entry.name}: {whole['summary']}")
+    say(f"{entry.method.name}: {whole['summary']}")
     for paragraph in whole["remarks"]:
         say(paragraph)
     say("")
     facts = {
+        **({"class": entry.name} if is_reference(entry.name) else {}),
         "family": entry.family,
         "cost per epoch": epoch_cost(entry),
         "needs n^2 time per epoch": _yes(whole["needs_quadratic_time"]),

@@ -118,8 +118,15 @@ def _known_probe(name: str) -> str:
 
 
 class ProbeOptions(Config):
-    """On which nodes the probe is trained and judged, and how."""
+    """What is evaluated, on which nodes the probe is trained and judged, and how."""
 
+    task: Literal["classify", "cluster", "link"] = "classify"
+    """classify: a probe of the classes; cluster: k-means, NMI, ARI and silhouette; link: edges held
+    out from a training of its own, ROC AUC and average precision."""
+    clusters: Annotated[int | None, Field(ge=2)] = None
+    """Clusters of --task cluster.  [default: as many as there are classes]"""
+    repeats: Annotated[int | None, Field(ge=1)] = None
+    """k-means of each run, or sets of held-out edges.  [default: 5 for cluster, 3 for link]"""
     splits: Literal["random", "published", "class-balanced"] | None = None
     """Kind of splits.  [default: random, or that of the perturbation files]"""
     probe: Annotated[str, AfterValidator(_known_probe), typer.Option(metavar="NAME")] = "neutral"
@@ -133,7 +140,19 @@ class ProbeOptions(Config):
     def checked(self, screen: Screen) -> ProbeOptions:
         """The same with old names as new ones."""
         prune = with_old_name(screen, self.prune, self.doubt)
+        self._check_task(prune)
         return self.model_copy(update={"prune": prune, "doubt": None})
+
+    def _check_task(self, prune: list[Share] | None) -> None:
+        """Refuse options of another task."""
+        if self.task == "classify" and self.repeats is not None:
+            raise SettingsError("--repeats belongs to --task cluster or link. Got no --task.")
+        if self.task != "cluster" and self.clusters is not None:
+            raise SettingsError(f"--clusters belongs to --task cluster. Got --task {self.task}.")
+        if self.task != "classify" and (self.splits or prune or self.probe != "neutral"):
+            raise SettingsError(
+                f"--splits, --probe and --prune belong to --task classify. Got --task {self.task}."
+            )
 
 
 Given = TypeVar("Given")
@@ -148,12 +167,20 @@ def with_old_name(screen: Screen, prune: Given, doubt: Given) -> Given:
 
 
 class SeedOptions(Config):
-    """Which runs of a graph are made for an evaluation."""
+    """Which runs of a graph are made for an evaluation, or what stands in their place."""
 
     seeds: Annotated[int | None, Field(ge=1)] = None
     """Pre-trainings of a graph, one seed each."""
     retrain: bool = False
     """Replace the graph's runs under runs/."""
+    embeddings: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None
+    """Train nothing, and probe these embeddings of the graph: .npy or .pt with a row per node, or
+    .csv, .tsv or .parquet with ids; several are seeds of one method."""
+
+    @property
+    def is_training(self) -> bool:
+        """Whether something is said about trainings."""
+        return self.seeds is not None or self.retrain
 
 
 class ScoreOptions(Config):

@@ -39,6 +39,9 @@ class ReportOptions(Config):
     """Of the figures: svg, pdf, png.  [default: svg,pdf]"""
     published: bool = False
     """Put the paper's figures beside ours."""
+    beside: Literal["published"] | None = None
+    """published: put the records that ship with aspect beside yours, of the same graphs, splits and
+    probe."""
     reference: Annotated[str | None, typer.Option(metavar="VARIANT")] = None
     """The variant that significance compares with.  [default: aspect]"""
     title: Annotated[str | None, typer.Option(metavar="TEXT")] = None
@@ -56,6 +59,7 @@ class ReportOptions(Config):
     def of_the_page(self) -> list[str]:
         """Options that decide the content of the page, as they were typed."""
         words = ["--published"] if self.published else []
+        words += [] if self.beside is None else ["--beside", self.beside]
         words += [] if self.reference is None else ["--reference", self.reference]
         return words + ([] if self.title is None else ["--title", self.title])
 
@@ -96,7 +100,7 @@ def report(
     sources = find_sources(runs)
     out = wanted.out or sources[0].page
     check_target(out, overwrite=wanted.overwrite)
-    material = _read(session, sources, wanted.of_the_page)
+    material = _read(session, sources, wanted)
     with session.screen.activity("Drawing"):
         from aspect.report.page import render_page, sections
 
@@ -136,7 +140,7 @@ def report_search(session: Session, folder: Path, wanted: ReportOptions) -> None
     )
 
 
-def _read(session: Session, sources: Sequence[Source], options: Sequence[str]) -> Material:
+def _read(session: Session, sources: Sequence[Source], wanted: ReportOptions) -> Material:
     runs = sum(source.kind == "run" for source in sources)
     done = iter(range(runs))
     with session.screen.progress("Inspecting runs") as advance:
@@ -144,7 +148,8 @@ def _read(session: Session, sources: Sequence[Source], options: Sequence[str]) -
 
         return read_sources(
             sources,
-            options=options,
+            options=wanted.of_the_page,
+            beside_published=wanted.beside is not None,
             device=session.device,
             data_dir=session.data_dir,
             on_run=lambda path: advance(next(done), runs, str(path)),

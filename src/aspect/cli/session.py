@@ -19,13 +19,15 @@ from typer.models import OptionInfo
 from aspect.cli.console import Screen, harmless
 from aspect.config import Config, make_config
 from aspect.errors import AspectError
+from aspect.plugins import import_plugin
 
 __all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
 
 USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
 # Packages that some commands need, by the extra that installs them.
 EXTRAS = {"optuna": "tune", "matplotlib": "report", "jinja2": "report"}
-METAVARS = {int: "N", float: "X"}  # of a library's models, which say nothing of a command line
+# Of a library's models, which say nothing of a command line.
+METAVARS = {int: "N", float: "X", (str, ...): "NAMES"}
 
 
 class Session(Config):
@@ -39,6 +41,8 @@ class Session(Config):
     """Seed of first weights and of every draw in training."""
     data_dir: Annotated[str | None, typer.Option(metavar="PATH")] = None
     """Folder with the files of named data sets.  [default: $ASPECT_DATA]"""
+    imports: Annotated[list[str] | None, typer.Option("--import", metavar="MODULE")] = None
+    """Import a module that adds methods, attacks or data sets; may be repeated."""
     debug: bool = False
     """Show the whole traceback of an error."""
 
@@ -69,6 +73,8 @@ def command(
     def call(**values: Any) -> None:  # noqa: ANN401 - what typer parsed
         session = _gather(Session, values)
         try:
+            for module in session.imports or ():
+                import_plugin(module)
             gathered = {name: _gather(kind, values) for name, kind in groups.items()}
             with session.screen.logging():
                 function(session, **gathered, **values)
@@ -106,11 +112,18 @@ def _options(group: type[Config]) -> list[inspect.Parameter]:
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=Annotated[plain[name], _option(name, field)],
+            default=None if _is_names(plain[name]) else field.default,
+            annotation=Annotated[
+                list[str] | None if _is_names(plain[name]) else plain[name], _option(name, field)
+            ],
         )
         for name, field in group.model_fields.items()
     ]
+
+
+def _is_names(hint: object) -> bool:
+    """Whether a field holds any number of names; typer knows lists of them alone."""
+    return typing.get_args(hint) == (str, ...)
 
 
 def _option(name: str, field: FieldInfo) -> OptionInfo:
@@ -121,7 +134,7 @@ def _option(name: str, field: FieldInfo) -> OptionInfo:
     option: OptionInfo = typer.Option(
         given.default if given and given.default is not ... else f"--{name.replace('_', '-')}",
         help=(given and given.help) or (field.description or "").replace("\n", " "),
-        metavar=given.metavar if given else METAVARS.get(kinds[0]),
+        metavar=given.metavar if given else METAVARS.get(kinds, METAVARS.get(kinds[0])),
         min=given.min if given and least is None else least,
         hidden=bool(given and given.hidden),
     )

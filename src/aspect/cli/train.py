@@ -18,7 +18,7 @@ from aspect.cli.session import Session, command
 from aspect.config import parse_overrides
 from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
 from aspect.errors import CheckpointError, RunError, SettingsError
-from aspect.methods.registry import require_method_name
+from aspect.methods.registry import require_method_name, short_name
 from aspect.settings import Experiment, PerturbedBy, find_experiment
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class PlannedRun:
     @property
     def default_out(self) -> Path:
         """Where the run goes if the user does not say."""
-        words = [self.source.name, self.experiment.method, str(self.experiment.seed)]
+        method = short_name(self.experiment.method)
+        words = [self.source.name, method, str(self.experiment.seed)]
         if self.poison is not None:
             words.append(self.poison.name)
         return Path("runs") / "-".join(words)
@@ -192,8 +193,7 @@ def run_plan(
         from aspect.experiment.trained import RunOptions, train_run
 
     def note(*sentences: str) -> None:
-        for sentence in sentences if is_told else ():
-            screen.note(f"Note: {sentence}")
+        screen.notices(sentences if is_told else ())
 
     try:
         with screen.progress("Epoch") as advance:

@@ -19,6 +19,7 @@ from aspect.config import Config, Count, parse_overrides
 from aspect.data.source import NO_READING, Reading
 from aspect.errors import SettingsError, TrainingError
 from aspect.experiment.search import SearchRequest, plan_search
+from aspect.methods.registry import short_name
 
 if TYPE_CHECKING:
     from aspect.experiment.search import Search
@@ -123,7 +124,7 @@ def _plans(
     for graph in dict.fromkeys(graphs):
         for start in starts:
             plan = plan_run(graph, start, reading, seed)
-            name = f"{plan.source.name}-{plan.experiment.method}"
+            name = f"{plan.source.name}-{short_name(plan.experiment.method)}"
             folder = (options.out or FOLDER) / name
             if folder in plans:
                 raise SettingsError(

@@ -5,8 +5,9 @@ and types and shapes from the headers before any array is made. No code of a fil
 
 An `.npz` holds `edge_index` (integers [2, pairs]), the features as compressed rows (`x_indptr`,
 `x_indices`, `x_data`, `x_shape`), the classes `y` and, if its source publishes splits,
-`train_masks`, `val_masks` and `test_masks` (booleans [splits, nodes]). Ids of the nodes, names of
-features and of classes are one JSON text in `names`, where there are any.
+`train_masks`, `val_masks` and `test_masks` (booleans [splits, nodes]). A weighted graph has
+`edge_weight` (numbers [pairs]). Ids of the nodes, names of features and of classes are one JSON
+text in `names`, where there are any.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -33,6 +35,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from aspect.config import Config
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.features import as_features, imputed
 from aspect.data.files import check_memory, file_bytes, replacing
 from aspect.data.graph import Graph, LabelledGraph, label_graph
@@ -53,6 +56,7 @@ Array = NDArray[Any]
 
 KINDS = {  # letters of numpy's dtype.kind that a key may have
     "edge_index": "iu",
+    "edge_weight": "f",
     "x_indptr": "iu",
     "x_indices": "iu",
     "x_data": "f",
@@ -71,7 +75,11 @@ KIND_NAMES = {
     "iufb": "numbers",
 }
 MASK_KEYS = {"train": "train_masks", "validation": "val_masks", "test": "test_masks"}
-OPTIONAL = ({"names"}, set(MASK_KEYS.values()))  # each group comes whole or not at all
+OPTIONAL = (
+    {"names"},
+    {"edge_weight"},
+    set(MASK_KEYS.values()),
+)  # each group comes whole or not at all
 
 LONGEST_HEADER = 10_000  # bytes; ours take 128
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -87,6 +95,7 @@ class Names(Config):
     feature_names: tuple[str, ...] | None = None
     integer_ids: bool = False
     class_names: tuple[str, ...] | None = None
+    encoder: FeatureEncoder | None = None
 
 
 def read_npz(
@@ -119,6 +128,8 @@ def write_npz(path: Path | str, labelled: LabelledGraph, *, overwrite: bool = Fa
         "x_shape": np.array(matrix.shape, dtype=np.int64),
         "y": labelled.labels.cpu().numpy().astype(np.int64),
     }
+    if labelled.graph.weights is not None:
+        arrays["edge_weight"] = labelled.graph.weights.cpu().numpy()
     for part, mask in labelled.masks.items():
         arrays[MASK_KEYS[part]] = mask.cpu().numpy()
     numbered = tuple(map(str, range(labelled.num_classes)))
@@ -127,6 +138,7 @@ def write_npz(path: Path | str, labelled: LabelledGraph, *, overwrite: bool = Fa
         feature_names=labelled.graph.feature_names,
         integer_ids=labelled.graph.integer_ids,
         class_names=None if labelled.class_names == numbered else labelled.class_names,
+        encoder=labelled.graph.encoder,
     ).model_dump(exclude_defaults=True)
     if names:
         arrays["names"] = np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)
@@ -138,7 +150,8 @@ def content_sha256(labelled: LabelledGraph) -> str:
     """Checksum of the graph itself, whatever file it came in: sizes, edges, features and labels.
 
     Little-endian bytes of the shape, the simple undirected edges sorted by (row, column), the
-    non-zero features as sorted compressed rows in float32, and the labels; splits are left out.
+    non-zero features as sorted compressed rows in float32, weights if there are any, in float32,
+    and the labels; splits are left out.
     """
     digest = _digest_of(labelled.graph)
     digest.update(labelled.labels.cpu().numpy().astype("<i8").tobytes())
@@ -162,6 +175,9 @@ def _digest_of(graph: Graph) -> hashlib._Hash:
     for array in indices:
         digest.update(array.astype("<i8").tobytes())
     digest.update(matrix.values.numpy().astype("<f4").tobytes())
+    if graph.weights is not None:
+        digest.update(b"weights")
+        digest.update(graph.weights.cpu().numpy().astype("<f4").tobytes())
     return digest
 
 
@@ -324,10 +340,14 @@ def _graph_of(arrays: Mapping[str, Array], reading: Reading) -> LabelledGraph:
         )
     except ValidationError as error:
         raise GraphError("names must be the JSON text of lists of strings.") from error
+    weights = torch.from_numpy(arrays["edge_weight"]) if "edge_weight" in arrays else None
+    if weights is not None and reading.unweighted:
+        weights = weights != 0
     graph = Graph.build(
         features,
         edge_index,
         names.ids,
+        weights=weights,
         feature_names=names.feature_names,
         integer_ids=names.integer_ids,
         directed_is_error=reading.directed == "error",
@@ -336,4 +356,5 @@ def _graph_of(arrays: Mapping[str, Array], reading: Reading) -> LabelledGraph:
     masks = {
         part: torch.from_numpy(arrays[key]) for part, key in MASK_KEYS.items() if key in arrays
     }
+    graph = replace(graph, encoder=names.encoder)
     return label_graph(graph, labels, names.class_names, masks=masks)

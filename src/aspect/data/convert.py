@@ -1,84 +1,119 @@
-"""Graphs of other libraries into ours and back: PyG (also in `.pt` files), scipy and networkx.
+"""Graphs of any form into ours and back; PyG's also from `.pt` files.
 
-Edge weights are checked and left aside: the methods are unweighted. No code of a file is ever run.
+`aspect.data.foreign` takes graphs of other libraries apart; here they are checked and cleaned, by
+`Graph.build`. No code of a file is ever run.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from aspect.data.features import as_features, as_tensor, dense, imputed
+from aspect.data.encoder import FeatureEncoder, Structural
+from aspect.data.features import (
+    as_features,
+    as_tensor,
+    dense,
+    imputed,
+    with_structural_features,
+)
 from aspect.data.files import check_memory, file_bytes
+from aspect.data.foreign import MASKS, Parts, as_integers, parts_of
 from aspect.data.graph import (
     UNLABELLED,
+    Features,
     Graph,
     LabelledGraph,
     encode_labels,
     label_graph,
     unlabelled,
 )
-from aspect.data.source import NO_READING, Reading
+from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.errors import AspectError, FileError, GraphError, shown
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from torch_geometric.data import Data
 
-__all__ = ["as_graph", "as_labelled", "check_weights", "read_saved", "to_data"]
+__all__ = [
+    "as_graph",
+    "as_labelled",
+    "changes_of",
+    "node_numbers",
+    "read_saved",
+    "to_data",
+]
 
-MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}  # ours -> PyG's
-ACCEPTED = (
-    "an aspect Graph, a PyG Data, a tuple (scipy adjacency, feature matrix) or a networkx graph"
-)
-WEIGHTS_LEFT = "Edge weights are left aside: the methods see the graph unweighted."
+
+PAIR = 2
 
 
-def as_graph(source: object, *, directed_is_error: bool = False) -> Graph:
-    """The graph alone from any of the accepted forms; labels are not even looked at."""
+def as_graph(
+    source: object, *, directed_is_error: bool = False, encoder: FeatureEncoder | None = None
+) -> Graph:
+    """The graph alone from any of the accepted forms; labels are not even looked at.
+
+    With the encoder of another graph, features of tables, and structural ones, are made as there.
+    """
     if isinstance(source, Graph):
         return source
     if isinstance(source, LabelledGraph):
         return source.graph
-    if isinstance(source, tuple):
-        return _from_matrices(source, directed_is_error)
-    if _is_networkx(source):
-        return _from_networkx(source, directed_is_error)
-    if hasattr(source, "edge_index"):
-        return _from_data(cast("Data", source), directed_is_error)
-    raise GraphError(f"A graph must be {ACCEPTED}. Got {type(source).__name__}.")
+    read = _read(source, encoder)
+    if read is not None:
+        return read.graph
+    return _built(parts_of(source), directed_is_error, encoder)
 
 
 def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledGraph:
     """The graph with its labels and splits, as far as the source has them."""
     if isinstance(source, LabelledGraph):
         return source
-    graph = as_graph(source, directed_is_error=directed_is_error)
-    if _is_networkx(source):
-        return _labelled_by_attribute(graph, source)
-    y = None if isinstance(source, Graph | tuple) else getattr(source, "y", None)
-    if y is None:
+    if isinstance(source, Graph):
+        return unlabelled(source)
+    read = _read(source)
+    if read is not None:
+        return read
+    parts = parts_of(source)
+    graph = _built(parts, directed_is_error)
+    if parts.y is None:
         return unlabelled(graph)
-    names = getattr(source, "class_names", None)
-    graph, masks = _with_masks(graph, source)
-    return label_graph(graph, _as_labels(as_tensor(y, "y"), graph.num_nodes), names, masks)
+    if isinstance(parts.y, list):
+        return label_graph(graph, *encode_labels(parts.y))
+    graph, masks = _with_masks(graph, parts.masks)
+    labels = _as_labels(as_tensor(parts.y, "y"), graph.num_nodes)
+    return label_graph(graph, labels, parts.class_names, masks)
+
+
+def changes_of(graph: Graph) -> list[str]:
+    """The notices of what was cleaned or made up, without those that only describe the graph."""
+    described = graph.structure_notices() if graph.notices else []
+    return [notice for notice in graph.notices if notice not in described]
 
 
 def to_data(labelled: LabelledGraph) -> Data:
-    """PyG's form: dense float32 `x`, both directions in `edge_index`, masks [nodes, splits]."""
+    """PyG's form: dense float32 `x`, both directions in `edge_index`, masks [nodes, splits].
+
+    Weights, if there are any, are `edge_weight`.
+    """
     from torch_geometric.data import Data
 
     graph = labelled.graph
     data = Data(x=dense(graph.features).float(), edge_index=graph.edge_index)
+    if graph.weights is not None:
+        data.edge_weight = graph.weights.float()
     if labelled.num_classes:
         data.y = labelled.labels
         data.class_names = list(labelled.class_names)
@@ -89,102 +124,140 @@ def to_data(labelled: LabelledGraph) -> Data:
     return data
 
 
-def _is_networkx(source: object) -> bool:
-    # By its verbs: the package itself is not needed to read an object that exists already.
-    return hasattr(source, "is_multigraph") and hasattr(source, "nodes")
+def node_numbers(rows: Any, graph: Graph) -> NDArray[np.int64]:  # noqa: ANN401 - a table of any kind
+    """Which node each row of a table stands for.
 
-
-def _from_data(data: Data, directed_is_error: bool) -> Graph:
-    edge_index = data.edge_index
-    if edge_index is None:
-        raise GraphError("The data has no edges: set data.edge_index, of shape [2, pairs].")
-    if data.x is None:
+    Rows name nodes by a column called `id`, `node` or `node_id`, else by the index of a pandas
+    frame; an array holds the ids themselves. A node without an id is named by its number.
+    """
+    cells = _id_cells(rows)
+    names = [str(cell) for cell in cells.tolist()]
+    ids = graph.ids or [str(number) for number in range(graph.num_nodes)]
+    number = {node: k for k, node in enumerate(ids)}
+    unknown = [repr(name) for name in names if name not in number]
+    if unknown:
         raise GraphError(
-            f"The {data.num_nodes} nodes have no features: set data.x, or ask for structural ones "
-            "with --features degree, identity, random or laplacian."
+            f"Every row must name a node of the graph. Not there: {shown(unknown)}. Give a frame "
+            "whose index, or column 'id', holds the nodes' ids, or an array of ids."
         )
-    weights = getattr(data, "edge_weight", None)
-    notices = () if weights is None else check_weights(as_tensor(weights, "edge_weight"))
-    return Graph.build(
-        as_features(data.x),
-        _as_integers(as_tensor(edge_index, "edge_index"), "edge_index"),
-        _ids_of(data),
+    return np.array([number[name] for name in names], dtype=np.int64)
+
+
+def _id_cells(rows: Any) -> NDArray[Any]:  # noqa: ANN401 - a table of any kind
+    from aspect.data.tables import ID_NAMES
+
+    if not _is_frame(rows):
+        cells = np.asarray(rows)
+        if cells.ndim > 1 and cells.shape != (len(cells), 1):
+            raise GraphError(
+                "Rows must name nodes: an array of ids, or a frame with them as its index or "
+                f"column 'id'. Got an array of shape {list(cells.shape)}."
+            )
+        return cells.reshape(-1)
+    names = getattr(rows, "column_names", rows.columns)  # Arrow's word for them, and all others'
+    columns = [name for name in names if str(name).strip().lower() in ID_NAMES]
+    if not columns and not hasattr(rows, "index"):  # polars
+        raise GraphError(f"The table needs a column 'id' with the nodes' ids. Got {shown(names)}.")
+    return np.asarray(rows[columns[0]] if columns else rows.index)
+
+
+def _read(source: object, encoder: FeatureEncoder | None = None) -> LabelledGraph | None:
+    """A graph in files or in frames, which have readers of their own; None for all others."""
+    first, second = source if isinstance(source, tuple) and len(source) == PAIR else (source, None)
+    if isinstance(first, str | os.PathLike):
+        if second is None:
+            return GraphSource.named(os.fspath(first)).read(encoder=encoder)
+        if isinstance(second, str | os.PathLike):
+            reading = Reading(nodes=os.fspath(second))
+            return GraphSource.named(os.fspath(first), reading).read(encoder=encoder)
+    if _is_frame(first) and (second is None or _is_frame(second)):
+        return _from_frames(first, second, encoder)
+    return None
+
+
+def _from_frames(
+    edges: Any,  # noqa: ANN401 - a frame
+    nodes: Any,  # noqa: ANN401 - a frame, or None
+    encoder: FeatureEncoder | None,
+) -> LabelledGraph:
+    """Read as tables are: through Parquet, which keeps the types of the columns."""
+    from pyarrow.parquet import write_table
+
+    from aspect.data.tables import read_tables
+
+    with TemporaryDirectory(prefix="aspect-") as folder:
+        paths = {"edge": Path(folder, "edges.parquet"), "node": Path(folder, "nodes.parquet")}
+        write_table(_as_table(edges), paths["edge"])
+        if nodes is not None:
+            write_table(_as_table(nodes, index="id"), paths["node"])
+        reading = Reading(nodes=None if nodes is None else str(paths["node"]))
+
+        def called_frames(text: str) -> str:
+            for kind, path in paths.items():
+                text = text.replace(repr(str(path)), f"the {kind} frame")
+            return text
+
+        try:
+            labelled = read_tables(paths["edge"], reading, encoder)
+        except AspectError as error:
+            raise type(error)(called_frames(str(error))) from error
+    told = tuple(type(notice)(called_frames(notice)) for notice in labelled.graph.notices)
+    return replace(labelled, graph=replace(labelled.graph, notices=told))
+
+
+def _built(parts: Parts, directed_is_error: bool, encoder: FeatureEncoder | None = None) -> Graph:
+    """Checked and cleaned; features are made from the edges where there are none."""
+    has_none = parts.features is None
+    features: Features
+    features = torch.zeros(parts.num_nodes, 1) if has_none else as_features(parts.features)
+    graph = Graph.build(
+        features,
+        parts.edge_index,
+        parts.ids,
+        weights=parts.weights,
+        integer_ids=parts.integer_ids,
         directed_is_error=directed_is_error,
-        notices=notices,
+        notices=parts.notices,
     )
+    return _with_made_features(graph, encoder) if has_none else graph
 
 
-def _from_matrices(source: tuple[Any, ...], directed_is_error: bool) -> Graph:
-    if len(source) != 2 or not scipy.sparse.issparse(source[0]):  # noqa: PLR2004 - a pair
-        kinds = ", ".join(type(part).__name__ for part in source)
-        raise GraphError(f"A tuple must be (scipy adjacency, feature matrix). Got ({kinds}).")
-    stored: Any = source[0]
-    adjacency, features = scipy.sparse.coo_array(stored), as_features(source[1])
-    rows, columns = adjacency.shape
-    if rows != columns or rows != features.shape[0]:
-        raise GraphError(
-            "The adjacency must be square with one row per row of the features. "
-            f"Got {rows} x {columns} for {features.shape[0]} rows of features."
-        )
-    kept = adjacency.data != 0  # a stored zero is no edge
-    notices = check_weights(as_tensor(adjacency.data[kept], "the adjacency"))
-    pairs = np.stack([ends[kept] for ends in adjacency.coords]).astype(np.int64)
-    edge_index = torch.from_numpy(pairs)
-    return Graph.build(features, edge_index, directed_is_error=directed_is_error, notices=notices)
+def _with_made_features(graph: Graph, encoder: FeatureEncoder | None) -> Graph:
+    """The graph with structural features, as in training or with a word on them."""
+    if encoder is not None and encoder.structural is not None:
+        return with_structural_features(graph, encoder.structural, encoder)
+    kind: Structural = "laplacian" if graph.num_edges else "degree"
+    notice = f"The nodes have no features, so {kind} ones are made from the edges."
+    made = with_structural_features(graph, kind)
+    return replace(made, notices=(*made.notices, notice))
 
 
-def _from_networkx(source: Any, directed_is_error: bool) -> Graph:  # noqa: ANN401 - no stubs
-    nodes = list(source.nodes(data="x"))
-    missing = [node for node, x in nodes if x is None]
-    if missing or not nodes:
-        raise GraphError(
-            "Every node must have its features as attribute 'x'. "
-            f"Missing at {shown(map(repr, missing))}."
-        )
-    rows = [np.atleast_1d(np.asarray(x)) for _, x in nodes]
-    shapes = sorted({row.shape for row in rows})
-    if len(shapes) > 1:
-        raise GraphError(
-            f"Features 'x' of the nodes must have one length. Got the shapes {shown(shapes)}."
-        )
-    index = {node: k for k, (node, _) in enumerate(nodes)}
-    edges = list(source.edges(data="weight"))
-    pairs = np.array([(index[a], index[b]) for a, b, _ in edges], dtype=np.int64).reshape(-1, 2)
-    if not source.is_directed():
-        pairs = np.concatenate([pairs, pairs[pairs[:, 0] != pairs[:, 1], ::-1]])
-    weights = as_tensor([weight for *_, weight in edges if weight is not None], "weight")
-    return Graph.build(
-        as_features(np.stack(rows)),
-        torch.from_numpy(pairs.T.copy()),
-        [str(node) for node in index],
-        directed_is_error=directed_is_error,
-        notices=check_weights(weights),
-    )
+def _is_frame(source: object) -> bool:
+    """Frames of pandas, polars and others that speak Arrow."""
+    return hasattr(source, "__arrow_c_stream__") and hasattr(source, "columns")
 
 
-def check_weights(weights: Tensor) -> tuple[str, ...]:
-    """Refuse weights that are no positive numbers; say it if others than 1 are left aside."""
-    wrong = ~(torch.isfinite(weights) & (weights > 0))
-    if bool(wrong.any()):
-        listed = shown(f"{weights[k].item()} at edge {int(k) + 1}" for k in wrong.nonzero())
-        raise GraphError(
-            f"Edge weights must be positive numbers. Got {listed}. "
-            "Remove such edges, or the weights: the methods are unweighted."
-        )
-    return () if bool((weights == 1).all()) else (WEIGHTS_LEFT,)
+def _as_table(frame: Any, index: str | None = None) -> pa.Table:  # noqa: ANN401 - a frame
+    """A frame's columns in Arrow's form.
 
+    Args:
+        frame: Of pandas, polars or another library.
+        index: Name for the index of a pandas frame, which is a column unless one has ids already.
+    """
+    import pyarrow as pa
 
-def _as_integers(values: Tensor, what: str) -> Tensor:
-    """Integers; floating-point numbers are taken only where each is a whole one."""
-    if not values.dtype.is_floating_point:
-        return values
-    # Beyond 2**24 (float32) or 2**53 (float64) a whole number may stand for its neighbour.
-    largest = 2 / torch.finfo(values.dtype).eps
-    exact = (values == values.round()) & (values.abs() <= largest)
-    if not bool(exact.all()):
-        listed = shown(values[~exact].tolist())
-        raise GraphError(f"{what} must hold integers. Got {listed} as {values.dtype}.")
-    return values.long()
+    from aspect.data.tables import ID_NAMES
+
+    if hasattr(frame, "reset_index"):  # pandas
+        frame = frame.rename(columns=str)
+        if index is not None and not any(name.strip().lower() in ID_NAMES for name in frame):
+            frame = frame.rename_axis(index).reset_index()
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            first = str(error).splitlines()[0]
+            raise GraphError(f"A column of the frame mixes types of values: {first}.") from error
+    return frame if isinstance(frame, pa.Table) else pa.table(frame)
 
 
 def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
@@ -195,43 +268,23 @@ def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
         return y.long()
     if y.dtype.is_floating_point:
         y = torch.where(y.isnan(), float(UNLABELLED), y)
-    return _as_integers(y, "y")
+    return as_integers(y, "y")
 
 
-def _ids_of(data: Data) -> list[str] | None:
-    for name in ("ids", "node_id"):
-        ids = getattr(data, name, None)
-        if ids is not None:
-            return [str(node) for node in (ids.tolist() if isinstance(ids, Tensor) else ids)]
-    return None
-
-
-def _with_masks(graph: Graph, data: object) -> tuple[Graph, Mapping[str, Tensor]]:
+def _with_masks(graph: Graph, given: Mapping[str, object]) -> tuple[Graph, Mapping[str, Tensor]]:
     """Splits as [splits, nodes]; PyG keeps one split as [nodes] and several as [nodes, splits]."""
-    given = {part: getattr(data, name, None) for part, name in MASKS.items()}
-    names = [MASKS[part] for part, mask in given.items() if mask is not None]
+    names = [name for name in MASKS.values() if given.get(name) is not None]
     if 0 < len(names) < len(MASKS):
         notice = (
             f"Split masks are left aside: of {', '.join(MASKS.values())} there is only "
             f"{' and '.join(names)}."
         )
         return replace(graph, notices=(*graph.notices, notice)), {}
-    masks = {part: as_tensor(given[part], name) for part, name in MASKS.items() if names}
+    masks = {part: as_tensor(given[name], name) for part, name in MASKS.items() if names}
     return graph, {
         part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.t()).bool().contiguous()
         for part, mask in masks.items()
     }
-
-
-def _labelled_by_attribute(graph: Graph, source: Any) -> LabelledGraph:  # noqa: ANN401 - no stubs
-    """Classes of networkx nodes from their attribute `y`, else `label`; unknown where missing."""
-    for name in ("y", "label"):
-        cells = [value for _, value in source.nodes(data=name)]
-        if any(value is not None for value in cells):
-            texts = [None if value is None else str(value) for value in cells]
-            labels, class_names = encode_labels(texts)
-            return label_graph(graph, labels, class_names)
-    return unlabelled(graph)
 
 
 # Files of torch.save
@@ -251,6 +304,8 @@ def read_saved(path: Path, reading: Reading = NO_READING) -> LabelledGraph:
         elif data.x is not None:
             data.x, cleaned = imputed(as_features(data.x), reading.impute)
             notices += cleaned
+        if reading.unweighted and getattr(data, "edge_weight", None) is not None:
+            data.edge_weight = data.edge_weight != 0
         labelled = as_labelled(data, directed_is_error=reading.directed == "error")
     except AspectError:
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aspect.data.encoder import Caution, FeatureEncoder, Impute, Structural
 from aspect.data.graph import Features, Graph
 from aspect.data.operators import leading_eigenvectors, normalised_adjacency
 from aspect.data.sparse import Pattern, SparseMatrix
@@ -40,9 +41,12 @@ __all__ = [
 
 DRAWS = 2**16  # different values of an int16, from -DRAWS / 2 on
 
-Structural = Literal["degree", "identity", "random", "laplacian"]
 COLUMNS = 32  # of random and laplacian features
 SEED = 0  # one graph, one set of random features
+OTHER_AXES = (
+    "The {} features of another graph have axes of their own: its embedding cannot be compared "
+    "with that of the training graph. Train with --features degree for that."
+)
 
 LARGEST_EXACT = 2**24  # from there on neighbouring integers may be one float32
 
@@ -188,7 +192,7 @@ def as_tensor(values: object, what: str) -> Tensor:
         raise GraphError(f"{what} must be an array of numbers. Got {kind}.") from error
 
 
-def imputed(features: Features, how: Literal["zero", "mean"] | None) -> tuple[Features, list[str]]:
+def imputed(features: Features, how: Impute | None) -> tuple[Features, list[str]]:
     """Zero, or the mean of the column's finite entries, for what is NaN or infinite; and a notice.
 
     A column without a finite entry becomes zero either way. None changes nothing.
@@ -246,8 +250,13 @@ def merged_integers(
     return large & merge
 
 
-def with_structural_features(graph: Graph, kind: Structural) -> Graph:
+def with_structural_features(
+    graph: Graph, kind: Structural, trained: FeatureEncoder | None = None
+) -> Graph:
     """The same edges with features made from them in place of its own, the same at every call.
+
+    With the encoder of a training graph they have as many columns as that one; axes are common to
+    both graphs only for `degree`, which is said of the others.
 
     - `degree`: one-hot of the power of two below the degree; raw degrees of hubs would drown all
       others.
@@ -260,7 +269,8 @@ def with_structural_features(graph: Graph, kind: Structural) -> Graph:
     features: Features
     if kind == "degree":
         bins = torch.log2(graph.degrees().double() + 1).floor().long()
-        features = torch.nn.functional.one_hot(bins).float()
+        most = int(bins.max()) + 1 if trained is None or trained.width is None else trained.width
+        features = torch.nn.functional.one_hot(bins.clamp(max=most - 1), most).float()
     elif kind == "identity":
         size = (graph.num_nodes, graph.num_nodes)
         features = SparseMatrix.from_entries(nodes, nodes, torch.ones(graph.num_nodes), size)
@@ -274,4 +284,13 @@ def with_structural_features(graph: Graph, kind: Structural) -> Graph:
         _, vectors = leading_eigenvectors(normalised_adjacency(graph), count, "LA")
         scaled = vectors * graph.num_nodes**0.5
         features = torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))
-    return replace(graph, features=features, feature_names=None)
+    notices = graph.notices
+    if trained is not None and kind != "degree":
+        notices = (*notices, Caution(OTHER_AXES.format(kind)))
+    return replace(
+        graph,
+        features=features,
+        feature_names=None,
+        notices=notices,
+        encoder=FeatureEncoder(structural=kind, width=features.shape[1]),
+    )

@@ -18,6 +18,7 @@ __all__ = [
     "LEFT_BEHIND",
     "available_bytes",
     "check_memory",
+    "embedding_files",
     "file_bytes",
     "is_file",
     "is_folder",
@@ -37,6 +38,12 @@ LEFT_BEHIND = re.compile(r"\.[0-9a-f]{16}\.part")
 
 CGROUP = Path("/sys/fs/cgroup")  # as seen inside a container
 CACHE = "inactive_file "
+
+# Endings of files of embeddings, each with those of the files beside it: for gate weights, which
+# tables may hold themselves, and for ids, where the file has no place for them.
+TABLES = {".parquet": ".gate.parquet", ".csv": ".gate.csv"}
+MATRICES = {".npy": ".gate.npy", ".vec": ".gate.csv", ".txt": ".gate.csv"}
+IDS = ".ids.txt"
 
 
 def is_file(path: Path) -> bool:
@@ -182,3 +189,29 @@ def naming(path: Path) -> Iterator[None]:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise FileError(f"Cannot write to {path}: {reason(error)}.") from error
+
+
+def embedding_files(path: Path, *, gate_column: bool = False) -> dict[str, Path]:
+    """Where `embeddings`, their `gate` weights and `ids` go, by the ending of the first's name.
+
+    A part that is a column, or a word of each line, has no file of its own.
+    """
+    suffix = path.suffix.lower()
+    beside = {**TABLES, **MATRICES}
+    if suffix not in beside:
+        raise FileError(
+            f"Embeddings are written as {', '.join(TABLES)}, .npy, or word2vec text as .vec or "
+            f".txt. Got the name {path.name!r}."
+        )
+    if gate_column and suffix not in TABLES:
+        raise FileError(
+            f"Only tables ({', '.join(TABLES)}) have a column for gate weights. Got the name "
+            f"{path.name!r}: leave --gate out, and they are written to "
+            f"{path.with_suffix(beside[suffix]).name!r}."
+        )
+    files = {"embeddings": path}
+    if not gate_column:
+        files["gate"] = path.with_suffix(beside[suffix])
+    if suffix == ".npy":
+        files["ids"] = path.with_suffix(IDS)
+    return files

@@ -6,8 +6,9 @@ as single numbers, smaller end * nodes + larger end, so that sets of them are ch
 
 from __future__ import annotations
 
+import html
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -18,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, shown
 
@@ -28,6 +30,8 @@ __all__ = [
     "Graph",
     "LabelledGraph",
     "check_masks",
+    "check_weights",
+    "clean_edges",
     "count_pairs",
     "edge_index_of",
     "edge_keys",
@@ -36,6 +40,7 @@ __all__ = [
     "label_graph",
     "pair_keys",
     "unlabelled",
+    "with_pairs",
 ]
 
 UNLABELLED = -1
@@ -49,6 +54,10 @@ MOST_NODES = 3_037_000_499  # the largest n for which every key row * n + column
 LONGEST_INTEGER = 18  # digits; what is longer is a name, not a number
 
 PARTS = ("train", "validation", "test")
+
+LARGEST_WEIGHT = 1e30  # sums and products of such weights, and of their inverses, fit float32
+SAME_WEIGHT = 1e-6  # two directions whose weights differ by less, relatively, have the same
+USUAL_WEIGHTS = (0.01, 100.0)  # the mean weights between which a self-loop of weight one counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +74,9 @@ class Graph:
     notices: tuple[str, ...] = ()  # what was cleaned while building, one sentence each
     feature_names: tuple[str, ...] | None = None  # of the columns, where the source has them
     integer_ids: bool = False  # the source kept its ids as integers; here they are their digits
+    encoder: FeatureEncoder | None = None  # that made the features, if they were not there as such
+    # Above zero, the same for both directions, of the features' type; none: every edge weighs one.
+    weights: Float[Tensor, " entries"] | None = None
 
     def __post_init__(self) -> None:
         if self.feature_names is not None:
@@ -77,12 +89,18 @@ class Graph:
         edge_index: Tensor,  # [2, pairs], checked by hand: users give this one
         ids: Sequence[str] | None = None,
         *,
+        weights: Tensor | None = None,  # [pairs], checked by hand as well
         feature_names: Sequence[str] | None = None,
         integer_ids: bool = False,
         directed_is_error: bool = False,
         notices: Sequence[str] = (),  # what was cleaned before
     ) -> Graph:
-        """Check everything, symmetrise, drop self-loops and duplicates, and note what was done."""
+        """Check everything, symmetrise, drop self-loops and duplicates, and note what was done.
+
+        A pair of weight zero is no edge, and weights that are all one are none. Weights of a pair
+        that is given several times are added. So are those of both directions, as PyG's
+        `to_undirected` does it, unless all weights are the same in both directions.
+        """
         num_nodes = features.shape[0]
         _check_features(features)
         if ids is not None:
@@ -90,7 +108,11 @@ class Graph:
         _check_finite(features, ids, feature_names)
         edge_index = _as_int64(edge_index, "Ends of edges")
         _check_edges(edge_index, num_nodes)
-        edge_index, changes = _simple_undirected(edge_index, num_nodes, directed_is_error)
+        edge_index, weights, changes = clean_edges(
+            edge_index, weights, num_nodes, directed_is_error=directed_is_error
+        )
+        if weights is not None:
+            weights = weights.to(_values_of(features).dtype)
         graph = cls(
             _best_layout(features),
             edge_index,
@@ -98,8 +120,28 @@ class Graph:
             (*notices, *changes),
             None if feature_names is None else tuple(feature_names),
             integer_ids,
+            weights=weights,
         )
-        return graph._with_structure_notices()
+        return replace(graph, notices=(*graph.notices, *graph.structure_notices()))
+
+    def with_features(
+        self,
+        features: Features,
+        feature_names: Sequence[str] | None = None,
+        *,
+        encoder: FeatureEncoder | None = None,
+        notices: Sequence[str] = (),
+    ) -> Graph:
+        """The same nodes and edges with other features, checked; and what to know of them."""
+        _check_features(features)
+        _check_finite(features, self.ids, feature_names)
+        return replace(
+            self,
+            features=_best_layout(features),
+            feature_names=None if feature_names is None else tuple(feature_names),
+            encoder=encoder,
+            notices=(*self.notices, *notices),
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -117,6 +159,11 @@ class Graph:
         return self.edge_index.shape[1] // 2
 
     @property
+    def is_encoded(self) -> bool:
+        """Whether the features come from columns of a node table, scaled one by one."""
+        return self.encoder is not None and bool(self.encoder.columns)
+
+    @property
     def device(self) -> torch.device:
         """Where the tensors lie."""
         return self.edge_index.device
@@ -130,22 +177,36 @@ class Graph:
         """Number of neighbours of every node."""
         return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
 
+    def components(self) -> tuple[int, int]:
+        """Number of connected components, and the nodes of the largest."""
+        rows, columns = self.edge_index.cpu().numpy()
+        ones, shape = np.ones(len(rows), dtype=np.int8), (self.num_nodes, self.num_nodes)
+        adjacency = scipy.sparse.csr_array((ones, (rows, columns)), shape=shape)
+        count, part = scipy.sparse.csgraph.connected_components(adjacency, directed=False)
+        return int(count), int(np.bincount(part).max())
+
+    def unweighted(self) -> Graph:
+        """The same graph whose edges all weigh one."""
+        return self if self.weights is None else replace(self, weights=None)
+
     def to(self, target: torch.device | str | torch.dtype) -> Graph:
         """The graph on another device, or with features of another floating type.
 
         It is the same object where nothing changes: a graph on `cuda:0` is on `cuda`.
         """
+        weights = None if self.weights is None else self.weights.to(target)
         if isinstance(target, torch.dtype):
             same = target == self.dtype
-            return self if same else replace(self, features=self.features.to(target))
+            features = self.features if same else self.features.to(target)
+            return self if same else replace(self, features=features, weights=weights)
         if _resolved(torch.device(target)) == _resolved(self.device):
             return self
         features, edge_index = self.features.to(target), self.edge_index.to(target)
-        return replace(self, features=features, edge_index=edge_index)
+        return replace(self, features=features, edge_index=edge_index, weights=weights)
 
-    def _with_structure_notices(self) -> Graph:
-        """Add what the user should know although nothing was changed."""
-        notices = list(self.notices)
+    def structure_notices(self) -> list[str]:
+        """What the user should know although nothing was changed."""
+        notices = []
         isolated = int((self.degrees() == 0).sum())
         if self.num_edges == 0:
             notices.append("The graph has no edges: the embedding rests on the features alone.")
@@ -153,13 +214,30 @@ class Graph:
             notices.append(
                 f"{isolated} of {self.num_nodes} nodes have no edge; they keep their own features."
             )
-        num_parts, largest = _parts(self.edge_index, self.num_nodes)
+        num_parts, largest = self.components()
         if num_parts - isolated > 1:
             notices.append(
                 f"The graph falls into {num_parts} parts without an edge between them; "
                 f"the largest has {largest} of {self.num_nodes} nodes."
             )
-        return replace(self, notices=tuple(notices))
+        return notices
+
+    def __repr__(self) -> str:
+        """One line, whatever the size.
+
+        >>> Graph.build(torch.eye(3), torch.tensor([[0, 1], [1, 0]]))
+        Graph(3 nodes, 1 edge, 3 features)
+        """
+        sizes = (_counted(self.num_nodes, "node"), _counted(self.num_edges, "edge"))
+        features = _counted(self.num_features, "feature")
+        if isinstance(self.features, SparseMatrix):
+            features += " (sparse)"
+        where = [] if self.device.type == "cpu" else [str(self.device)]
+        return f"Graph({', '.join([*sizes, features, *where])})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the line, and what was cleaned while building."""
+        return _html(repr(self), self.notices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +255,26 @@ class LabelledGraph:
     def num_classes(self) -> int:
         """Classes, those without a node included."""
         return len(self.class_names)
+
+    def __repr__(self) -> str:
+        """One line, whatever the size."""
+        splits = _counted(len(self.masks["train"]), "split") if self.masks else "no splits"
+        inner = repr(self.graph).removeprefix("Graph(").removesuffix(")")
+        classes = f"{self.num_classes} class{'' if self.num_classes == 1 else 'es'}"
+        return f"LabelledGraph({inner}, {classes}, {splits})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the line, and what was cleaned while building."""
+        return _html(repr(self), self.graph.notices)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _html(line: str, notices: Sequence[str]) -> str:
+    items = "".join(f"<li>{html.escape(notice)}</li>" for notice in notices)
+    return f"<code>{html.escape(line)}</code>" + (f"<ul>{items}</ul>" if items else "")
 
 
 def pair_keys(
@@ -213,7 +311,26 @@ def count_pairs(
 def flip_pairs(graph: Graph, keys: Int[Tensor, " flips"]) -> Graph:
     """The graph with these pairs flipped, each given once: edges are removed, others joined."""
     pairs, counts = count_pairs(graph, keys)
-    return replace(graph, edge_index=edge_index_of(pairs[counts == 1], graph.num_nodes))
+    return with_pairs(graph, pairs[counts == 1])
+
+
+def with_pairs(graph: Graph, keys: Int[Tensor, " edges"]) -> Graph:
+    """The graph with these pairs for edges, given once each and ascending.
+
+    In a weighted graph its own edges keep their weights, and others have the mean of them.
+    """
+    edge_index = edge_index_of(keys, graph.num_nodes)
+    if graph.weights is None:
+        return replace(graph, edge_index=edge_index)
+    known = edge_keys(graph)
+    own = graph.weights[graph.edge_index[0] < graph.edge_index[1]]
+    of_pairs = torch.full_like(keys, 1, dtype=own.dtype)
+    if len(known):
+        places = torch.searchsorted(known, keys).clamp(max=len(known) - 1)
+        of_pairs = torch.where(known[places] == keys, own[places], own.mean())
+    of_entries = pair_keys(edge_index[0], edge_index[1], graph.num_nodes)
+    weights = of_pairs[torch.searchsorted(keys, of_entries)]
+    return replace(graph, edge_index=edge_index, weights=weights)
 
 
 def label_graph(
@@ -333,9 +450,13 @@ def _check_features(features: Features) -> None:
             "The nodes have no features. Give a feature table, or ask for structural ones "
             "with --features degree, identity, random or laplacian."
         )
-    values = features.values if isinstance(features, SparseMatrix) else features
+    values = _values_of(features)
     if not values.is_floating_point():
         raise GraphError(f"Features must be floating-point numbers. Got {values.dtype}.")
+
+
+def _values_of(features: Features) -> Tensor:
+    return features.values if isinstance(features, SparseMatrix) else features
 
 
 def _check_names(names: Sequence[str], count: int, kind: str, of: str) -> None:
@@ -350,8 +471,7 @@ def _check_names(names: Sequence[str], count: int, kind: str, of: str) -> None:
 def _check_finite(
     features: Features, ids: Sequence[str] | None, names: Sequence[str] | None
 ) -> None:
-    values = features.values if isinstance(features, SparseMatrix) else features
-    bad = ~torch.isfinite(values)
+    bad = ~torch.isfinite(_values_of(features))
     if not bool(bad.any()):
         return
     if isinstance(features, SparseMatrix):
@@ -383,6 +503,29 @@ def _check_edges(edge_index: Tensor, num_nodes: int) -> None:
         raise GraphError(f"Edges must join nodes 0 to {num_nodes - 1}. Got {pairs}.")
 
 
+def clean_edges(
+    edge_index: Tensor,
+    weights: Tensor | None,
+    num_nodes: int,
+    *,
+    directed_is_error: bool = False,
+) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Each edge once per direction, sorted, with its weight; and what had to be changed for that.
+
+    See `Graph.build` for what becomes of weights.
+    """
+    changes: list[str] = []
+    if weights is not None:
+        edge_index, weights, changes = _with_weights_of_edges(edge_index, weights)
+    if weights is None:
+        edge_index, cleaned = _simple_undirected(edge_index, num_nodes, directed_is_error)
+        return edge_index, None, [*changes, *cleaned]
+    edge_index, weights, cleaned = _weighted_undirected(
+        edge_index, weights, num_nodes, directed_is_error
+    )
+    return edge_index, weights, [*changes, *cleaned]
+
+
 def _simple_undirected(
     edge_index: Tensor, num_nodes: int, directed_is_error: bool
 ) -> tuple[Tensor, list[str]]:
@@ -410,13 +553,96 @@ def _simple_undirected(
     return torch.stack([both // num_nodes, both % num_nodes]), notices
 
 
-def _parts(edge_index: Tensor, num_nodes: int) -> tuple[int, int]:
-    """Number of connected components, and the nodes of the largest."""
-    rows, columns = edge_index.cpu().numpy()
-    ones = np.ones(len(rows), dtype=np.int8)
-    adjacency = scipy.sparse.csr_array((ones, (rows, columns)), shape=(num_nodes, num_nodes))
-    count, part = scipy.sparse.csgraph.connected_components(adjacency, directed=False)
-    return int(count), int(np.bincount(part).max())
+def check_weights(
+    weights: Float[Tensor, " pairs"], place: Callable[[int], str] | None = None
+) -> None:
+    """Refuse weights that are negative, no numbers or far too large or small.
+
+    Args:
+        weights: One for each pair.
+        place: Where one stands, for the message; by default the number of the edge from 1 on.
+    """
+    sizes = weights.abs()
+    beyond = (weights != 0) & ((sizes > LARGEST_WEIGHT) | (sizes < 1 / LARGEST_WEIGHT))
+    wrong = ~torch.isfinite(weights) | (weights < 0) | beyond
+    if not bool(wrong.any()):
+        return
+
+    def placed(k: int) -> str:
+        return f"edge {k + 1}" if place is None else place(k)
+
+    listed = shown(f"{weights[k].item():g} at {placed(k)}" for k in wrong.nonzero()[:, 0].tolist())
+    raise GraphError(
+        f"Edge weights must be positive numbers up to {LARGEST_WEIGHT:g}, or zero for no edge. "
+        f"Got {listed}. Fix them, or leave all weights aside with --unweighted."
+    )
+
+
+def _with_weights_of_edges(
+    edge_index: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Pairs of weight zero are no edges; weights that are all one are none."""
+    if weights.shape != edge_index.shape[1:]:
+        raise GraphError(
+            f"There must be one weight per edge, of shape [{edge_index.shape[1]}]. "
+            f"Got {list(weights.shape)}."
+        )
+    if weights.dtype.is_complex:
+        raise GraphError(f"Edge weights must be real numbers. Got {weights.dtype}.")
+    weights = weights.double()
+    check_weights(weights)
+    notices, kept = list[str](), weights != 0
+    if not bool(kept.all()):
+        notices.append(f"{int((~kept).sum())} edges of weight zero left out.")
+        edge_index, weights = edge_index[:, kept], weights[kept]
+    if bool((weights == 1).all()):
+        return edge_index, None, notices
+    notices.append("Edge weights are used. Pass --unweighted to leave them aside.")
+    lowest, highest = USUAL_WEIGHTS
+    if not lowest <= float(weights.mean()) <= highest:
+        notices.append(
+            f"Edge weights are {float(weights.mean()):g} on average, and the self-loops of graph "
+            "convolutions weigh one. Divide the weights by their mean if both should count."
+        )
+    return edge_index, weights, notices
+
+
+def _weighted_undirected(
+    edge_index: Tensor, weights: Float[Tensor, " pairs"], num_nodes: int, directed_is_error: bool
+) -> tuple[Tensor, Float[Tensor, " entries"], list[str]]:
+    """As `_simple_undirected`, with the weight of every entry."""
+    notices: list[str] = []
+    kept = edge_index[0] != edge_index[1]
+    loops = int((~kept).sum())
+    if loops:
+        notices.append(f"{loops} self-loops removed; methods that need them add them.")
+    rows, columns = edge_index[:, kept].cpu().numpy()
+    size = (num_nodes, num_nodes)
+    given = scipy.sparse.csr_array((weights[kept].cpu().numpy(), (rows, columns)), shape=size)
+    if given.nnz < len(rows):  # the matrix has added them up
+        notices.append(f"{len(rows) - given.nnz} edges were repeated; their weights were added.")
+    reverse = given.T.tocsr()
+    both = given + reverse
+    missing = both.nnz - given.nnz
+    differ = abs(given - reverse) > SAME_WEIGHT * both
+    if missing or differ.nnz:
+        two_way = 2 * given.nnz - both.nnz  # entries whose reverse is there too
+        if directed_is_error:
+            what = f"{missing} edges lack their reverse" if missing else "weights differ by it"
+            raise GraphError(f"The graph is directed: {what}. Drop --directed error to symmetrise.")
+        if missing:
+            notices.append(f"{missing} edges had no reverse and were made undirected.")
+        if two_way:
+            notices.append(
+                f"{two_way // 2} edges are given in both directions; the two weights were added."
+            )
+    else:
+        both /= 2
+    both.sort_indices()
+    found = both.tocoo()
+    ends = np.stack([found.coords[0], found.coords[1]]).astype(np.int64)
+    device = edge_index.device
+    return torch.from_numpy(ends).to(device), torch.from_numpy(found.data).to(device), notices
 
 
 def _best_layout(features: Features) -> Features:

@@ -60,7 +60,8 @@ class RescaledLaplacian:
 class Propagation:
     """The fixed pattern along which a graph propagates; operators differ in their weights alone.
 
-    Dropping edges sets weights to zero and recomputes degrees, so that no shape ever changes.
+    Dropping edges sets weights to zero and recomputes degrees, so that no shape ever changes. In a
+    weighted graph each edge has its own weight besides; self-loops weigh one, as in PyG.
     """
 
     def __init__(self, graph: Graph, *, self_loops: bool, lambda_max: float = 2.0) -> None:
@@ -68,9 +69,12 @@ class Propagation:
         source, target = graph.edge_index
         if self_loops:
             source, target = torch.cat([source, nodes]), torch.cat([target, nodes])
-        ones = torch.ones(len(source), dtype=graph.dtype, device=graph.device)
-        matrix = SparseMatrix.from_entries(source, target, ones, (graph.num_nodes, graph.num_nodes))
+        own = torch.ones(len(source), dtype=graph.dtype, device=graph.device)
+        if graph.weights is not None:
+            own[: len(graph.weights)] = graph.weights
+        matrix = SparseMatrix.from_entries(source, target, own, (graph.num_nodes, graph.num_nodes))
         self.pattern: Pattern = matrix.pattern
+        self._own = None if graph.weights is None else matrix.values  # weights of the entries
         self.num_edges = graph.num_edges
         self.lambda_max = lambda_max
         self.dtype = graph.dtype
@@ -87,21 +91,24 @@ class Propagation:
         return edge
 
     def operator(self, edge_weights: Float[Tensor, " edges"] | None = None) -> RescaledLaplacian:
-        """The rescaled Laplacian with a weight per undirected edge (all one if not given).
+        """The rescaled Laplacian with every undirected edge times a factor (one if not given).
 
-        With weights it is rescaled by the bound 2: `lambda_max` is the unweighted graph's, and
+        With factors it is rescaled by the bound 2: `lambda_max` is that of the graph as it is, and
         dropping edges can raise it.
         """
         if edge_weights is None:
-            return self._unweighted
+            return self._clean
         one = torch.ones(1, dtype=edge_weights.dtype, device=edge_weights.device)
-        return self._normalised(torch.cat([edge_weights, one])[self.edge_of_entry], 2.0)
+        weights = torch.cat([edge_weights, one])[self.edge_of_entry]
+        return self._normalised(weights if self._own is None else weights * self._own, 2.0)
 
     @cached_property
-    def _unweighted(self) -> RescaledLaplacian:
+    def _clean(self) -> RescaledLaplacian:
         columns = self.pattern.columns
-        ones = torch.ones(len(columns), dtype=self.dtype, device=columns.device)
-        return self._normalised(ones, self.lambda_max)
+        weights = self._own
+        if weights is None:
+            weights = torch.ones(len(columns), dtype=self.dtype, device=columns.device)
+        return self._normalised(weights, self.lambda_max)
 
     def _normalised(
         self, weights: Float[Tensor, " entries"], lambda_max: float
@@ -147,13 +154,19 @@ def largest_eigenvalue(graph: Graph, *, self_loops: bool, steps: int = 1000) -> 
 def normalised_adjacency(graph: Graph, added_degree: float = 0.0) -> scipy.sparse.csr_array:
     """`D^(-1/2) A D^(-1/2)` in float64, where D holds the degrees plus a constant.
 
-    The row of an isolated node is empty: it has L_ii = 1, as in the operators.
+    The row of an isolated node is empty: it has L_ii = 1, as in the operators. In a weighted graph
+    degrees are sums of weights, and the constant counts edges of the mean weight.
     """
     rows, columns = graph.edge_index.cpu().numpy()
-    degrees = graph.degrees().cpu().numpy() + added_degree
-    scale = 1 / np.sqrt(np.where(degrees > 0, degrees, 1))
     size = (graph.num_nodes, graph.num_nodes)
-    return scipy.sparse.csr_array((scale[rows] * scale[columns], (rows, columns)), shape=size)
+    weights = np.ones(len(rows))
+    if graph.weights is not None:
+        weights = graph.weights.cpu().numpy().astype(np.float64)
+    mean = weights.mean() if len(weights) else 1.0
+    degrees = np.bincount(rows, weights, graph.num_nodes) + added_degree * mean
+    scale = 1 / np.sqrt(np.where(degrees > 0, degrees, 1))
+    values = weights * scale[rows] * scale[columns]
+    return scipy.sparse.csr_array((values, (rows, columns)), shape=size)
 
 
 def leading_eigenvectors(

@@ -1,7 +1,8 @@
 """Where a graph comes from: the catalogue of data sets, an archive, tables, or a saved PyG `Data`.
 
 The catalogue is `catalogue.yaml`. A user's entry is a pair of files, `NAME.npz` and `NAME.yaml`, in
-`$ASPECT_DATA` or the user's data folder; `add_dataset` writes both. A `GraphSource` says which
+`$ASPECT_DATA` or the user's data folder; `add_dataset` writes both. A data set of another package
+is a function under `@register_dataset`, found as `aspect.plugins` says. A `GraphSource` says which
 graph, and how it is read: all that is needed to read the same graph again later. Nothing heavy is
 imported before a graph is read, so that the command line can answer a wrong name at once.
 """
@@ -12,22 +13,34 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from aspect.config import Config, load_yaml, make_config, to_yaml
 from aspect.data.files import is_file, is_folder, is_present, naming, replacing, target_of
-from aspect.errors import AspectError, DataError, FileError, SettingsError, UnknownNameError, reason
+from aspect.errors import (
+    AspectError,
+    DataError,
+    FileError,
+    GraphWarning,
+    SettingsError,
+    UnknownNameError,
+    reason,
+    sentence_of,
+    warn,
+)
+from aspect.plugins import Plugins, is_reference, reference_of
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+    from aspect.data.encoder import FeatureEncoder
     from aspect.data.graph import LabelledGraph
 
 __all__ = [
@@ -46,6 +59,7 @@ __all__ = [
     "load_dataset",
     "load_named",
     "read_graph",
+    "register_dataset",
 ]
 
 logger = logging.getLogger(__name__)
@@ -91,6 +105,8 @@ class Dataset(Config):
     """What to beware of."""
     download: Download | None = None
     """None where no source offers an equal graph."""
+    made_by: str = ""
+    """The function of another package that makes it, as `module:function`."""
 
 
 def _shipped() -> Mapping[str, Dataset]:
@@ -101,18 +117,80 @@ def _shipped() -> Mapping[str, Dataset]:
 
 DATASETS = _shipped()
 
+_outside = Plugins("data set", "aspect.datasets")
+_details: dict[str, dict[str, str]] = {}  # of data sets from outside, by reference
+
+AnyLoader = TypeVar("AnyLoader", bound=Callable[[], Any])
+
+
+def register_dataset(
+    name: str, *, source: str = "", licence: str = "none stated", note: str = ""
+) -> Callable[[AnyLoader], AnyLoader]:
+    """Decorator of a function without arguments that gives a graph: make it a data set.
+
+    The graph is a PyG `Data` or whatever else `Embedder.fit` takes; the rest is for the catalogue.
+    """
+
+    def enter(load: AnyLoader) -> AnyLoader:
+        if not NAME.fullmatch(name):
+            raise SettingsError(
+                "The name of a data set must be made of at most 64 small letters, digits, _ and "
+                f"-. Got {name!r}."
+            )
+        _outside.register(name, load, (*DATASETS, MIXED))
+        _details[reference_of(load)] = {"source": source, "licence": licence, "note": note}
+        return load
+
+    return enter
+
+
+def _loader(name: str) -> Callable[[], Any] | None:
+    """The function of another package that makes the data set; None: there is none."""
+    is_name = NAME.fullmatch(name) or (is_reference(name) and not is_file(Path(name)))
+    if name in DATASETS or not is_name:
+        return None
+    found = _outside.find(name)
+    if found is not None and not callable(found):
+        raise SettingsError(f"The data set {name!r} must be a function that makes a graph.")
+    return found
+
+
+def _made(name: str, load: Callable[[], Any]) -> LabelledGraph:
+    """The graph that a function of another package makes; what it raises is one sentence."""
+    from aspect.data.convert import as_labelled
+
+    try:
+        return as_labelled(load())
+    except AspectError:
+        raise
+    except Exception as error:
+        raise DataError(f"The data set {name!r} cannot be made. {sentence_of(error)}") from error
+
+
+def _stored_name(graph: str) -> str:
+    """What any process finds the graph by: `module:function` of a data set from outside."""
+    if is_dataset(graph) and _user_entry(graph) is None:
+        load = _loader(graph)
+        return graph if load is None else reference_of(load)
+    return graph
+
 
 def catalogue(data_dir: str | Path | None = None) -> dict[str, Dataset]:
-    """All entries by name: those of the package, then those that the user added."""
+    """All entries by name: those of the package, those that the user added, those from outside."""
+    return {name: dataset(name, data_dir) for name in catalogue_names(data_dir)}
+
+
+def catalogue_names(data_dir: str | Path | None = None) -> list[str]:
+    """The names alone, for which no graph is read."""
     folders = filter(is_folder, _user_folders(data_dir))
     stems = {file.stem for folder in folders for file in folder.glob("*.yaml")} - set(DATASETS)
     added = sorted(name for name in stems if _user_entry(name, data_dir) is not None)
-    return {**DATASETS, **{name: dataset(name, data_dir) for name in added}}
+    return list(dict.fromkeys([*DATASETS, *added, *_outside.names()]))
 
 
 def is_dataset(name: str) -> bool:
     """Whether the catalogue has that name."""
-    return name in DATASETS or _user_entry(name) is not None
+    return name in DATASETS or _user_entry(name) is not None or _loader(name) is not None
 
 
 def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
@@ -120,6 +198,12 @@ def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
     if name in DATASETS:
         return DATASETS[name]
     file = _user_entry(name, data_dir)
+    if file is None and (load := _loader(name)) is not None:
+        made_by = reference_of(load)
+        told = _details.get(made_by, {})
+        return Dataset(
+            name=name, **_measured(_made(name, load)), file_sha256="", made_by=made_by, **told
+        )
     if file is None:
         raise UnknownNameError("data set", name, catalogue(data_dir))
     return make_config(Dataset, {**load_yaml(file), "name": name}, owner=str(file))
@@ -189,6 +273,9 @@ def load_named(name: str, data_dir: str | Path | None = None) -> LabelledGraph:
     """A data set with its labels, from the first folder that has it; see `find`."""
     from aspect.data.archives import read_npz
 
+    load = None if _user_entry(name, data_dir) else _loader(name)
+    if load is not None:
+        return _made(name, load)
     entry = dataset(name, data_dir)
     path = find(name, data_dir)
     if path is None:
@@ -311,29 +398,74 @@ def check_graph_name(graph: str) -> str:
     """The name or path itself; what can be neither is answered with the nearest name."""
     is_path = Path(graph).suffix or len(Path(graph).parts) > 1
     if not is_path and graph != MIXED and not is_dataset(graph):
-        raise UnknownNameError("data set or file", graph, [*catalogue(), MIXED])
+        raise UnknownNameError("data set or file", graph, [*catalogue_names(), MIXED])
     return graph
+
+
+def _split_names(given: object) -> object:
+    """Names from the command line or a settings file: repeated, or with commas between them."""
+    listed = [given] if isinstance(given, str) else given or ()
+    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
+        return given
+    return tuple(part.strip() for name in listed for part in name.split(",") if part.strip())
+
+
+ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 
 
 class Reading(Config):
     """How the graph's files are read."""
 
     nodes: str | None = None
-    """Node table of an edge table: ids, numeric features, perhaps a label."""
+    """Node table of an edge table: ids, columns of features, perhaps a label."""
     features: Literal["degree", "identity", "random", "laplacian"] | None = None
     """Structural features in place of the graph's own."""
-    impute: Literal["zero", "mean"] | None = None
-    """What stands in for missing features, which are refused otherwise."""
+    columns: ColumnNames = ()
+    """Columns of the node table that become features, with commas between them.  [default: all]"""
+    drop: ColumnNames = ()
+    """Columns of the node table to leave out."""
+    categorical: ColumnNames = ()
+    """Columns whose values are categories, be they numbers; one-hot, or hashed if there are
+    many."""
+    feature_scaling: Literal["standard", "rows", "none"] | None = None
+    """standard: mean 0 and std 1 in every numeric column; rows: each node's features divided by
+    their sum; none.  [default: rows for a bag of words, standard for other numbers]"""
+    impute: Literal["zero", "mean", "indicator"] | None = None
+    """What stands in for missing features, which are refused otherwise; mean: the column's mean or
+    most frequent value; indicator: the same, and a column that says where."""
     directed: Literal["symmetrise", "error"] = "symmetrise"
     """What happens to edges without their reverse."""
     encoding: str = "utf-8"
     """Encoding of text tables."""
     delimiter: str | None = None
     """Delimiter of text tables; a comma, or a tab in `.tsv`, if not given."""
+    id: str | None = None
+    """Column of the node table that holds the ids, if not `id`, `node`, `node_id` or the first."""
     label: str | None = None
     """Column of the node table that holds the label, if not `label` or `y`."""
+    source: str | None = None
+    """Column of the edge table with one end of each edge, if not `source`, `src` or `from`."""
+    target: str | None = None
+    """Column of the edge table with the other end, if not `target`, `dst` or `to`."""
+    weight: str | None = None
+    """Column of the edge table with the weights, if not `weight`."""
+    unweighted: bool = False
+    """Leave edge weights aside: every edge weighs one; a weight of zero is still no edge."""
+
+    def for_embedding(self, given: Reading) -> Reading:
+        """These options for another graph: those of its tables, changed by what is given.
+
+        Which columns become features, and how, is settled by the training.
+        """
+        kept = self.model_copy(update=dict.fromkeys(("nodes", "label")))
+        settled = {name: Reading.model_fields[name].default for name in SETTLED}
+        changes = {name: getattr(given, name) for name in given.model_dump(exclude_defaults=True)}
+        return kept.model_copy(update={**settled, **changes})
 
 
+SETTLED = ("columns", "drop", "categorical", "feature_scaling")  # by the training
+OF_NODES = (*SETTLED, "id", "label")
+OF_TABLES = ("nodes", *OF_NODES, "source", "target", "weight", "encoding", "delimiter")
 NO_READING = Reading()
 
 
@@ -348,11 +480,12 @@ class GraphSource(Config):
     @classmethod
     def named(cls, graph: str, reading: Reading = NO_READING) -> GraphSource:
         """Check the name, and that the options mean something for it."""
-        source = cls(graph=check_graph_name(graph), reading=reading)
-        given = set(reading.model_dump(exclude_defaults=True)) - {"features"}
+        source = cls(graph=_stored_name(check_graph_name(graph)), reading=reading)
+        given = set(reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
         if source.is_named and given:
             raise SettingsError(
-                f"--{min(given)} belongs to a graph in files of yours. Got it with {graph!r}."
+                f"{_option(min(given))} belongs to a graph in files of yours. "
+                f"Got it with {graph!r}."
             )
         return source
 
@@ -364,6 +497,8 @@ class GraphSource(Config):
     @property
     def name(self) -> str:
         """A short name, for folders and titles."""
+        if is_reference(self.graph) and self.is_named:
+            return _outside.short_name(self.graph)
         return self.graph if self.is_named else Path(self.graph).stem
 
     def absolute(self) -> GraphSource:
@@ -374,8 +509,18 @@ class GraphSource(Config):
         reading = self.reading.model_copy(update={"nodes": nodes})
         return GraphSource(graph=str(Path(self.graph).absolute()), reading=reading)
 
-    def read(self, data_dir: str | Path | None = None) -> LabelledGraph:
-        """The graph with its labels, if it has any."""
+    def unscaled(self) -> GraphSource:
+        """The same with the numbers of a node table as they are."""
+        reading = self.reading.model_copy(update={"feature_scaling": "none"})
+        return GraphSource(graph=self.graph, reading=reading)
+
+    def read(
+        self, data_dir: str | Path | None = None, encoder: FeatureEncoder | None = None
+    ) -> LabelledGraph:
+        """The graph with its labels, if it has any.
+
+        With the encoder of another graph its features are made as that one's were.
+        """
         from aspect.data.features import with_structural_features
         from aspect.data.synthetic import embedded_graph
 
@@ -385,13 +530,16 @@ class GraphSource(Config):
         elif is_dataset(self.graph):
             labelled = load_named(self.graph, data_dir)
         else:
-            labelled = self._read_file(Path(self.graph))
-        kind = self.reading.features
-        if kind is None:
+            labelled = self._read_file(Path(self.graph), encoder)
+        if self.reading.unweighted:
+            labelled = replace(labelled, graph=labelled.graph.unweighted())
+        kind = self.reading.features or (None if encoder is None else encoder.structural)
+        if kind is None or (labelled.graph.encoder and labelled.graph.encoder.structural == kind):
             return labelled
-        return replace(labelled, graph=with_structural_features(labelled.graph, kind))
+        trained = encoder if encoder and encoder.structural == kind else None
+        return replace(labelled, graph=with_structural_features(labelled.graph, kind, trained))
 
-    def _read_file(self, path: Path) -> LabelledGraph:
+    def _read_file(self, path: Path, encoder: FeatureEncoder | None) -> LabelledGraph:
         from aspect.data.archives import read_npz
         from aspect.data.convert import read_saved
         from aspect.data.tables import read_tables
@@ -402,27 +550,45 @@ class GraphSource(Config):
                 f"A graph's file must end in {', '.join(GRAPH_SUFFIXES)}. Got {self.graph!r}."
             )
         if suffix in TABLE_SUFFIXES:
-            return read_tables(path, self.reading)
-        if self.reading.nodes is not None:
+            return read_tables(path, self.reading, encoder)
+        given = self.reading.model_dump(exclude_defaults=True)
+        stray = [_option(name) for name in OF_TABLES if name in given]
+        if self.reading.impute == "indicator":
+            stray.append("--impute indicator")
+        if stray:
             raise SettingsError(
-                f"--nodes belongs to an edge table ({', '.join(TABLE_SUFFIXES)}). "
+                f"{stray[0]} belongs to an edge table ({', '.join(TABLE_SUFFIXES)}). "
                 f"Got it with {self.graph!r}."
             )
         return (read_npz if suffix == ".npz" else read_saved)(path, self.reading)
 
 
+def _option(name: str) -> str:
+    """A field as the command line spells it."""
+    return f"--{name.replace('_', '-')}"
+
+
 def read_graph(
-    source: str | Path,
+    graph: str | Path,
+    /,
     *,
     data_dir: str | Path | None = None,
     nodes: str | Path | None = None,
-    **options: str | None,
+    encoder: FeatureEncoder | None = None,
+    **options: Any,  # noqa: ANN401 - fields of `Reading`
 ) -> LabelledGraph:
     """Read a data set by name, an `.npz`, an edge table (and its node table) or a saved PyG `Data`.
 
     A name of the catalogue always means that data set. Files of data sets lie in `data_dir`, else
-    in `$ASPECT_DATA`. The fields of `Reading` explain the options.
+    in `$ASPECT_DATA`. The fields of `Reading` explain the options. With an `encoder`, that of a
+    graph or model, columns become features as they did there. What is cleaned is
+    a warning.
     """
+    from aspect.data.convert import changes_of
+
     values = {**options, "nodes": None if nodes is None else str(nodes)}
     reading = make_config(Reading, values, owner="the graph")
-    return GraphSource(graph=str(source), reading=reading).read(data_dir)
+    labelled = GraphSource(graph=str(graph), reading=reading).read(data_dir, encoder)
+    if changes := changes_of(labelled.graph):
+        warn(" ".join(changes), GraphWarning)
+    return labelled

@@ -1,112 +1,55 @@
 """A graph from the user's own tables: an edge table and, mostly, a node table, as CSV or Parquet.
 
 Ids are strings throughout: `007` and `7` are two nodes, and a node may be called `NA` or nothing at
-all. Names of columns are compared without case. What is no finite number is listed, never guessed.
-Methods are unweighted: a `weight` column is checked, then left aside with a notice.
+all. Names of columns are compared without case. All that is wrong is gathered: a reading raises the
+first of it, and `aspect check` lists everything.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
-from aspect.data.convert import check_weights
-from aspect.data.features import imputed, merged_integers
-from aspect.data.files import check_memory, file_bytes
-from aspect.data.graph import Graph, LabelledGraph, encode_labels, label_graph, unlabelled
-from aspect.data.source import NO_READING, Reading
-from aspect.errors import FileError, GraphError, SettingsError, shown
+from aspect.data.columns import MISSING, NUMBER, parse_column
+from aspect.data.encoder import Caution, FeatureEncoder, Impute, Kind, ParsedColumn, Structural
+from aspect.data.features import dense, with_structural_features
+from aspect.data.graph import (
+    Graph,
+    LabelledGraph,
+    check_weights,
+    clean_edges,
+    encode_labels,
+    label_graph,
+    unlabelled,
+)
+from aspect.data.source import NO_READING, OF_NODES, SETTLED, Reading
+from aspect.data.table_files import TableFile, as_parsed, read_table
+from aspect.errors import AspectError, FileError, GraphError, SettingsError, shown
 
-__all__ = ["read_tables"]
+__all__ = ["TablesRead", "extend_graph", "read_all", "read_tables"]
 
 ID_NAMES = ("id", "node", "node_id")
 LABEL_NAMES = ("label", "y")
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"))
 WEIGHT = "weight"
+BY_THEMSELVES: Structural = "laplacian"  # features of a graph that has none
+WITHOUT_EDGES: Structural = "degree"
 
-# Cells of a text table that mean "no value" among features and labels; among ids they are names.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-INTEGER = r"^[+-]?[0-9]+$"
-NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(inf|infinity|Inf|Infinity)$"
-EXACT_FLOAT64 = 2**53  # from there on neighbouring integers may be one
-
-MOST_COLUMNS = 50_000
-BLOCK_BYTES = 64 * 2**20  # one row must fit: rows of wide feature tables are long
-END = "\x03end of table\x03"  # no cell ends so
-SPELLED = {"\\t": "\t", "tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
-DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','", " ": "space"}
-MARK = "\ufeff"  # the byte order mark, once decoded
-WIDE_BOMS = {  # longest first: the mark of UTF-32 starts with that of UTF-16
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-PARQUET_MAGIC = b"PAR1"
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """A table as it was read, with what its errors need to say where it came from."""
-
-    path: Path
-    table: pa.Table
-    is_text: bool  # all cells are strings, as written; otherwise the columns have types
-
-    @property
-    def names(self) -> list[str]:
-        """The columns, in the order of the file."""
-        return list(self.table.column_names)
-
-    def ids(self, name: str) -> pa.ChunkedArray:
-        """A column of node ids as strings; floating-point ones may have lost digits: refused."""
-        column = self.table.column(name)
-        kind = column.type
-        is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        if not (is_string or pa.types.is_string_view(kind) or pa.types.is_integer(kind)):
-            raise GraphError(
-                f"Node ids must be strings or integers. Column {name!r} of {str(self.path)!r} "
-                f"is of type {column.type}."
-            )
-        if column.null_count:
-            rows = pc.indices_nonzero(pc.is_null(column)).to_pylist()
-            raise GraphError(
-                f"Every row must have its node ids. Column {name!r} of {str(self.path)!r} "
-                f"has none in rows {shown(rows)}."
-            )
-        return pc.cast(column, pa.string())
-
-    def has_integers(self, name: str) -> bool:
-        """Whether a column is of an integer type; the cells of text tables are strings."""
-        return bool(pa.types.is_integer(self.table.column(name).type))
-
-    def column_called(self, names: Sequence[str], remedy: str) -> str | None:
-        """The column that has one of these names, in any case; several of them are refused."""
-        called = [name for name in self.names if name.strip().lower() in names]
-        if len(called) > 1:
-            raise GraphError(
-                f"{str(self.path)!r} has the columns {' and '.join(map(repr, called))}. {remedy}"
-            )
-        return called[0] if called else None
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,51 +58,230 @@ class NodeTable:
 
     ids: tuple[str, ...]
     integer_ids: bool  # the column of ids was of an integer type
-    notices: list[str]
-    features: Float[Tensor, "nodes features"] | None = None  # none if it has no further columns
-    feature_names: tuple[str, ...] | None = None
+    columns: tuple[ParsedColumn, ...] = ()
+    encoder: FeatureEncoder | None = None  # of these columns; none without any
     label_cells: list[str | None] | None = None  # none without a label column
 
 
-def read_tables(edges: Path | str, reading: Reading = NO_READING) -> LabelledGraph:
-    """Read an edge table with its node table; without one, every node that has an edge."""
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """What an edge table holds, in the order of its rows."""
+
+    source: TableFile
+    names: tuple[str, str]  # of the columns with the ends
+    is_named: bool  # by the header or by options, so that the first line is a header
+    ends: tuple[pa.ChunkedArray, pa.ChunkedArray]  # ids
+    weights: Float[Tensor, " pairs"] | None = None  # none without a weight column
+
+    def numbered(self, ids: Sequence[str]) -> tuple[Int[Tensor, "2 pairs"], dict[str, int]]:
+        """Row numbers of the ends, -1 where an id is unknown; and the first row of each such id."""
+        known = pa.array(ids, pa.string())
+        numbers = [pc.index_in(end, value_set=known).fill_null(-1).to_numpy() for end in self.ends]
+        unknown: dict[str, int] = {}
+        for end, rows in zip(self.ends, numbers, strict=True):
+            for row in np.flatnonzero(rows < 0).tolist():
+                unknown.setdefault(end[row].as_py(), row)
+        return torch.from_numpy(np.stack(numbers).astype(np.int64)), unknown
+
+
+@dataclass
+class TablesRead:
+    """All that was found in the tables of a graph, right and wrong."""
+
+    labelled: LabelledGraph | None = None  # none if a training would be refused
+    structure: LabelledGraph | None = None  # nodes, edges and labels as far as they can be told
+    columns: tuple[ParsedColumn, ...] = ()  # of the node table, but for ids and labels
+    encoder: FeatureEncoder | None = None  # what becomes of them
+    errors: list[AspectError] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Go on behind what is wrong, to find the rest as well."""
+        try:
+            yield
+        except AspectError as error:
+            self.errors.append(error)
+
+    def tried(
+        self, step: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Result | None:
+        """The result of a step; None if it failed."""
+        with self.gathering():
+            return step(*args, **kwargs)
+        return None
+
+
+def read_tables(
+    edges: Path | str, reading: Reading = NO_READING, encoder: FeatureEncoder | None = None
+) -> LabelledGraph:
+    """Read an edge table with its node table; without one, every node that has an edge.
+
+    With the encoder of a training graph, columns become features as they did there.
+    """
+    result = read_all(edges, reading, encoder)
+    if result.labelled is None:
+        raise _first_of(result.errors)
+    return result.labelled
+
+
+def _first_of(errors: Sequence[AspectError]) -> AspectError:
+    first, others = errors[0], len(errors) - 1
+    if not others:
+        return first
+    more = "1 more problem is" if others == 1 else f"{others} more problems are"
+    return type(first)(f"{first} {more} listed by aspect check, with the same options.")
+
+
+def read_all(
+    edges: Path | str, reading: Reading = NO_READING, encoder: FeatureEncoder | None = None
+) -> TablesRead:
+    """Read all that can be read, and gather what is wrong."""
+    result = TablesRead()
+    with result.gathering():
+        _check_options(reading, encoder)
     text = (reading.encoding, reading.delimiter)
     table = None
     if reading.nodes is not None:
-        table = _parse_nodes(read_table(Path(reading.nodes), *text), reading)
-    source = read_table(Path(edges), *text)
-    named = _named_ends(source)
-    weight = source.column_called([WEIGHT], f"Rename or remove all but one {WEIGHT!r}.")
-    # Nodes may be called `from` and `to` as well: a header with such names is one.
-    _check_header(source, known=table.ids if table and not named else ())
-    pair = named or _first_two(source, weight)
-    ends = source.ids(pair[0]), source.ids(pair[1])
-    notices = [] if weight is None else list(_weight_notices(source, weight))
-    extra = [name for name in source.names if name not in (*pair, weight)]
-    if extra:
-        notices.append(f"Columns of the edge table left aside: {shown(map(repr, extra))}.")
+        path = Path(reading.nodes)
+        source = result.tried(read_table, path, *text)
+        table = None if source is None else _parse_nodes(source, reading, encoder, result)
+    joined = _read_edges(Path(edges), reading, result, known=table.ids if table else ())
+    if joined is None or (table is None and reading.nodes is not None):
+        return result
     if table is None:
-        table = _nodes_of(source, pair, is_named=named is not None)
-    features = table.features
-    if features is None:
-        # A column of zeros stands in for structural features; without them it is refused.
-        features = torch.zeros(len(table.ids), 0 if reading.features is None else 1)
-    filled, imputations = imputed(features, reading.impute)
-    graph = Graph.build(
-        filled,
-        _numbered(ends, table.ids, source, reading.nodes),
+        table = result.tried(_nodes_of, joined, result.notices)
+    if table is not None:
+        _join(table, joined, reading, encoder, result)
+    return result
+
+
+def _check_options(reading: Reading, encoder: FeatureEncoder | None) -> None:
+    """Refuse options that mean nothing here."""
+    given = reading.model_dump(exclude_defaults=True)
+    stray = [f"--{name.replace('_', '-')}" for name in OF_NODES if name in given]
+    if stray and reading.nodes is None:
+        raise SettingsError(f"{stray[0]} belongs to a node table. Name it with --nodes.")
+    if encoder is not None and any(name in given for name in SETTLED):
+        raise SettingsError(
+            "Which columns become features, and how, was settled by the training. Leave out "
+            "--columns, --drop, --categorical and --feature-scaling."
+        )
+
+
+def _join(
+    table: NodeTable,
+    edges: EdgeTable,
+    reading: Reading,
+    encoder: FeatureEncoder | None,
+    result: TablesRead,
+) -> None:
+    """Number the ends of the edges, encode the columns, build the graph."""
+    pairs, unknown = edges.numbered(table.ids)
+    if unknown:
+        result.errors.append(_unknown_ends(edges.source, unknown, table.ids, repr(reading.nodes)))
+    known = (pairs >= 0).all(dim=0)
+    if len(set(table.ids)) < len(table.ids):
+        return  # which is an error
+    # A column of zeros stands in for features that are made from the edges, or wrong.
+    graph = result.tried(
+        Graph.build,
+        torch.zeros(len(table.ids), 1),
+        pairs[:, known],
         table.ids,
-        feature_names=table.feature_names,
+        weights=None if edges.weights is None else edges.weights[known],
         integer_ids=table.integer_ids,
         directed_is_error=reading.directed == "error",
-        notices=[*table.notices, *imputations, *notices],
+        notices=result.notices,
     )
-    if table.label_cells is None:
-        return unlabelled(graph)
-    return label_graph(graph, *encode_labels(table.label_cells))
+    if graph is None:
+        return
+    result.structure = unlabelled(graph)
+    if table.label_cells is not None:
+        result.structure = label_graph(graph, *encode_labels(table.label_cells))
+    if not result.errors:
+        with result.gathering():
+            graph = _with_features(graph, table, reading, encoder)
+            result.labelled = replace(result.structure, graph=graph)
+
+
+def _with_features(
+    graph: Graph, table: NodeTable, reading: Reading, trained: FeatureEncoder | None
+) -> Graph:
+    """The graph with what its columns become; structural features if none does."""
+    encoder = table.encoder
+    told: list[str] = [] if encoder is None or trained else encoder.described()
+    if encoder is None or not encoder.columns:
+        graph = replace(graph, notices=(*graph.notices, *told))
+        return _with_made_features(graph, reading, trained)
+    encoded = encoder.encode({column.name: column for column in table.columns}, reading.impute)
+    gaps = _imputed_notices(table.columns, encoder, reading.impute or encoder.impute)
+    dominant = [] if trained else encoder.dominant(encoded.features)
+    return graph.with_features(
+        torch.from_numpy(encoded.features),
+        encoded.names,
+        encoder=encoder,
+        notices=[*gaps, *told, *dominant, *encoded.notices],
+    )
+
+
+def _imputed_notices(
+    columns: Sequence[ParsedColumn], encoder: FeatureEncoder, impute: Impute | None
+) -> list[str]:
+    used = {column.name for column in encoder.columns}
+    gaps = [int(column.missing.sum()) for column in columns if column.name in used]
+    count, total = sum(gap > 0 for gap in gaps), sum(gaps)
+    if not total:
+        return []
+    by = {"zero": "zero", "mean": "mean", "indicator": "mean, with a column that says where"}
+    told = by[impute or "mean"]
+    return [f"{total} missing or infinite features in {count} columns set to {told}."]
+
+
+def _with_made_features(graph: Graph, reading: Reading, encoder: FeatureEncoder | None) -> Graph:
+    """Structural features as asked for, as in training, or by themselves with a word."""
+    trained = None if encoder is None else encoder.structural
+    if encoder is not None and trained is None:
+        needed = shown(repr(column.name) for column in encoder.columns)
+        raise GraphError(f"The model was trained on columns of a node table: {needed}. Got none.")
+    kind = reading.features or trained
+    if kind is None:
+        kind = BY_THEMSELVES if graph.num_edges else WITHOUT_EDGES
+        notice = f"The nodes have no features, so {kind} ones are made: --features chooses others."
+        graph = replace(graph, notices=(*graph.notices, notice))
+    return with_structural_features(graph, kind, encoder if kind == trained else None)
 
 
 # The edge table
+
+
+def _read_edges(
+    path: Path, reading: Reading, result: TablesRead, known: Sequence[str]
+) -> EdgeTable | None:
+    source = result.tried(read_table, path, reading.encoding, reading.delimiter)
+    if source is None:
+        return None
+    weight = result.tried(_weight_name, source, reading.weight)
+    weights = None
+    if weight is not None:
+        weights = result.tried(_weights, source, weight)
+    if weights is not None and reading.unweighted:
+        weights = (weights != 0).double()  # zero is no edge
+        result.notices.append(f"The weights in column {weight!r} are left aside.")
+    elif weights is not None:
+        result.tried(check_weights, weights, source.place)
+    with result.gathering():
+        named = _named_ends(source, reading)
+        # Nodes may be called `from` and `to` as well: a header with such names is one.
+        _check_header(source, known=() if named else known)
+        pair = named or _first_two(source, weight)
+        ends = source.ids(pair[0]), source.ids(pair[1])
+        extra = [name for name in source.names if name not in (*pair, weight)]
+        if extra:
+            told = f"Columns of the edge table left aside: {shown(map(repr, extra))}."
+            result.notices.append(told)
+        return EdgeTable(source, pair, named is not None, ends, weights)
+    return None
 
 
 def _check_header(source: TableFile, known: Sequence[str] = ()) -> None:
@@ -178,14 +300,25 @@ def _no_header(source: TableFile) -> FileError:
     )
 
 
-def _named_ends(source: TableFile) -> tuple[str, str] | None:
+def _named_ends(source: TableFile, reading: Reading) -> tuple[str, str] | None:
+    """The two columns of ends that the options or the header name; None if neither does."""
+    given = {
+        option: source.column_given(option, name)
+        for option, name in (("--source", reading.source), ("--target", reading.target))
+        if name is not None
+    }
     for names in END_NAMES:
         first, second = (
-            source.column_called([name], f"Rename or remove all but one {name!r}.")
-            for name in names
+            given.get(option)
+            or source.column_called([name], f"Rename or remove all but one {name!r}.")
+            for option, name in zip(("--source", "--target"), names, strict=True)
         )
         if first is not None and second is not None:
             return first, second
+    if given:
+        raise GraphError(
+            f"Name both ends of the edges, with --source and --target. Got {min(given)} alone."
+        )
     return None
 
 
@@ -193,15 +326,21 @@ def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
     names = [name for name in source.names if name != weight]
     if len(names) != 2:  # noqa: PLR2004 - an edge has two ends
         raise FileError(
-            "An edge table must have two columns of node ids, or name them source and target. "
-            f"Got {len(names)} in {str(source.path)!r}, whose first line is read as "
-            f"{as_parsed(source.names)}."
+            "An edge table must have two columns of node ids, or name them source and target, or "
+            f"--source and --target name them. Got {len(names)} in {str(source.path)!r}, whose "
+            f"first line is read as {as_parsed(source.names)}."
         )
     return names[0], names[1]
 
 
-def _weight_notices(source: TableFile, name: str) -> tuple[str, ...]:
-    """Check the weights that are given; an empty cell is none, a written NaN is a wrong one."""
+def _weight_name(source: TableFile, given: str | None) -> str | None:
+    if given is not None:
+        return source.column_given("--weight", given)
+    return source.column_called([WEIGHT], f"Rename or remove all but one {WEIGHT!r}.")
+
+
+def _weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
+    """The weights as they are; an empty cell is one, a written NaN is none."""
     column = source.table.column(name)
     if source.is_text:
         column = pc.ascii_trim_whitespace(column)
@@ -213,44 +352,36 @@ def _weight_notices(source: TableFile, name: str) -> tuple[str, ...]:
             f"Edge weights must be positive numbers. Column {name!r} of {str(source.path)!r} "
             f"is of type {column.type} or has other cells ({error})."
         ) from error
-    return check_weights(torch.from_numpy(weights.copy()))
+    return torch.from_numpy(weights.copy())
 
 
-def _nodes_of(source: TableFile, pair: tuple[str, str], *, is_named: bool) -> NodeTable:
+def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
     """The nodes that have an edge; a header that neither names nor a node table confirm is said."""
-    ids = {node for name in pair for node in pc.unique(source.ids(name)).to_pylist()}
-    notices = _folding_notices(sorted(ids))
-    if source.is_text and not is_named:
-        if ids & set(pair):
+    source = edges.source
+    ids = {node for end in edges.ends for node in pc.unique(end).to_pylist()}
+    notices += _folding_notices(sorted(ids))
+    if source.is_text and not edges.is_named:
+        if ids & set(edges.names):
             raise _no_header(source)
         notices.append(
             f"The first line of {str(source.path)!r} is taken for the names of its columns: "
             f"{as_parsed(source.names)}."
         )
-    return NodeTable(tuple(sorted(ids)), all(map(source.has_integers, pair)), notices)
+    return NodeTable(tuple(sorted(ids)), all(map(source.has_integers, edges.names)))
 
 
-def _numbered(
-    ends: Sequence[pa.ChunkedArray], ids: tuple[str, ...], source: TableFile, nodes: str | None
-) -> Int[Tensor, "2 pairs"]:
-    """Row numbers for ids, all known before any tensor of edges is built."""
-    known = pa.array(ids, pa.string())
-    numbers = [pc.index_in(end, value_set=known) for end in ends]
-    unknown = {
-        node: None
-        for end, rows in zip(ends, numbers, strict=True)
-        for node in end.filter(pc.is_null(rows)).to_pylist()
-    }
-    if unknown:
-        raise GraphError(
-            f"Edges of {str(source.path)!r} must join nodes of {str(nodes)!r}. "
-            f"Not there: {shown(map(repr, unknown))}.{_near_misses(unknown, ids)}"
-        )
-    pairs = np.stack([rows.to_numpy() for rows in numbers]).astype(np.int64)
-    return torch.from_numpy(pairs)
+def _unknown_ends(
+    source: TableFile, unknown: dict[str, int], ids: Sequence[str], nodes: str
+) -> GraphError:
+    first = [f"{node!r} in {source.place(row)}" for node, row in [*unknown.items()][:5]]
+    rest = [""] * (len(unknown) - len(first))
+    return GraphError(
+        f"Edges of {str(source.path)!r} must join nodes of {nodes}. "
+        f"Not there: {shown([*first, *rest])}.{_near_misses(unknown, ids)}"
+    )
 
 
-def _near_misses(unknown: Iterable[str], ids: tuple[str, ...]) -> str:
+def _near_misses(unknown: Iterable[str], ids: Sequence[str]) -> str:
     """Point out ids that are known but for case, spaces, Unicode form or leading zeros."""
     known = {_folded(node): node for node in ids}
     near = [f"{node!r} and {known[_folded(node)]!r}" for node in unknown if _folded(node) in known]
@@ -262,36 +393,174 @@ def _near_misses(unknown: Iterable[str], ids: tuple[str, ...]) -> str:
 # The node table
 
 
-def _parse_nodes(source: TableFile, reading: Reading) -> NodeTable:
+def _parse_nodes(
+    source: TableFile, reading: Reading, encoder: FeatureEncoder | None, result: TablesRead
+) -> NodeTable | None:
     """Take a table apart: the id column, the label column, and features for all others.
 
     The id column is called `id`, `node` or `node_id`, else it is the first; the label column is
-    called `label` or `y`, or as the reading says.
+    called `label` or `y`; or both as the reading says. With an encoder only its columns are taken.
     """
-    _check_header(source)
-    notices = []
-    id_name = source.column_called(ID_NAMES, "Rename or remove all but the one with the ids.")
+    with result.gathering():
+        _check_header(source)
+    id_name = result.tried(_id_name, source, reading.id, result.notices)
     if id_name is None:
-        id_name = source.names[0]
+        return None
+    column = result.tried(source.ids, id_name)
+    if column is None:
+        return None
+    ids = column.to_pylist()
+    result.notices += _folding_notices(ids)
+    with result.gathering():
+        _check_unique(source, ids)
+    label_name, cells = (None, None) if encoder else _labels(source, reading, id_name, result)
+    taken = [name for name in (id_name, label_name) if name is not None]
+    if reading.features is not None or (encoder is not None and encoder.structural is not None):
+        return NodeTable(tuple(ids), source.has_integers(id_name), label_cells=cells)
+    columns = _parse_columns(source, taken, reading, encoder, result)
+    fitted = encoder
+    if columns and encoder is None:
+        fitted = FeatureEncoder.fit(
+            columns,
+            scaling=reading.feature_scaling,
+            impute=reading.impute,
+        )
+    if columns and fitted is not None and (reading.impute or fitted.impute) is None:
+        result.errors += _gaps(source, columns, fitted)
+    result.columns, result.encoder = columns, fitted
+    return NodeTable(tuple(ids), source.has_integers(id_name), columns, fitted, cells)
+
+
+def _labels(
+    source: TableFile, reading: Reading, id_name: str, result: TablesRead
+) -> tuple[str | None, list[str | None] | None]:
+    """The label column and its cells; that there is none is said."""
+    name = result.tried(_label_name, source, reading.label, id_name)
+    if name is None:
+        if reading.features is None:
+            result.notices.append(
+                f"{str(source.path)!r} has no column called label or y: every column is a feature. "
+                "--label names the one with the classes."
+            )
+        return None, None
+    cells = result.tried(_label_cells, source.table.column(name), name)
+    result.notices += [] if cells is None else _label_notices(cells, name)
+    return name, cells
+
+
+def _gaps(
+    source: TableFile, columns: Sequence[ParsedColumn], encoder: FeatureEncoder
+) -> Iterator[GraphError]:
+    """An error for each column that would be a feature, but lacks values."""
+    used = {column.name for column in encoder.columns}
+    for column in columns:
+        rows = np.flatnonzero(column.missing).tolist() if column.name in used else []
+        if rows:
+            yield GraphError(
+                "Features must be there and finite. Missing, NaN or infinite in column "
+                f"{column.name!r} of {str(source.path)!r}: {source.places(rows)}. Fix them, "
+                f"pass --impute mean (or zero, or indicator), or --drop {column.name}."
+            )
+
+
+def _id_name(source: TableFile, given: str | None, notices: list[str]) -> str:
+    if given is not None:
+        return source.column_given("--id", given)
+    name = source.column_called(ID_NAMES, "Pass --id with the one that holds the ids.")
+    if name is None:
+        name = source.names[0]
         if source.is_text:
             notices.append(
-                f"The first column of {str(source.path)!r}, {id_name!r}, is taken for the ids."
+                f"The first column of {str(source.path)!r}, {name!r}, is taken for the ids."
             )
-    ids = source.ids(id_name).to_pylist()
-    notices += _folding_notices(ids)
-    label_name = _label_name(source, reading.label, id_name)
-    cells = None
-    if label_name is not None:
-        cells = _label_cells(source.table.column(label_name), label_name)
-        notices += _label_notices(cells, label_name)
-    columns = [name for name in source.names if name not in (id_name, label_name)]
-    features = None
-    if columns and reading.features is None:
-        features = _feature_matrix(source, columns, ids)
-    names = None if features is None else tuple(columns)
-    return NodeTable(
-        tuple(ids), source.has_integers(id_name), notices, features, names, label_cells=cells
+    return name
+
+
+def _check_unique(source: TableFile, ids: Sequence[str]) -> None:
+    counts = Counter(ids)
+    if len(counts) == len(ids):
+        return
+    repeated = [node for node, count in counts.items() if count > 1]
+    first = [
+        f"{node!r} in {' and '.join(source.place(k) for k, one in enumerate(ids) if one == node)}"
+        for node in repeated[:5]
+    ]
+    rest = repeated[5:]
+    raise GraphError(f"The ids of nodes must be unique. Repeated: {shown([*first, *rest])}.")
+
+
+def _parse_columns(
+    source: TableFile,
+    taken: Sequence[str],
+    reading: Reading,
+    encoder: FeatureEncoder | None,
+    result: TablesRead,
+) -> tuple[ParsedColumn, ...]:
+    """The columns that become features, as far as they can be read."""
+    kinds = _kinds_of(source, taken, reading, encoder, result)
+    parsed = (result.tried(parse_column, source, name, kind) for name, kind in kinds.items())
+    return tuple(
+        replace(column, is_category=kinds[column.name] == "text")
+        for column in parsed
+        if column is not None
     )
+
+
+def _kinds_of(
+    source: TableFile,
+    taken: Sequence[str],
+    reading: Reading,
+    encoder: FeatureEncoder | None,
+    result: TablesRead,
+) -> dict[str, Kind | None]:
+    """The columns that become features, with the kind that each must be of; None: any."""
+    if encoder is None:
+        return result.tried(_feature_columns, source, taken, reading) or {}
+    kinds: dict[str, Kind | None] = {column.name: column.kind for column in encoder.columns}
+    missing = [name for name in kinds if name not in source.names]
+    if missing:
+        result.errors.append(
+            GraphError(
+                f"{str(source.path)!r} must have the columns of the training. "
+                f"It lacks {shown(map(repr, missing))}."
+            )
+        )
+    extra = [name for name in source.names if name not in (*kinds, *encoder.left_out, *taken)]
+    if extra:
+        result.notices.append(
+            f"Columns that the model does not know are left aside: {shown(map(repr, extra))}."
+        )
+    return {name: kind for name, kind in kinds.items() if name not in missing}
+
+
+def _feature_columns(
+    source: TableFile, taken: Sequence[str], reading: Reading
+) -> dict[str, Kind | None]:
+    """All columns but ids and labels, or those that the options leave; categories are text."""
+    others = [name for name in source.names if name not in taken]
+    given = {
+        option: {source.column_given(option, name) for name in names}
+        for option, names in (
+            ("--columns", reading.columns),
+            ("--drop", reading.drop),
+            ("--categorical", reading.categorical),
+        )
+    }
+    both = sorted(given["--drop"] & (given["--columns"] | given["--categorical"]))
+    if both:
+        raise SettingsError(f"A column is either used or dropped. Got both for {both[0]!r}.")
+    stray = sorted((given["--columns"] | given["--categorical"]) & set(taken))
+    if stray:
+        raise SettingsError(
+            f"{stray[0]!r} holds ids or labels, which are no features. "
+            "Another column of these is named by --id or --label."
+        )
+    wanted = given["--columns"] or set(others)
+    return {
+        name: "text" if name in given["--categorical"] else None
+        for name in others
+        if name in wanted and name not in given["--drop"]
+    }
 
 
 def _folding_notices(ids: Sequence[str]) -> list[str]:
@@ -299,7 +568,11 @@ def _folding_notices(ids: Sequence[str]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for node in ids:
         groups.setdefault(_folded(node), []).append(node)
-    merged = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    merged = [
+        " and ".join(map(repr, dict.fromkeys(group)))
+        for group in groups.values()
+        if len(set(group)) > 1
+    ]
     if not merged:
         return []
     return [
@@ -346,290 +619,80 @@ def _label_notices(cells: Sequence[str | None], name: str) -> list[str]:
     missing = cells.count(None)
     notices = [f"{missing} of {len(cells)} nodes have no label."] if missing else []
     if not missing and len(set(cells)) == len(cells):
-        notices.append(f"Every node has a class of its own: is {name!r} the label column?")
+        told = f"Every node has a class of its own: is {name!r} the label column?"
+        notices.append(Caution(told))
     return notices
 
 
-def _feature_matrix(
-    source: TableFile, names: list[str], ids: list[str]
-) -> Float[Tensor, "nodes features"]:
-    """These columns as float32, NaN where a cell is missing.
+# New nodes of a known graph
 
-    Text tables are parsed cell by cell; in typed ones a column of strings is text even if it spells
-    numbers.
+
+def extend_graph(
+    graph: Graph, edges: Path | str, reading: Reading, encoder: FeatureEncoder | None
+) -> Graph:
+    """The graph with the nodes of a further node table and the edges of a further edge table.
+
+    New nodes come last, in the order of their table. Edges may join any two nodes.
+
+    Args:
+        graph: That a model was trained on.
+        edges: Table of new edges.
+        reading: How the tables are read; it names the table of new nodes.
+        encoder: How the features of the graph came about.
     """
-    odd = [text for name in names if (text := _other_type(source, name, ids)) is not None]
-    if odd:
+    if encoder is None or encoder.structural not in (None, "degree"):
+        kind = "of no table" if encoder is None else f"of the kind {encoder.structural}"
         raise GraphError(
-            f"Feature columns must be numbers. Got {shown(odd)}. "
-            "Encode them as numbers (one column per value) or leave them out; "
-            "a column of classes is named by --label."
+            f"New nodes need features as the graph has them, and its features are {kind}. To add "
+            "nodes, train on tables with feature columns, or with --features degree."
         )
-    matrix = np.empty((source.table.num_rows, len(names)), dtype=np.float32)
-    for k, name in enumerate(names):
-        matrix[:, k] = _float32(source, name, ids)
-    return torch.from_numpy(matrix)
-
-
-def _cells(source: TableFile, name: str) -> pa.ChunkedArray:
-    """A column of features; of a text table trimmed, and null where the cell means no value."""
-    column = source.table.column(name)
-    if not source.is_text:
-        return column
-    cells = pc.ascii_trim_whitespace(column)
-    missing = pc.is_in(cells, value_set=pa.array(MISSING))
-    return pc.if_else(missing, pa.scalar(None, pa.string()), cells)
-
-
-def _other_type(source: TableFile, name: str, ids: list[str]) -> str | None:
-    """What a column holds in place of numbers, if it does."""
-    if not source.is_text:
-        kind = source.table.column(name).type
-        numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        return None if numeric or pa.types.is_boolean(kind) else f"{name!r} of type {kind}"
-    fine = pc.match_substring_regex(_cells(source, name), NUMBER)
-    row = pc.index(fine, pa.scalar(False)).as_py()
-    if row < 0:
-        return None
-    return f"{name!r} with {source.table.column(name)[row].as_py()!r} at node {ids[row]!r}"
-
-
-def _float32(source: TableFile, name: str, ids: list[str]) -> NDArray[np.float32]:
-    """One column; refused where it holds more than float32 can."""
-    cells = _cells(source, name)
-    values = pc.cast(cells, pa.float64(), safe=False).to_numpy()
-    if source.is_text:
-        integers = pc.match_substring_regex(cells, INTEGER).fill_null(False).to_numpy()
-    else:
-        integers = np.full(len(cells), pa.types.is_integer(cells.type))
-    lost = integers & ((np.abs(values) >= EXACT_FLOAT64) | merged_integers(values, integers))
-
-    def listed(rows: NDArray[Any]) -> str:
-        return shown(f"{cells[int(k)].as_py()} at node {ids[k]!r}" for k in np.flatnonzero(rows))
-
-    if lost.any():
+    if reading.nodes is None:
+        raise SettingsError("Name the table of the new nodes with --nodes.")
+    _check_options(reading, encoder)
+    result, text = TablesRead(), (reading.encoding, reading.delimiter)
+    path = Path(reading.nodes)
+    source = result.tried(read_table, path, *text)
+    table = None if source is None else _parse_nodes(source, reading, encoder, result)
+    known = graph.ids or tuple(map(str, range(graph.num_nodes)))
+    joined = _read_edges(Path(edges), reading, result, known=table.ids if table else ())
+    if result.errors or table is None or joined is None:
+        raise _first_of(result.errors)
+    again = [repr(node) for node in table.ids if node in set(known)]
+    if again:
         raise GraphError(
-            "Integers in feature columns must stay different as float32, and lie below 2**53. "
-            f"Column {name!r} has {listed(lost)}. If they are identifiers, leave the column out."
+            f"Nodes of {str(path)!r} must be new. The graph has {shown(again)} already."
         )
-    with np.errstate(over="ignore"):
-        narrow: NDArray[np.float32] = values.astype(np.float32)
-    large = np.isinf(narrow) & np.isfinite(values)
-    if large.any():
-        raise GraphError(
-            f"Features must fit float32, up to 3.4e38. Column {name!r} has {listed(large)}. "
-            "Rescale it."
-        )
-    return narrow
-
-
-# Files into columns; every fault is named with its line
-
-
-def read_table(path: Path, encoding: str = "utf-8", delimiter: str | None = None) -> TableFile:
-    """Read Parquet or delimited text, by the name of the file."""
-    is_text = path.suffix.lower() != ".parquet"
-    table = _read_text(path, encoding, delimiter) if is_text else _read_parquet(path)
-    names = table.column_names
-    if table.num_rows == 0 or not names:
-        raise FileError(f"{str(path)!r} holds no rows. Its columns are {as_parsed(names)}.")
-    return TableFile(path, table, is_text)
-
-
-def as_parsed(cells: Sequence[str]) -> str:
-    """A line as it was understood, for the user to compare: `'a' | 'b'`."""
-    dots = " | ..." if len(cells) > 5 else ""  # noqa: PLR2004 - as many as `shown` shows
-    return " | ".join(repr(cell) for cell in cells[:5]) + dots
-
-
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_dictionary = pa.types.is_dictionary(column.type)
-    return column.cast(column.type.value_type) if is_dictionary else column
-
-
-def _check_names(names: Sequence[str], path: Path) -> None:
-    if len(names) > MOST_COLUMNS:
-        raise FileError(
-            f"A table must have at most {MOST_COLUMNS} columns. Got {len(names)} in {str(path)!r}. "
-            "Save such a graph as .npz."
-        )
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise FileError(
-            f"Columns of {str(path)!r} must have different names. Got {as_parsed(names)}, "
-            f"with repeated {shown(map(repr, repeated))}. Is the header line missing?"
-        )
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    data = file_bytes(path)
-    if not data.startswith(PARQUET_MAGIC):
-        raise FileError(f"{str(path)!r} is not a Parquet file. Got {data[:8]!r} at its beginning.")
-    try:
-        schema = pyarrow.parquet.read_schema(pa.BufferReader(data))
-        _check_names(schema.names, path)
-        file = pyarrow.parquet.ParquetFile(
-            pa.BufferReader(data),
-            pre_buffer=False,
-            page_checksum_verification=True,
-            read_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
-        )
-        metadata = file.metadata
-        groups = (metadata.row_group(k) for k in range(metadata.num_row_groups))
-        stored = sum(group.total_byte_size for group in groups)
-        # Run-length encoding makes a million equal cells out of a few bytes: count cells too.
-        check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
-        table = file.read(use_threads=False)  # see `_read_text`
-        check_memory(sum(map(_text_bytes, table.columns)), path)
-        return pa.table({name: _decoded(table.column(name)) for name in schema.names})
-    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FileError(
-            f"{str(path)!r} is not a whole Parquet file: it is cut off or damaged ({first})."
-        ) from error
-
-
-def _text_bytes(column: pa.ChunkedArray) -> int:
-    """What a column of texts takes, each text as often as its dictionary is referred to."""
-    if not pa.types.is_dictionary(column.type) or not pa.types.is_string(column.type.value_type):
-        return 0
-    lengths = (pc.binary_length(part.dictionary).take(part.indices) for part in column.chunks)
-    return sum(pc.sum(part).as_py() or 0 for part in lengths)
-
-
-def _separator(path: Path, delimiter: str | None) -> str:
-    """The one character between cells."""
-    if delimiter is None:
-        return "\t" if path.suffix.lower() == ".tsv" else ","
-    mark = SPELLED.get(delimiter, delimiter)
-    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
-        raise SettingsError(
-            "The delimiter must be one ASCII character, or the word tab, space, comma or "
-            f"semicolon. Got {delimiter!r}."
-        )
-    return mark
-
-
-def _read_text(path: Path, encoding: str, delimiter: str | None) -> pa.Table:
-    """All cells as strings, exactly as written: `007` stays `007`, `NA` stays `NA`.
-
-    The first line is the header; lines without any character are no rows.
-    """
-    separator = _separator(path, delimiter)
-    text = _as_utf8(file_bytes(path), path, encoding)
-    if not text.strip():
-        raise FileError(f"{str(path)!r} is empty. A table needs a header line and rows.")
-    if b"\0" in text:
-        line = text[: text.index(b"\0")].count(b"\n") + 1
-        raise FileError(
-            f"{str(path)!r} has a NUL byte in line {line}: it is no text, or in another encoding. "
-            "Pass --encoding utf-16 if it is that."
-        )
-    names = _header(text, separator, path)
-    if text.count(b'"') % 2:  # an open quote would swallow the rest of the file as one cell
-        _refuse_ragged_rows(text, separator, path)
-    try:
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(text),
-            # Arrow's threads may outlive a quick refusal, and abort the process at its exit.
-            read_options=pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=min(BLOCK_BYTES, len(text) + 1)
-            ),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types={name: pa.string() for name in names}, strings_can_be_null=False
-            ),
-        )
-    except pa.ArrowException as error:
-        _refuse_ragged_rows(text, separator, path)
-        raise FileError(f"{str(path)!r} cannot be read as a table: {error}.") from error
-    if table.column_names != names:  # Arrow and Python disagree on where a quote ends
-        raise FileError(_bad_quote(path, 1))
-    if b'"' in text and any(
-        pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns
-    ):
-        # A cell over several lines is rare: make sure that no stray quote made it.
-        for _ in _records(text, separator, path, strict=True):
-            pass
-    return table
-
-
-def _header(text: bytes, separator: str, path: Path) -> list[str]:
-    """The cells of the first line; a lone one may hide another delimiter."""
-    names = next((cells for _, cells in _records(text, separator, path) if cells), [])
-    _check_names(names, path)
-    hidden = [word for mark, word in DELIMITERS.items() if mark in "".join(names)]
-    if len(names) == 1 and hidden:
-        raise FileError(
-            f"{str(path)!r} has one column, read as {as_parsed(names)}. "
-            f"If the delimiter is another, pass --delimiter {hidden[0]}."
-        )
-    return names
-
-
-def _as_utf8(data: bytes, path: Path, encoding: str) -> bytes:
-    """The same text in UTF-8 without a byte order mark."""
-    try:
-        is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
-        wide = next((name for mark, name in WIDE_BOMS.items() if data.startswith(mark)), None)
-        if is_utf8 and wide:
-            raise FileError(
-                f"{str(path)!r} is {wide} text, not {encoding}. Pass --encoding {wide}."
-            )
-        decoded = data.decode(encoding)
-        return data.removeprefix(codecs.BOM_UTF8) if is_utf8 else decoded.lstrip(MARK).encode()
-    except UnicodeError as error:
-        where = ""
-        if isinstance(error, UnicodeDecodeError):
-            line = data[: error.start].count(b"\n") + 1
-            where = f" (byte 0x{data[error.start]:02x} in line {line})"
-        raise FileError(
-            f"{str(path)!r} is not {encoding} text{where}. "
-            "Pass --encoding with the right name, for example latin-1 or cp1252."
-        ) from error
-    except (LookupError, ValueError) as error:  # unknown, or a codec that is not for text
-        raise SettingsError(
-            "The encoding must be one that Python knows, such as utf-8 or latin-1. "
-            f"Got {encoding!r}."
-        ) from error
-
-
-def _records(
-    text: bytes, separator: str, path: Path, *, strict: bool = False
-) -> Iterator[tuple[int, list[str]]]:
-    """Every record with the number of its first line; slower than Arrow, but it knows the lines."""
-    lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", newline="")
-    # An added last line: only an open quote can swallow it.
-    with_end = chain(lines, ("\n", END))
-    reader = csv.reader(with_end, delimiter=separator, strict=strict)
-    start = 1
-    try:
-        for cells in reader:
-            if cells == [END]:
-                return
-            if cells and cells[-1].endswith(END):
-                raise FileError(_bad_quote(path, start))
-            yield start, cells
-            start = reader.line_num + 1
-    except csv.Error as error:  # a cell without end, or text behind a closing quote
-        raise FileError(_bad_quote(path, start)) from error
-
-
-def _bad_quote(path: Path, line: int) -> str:
-    return (
-        f"Quotes in {str(path)!r} must enclose whole cells. "
-        f"The one in line {line} is not closed, or not at the end of its cell."
+    ids = (*known, *table.ids)
+    pairs, unknown = joined.numbered(ids)
+    if unknown:
+        raise _unknown_ends(joined.source, unknown, ids, f"the graph and of {path}")
+    pairs, weights, told = clean_edges(pairs, joined.weights, len(ids))
+    features = torch.zeros(len(table.ids), graph.num_features)
+    notices = [*result.notices, *told]
+    if encoder.columns:
+        encoded = encoder.encode({one.name: one for one in table.columns}, reading.impute)
+        features = torch.from_numpy(encoded.features)
+        notices = [*notices, *encoded.notices]
+    extended = Graph.build(
+        torch.cat([dense(graph.features).cpu(), features]),
+        torch.cat([graph.edge_index.cpu(), pairs], dim=1),
+        ids,
+        weights=_joined_weights(graph, pairs, weights),
+        feature_names=graph.feature_names,
+        integer_ids=graph.integer_ids and table.integer_ids,
+        notices=notices,
     )
+    if encoder.columns:
+        return replace(extended, encoder=encoder)
+    return with_structural_features(extended, "degree", encoder)
 
 
-def _refuse_ragged_rows(text: bytes, separator: str, path: Path) -> None:
-    """Name the rows that do not fit the header; return if all do."""
-    records = ((line, cells) for line, cells in _records(text, separator, path) if cells)
-    _, names = next(records)
-    ragged = [(line, cells) for line, cells in records if len(cells) != len(names)]
-    if ragged:
-        listed = shown(f"line {line} has {len(cells)}" for line, cells in ragged)
-        raise FileError(
-            f"Rows of {str(path)!r} must have {len(names)} cells as its header has: {listed}. "
-            f"The first is read as {as_parsed(ragged[0][1])}."
-        )
+def _joined_weights(
+    graph: Graph, pairs: Int[Tensor, "2 entries"], weights: Float[Tensor, " entries"] | None
+) -> Float[Tensor, " all_entries"] | None:
+    """Those of the graph and of new edges; one where either has none."""
+    if graph.weights is None and weights is None:
+        return None
+    known = torch.ones(graph.edge_index.shape[1]) if graph.weights is None else graph.weights.cpu()
+    new = torch.ones(pairs.shape[1]) if weights is None else weights
+    return torch.cat([known.double(), new.double()])

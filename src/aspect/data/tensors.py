@@ -23,8 +23,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from aspect.data.files import is_file, reason, replacing
-from aspect.errors import CheckpointError, FileError, GraphError, shown
+from aspect.data.files import TABLES, embedding_files, is_file, reason, replacing
+from aspect.errors import CheckpointError, GraphError, shown
 
 __all__ = [
     "FORMAT_VERSION",
@@ -44,7 +44,6 @@ LENGTH = 8  # bytes at the beginning of a safetensors file that say how long its
 
 
 LARGEST_INT64 = 2**63 - 1
-EMBEDDING_FORMATS = (".npy", ".parquet", ".csv")
 
 # A spreadsheet takes a cell that starts so for a formula and would run it.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -123,29 +122,37 @@ def write_embeddings(
     path: Path | str,
     embeddings: Float[Tensor, "nodes dim"],
     ids: Sequence[str] | None = None,
-    policy: Float[Tensor, " weights"] | None = None,
+    gate: Float[Tensor, " weights"] | None = None,
     overwrite: bool = False,
     *,
     integer_ids: bool = False,
+    gate_column: bool = False,
 ) -> None:
-    """Write one row per node; the format follows from the name.
+    """Write one row per node; the format follows from the ending of the name.
 
-    Parquet and CSV get the columns `id`, `policy` (if given) and `0`, `1`, ...; without ids the row
-    numbers are the ids. `.npy` holds the bare matrix, and what else is given goes beside it: for
-    `cora.npy` the policy into `cora.policy.npy` and the ids, one JSON string per line, into
-    `cora.ids.txt`. In CSV, ids that a spreadsheet would run as a formula, and those that start with
-    an apostrophe, get a leading apostrophe. With `integer_ids`, as a graph's own flag says, the
-    tables' ids are integers again.
+    Parquet and CSV get the columns `id` and `z0`, `z1`, ...; `.vec` and `.txt` are word2vec's text
+    format, a line with both counts and then a line per node, its id first; `.npy` is the bare
+    matrix, with the ids, one JSON string per line, beside it: for `cora.npy` in `cora.ids.txt`.
+    Without ids the row numbers are the ids.
+
+    In CSV, ids that a spreadsheet would run as a formula, and those that start with an apostrophe,
+    get a leading apostrophe. word2vec's format has no quotes: ids with spaces are refused.
+
+    Args:
+        path: The file.
+        embeddings: On any device.
+        ids: Names of the nodes.
+        gate: Gate weights, written beside: for `cora.parquet` as the table `cora.gate.parquet`, for
+            `cora.npy` as the vector `cora.gate.npy`, for `cora.vec` as the table `cora.gate.csv`.
+        overwrite: Whether to replace what is there.
+        integer_ids: The ids are integers again in tables, as a graph's own flag says.
+        gate_column: Write gate weights as a column `gate` of the table instead.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in EMBEDDING_FORMATS:
-        raise FileError(
-            f"Embeddings are written as {', '.join(EMBEDDING_FORMATS)}. Got the name {path.name!r}."
-        )
+    files = embedding_files(path, gate_column=gate_column)
     matrix = _as_array(embeddings)
-    weights = None if policy is None else _as_array(policy)
-    for what, values in (("ids", ids), ("policy weights", weights)):
+    weights = None if gate is None else _as_array(gate)
+    for what, values in (("ids", ids), ("gate weights", weights)):
         if values is not None and len(values) != len(matrix):
             raise GraphError(
                 f"There must be one of the {what} per row. "
@@ -155,10 +162,7 @@ def write_embeddings(
     wrong = [node for node in ids or () if any("\ud800" <= letter <= "\udfff" for letter in node)]
     if wrong:
         raise GraphError(f"Node ids must be valid Unicode text. Got {shown(map(ascii, wrong))}.")
-    if suffix == ".npy":
-        contents = _npy_files(path, matrix, ids, weights)
-    else:
-        contents = {path: _table(matrix, ids, weights, integer_ids, is_csv=suffix == ".csv")}
+    contents = _contents(files, matrix, weights, ids, integer_ids)
     with ExitStack() as stack:
         # All are written before the first takes its name: a full disk leaves none of them.
         for name, content in contents.items():
@@ -167,39 +171,71 @@ def write_embeddings(
             file.flush()
 
 
+def _contents(
+    files: Mapping[str, Path],
+    matrix: Array,
+    gate: Array | None,
+    ids: Sequence[str] | None,
+    integer_ids: bool,
+) -> dict[Path, Any]:
+    """Every file as bytes."""
+    path, beside = files["embeddings"], files.get("gate")
+    gates = {} if gate is None else {"gate": gate}
+    columns = {f"z{k}": np.ascontiguousarray(matrix[:, k]) for k in range(matrix.shape[1])}
+    contents: dict[Path, Any] = {}
+    if path.suffix.lower() in TABLES:
+        of_table = columns if beside else {**gates, **columns}
+        contents[path] = _table(path, of_table, ids, integer_ids)
+    else:
+        contents[path] = _npy(matrix) if "ids" in files else _word2vec(matrix, ids)
+    if "ids" in files and ids is not None:  # an id may itself hold a line break
+        lines = (json.dumps(node, ensure_ascii=False) + "\n" for node in ids)
+        contents[files["ids"]] = "".join(lines).encode()
+    if beside and gate is not None:
+        is_bare = beside.suffix == ".npy"
+        contents[beside] = _npy(gate) if is_bare else _table(beside, gates, ids, integer_ids)
+    return contents
+
+
 def _as_array(values: Tensor) -> Array:
     """Numbers on the CPU; numpy has no bfloat16, which every float32 holds exactly."""
     values = values.detach().cpu()
     return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
 
 
-def _npy_files(
-    path: Path, matrix: Array, ids: Sequence[str] | None, policy: Array | None
-) -> dict[Path, Any]:
-    """Whole files as bytes: numpy itself would not notice a disk that fills up."""
-    arrays = {path: matrix}
-    if policy is not None:
-        arrays[path.with_suffix(".policy.npy")] = policy
-    contents: dict[Path, Any] = {}
-    for name, array in arrays.items():
-        buffer = io.BytesIO()
-        np.save(buffer, array, allow_pickle=False)
-        contents[name] = buffer.getbuffer()
-    if ids is not None:  # an id may itself hold a line break
-        lines = (json.dumps(node, ensure_ascii=False) + "\n" for node in ids)
-        contents[path.with_suffix(".ids.txt")] = "".join(lines).encode()
-    return contents
+def _npy(array: Array) -> Any:  # noqa: ANN401 - a buffer
+    """A whole file as bytes: numpy itself would not notice a disk that fills up."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getbuffer()
+
+
+def _word2vec(matrix: Array, ids: Sequence[str] | None) -> bytes:
+    """word2vec's text format; numbers are as short as they can be read back exactly."""
+    names = [str(k) for k in range(len(matrix))] if ids is None else ids
+    spaced = [node for node in names if not node or any(letter.isspace() for letter in node)]
+    if spaced:
+        raise GraphError(
+            f"word2vec's text format has no place for empty ids or ids with spaces. "
+            f"Got {shown(map(repr, spaced))}. Write .parquet or .csv."
+        )
+    rows = (
+        f"{node} {' '.join(row.astype(str))}\n" for node, row in zip(names, matrix, strict=True)
+    )
+    return "".join([f"{len(matrix)} {matrix.shape[1]}\n", *rows]).encode()
 
 
 def _table(
-    matrix: Array, ids: Sequence[str] | None, policy: Array | None, integer_ids: bool, is_csv: bool
+    path: Path, columns: Mapping[str, Array], ids: Sequence[str] | None, integer_ids: bool
 ) -> Any:  # noqa: ANN401 - a buffer of Arrow
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
+    is_csv = path.suffix.lower() == ".csv"
     if ids is None:
-        cells = pa.array([str(k) for k in range(len(matrix))])
+        size = len(next(iter(columns.values())))
+        cells = pa.array([str(k) for k in range(size)])
     elif integer_ids:
         cells = pa.array(_as_integers(ids))
     else:
@@ -207,14 +243,10 @@ def _table(
         starts = (*FORMULA_STARTS, "'")
         inert = [f"'{node}" if is_csv and node.startswith(starts) else node for node in ids]
         cells = pa.array(inert, pa.string())
-    columns: dict[str, Any] = {"id": cells}
-    if policy is not None:
-        columns["policy"] = pa.array(policy)
-    for k in range(matrix.shape[1]):
-        columns[str(k)] = pa.array(np.ascontiguousarray(matrix[:, k]))
+    table = pa.table({"id": cells, **{name: pa.array(part) for name, part in columns.items()}})
     out = pa.BufferOutputStream()
     write = pyarrow.csv.write_csv if is_csv else pyarrow.parquet.write_table
-    write(pa.table(columns), out)
+    write(table, out)
     return out.getvalue()
 
 

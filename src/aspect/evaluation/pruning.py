@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from aspect.data.features import dense
-from aspect.data.graph import Graph, LabelledGraph, edge_index_of, edge_keys
+from aspect.data.graph import Graph, LabelledGraph, edge_keys, with_pairs
 from aspect.data.sparse import SparseMatrix
 from aspect.data.splits import Split
 from aspect.errors import SettingsError
@@ -86,7 +86,7 @@ def prune_edges(
     first_kept = support.sort().values[min(count, len(support) - 1)]
     rounding = LEVEL * torch.finfo(support.dtype).eps
     keys = edge_keys(graph)[support >= first_kept - rounding]
-    return replace(graph, edge_index=edge_index_of(keys, graph.num_nodes))
+    return with_pairs(graph, keys)
 
 
 def _check_ratio(ratio: float) -> None:

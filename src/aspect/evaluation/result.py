@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -115,6 +116,23 @@ class ProbeResult:
     def validation(self) -> Summary:
         """Validation accuracy, the only one that may choose between methods or settings."""
         return Summary.of([score.validation for score in self.splits])
+
+    def __repr__(self) -> str:
+        """The headline in one line; `to_dict` has the rest."""
+        count = f"{len(self.splits)} split{'' if len(self.splits) == 1 else 's'}"
+        return (
+            f"ProbeResult({self.probe} probe: accuracy {self.strict}%, macro-F1 {self.macro_f1}% "
+            f"over {count})"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the headline, and a row for every split."""
+        import pandas as pd
+
+        shown = {"strict": "accuracy", "macro_f1": "macro-F1", "validation": "validation accuracy"}
+        rows = [{new: getattr(score, old) for old, new in shown.items()} for score in self.splits]
+        table = pd.DataFrame(rows).rename_axis("split").to_html(float_format="{:.2f}".format)
+        return f"<code>{html.escape(repr(self))}</code>{table}"
 
     @property
     def at_path_end(self) -> float | None:
@@ -321,7 +339,11 @@ def with_constant(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows inputs
 
 def read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"]:
     """One row of float32 per node; anything that is not a finite number is refused."""
-    rows = embeddings if isinstance(embeddings, Tensor) else torch.as_tensor(np.asarray(embeddings))
+    if isinstance(embeddings, Tensor):
+        rows = embeddings
+    else:
+        array = np.asarray(embeddings)  # that of a data frame may be read-only, as torch warns
+        rows = torch.as_tensor(array if array.flags.writeable else array.copy())
     if rows.ndim != 2 or rows.shape[1] < 1:  # noqa: PLR2004 - nodes by dimensions
         raise GraphError(f"Embeddings must have shape [nodes, dim]. Got {list(rows.shape)}.")
     rows = rows.detach().float()

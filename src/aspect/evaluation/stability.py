@@ -246,7 +246,8 @@ def searched(model: Embedder) -> SearchProblem:
 
 def train_stand_in(graph: Graph, seed: int) -> SearchProblem:
     """An ASPECT trained on the same graph, where no gradient of a model reaches the edges."""
-    return searched(Embedder("aspect", seed=seed, device=str(graph.device), **STAND_IN).fit(graph))
+    model = Embedder("aspect", seed=seed, device=str(graph.device), **STAND_IN)
+    return searched(model.fit(graph, progress=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -568,7 +569,8 @@ class _StabilityStudy:
 
     def _title(self, kind: str) -> str:
         if attack_info(kind).needs_model:
-            return kind if self.model.method.searchable else f"{kind} {TRANSFERRED}"
+            title = attack_title(kind)
+            return title if self.model.method.searchable else f"{title} {TRANSFERRED}"
         return attack_title(kind, getattr(find_attack(kind).settle({}, self.graph), "solver", ""))
 
     def _perturbed(self, kind: str) -> Iterator[_Perturbed]:

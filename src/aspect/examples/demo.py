@@ -178,7 +178,8 @@ def _train_and_probe(demo: Demo, row: DemoRow, seed: int, shared: Mapping[str, A
     assert row.method is not None
     known = find_method(row.method).config.model_fields
     settings = {name: value for name, value in {**shared, **row.changes}.items() if name in known}
-    model = Embedder(row.method, seed=seed, device=demo.device, **settings).fit(graph)
+    model = Embedder(row.method, seed=seed, device=demo.device, **settings)
+    model.fit(graph, progress=False)
     _probe(demo, row.name, model.embed(graph))
     gate = model.policy(graph)
     if gate is not None and row.name in ("aspect", "paper-gate"):

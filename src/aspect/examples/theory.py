@@ -163,7 +163,8 @@ def _measure(theory: Theory, purity: float, share: float, seed: int) -> None:
     scope, mixes, temperature = theory.scope, theory.mixes, theory.temperature
     labelled = mixed_graph(scope.nodes, purity=purity, share=share, seed=seed)
     graph = labelled.graph.to(torch.float32)
-    model = Embedder("aspect", seed=seed, device=theory.device, **theory.settings).fit(graph)
+    model = Embedder("aspect", seed=seed, device=theory.device, **theory.settings)
+    model.fit(graph, progress=False)
     bands = clean_bands(model, graph)
     views = [augmented_bands(model, graph, number) for number in range(scope.views)]
     region = mixed_regions(scope.nodes, share)

@@ -7,7 +7,7 @@ are lines of one table, from which `EvaluationTable` computes what is printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from typing_extensions import override
 
 from aspect import __version__
 from aspect.attacks.file import check_kind_of_splits, check_one_attack
+from aspect.data.archives import content_sha256
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.source import GraphSource
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
@@ -27,6 +30,7 @@ from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
 from aspect.evaluation.metrics import PERCENT, ClassScore, Spread, mean_class_scores
 from aspect.evaluation.pruning import check_pruning, describe_pruning, pruned_name, with_all_edges
 from aspect.evaluation.result import ProbeResult, SplitScore
+from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run
 from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.experiment.trained import StoredRun, open_run, source_of
@@ -35,6 +39,7 @@ from aspect.settings import Experiment
 from aspect.training.health import Health
 
 __all__ = [
+    "CONTROLS",
     "EXPLANATIONS",
     "MAJORITY",
     "TWINS",
@@ -44,6 +49,8 @@ __all__ = [
     "check_same_method",
     "check_seeds",
     "chosen_probe",
+    "control_settings",
+    "evaluate_embeddings",
     "evaluate_runs",
 ]
 
@@ -58,6 +65,8 @@ EXPLANATIONS = {
     TWINS: "the class of the training node with the most similar set of neighbours; a rule, not "
     "an embedding",
     MAJORITY: "the most frequent class of the validation nodes, for every node",
+    "common neighbours": "Adamic-Adar index on the training graph; a rule, not an embedding",
+    "degrees": "product of both degrees in the training graph; a rule, not an embedding",
 }
 CONTROLS = ("random", "raw", "propagated", "spectral")
 
@@ -340,6 +349,14 @@ def chosen_probe(experiment: Experiment, name: str) -> Probe:
     return PaperProbe(published.learning_rate, published.steps, (published.weight_decay,))
 
 
+def control_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a control beside a method: its own in full, or the method's where they are the same."""
+    config = find_method(name).config
+    known = set(config.model_fields)
+    settings = {key: given[key] for key in known} if known <= set(given) else {}
+    return config(**settings).model_dump(mode="json")
+
+
 def group_poisoned(runs: Sequence[StoredRun]) -> list[PoisonedRuns]:
     """The runs of every budget and split, in this order and by seed; others are refused."""
     pairs = [(stored.poison, stored) for stored in runs if stored.poison is not None]
@@ -408,7 +425,7 @@ class _Evaluator:
     ) -> None:
         self.runs, self.splits, self.probe_name, self.prune = runs, splits, probe, prune
         self.poisons = sorted(poisons, key=lambda poison: (poison.budget, poison.split))
-        self.method = str(runs[0].record["method"])
+        self.method, self.label = str(runs[0].record["method"]), runs[0].label
         self.labelled = labelled = runs[0].read_graph(data_dir)
         check_labels(labelled, runs[0])
         self.probe = chosen_probe(runs[0].experiment, probe)
@@ -439,7 +456,8 @@ class _Evaluator:
                 is_evaded = poisons[0].perturbation.mode == "evade"
                 graph = f"{poisons[0].perturbation.label if is_evaded else poisons[0].title}: "
             for spec, model in self.models(trained, seeds):
-                on_step(done + names.index(spec.method), total, f"{graph}{spec.method}")
+                word = self.label if spec.method == self.method else spec.method
+                on_step(done + names.index(spec.method), total, f"{graph}{word}")
                 self.probe_model(spec, model, poisons)
             on_step(done + len(names) - 1, total, f"{graph}{TWINS}")
             if not poisons:
@@ -462,12 +480,9 @@ class _Evaluator:
             spec = self._spec(self.method, stored.record["settings"], stored.record["seed"])
             yield spec, stored.load_model(str(self.device))
         for name in self.controls:
-            config = find_method(name).config
             for stored in seeds if name == "random" else seeds[:1]:
-                known, given = set(config.model_fields), stored.record["settings"]
-                settings = {key: given[key] for key in known} if known <= set(given) else {}
-                full = config(**settings).model_dump(mode="json")
-                yield self._spec(name, full, stored.record["seed"]), None
+                settings = control_settings(name, stored.record["settings"])
+                yield self._spec(name, settings, stored.record["seed"]), None
 
     def _spec(self, method: str, settings: dict[str, Any], seed: int) -> Spec:
         return Spec(
@@ -572,6 +587,9 @@ class _Evaluator:
                 line["split"],
             ),
         )
+        shown = {name(self.method): name(self.label) for name in (str, pruned_name)}
+        for line in lines:
+            line["name"] = shown.get(line["name"], line["name"])
         warnings = []
         for index, stored in enumerate(self.runs):
             measured = self.health[index].warnings() if self.health else []
@@ -650,4 +668,68 @@ def evaluate_runs(
         ],
         on_step,
     )
+    return evaluator.table()
+
+
+# Embeddings that were made elsewhere
+
+
+@dataclass(frozen=True, eq=False)
+class _GivenRun(StoredRun):
+    """A file of embeddings in the place of a run."""
+
+    labelled: LabelledGraph
+
+    @property
+    @override
+    def label(self) -> str:
+        name = self.path.stem
+        return self.path.name if name in EXPLANATIONS else name
+
+    @override
+    def load_model(self, device: str | None = None) -> Embedder:
+        return precomputed_model(self.path, None, device).fit(self.labelled)
+
+    @override
+    def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
+        return self.labelled
+
+
+def evaluate_embeddings(
+    source: GraphSource,
+    files: Sequence[str | Path],
+    *,
+    splits: SplitKind | None = None,
+    probe: str = "neutral",
+    device: str | None = None,
+    data_dir: str | None = None,
+    on_step: OnStep = lambda *_: None,
+) -> EvaluationTable:
+    """Probe embeddings that were made elsewhere, as `evaluate_runs` does with those of runs.
+
+    Args:
+        source: The graph that they are of.
+        files: Of one method; several are its seeds. See `EmbeddingFile.read` for their form.
+        splits: Kind of splits; random by default.
+        probe: `neutral` or `paper`.
+        device: Where they are probed.
+        data_dir: Where files of named data sets lie.
+        on_step: Called before each model is evaluated, with how far it is.
+    """
+    labelled = source.read(data_dir)
+    graph = {"name": source.name, "sha256": content_sha256(labelled), "data_dir": data_dir}
+    experiment = Experiment(method=PRECOMPUTED, graph=source.graph, reading=source.reading)
+    runs = [
+        _GivenRun(
+            Path(file),
+            experiment,
+            {"method": PRECOMPUTED, "seed": seed, "settings": {}, "graph": graph, "warnings": []},
+            labelled,
+        )
+        for seed, file in enumerate(files)
+    ]
+    for stored in runs:  # all are looked at before the first is probed
+        stored.load_model("cpu").embed(labelled)
+    evaluator = _Evaluator(runs, splits or "random", probe, device, data_dir, (), ())
+    evaluator.evaluate([((), runs, runs)], on_step)
     return evaluator.table()

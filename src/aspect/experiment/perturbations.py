@@ -13,7 +13,9 @@ import torch
 
 from aspect.attacks.base import flips_within
 from aspect.attacks.file import AttackFacts, PerturbationFile, find_difference
+from aspect.attacks.imported import imported_facts
 from aspect.attacks.perturbation import Perturbation, group_by_file
+from aspect.attacks.registry import IMPORTED
 from aspect.attacks.run import AttackRequest, PlannedAttack, plan_attacks, run_attack
 from aspect.data.files import is_file
 from aspect.data.graph import LabelledGraph
@@ -103,16 +105,30 @@ def needed_files(
         try:
             for budget in budgets:
                 flips_within(budget, labelled.graph)
-            planned = plan_attacks(
-                labelled, name, request, range(num_splits), torch.device("cpu"), train_stand_in
-            )
+            all_facts = _facts(labelled, name, request, num_splits)
         except AspectError as error:
             raise GraphError(f"The graph {graph!r} cannot be attacked. {error}") from error
         needed += [
             NeededFile(Slot.of(graph, group[-1], facts.split), plan.reading, request, facts)
-            for facts in (attack.facts for attack in planned)
+            for facts in all_facts
         ]
     return tuple(needed)
+
+
+def _facts(
+    labelled: LabelledGraph, name: str, request: AttackRequest, num_splits: int
+) -> list[AttackFacts]:
+    """Of the attack for every split."""
+    if request.kind == IMPORTED:
+        flips, splits = request.count(labelled.graph), request.splits
+        return [
+            imported_facts(labelled, name, flips=flips, splits=splits, split=split)
+            for split in range(num_splits)
+        ]
+    planned = plan_attacks(
+        labelled, name, request, range(num_splits), torch.device("cpu"), train_stand_in
+    )
+    return [attack.facts for attack in planned]
 
 
 @dataclass
@@ -202,7 +218,8 @@ def _check(need: NeededFile, facts: AttackFacts, path: Path) -> None:
             f"edges and sha256 {given.sha256[:16]}..."
         )
     # Where and by which version the flips were found changes nothing about what they are.
-    difference = find_difference(facts, need.facts, of_machine=False)
+    ignored = ("settings",) if facts.kind == IMPORTED else ()  # which file they were read from
+    difference = find_difference(facts, need.facts, of_machine=False, ignored=ignored)
     if difference is not None:
         raise SettingsError(
             f"{str(path)!r} holds another attack than the plan's: its {difference.name} must be "

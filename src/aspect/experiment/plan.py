@@ -21,10 +21,11 @@ from aspect import __version__
 from aspect.attacks.perturbation import Budget, Mode, Perturbation
 from aspect.attacks.registry import AttackName, check_solver
 from aspect.config import Config, Share, load_yaml, make_config
-from aspect.data.source import GraphSource, Reading, check_graph_name
+from aspect.data.source import GraphSource, Reading
 from aspect.errors import GraphError, SettingsError, UnknownNameError
 from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source
 from aspect.methods.registry import find_method, require_method_name
+from aspect.plugins import is_reference
 from aspect.settings import find_experiment
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ LETTERS = 12  # of a checksum, enough to tell graphs apart
 Seeds = Annotated[int, Field(ge=1, le=1000)]
 
 
+PRECOMPUTED = "aspect.experiment.embeddings:Precomputed"  # which is too heavy for a plan
 CLEAN = "none"  # the perturbation of a clean graph, in a plan
 
 
@@ -101,6 +103,9 @@ class Entry(Config):
     """Unique in the plan; a method's name needs nothing else."""
     method: str = ""
     """Name in the registry, if the entry is called otherwise."""
+    embeddings: str = ""
+    """File of embeddings that were made elsewhere, in place of a method; `{graph}` and `{seed}` in
+    it stand for those of a run. Paths are from the folder that the bench is started in."""
     title: str = ""
     """For readers; the name, if there is none."""
     note: str = ""
@@ -134,10 +139,31 @@ class Entry(Config):
             return {"prune" if name == "doubt" else name: value for name, value in given.items()}
         return given
 
+    @model_validator(mode="after")
+    def _is_a_method_or_a_file(self) -> Entry:
+        given = [name for name in ("method", "settings_of", "set", "prune") if getattr(self, name)]
+        if self.embeddings and given:
+            raise ValueError(f"embeddings stand in place of a method: leave {given[0]!r} out")
+        return self
+
     @property
     def registered(self) -> str:
         """The method's name in the registry."""
-        return self.method or self.name
+        return PRECOMPUTED if self.embeddings else self.method or self.name
+
+    def file_of(self, graph: str, seed: int) -> str:
+        """The file of embeddings for a run; empty where a method is trained."""
+        if not self.embeddings:
+            return ""
+        path = self.embeddings.replace("{graph}", graph).replace("{seed}", str(seed))
+        return str(Path(path).absolute())
+
+    def resolved(self) -> Entry:
+        """The same with the method's name as any process finds it."""
+        if self.embeddings:
+            return self
+        name = require_method_name(self.registered)
+        return self if name == self.registered else self.model_copy(update={"method": name})
 
 
 class Plan(Config):
@@ -200,20 +226,31 @@ class Plan(Config):
                 raise ValueError(f"seeds_of: {name!r} is not a graph of this plan")
         return self
 
-    def check_names(self) -> None:
-        """Refuse unknown methods and graphs before anything heavy is done."""
+    def resolved(self) -> Plan:
+        """The same with names that any process finds; unknown methods and graphs are refused.
+
+        What is of aspect keeps its name, and nothing heavy is imported for it.
+        """
         for entry in self.entries:
-            require_method_name(entry.registered)
             if entry.settings_of:
                 require_method_name(entry.settings_of)
-        for graph in self.graphs:
-            check_graph_name(graph)
+        stored = {graph: GraphSource.named(graph).graph for graph in self.graphs}
         if all(self.source(graph).is_named for graph in self.graphs):
             GraphSource.named(self.graphs[0], self.reading)  # options for files, but no file
+        return self.model_copy(
+            update={
+                "entries": tuple(entry.resolved() for entry in self.entries),
+                "graphs": tuple(stored.values()),
+                "seeds_of": {stored[graph]: seeds for graph, seeds in self.seeds_of.items()},
+            }
+        )
 
     def check_changes(self) -> None:
         """Refuse changes for all entries that none of them knows; imports every method."""
-        fields = [find_method(entry.registered).config.model_fields for entry in self.entries]
+        fields = [
+            {} if entry.embeddings else find_method(entry.registered).config.model_fields
+            for entry in self.entries
+        ]
         for name in self.set:
             if not any(name in own for own in fields):
                 known = {each for own in fields for each in own}
@@ -222,6 +259,8 @@ class Plan(Config):
     def only(self, entries: tuple[str, ...] = (), graphs: tuple[str, ...] = ()) -> Plan:
         """The part of the plan with these entries and graphs; all where none are named."""
         names = [entry.name for entry in self.entries]
+        stored = {name: graph for graph, name in self.short_names().items() if is_reference(graph)}
+        graphs = tuple(stored.get(graph, graph) for graph in graphs)
         for kind, wanted, known in (("entry", entries, names), ("graph", graphs, self.graphs)):
             for name in wanted:
                 if name not in known:
@@ -268,8 +307,7 @@ def load_plan(plan: str) -> Plan:
     path = Path(plan) if is_path else FOLDER / f"{plan}.yaml"
     values = {"name": path.stem, **load_yaml(path)}
     loaded = make_config(Plan, values, owner=f"the plan {plan}")
-    loaded.check_names()
-    return loaded
+    return loaded.resolved()
 
 
 @dataclass(frozen=True)
@@ -282,6 +320,7 @@ class ReadFacts:
     nodes: int = 0
     edges: int = 0
     files: tuple[NeededFile, ...] = ()  # perturbation files of the whole plan
+    is_encoded: bool = False  # its features come from columns of a node table
 
 
 def read_facts(
@@ -320,6 +359,7 @@ def read_facts(
                 nodes=labelled.graph.num_nodes,
                 edges=labelled.graph.num_edges,
                 files=needed_files(plan, graph, name, labelled, num_splits),
+                is_encoded=labelled.graph.is_encoded,
             ),
         )
 
@@ -347,6 +387,7 @@ def lay_out(
             group=entry.group,
             graph=graph,
             reading=plan.reading,
+            embeddings=entry.file_of(plan.source(graph).name, spec.seed),
             spec=spec.model_copy(
                 update={"device": device, "perturbation_sha256": _sha256(graph, spec, files)}
             ),
@@ -371,11 +412,20 @@ def _sha256(graph: str, spec: Spec, files: BenchFiles | None) -> tuple[str, ...]
 
 def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[Spec]:
     """Those of one line and one column of the table."""
-    method, settings = find_method(entry.registered).method, _settings(plan, entry, graph)
+    registered = find_method(entry.registered)
+    method = registered.method
+    settings = _settings(plan, entry, graph, is_encoded=facts.is_encoded)
     count = min(facts.num_splits, plan.num_splits or facts.num_splits)
     planned = plan.seeds_of.get(graph, plan.seeds)
     most = min(planned, entry.seeds or planned)
+    if entry.embeddings and "{seed}" not in entry.embeddings:
+        most = 1
     for perturbation, seeds in plan.planned():
+        if entry.embeddings and perturbation is not None:
+            raise SettingsError(
+                f"Entry {entry.name!r} of the plan {plan.name!r} cannot be perturbed: its "
+                "embeddings are of the graph as it is. Put it into a plan without perturbations."
+            )
         evades = perturbation is not None and perturbation.mode == "evade"
         _refuse_evasion(plan, entry, evades=evades, inductive=method.inductive)
         # A perturbed graph is trained on for its own split; else a training serves all splits.
@@ -384,8 +434,8 @@ def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[S
         for splits in groups:
             for seed in range(min(most, seeds)):
                 yield Spec(
-                    method=entry.registered,
-                    source=method_source(entry.registered),
+                    method=registered.name,
+                    source=_source(entry, plan.source(graph).name, seed),
                     settings=settings,
                     graph_sha256=facts.sha256,
                     splits=plan.splits,
@@ -399,8 +449,21 @@ def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[S
                 )
 
 
-def _settings(plan: Plan, entry: Entry, graph: str) -> dict[str, Any]:
+def _source(entry: Entry, graph: str, seed: int) -> str | None:
+    """What the numbers come from: the method's source, or the embeddings of a file."""
+    if not entry.embeddings:
+        return method_source(find_method(entry.registered).name)
+    from aspect.experiment.embeddings import EmbeddingFile
+
+    return EmbeddingFile.read(entry.file_of(graph, seed)).sha256
+
+
+def _settings(plan: Plan, entry: Entry, graph: str, *, is_encoded: bool) -> dict[str, Any]:
     """In full: shipped ones, changed by the plan and then by the entry."""
+    from aspect.estimator import settings_for
+
+    if entry.embeddings:
+        return {}
     config, source = find_method(entry.registered).config, plan.source(graph)
     experiment, _ = find_experiment(
         entry.settings_of or entry.registered,
@@ -411,7 +474,7 @@ def _settings(plan: Plan, entry: Entry, graph: str) -> dict[str, Any]:
     shared = {**experiment.settings, **plan.set} if entry.settings_of else plan.set
     known = {name: value for name, value in shared.items() if name in config.model_fields}
     base = {} if entry.settings_of else experiment.settings
-    values = {**base, **known, **entry.set}
+    values = {**settings_for(config, is_encoded=is_encoded), **base, **known, **entry.set}
     return make_config(config, values, owner=entry.name).model_dump(mode="json")
 
 

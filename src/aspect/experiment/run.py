@@ -33,6 +33,7 @@ from aspect.evaluation.inspection import ValueRecorder, inspect_model
 from aspect.evaluation.linear_probe import Probe, evasion_probe, linear_probe, probe_named
 from aspect.evaluation.pruning import probe_pruned
 from aspect.evaluation.result import ProbeResult
+from aspect.experiment.embeddings import precomputed_model
 from aspect.experiment.record import AttackNote, GraphSummary, Record, SplitScores
 from aspect.experiment.spec import Cell, Spec
 from aspect.provenance import device_name, forget_peak, peak_bytes, versions
@@ -271,7 +272,7 @@ class _Run:
         notes = [perturbed.note() for perturbed in self.task.perturbed]
         graph, recorder = self._trained_graph(), recorder or ValueRecorder()
         if model is None:
-            model = Embedder(spec.method, seed=spec.seed, device=self.device, **spec.settings)
+            model = self._new_model()
             forget_peak(model.device)
             with self._timed("train", model.device):
                 model.fit(graph, recorder=recorder)
@@ -305,6 +306,13 @@ class _Run:
         )
         details = self._details(model, graph, recorder) if self.task.has_details else None
         return Outcome(record, details, "", model, embeddings, policy, probed)
+
+    def _new_model(self) -> Embedder:
+        """One that has to be fitted; that of a file of embeddings only reads it."""
+        spec = self.spec
+        if self.cell.embeddings:
+            return precomputed_model(self.cell.embeddings, spec.source, self.device)
+        return Embedder(spec.method, seed=spec.seed, device=self.device, **spec.settings)
 
     def _trained_graph(self) -> Graph:
         """The clean graph, or the one that was poisoned for the run's only split."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from aspect.attacks.perturbation import Perturbation
 from aspect.config import Config
 from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.methods.registry import find_method
+from aspect.plugins import source_sha256
 
 __all__ = ["Cell", "ProbeName", "Spec", "SplitName", "method_source"]
 
@@ -44,9 +44,9 @@ class Spec(Config):
     )
 
     method: str
-    """Name in the registry."""
+    """Name in the registry; `module:Class` of a method from outside."""
     source: str | None = None
-    """SHA-256 of the method's module; none: it is the released one, see `method_source`."""
+    """SHA-256 of the method's source; none: it is the released one, see `method_source`."""
     settings: dict[str, Any]
     """The method's settings in full."""
     graph_sha256: str
@@ -112,6 +112,9 @@ class Cell(Config):
     """A word on it."""
     group: str = ""
     """The entry that a variant belongs to, itself included; empty outside of ablations."""
+    embeddings: str = ""
+    """File of embeddings that were made elsewhere, in place of a training; the spec has its digest
+    as `source`."""
     graph: str
     """Name of a data set, or path of a file."""
     reading: Reading = NO_READING
@@ -144,14 +147,14 @@ class Cell(Config):
 
 @cache
 def method_source(method: str) -> str | None:
-    """SHA-256 of the module that a method is written in; None if it is the released one.
+    """SHA-256 of the source that a method is written in; None if it is the released one.
 
     `released.json` beside this file holds the digests of the release (`benchmarks/released.py`
     writes it). A method that was edited since, or that lies outside of the package, gets a digest
-    into its specs, and therefore other keys: it is run again. What it imports is not looked at.
+    into its specs, and therefore other keys: it is run again. Of a method of aspect the module is
+    looked at, of another one its package (`aspect.plugins`), and nothing that these import.
     """
-    name = find_method(method).method.__module__
-    file = sys.modules[name].__file__
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+    kind = find_method(method).method
+    digest = source_sha256(kind)
     released: dict[str, str] = json.loads(RELEASED.read_text(encoding="utf-8"))
-    return None if released.get(name) == digest else digest
+    return None if released.get(kind.__module__) == digest else digest

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
 
 from aspect import __version__
 from aspect.config import to_yaml
@@ -29,11 +32,28 @@ from aspect.evaluation.inspection import ValueRecorder
 from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
 from aspect.experiment.spec import Cell, Spec, method_source
+from aspect.plugins import is_reference
 from aspect.settings import Experiment, load_experiment
-from aspect.training.folder import CONFIG, METRICS, RECORD, RUN, RunFolder, Start, read_start
+from aspect.training.folder import (
+    CONFIG,
+    FEATURES,
+    METRICS,
+    RECORD,
+    RUN,
+    RunFolder,
+    Start,
+    read_start,
+)
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport
-from aspect.workspace import MANIFEST, Workspace, read_json, read_json_lines, write_text
+from aspect.workspace import (
+    MANIFEST,
+    Workspace,
+    read_json,
+    read_json_lines,
+    write_json,
+    write_text,
+)
 
 __all__ = [
     "MODEL",
@@ -47,7 +67,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-MODEL = "model.safetensors"
+MODEL, EMBEDDINGS, IDS = "model.safetensors", "embeddings.npy", "ids.txt"
 RECORD_FORMAT = 1
 OF_RECORD = ("epochs", "stopped_early", "loss", "versions", "dim", "gate", "warnings")
 TRAIN_AGAIN = "Train again with --overwrite."
@@ -98,6 +118,7 @@ def train_run(
     )
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
+    model.suit(labelled.graph)
     checksum = content_sha256(labelled)
     poison = (
         None if experiment.perturbation is None else PerturbedGraph.read(experiment.perturbation)
@@ -112,6 +133,7 @@ def train_run(
             settings_from=options.settings_from,
             data_dir=_absolute(options.data_dir),
             device=model.device.type,
+            source=_unchanged_source(model, Path(out), resume=options.resume),
         ),
         resume=options.resume,
         overwrite=options.overwrite,
@@ -157,6 +179,19 @@ def _as_begun(options: RunOptions, out: Path) -> RunOptions:
         data_dir=options.data_dir or start.data_dir,
         settings_from=start.settings_from,
     )
+
+
+def _unchanged_source(model: Embedder, out: Path, *, resume: bool) -> str | None:
+    """Of a method from outside; a run that began with another one cannot go on."""
+    if not is_reference(model.name):
+        return None
+    start, source = read_start(out) if resume else None, method_source(model.name)
+    if start is not None and start.source not in (None, source) and not is_file(out / RECORD):
+        raise RunError(
+            f"The source of {model.name} changed since the run in {out} began. Bring it back to go "
+            "on, or pass --overwrite to train anew."
+        )
+    return source
 
 
 def _as_first_read(poison: PerturbedGraph, out: Path) -> PerturbedGraph:
@@ -228,6 +263,7 @@ def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
     return {
         "format": RECORD_FORMAT,
         "method": spec.method,
+        **({} if spec.source is None else {"source": spec.source}),
         "seed": spec.seed,
         "settings": spec.settings,
         **record.model_dump(mode="json", include=set(OF_RECORD)),
@@ -245,16 +281,18 @@ def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
 
 
 def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
-    """Model, embeddings, policy and ids."""
+    """Model, embeddings, policy, ids, and how the features were made."""
     assert outcome.model is not None  # trained in this process
     outcome.model.save(path / MODEL)
-    write_embeddings(path / "embeddings.npy", outcome.model.embed(graph), overwrite=True)
+    if graph.encoder is not None:
+        write_json(path / FEATURES, graph.encoder.to_json())
+    write_embeddings(path / EMBEDDINGS, outcome.model.embed(graph), overwrite=True)
     if outcome.policy is not None:
         with replacing(path / "policy.npy", overwrite=True) as file:
             np.save(file, outcome.policy.numpy(), allow_pickle=False)
     if graph.ids is not None:
         lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
-        write_text(path / "ids.txt", "".join(f"{line}\n" for line in lines))
+        write_text(path / IDS, "".join(f"{line}\n" for line in lines))
 
 
 # Runs that are there
@@ -277,6 +315,7 @@ class _RunRecord(BaseModel):
 
     format: int
     method: str
+    source: str | None = None
     seed: int
     settings: dict[str, Any]
     graph: _TrainedGraph
@@ -301,6 +340,11 @@ class StoredRun:
     record: Mapping[str, Any]
 
     @property
+    def label(self) -> str:
+        """What it is called in tables."""
+        return str(self.record["method"])
+
+    @property
     def is_poisoned(self) -> bool:
         """Whether it was trained on a perturbed graph."""
         return self.experiment.perturbation is not None
@@ -310,7 +354,30 @@ class StoredRun:
         model = Embedder.load(self.path / MODEL, device=device)
         given = (model.name, model.seed, model.config.model_dump(mode="json"))
         _check_same(self.path / MODEL, given, self.record)
+        if self.record.get("source") not in (None, method_source(model.name)):
+            logger.warning(
+                "The source of %s changed since %s was trained: what it embeds now may differ.",
+                model.name,
+                self.path,
+            )
         return model
+
+    def read_embeddings(self) -> tuple[Float[Tensor, "nodes dim"], list[str] | None]:
+        """What the training left in the folder: an embedding per node, and ids if it has any."""
+        matrix, ids = self.path / EMBEDDINGS, self.path / IDS
+        try:
+            rows = torch.from_numpy(np.load(matrix, allow_pickle=False))
+            names = None
+            if is_file(ids):
+                lines = ids.read_text(encoding="utf-8").split("\n")
+                names = [str(json.loads(line)) for line in lines if line]
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(f"{self.path} has no whole {EMBEDDINGS}. {TRAIN_AGAIN}") from error
+        if names is not None and len(names) != len(rows):
+            raise RunError(
+                f"{self.path} has {len(rows)} embeddings and {len(names)} ids. {TRAIN_AGAIN}"
+            )
+        return rows, names
 
     @cached_property
     def poison(self) -> PerturbedGraph | None:
@@ -325,9 +392,13 @@ class StoredRun:
 
     def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
         """The clean graph with its labels, refused if it changed since the training."""
-        facts = self.record["graph"]
-        labelled = source_of(self.experiment).read(data_dir or facts["data_dir"])
+        facts, source = self.record["graph"], source_of(self.experiment)
+        labelled = source.read(data_dir or facts["data_dir"])
         checksum = content_sha256(labelled)
+        if checksum != facts["sha256"] and labelled.graph.encoder is not None:
+            # Version 0.2 took the numbers of a table as they are.
+            labelled = source.unscaled().read(data_dir or facts["data_dir"])
+            checksum = content_sha256(labelled)
         if checksum != facts["sha256"]:
             raise GraphError(
                 f"The graph of {self.path} changed since the training: its sha256 must be "

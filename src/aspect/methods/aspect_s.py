@@ -201,6 +201,10 @@ class AspectSMethod(AspectMethod):
         return SearchCost.of(self.config, graph, len(self.bands), negatives)
 
     @override
+    def epoch_factor(self, graph: Graph) -> float:
+        return self.search_cost(graph).epoch_factor
+
+    @override
     def outlook(self, graph: Graph) -> Iterable[str]:
         yield from super().outlook(graph)
         config, cost = self.config, self.search_cost(graph)

@@ -246,6 +246,10 @@ class Method(nn.Module, ABC):
         """What a search for harmful perturbations maximises on the model as it embeds now."""
         raise SettingsError(f"{self.name} is not searchable: no gradient of it reaches the edges.")
 
+    def epoch_factor(self, graph: Graph) -> float:  # noqa: ARG002
+        """Time of an average epoch as a multiple of the first ones, for estimates."""
+        return 1.0
+
     def outlook(self, graph: Graph) -> Iterable[str]:  # noqa: ARG002
         """What the user should know before training, one sentence each."""
         return ()

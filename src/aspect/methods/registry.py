@@ -1,4 +1,7 @@
-"""Names to methods and their papers; names can be had without importing a method, and torch."""
+"""Names to methods and their papers; names can be had without importing a method, and torch.
+
+A method of another package is found as `aspect.plugins` says, or given as a class.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_type_hints
 
-from aspect.errors import UnknownNameError
+from aspect.errors import SettingsError, UnknownNameError
+from aspect.plugins import Plugins, is_reference, reference_of
 
 if TYPE_CHECKING:
     from aspect.methods.base import Method, MethodConfig
@@ -25,6 +29,7 @@ __all__ = [
     "method_names",
     "register",
     "require_method_name",
+    "short_name",
 ]
 
 MOST_NAMED = 3  # authors in a short citation; of more, the first stands for all
@@ -103,7 +108,7 @@ def _listed(names: tuple[str, ...] | list[str]) -> str:
 class Registration:
     """A method's entry in the registry."""
 
-    name: str
+    name: str  # one that any process finds it by: `module:Class` of a method from outside
     method: type[Method]
     config: type[MethodConfig]
     paper: Citation | str  # a publication, or a word on the origin of what is not published
@@ -115,6 +120,9 @@ class Registration:
 Cost = Literal["linear", "quadratic"]
 
 _registry: dict[str, Registration] = {}
+_outside = Plugins("method", "aspect.methods")
+
+PACKAGE = __name__.rpartition(".")[0]  # where the methods of aspect are
 
 AnyMethod = TypeVar("AnyMethod", bound="type[Method]")
 
@@ -129,17 +137,21 @@ def register(
     """
 
     def enter(method: AnyMethod) -> AnyMethod:
-        if name in _registry:
-            raise ValueError(f"Two methods are called {name!r}.")
+        is_ours = method.__module__.rpartition(".")[0] == PACKAGE
+        if is_ours and name in _registry:
+            raise SettingsError(f"Two methods are called {name!r}.")
         if not family:
-            raise ValueError(f"Family of the method {name!r} must be a word or two. Got none.")
+            raise SettingsError(f"Family of the method {name!r} must be a word or two. Got none.")
         if method.cost not in get_args(Cost):
-            raise ValueError(
+            raise SettingsError(
                 f"Cost of the method {name!r} must be one of {', '.join(get_args(Cost))}. "
                 f"Got {method.cost!r}."
             )
+        if not is_ours:
+            _outside.register(name, method, _modules_by_name())
         method.name = name
-        _registry[name] = Registration(name, method, config, paper, family)
+        reference = name if is_ours else reference_of(method)
+        _registry[reference] = Registration(reference, method, config, paper, family)
         return method
 
     return enter
@@ -158,18 +170,63 @@ def _modules_by_name() -> dict[str, str]:
 
 
 def method_names() -> list[str]:
-    """All names, without importing anything heavy."""
-    return sorted(_modules_by_name())
+    """All short names, those from outside among them, without importing anything heavy."""
+    return sorted({*_modules_by_name(), *_outside.names()})
 
 
 def require_method_name(name: str) -> str:
-    """The name itself, or an error that offers the nearest one."""
-    if name not in _modules_by_name():
-        raise UnknownNameError("method", name, method_names())
-    return name
+    """The name that any process finds the method by, or an error that offers the nearest one.
+
+    What is of aspect keeps its name and is not imported; the rest is, and becomes `module:Class`.
+    """
+    return name if name in _modules_by_name() else find_method(name).name
 
 
-def find_method(name: str) -> Registration:
-    """Import the method's module and return its entry."""
-    import_module(f"aspect.methods.{_modules_by_name()[require_method_name(name)]}")
+def short_name(name: str) -> str:
+    """The name for folders and titles: that of the registration, without its module."""
+    return find_method(name).method.name if is_reference(name) else name
+
+
+def find_method(method: str | type[Method]) -> Registration:
+    """Import the method's module and return its entry; of a class, the entry of that class."""
+    if isinstance(method, type):
+        return _entry_of(method)
+    if method in _modules_by_name():
+        import_module(f"{PACKAGE}.{_modules_by_name()[method]}")
+        return _registry[method]
+    if method in _registry:  # also of a notebook, which no process can import
+        return _registry[method]
+    found = _outside.find(method)
+    if found is None:
+        raise UnknownNameError("method", method, method_names())
+    return _entry_of(found)
+
+
+def _entry_of(method: object) -> Registration:
+    """The entry of a class; one without `@register` is entered by its annotations."""
+    from aspect.methods.base import Method, MethodConfig
+
+    if not isinstance(method, type) or not issubclass(method, Method):
+        what = method.__name__ if isinstance(method, type) else type(method).__name__
+        raise SettingsError(
+            f"A method must be a subclass of aspect.methods.base.Method. Got {what}."
+        )
+    entry = next((entry for entry in _registry.values() if entry.method is method), None)
+    if entry is not None:
+        return entry
+    try:
+        config = get_type_hints(method)["config"]
+    except NameError as error:
+        raise SettingsError(
+            f"The settings of {method.__name__} cannot be found: {error}. Name them with "
+            "@register(NAME, config=...)."
+        ) from error
+    if not issubclass(config, MethodConfig):
+        raise SettingsError(
+            f"The settings of {method.__name__} must be a subclass of MethodConfig. "
+            f"Got {config.__name__}."
+        )
+    method.name = method.__name__
+    name = reference_of(method)
+    _registry[name] = Registration(name, method, config, paper="", family="own")
     return _registry[name]

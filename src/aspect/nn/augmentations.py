@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.features import mask_columns, seen_features, take_rows
-from aspect.data.graph import Features, Graph, edge_index_of, edge_keys, pair_keys
+from aspect.data.graph import Features, Graph, edge_keys, pair_keys, with_pairs
 from aspect.data.operators import Operator, Propagation
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation, neighbour_mean
@@ -194,8 +194,10 @@ def induced_subgraph(graph: Graph, nodes: Int[Tensor, " kept"]) -> Subgraph:
     renumbered = torch.full((graph.num_nodes,), -1, dtype=torch.long, device=graph.device)
     renumbered[nodes] = torch.arange(len(nodes), device=graph.device)
     ends = renumbered[graph.edge_index]
-    edge_index = ends[:, (ends >= 0).all(0)]  # rising numbers stay rising, so it stays sorted
-    return Subgraph(Graph(take_rows(graph.features, nodes), edge_index), nodes)
+    kept = (ends >= 0).all(0)
+    edge_index = ends[:, kept]  # rising numbers stay rising, so it stays sorted
+    weights = None if graph.weights is None else graph.weights[kept]
+    return Subgraph(Graph(take_rows(graph.features, nodes), edge_index, weights=weights), nodes)
 
 
 def sample_subgraph(graph: Graph, size: int, generator: torch.Generator) -> Subgraph:
@@ -250,7 +252,7 @@ def rewire_edges(graph: Graph, ratio: float, generator: torch.Generator) -> Grap
     one, other = draw_pairs(moved, nodes, generator)
     added = pair_keys(one, other, nodes)
     keys = torch.unique(torch.cat([edge_keys(graph)[order[moved:]], added]))
-    return Graph(graph.features, edge_index_of(keys, nodes))
+    return with_pairs(Graph(graph.features, graph.edge_index, weights=graph.weights), keys)
 
 
 # --- centrality and adaptive drop probabilities (GCA) ---------------------------------------------
@@ -277,9 +279,11 @@ def eigenvector_centrality(graph: Graph, steps: int = 1000) -> Float[Tensor, " n
     size where the graph is bipartite.
     """
     source, target = graph.edge_index
-    ones = torch.ones(len(source), dtype=torch.float64, device=graph.device)
+    entries = torch.ones(len(source), dtype=torch.float64, device=graph.device)
+    if graph.weights is not None and len(graph.weights):  # in units of their mean, as I is
+        entries = graph.weights.double() / graph.weights.double().mean()
     nodes = graph.num_nodes
-    adjacency = SparseMatrix.from_entries(source, target, ones, (nodes, nodes))
+    adjacency = SparseMatrix.from_entries(source, target, entries, (nodes, nodes))
     x = torch.full((nodes, 1), nodes**-0.5, dtype=torch.float64, device=graph.device)
     for _ in range(steps):
         y = x + adjacency @ x

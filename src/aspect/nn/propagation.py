@@ -40,7 +40,8 @@ class SymmetricPropagation:
     """The fixed pattern of A + I; operators along it differ in the weights of their entries.
 
     `D^(-1/2) (W + l I) D^(-1/2)` for entry weights W and loop weight l, where D holds the sums of
-    rows, loops included: dropping an edge sets its weight to zero, and degrees follow. The entry
+    rows, loops included: dropping an edge sets its weight to zero, and degrees follow. In a
+    weighted graph what an operator is given is multiplied by the edges' own weights. The entry
     (row, column) carries the column's message to the row, so that with weights that differ between
     the directions a node is normalised by what it receives. Gradients reach the weights, through
     the degrees as well.
@@ -54,6 +55,7 @@ class SymmetricPropagation:
         self.loop_weight = loop_weight
         self.num_entries = graph.edge_index.shape[1]
         self.dtype = graph.dtype
+        self._own = graph.weights
 
     @cached_property
     def is_loop(self) -> Bool[Tensor, " all_entries"]:
@@ -76,7 +78,7 @@ class SymmetricPropagation:
 
         Without weights and with loops of weight one it is the A-hat of a graph convolution.
         """
-        return self._unweighted if weights is None else self._normalised(weights)
+        return self._clean if weights is None else self._normalised(weights)
 
     def sharpening(
         self,
@@ -96,11 +98,13 @@ class SymmetricPropagation:
         return MatrixOperator(matrix.with_values(sharpened))
 
     @cached_property
-    def _unweighted(self) -> MatrixOperator:
+    def _clean(self) -> MatrixOperator:
         device = self.pattern.columns.device
         return self._normalised(torch.ones(self.num_entries, dtype=self.dtype, device=device))
 
     def _normalised(self, weights: Float[Tensor, " entries"]) -> MatrixOperator:
+        if self._own is not None:
+            weights = weights * self._own
         entries = torch.cat([weights, weights.new_full((1,), self.loop_weight)])[self._positions]
         scale = inverse_root_degrees(self.pattern, entries)
         values = entries * scale[self.pattern.rows] * scale[self.pattern.columns]
@@ -120,8 +124,14 @@ def dense_smoothing(adjacency: Float[Tensor, "nodes nodes"]) -> Float[Tensor, "n
 def neighbour_mean(graph: Graph) -> MatrixOperator:
     """`D^(-1) A`, without self-loops; a node without neighbours gets zeros."""
     matrix = Propagation(graph, self_loops=False).operator().neighbours
-    degrees = graph.degrees().to(graph.dtype)  # of a row that has an entry it is never zero
-    return MatrixOperator(matrix.with_values(1 / degrees[matrix.pattern.rows]))
+    rows = matrix.pattern.rows
+    if graph.weights is None:
+        degrees = graph.degrees().to(graph.dtype)  # of a row that has an entry it is never zero
+        return MatrixOperator(matrix.with_values(1 / degrees[rows]))
+    # Both are sorted by row, then by column.
+    segments = matrix.pattern.segments
+    degrees = torch.segment_reduce(graph.weights, "sum", offsets=segments, initial=0)
+    return MatrixOperator(matrix.with_values(graph.weights / degrees[rows]))
 
 
 def spread(

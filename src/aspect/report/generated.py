@@ -5,17 +5,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 import pandas as pd
 
 from aspect.data.files import replacing
 from aspect.errors import FileError, SettingsError, UnknownNameError, reason, shown
 from aspect.experiment.store import read_records
+from aspect.methods.registry import find_method
 from aspect.report.benchmark_tables import (
     FEWEST_BUDGETS,
     ablation_tables,
@@ -35,6 +39,7 @@ __all__ = [
     "expected_docs",
     "expected_results",
     "fill_blocks",
+    "keywords_module",
     "record_files",
     "tidy_csv",
     "write_differing",
@@ -50,6 +55,8 @@ RECORDS, TABLES, README, METHODS = (
     "README.md",
     "docs/methods.md",
 )
+KEYWORDS = "src/aspect/keywords.py"
+INDENT = "    "
 END = "<!-- /table -->"
 MARK = re.compile(r"^[ \t]*<!-- (?:table:(.+?)|/table) -->[ \t]*$", re.MULTILINE)
 BLOCK = re.compile(  # from a beginning to the next end, with no other beginning between them
@@ -203,13 +210,56 @@ def expected_results(root: Path) -> dict[Path, str | None]:
 
 
 def expected_docs(root: Path) -> dict[Path, str | None]:
-    """What the pages of docs/ with tables made from the registry should hold."""
+    """What the pages of docs/ with tables made from the registry should hold, and `keywords.py`."""
     from aspect.report.methods import methods_table
 
-    path = root / METHODS
-    if not path.is_file():
-        return {}
-    return {path: fill_blocks(_read(path), {"methods": methods_table()}, file=METHODS)}
+    expected: dict[Path, str | None] = {}
+    path, keywords = root / METHODS, root / KEYWORDS
+    if path.is_file():
+        expected[path] = fill_blocks(_read(path), {"methods": methods_table()}, file=METHODS)
+    if keywords.is_file():
+        expected[keywords] = keywords_module()
+    return expected
+
+
+def keywords_module() -> str:
+    """The settings of ASPECT-S, which are all of ASPECT's and its own, as a typed dictionary.
+
+    Type checkers and editors read source code alone: the settings' classes, whose fields are the
+    only declaration, tell them nothing about the keywords of `Aspect`.
+    """
+    lines = [
+        '"""Settings of `Aspect` as typed keywords. Made by `make tables` from their classes."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import Literal, TypedDict",
+        "",
+        '__all__ = ["AspectKeywords"]',
+        "",
+        "",
+        "class AspectKeywords(TypedDict, total=False):",
+        '    """The keywords; those left out have the defaults that `help(Aspect)` shows."""',
+        "",
+    ]
+    for name, field in find_method("aspect-s").config.model_fields.items():
+        meaning = " ".join((field.description or "").split())
+        lines.append(f"    {name}: {_type_text(field.annotation)}")
+        wrapped = textwrap.wrap(f'"""{meaning}"""', 100 - len(INDENT))
+        lines += [f"{INDENT}{line}" for line in wrapped]
+    return "\n".join(lines) + "\n"
+
+
+def _type_text(annotation: object) -> str:
+    """A type as source code; bounds, which checkers do not know, are left out."""
+    kind, parts = get_origin(annotation), get_args(annotation)
+    if kind is Annotated:
+        return _type_text(parts[0])
+    if kind in (Union, UnionType):
+        return " | ".join(map(_type_text, parts))
+    if kind is Literal:
+        return f"Literal[{', '.join(json.dumps(part) for part in parts)}]"
+    return "None" if annotation is NoneType else str(getattr(annotation, "__name__", annotation))
 
 
 def differing(expected: Expected) -> list[Path]:

@@ -85,6 +85,7 @@ def read_sources(
     sources: Sequence[Source],
     *,
     options: Sequence[str] = (),
+    beside_published: bool = False,
     device: str | None = None,
     data_dir: str | None = None,
     on_run: Callable[[Path], object] = str,
@@ -94,6 +95,7 @@ def read_sources(
     Args:
         sources: From `find_sources`.
         options: Other options of `aspect report`, for the command that repeats it.
+        beside_published: Whether the records that ship with the package are added.
         device: Where trained models are inspected.
         data_dir: Where files of named data sets lie, if not where they lay in training.
         on_run: Called with the folder of each training before it is inspected.
@@ -117,12 +119,17 @@ def read_sources(
         probed, seen = read_runs(runs, device=device, data_dir=data_dir, on_run=on_run)
         records += probed
         details += seen
+    commands = tuple(_commands(sources, records, options))
+    if beside_published:
+        from aspect.report.published import published_beside
+
+        records += published_beside(records)
     from aspect.report.results import collect
 
     return Material(
         collect(records),
         tuple(_one_per_model(details)),
-        tuple(_commands(sources, records, options)),
+        commands,
         titles[0] if len(titles) == len(sources) and len(set(titles)) == 1 else "",
     )
 

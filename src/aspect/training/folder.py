@@ -6,6 +6,7 @@
 - checkpoint.safetensors: the latest snapshot, until the run is complete
 - model.safetensors: the trained method
 - embeddings.npy, policy.npy, ids.txt
+- features.json: how columns of a node table became features; the model knows it too
 - manifest.json: the SHA-256 of every file of the run, checked whenever it is opened
 - record.json: seeds, versions, timings; written last, so its presence says "complete"
 - .lock: taken while a process works here; what is left of it afterwards means nothing
@@ -33,7 +34,7 @@ from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_
 from aspect.training.trainer import EpochReport, Recorder, Snapshot
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, naming, read_json
 
-__all__ = ["CONFIG", "METRICS", "RECORD", "RUN", "RunFolder", "Start", "read_start"]
+__all__ = ["CONFIG", "FEATURES", "METRICS", "RECORD", "RUN", "RunFolder", "Start", "read_start"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ CHECKPOINT, RECORD, CONFIG, START, METRICS, TENSORBOARD = (
     "metrics.jsonl",
     "tensorboard",
 )
-OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt")
+FEATURES = "features.json"
+OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt", FEATURES)
 
 # Many a folder holds a config.yaml; only beside one of these it tells of a run.
 SIGNS_OF_A_RUN = {START, METRICS, CHECKPOINT, RECORD}
@@ -68,6 +70,8 @@ class Start(Config):
     """Where files of named data sets lie; an absolute path."""
     device: str | None = None
     """Kind of the device, `cpu` or `cuda`: another one rounds otherwise."""
+    source: str | None = None
+    """SHA-256 of the source of a method from outside, which must not change on the way."""
 
 
 def read_start(path: Path) -> Start | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
@@ -17,16 +20,20 @@ from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
 from aspect.training.gradients import Gradients
 from aspect.training.health import Health
+from aspect.training.progress import Advance
 
 __all__ = [
     "CHECK_EVERY",
+    "MEMORY_SETTINGS",
     "CollapseStopping",
     "EarlyStopping",
     "EpochReport",
+    "ProgressRecorder",
     "Recorder",
     "Snapshot",
     "TrainingResult",
     "train",
+    "try_epochs",
 ]
 
 logger = logging.getLogger(__name__)
@@ -136,6 +143,26 @@ class Recorder:
         """Called once, when no epoch will follow."""
 
 
+class ProgressRecorder(Recorder):
+    """Hands reports on to another recorder, and says how far the training is."""
+
+    def __init__(self, recorder: Recorder, advance: Advance) -> None:
+        self.recorder, self.advance = recorder, advance
+
+    @override
+    def latest(self) -> Snapshot | None:
+        return self.recorder.latest()
+
+    @override
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        self.recorder.epoch_done(report, snapshot)
+        self.advance(report.epoch, report.epochs, f"loss {report.values['loss']:.4f}")
+
+    @override
+    def training_done(self) -> None:
+        self.recorder.training_done()
+
+
 def train(
     method: Method, graph: Graph, *, seed: int, recorder: Recorder | None = None
 ) -> TrainingResult:
@@ -146,15 +173,21 @@ def train(
     its state at the last check that found a healthy embedding.
     """
     training = _Training(method, graph, seed, recorder or Recorder())
-    try:
+    with training.naming_lack_of_memory():
         return training.run()
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise TrainingError(_out_of_memory(training.epoch, method.config)) from error
-    except RuntimeError as error:
-        # torch has an error of its own for a full GPU, but none for a full main memory.
-        if "allocate memory" not in str(error):
-            raise
-        raise TrainingError(_out_of_memory(training.epoch, method.config)) from error
+
+
+def try_epochs(method: Method, graph: Graph, *, seed: int, epochs: int) -> list[float]:
+    """Train for the first epochs only; the seconds that each took. The method is not finished."""
+    training = _Training(method, graph, seed, Recorder())
+    with training.naming_lack_of_memory():
+        method.prepare(graph)
+        seconds = []
+        for _ in range(epochs):
+            started = time.perf_counter()
+            training.run_epoch()  # ends with numbers that are read: a GPU is waited for
+            seconds.append(time.perf_counter() - started)
+        return seconds
 
 
 class _Training:
@@ -174,6 +207,19 @@ class _Training:
         self.values: dict[str, float] = {}
         self.epoch = 0
 
+    @contextmanager
+    def naming_lack_of_memory(self) -> Iterator[None]:
+        """What is said in place of torch's errors."""
+        try:
+            yield
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise TrainingError(_out_of_memory(self.epoch, self.method.config)) from error
+        except RuntimeError as error:
+            # torch has an error of its own for a full GPU, but none for a full main memory.
+            if "allocate memory" not in str(error):
+                raise
+            raise TrainingError(_out_of_memory(self.epoch, self.method.config)) from error
+
     def run(self) -> TrainingResult:
         snapshot = self.recorder.latest()
         if snapshot is not None:
@@ -183,7 +229,7 @@ class _Training:
         while self.epoch < epochs and not (
             self.collapse.is_over or self.stopping.is_over(self.epoch)
         ):
-            self._run_epoch()
+            self.run_epoch()
             if self.collapse.is_due(self.epoch):
                 self._check_for_collapse()
             report = EpochReport(self.epoch, epochs, self.values)
@@ -196,7 +242,8 @@ class _Training:
         self.recorder.training_done()
         return TrainingResult(self.epoch, self.epoch < epochs, self.values, self._kept_epoch())
 
-    def _run_epoch(self) -> None:
+    def run_epoch(self) -> None:
+        """One pass of every phase, and what early stopping keeps of it."""
         self.method.train()
         self.epoch += 1
         self.generator.manual_seed(seed_for(self.seed, "epoch", self.epoch))

@@ -1,0 +1,214 @@
+"""Perturbations that were found elsewhere, as perturbation files: which pairs they flip.
+
+A published perturbation is an adjacency after the attack, an edge list after it, or a list of the
+pairs that it flips. Which pair was flipped first is known of a list alone, so that a file serves
+the budget of all its flips and no smaller one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from aspect.attacks.base import check_flips
+from aspect.attacks.drawn import mask_seed
+from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
+from aspect.attacks.registry import IMPORTED
+from aspect.data.archives import content_sha256
+from aspect.data.files import file_bytes
+from aspect.data.graph import Graph, LabelledGraph, count_pairs, pair_keys
+from aspect.data.splits import SplitKind, make_splits, published_sha256
+from aspect.errors import FileError, GraphError, SettingsError, sentence_of, shown
+from aspect.provenance import versions
+
+__all__ = ["imported_facts", "imported_files", "read_flips", "read_perturbed"]
+
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
+ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"))
+
+
+def read_perturbed(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
+    """The pairs in which a perturbed graph differs from the clean one, by their numbers.
+
+    Args:
+        path: Its adjacency (`.npz` of `scipy.sparse.save_npz`, nodes in the graph's order), or
+            its edge list (`.csv`, `.tsv`, `.txt`, by the ids of the nodes).
+        graph: The clean graph.
+    """
+    pairs = _adjacency(path, graph) if path.suffix.lower() == ".npz" else _pairs(path, graph)
+    after = torch.unique(_keys(pairs[pairs[:, 0] != pairs[:, 1]], graph))
+    both, times = count_pairs(graph, after)
+    flips = both[times == 1]
+    if not len(flips):
+        raise GraphError(f"{path} holds the edges of the clean graph: nothing is perturbed.")
+    return torch.stack([flips // graph.num_nodes, flips % graph.num_nodes], dim=1)
+
+
+def read_flips(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
+    """Flipped pairs in the order of a list (`.csv`, `.tsv`, `.txt`), smaller node first."""
+    pairs = _pairs(path, graph)
+    loops = pairs[pairs[:, 0] == pairs[:, 1]]
+    if len(loops):
+        raise GraphError(f"{path} must list pairs of two nodes. Got {shown(loops.tolist())}.")
+    keys = _keys(pairs, graph)
+    if len(torch.unique(keys)) < len(keys):
+        raise GraphError(f"{path} must list each pair once. Got {len(keys)} rows with repetitions.")
+    return torch.stack([keys // graph.num_nodes, keys % graph.num_nodes], dim=1)
+
+
+def _keys(pairs: Int[Tensor, "pairs 2"], graph: Graph) -> Int[Tensor, " pairs"]:
+    return pair_keys(pairs[:, 0], pairs[:, 1], graph.num_nodes)
+
+
+def _adjacency(path: Path, graph: Graph) -> Int[Tensor, "pairs 2"]:
+    file_bytes(path)  # says in a sentence what is wrong with the file as such
+    try:
+        matrix = scipy.sparse.coo_array(scipy.sparse.load_npz(path))
+    except Exception as error:  # whatever a damaged archive leads to
+        raise FileError(
+            f"{path} must be an adjacency of scipy.sparse.save_npz. {sentence_of(error)}"
+        ) from error
+    nodes = graph.num_nodes
+    if matrix.shape != (nodes, nodes):
+        raise GraphError(
+            f"The adjacency in {path} must have the {nodes} nodes of the graph, in its order. Got "
+            f"the shape {list(matrix.shape)}. Many publish the largest connected component: name "
+            "that one as the graph."
+        )
+    entries = matrix.data != 0
+    ends = np.stack([coordinates[entries] for coordinates in matrix.coords], axis=1)
+    return torch.from_numpy(ends.astype(np.int64))
+
+
+def _pairs(path: Path, graph: Graph) -> Int[Tensor, "pairs 2"]:
+    """Two columns of ids, called source and target or the only ones, as numbers of nodes."""
+    suffix = path.suffix.lower()
+    if suffix not in SEPARATORS:
+        raise FileError(
+            f"A perturbation is read from .npz, {', '.join(SEPARATORS)}. Got the name "
+            f"{path.name!r}."
+        )
+    file_bytes(path)
+    try:
+        frame = pd.read_csv(path, sep=SEPARATORS[suffix], dtype=str, keep_default_na=False)
+    except (ValueError, UnicodeError) as error:
+        raise FileError(f"Cannot read {path}. {sentence_of(error)}") from error
+    names = {str(name).strip().lower(): name for name in frame.columns}
+    named = next((pair for pair in ENDS if set(pair) <= names.keys()), None)
+    columns = list(frame.columns) if named is None else [names[name] for name in named]
+    if len(columns) != 2:  # noqa: PLR2004 - an edge has two ends
+        raise FileError(
+            f"{path} must have two columns, or name them source and target in its first line. "
+            f"Got {shown(map(repr, frame.columns))}."
+        )
+    known = graph.ids or tuple(map(str, range(graph.num_nodes)))
+    number = {name: node for node, name in enumerate(known)}
+    # Two columns without a header: their first line is a pair like the others.
+    first = [list(columns)] if named is None and set(columns) <= number.keys() else []
+    cells = [*first, *frame[columns].to_numpy().tolist()]
+    unknown = dict.fromkeys(cell for row in cells for cell in row if cell not in number)
+    if unknown:
+        raise GraphError(
+            f"{path} names nodes that are not in the graph: {shown(map(repr, unknown))}."
+        )
+    if not cells:
+        raise FileError(f"{path} holds no pairs.")
+    return torch.tensor([[number[cell] for cell in row] for row in cells])
+
+
+def imported_facts(
+    labelled: LabelledGraph,
+    name: str,
+    *,
+    flips: int,
+    splits: SplitKind,
+    split: int,
+    settings: dict[str, str] | None = None,
+) -> AttackFacts:
+    """Where imported flips come from, and the split that they are judged on.
+
+    Args:
+        labelled: The clean graph.
+        name: Of the graph, for the file.
+        flips: Their number.
+        splits: Kind of splits.
+        split: Number of the one whose training labels the attack knew.
+        settings: Name and checksum of the file that they were read from.
+    """
+    graph = labelled.graph
+    return AttackFacts(
+        graph=AttackedGraph(
+            name=name,
+            sha256=content_sha256(labelled),
+            nodes=graph.num_nodes,
+            edges=graph.num_edges,
+        ),
+        kind=IMPORTED,
+        settings=settings or {},
+        num_classes=labelled.num_classes,
+        splits=splits,
+        splits_sha256=published_sha256(splits, labelled.masks),
+        split=split,
+        seed=0,
+        mask_seed=mask_seed(IMPORTED, split),
+        wanted=flips,
+        complete=True,
+        device="cpu",
+        versions=versions(),
+    )
+
+
+def imported_files(
+    labelled: LabelledGraph,
+    name: str,
+    flips: Int[Tensor, "flips 2"],
+    *,
+    source: Path,
+    splits: SplitKind,
+    numbers: Sequence[int] | None = None,
+) -> list[PerturbationFile]:
+    """A file in memory for each of the splits; all of them flip the same pairs.
+
+    Args:
+        labelled: The clean graph.
+        name: Of the graph, for the files.
+        flips: From `read_perturbed` or `read_flips`.
+        source: The file that they were read from.
+        splits: Kind of splits.
+        numbers: Of the splits whose training labels the attack knew; None: all that there are.
+    """
+    check_flips(len(flips), labelled.graph)
+    edges = labelled.graph.num_edges
+    if len(flips) > edges:
+        raise GraphError(
+            f"{source} flips {len(flips)} pairs, more than the graph's {edges} edges. Are these "
+            "nodes those of the graph, in the same order?"
+        )
+    count = len(make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks))
+    chosen = range(count) if numbers is None else numbers
+    wrong = [number for number in chosen if not 0 <= number < count]
+    if wrong:
+        raise SettingsError(
+            f"Split must be from 0 to {count - 1}, the {splits} splits of this graph. "
+            f"Got {wrong[0]}."
+        )
+    sha256 = hashlib.sha256(file_bytes(source)).hexdigest()
+    settings = {"file": source.name, "sha256": sha256}
+    keys = flips[:, 0] * labelled.graph.num_nodes + flips[:, 1]
+    return [
+        PerturbationFile(
+            imported_facts(
+                labelled, name, flips=len(keys), splits=splits, split=number, settings=settings
+            ),
+            keys,
+        )
+        for number in chosen
+    ]

@@ -1,0 +1,123 @@
+"""`aspect evaluate --task cluster|link`: what is trained, measured and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aspect.cli.console import explain, score_text
+from aspect.cli.options import ProbeOptions, SweepOptions
+from aspect.cli.session import Session
+from aspect.cli.train import PlannedRun, run_all
+from aspect.errors import RunError, SettingsError
+
+if TYPE_CHECKING:
+    from aspect.experiment.tasks import TaskTable
+
+__all__ = ["evaluate_task", "show_task"]
+
+METRICS = {
+    "nmi": "NMI",
+    "ari": "ARI",
+    "silhouette": "silhouette",
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+    "cosine_roc_auc": "ROC AUC, cosine",
+    "cosine_average_precision": "average precision, cosine",
+}
+
+
+def evaluate_task(
+    session: Session,
+    how: ProbeOptions,
+    sweep: SweepOptions,
+    paths: Sequence[Path],
+    plans: Sequence[PlannedRun],
+    *,
+    retrain: bool,
+) -> TaskTable:
+    """Evaluate runs, or trainings on a graph where there are none."""
+    if sweep.is_given:
+        raise SettingsError(
+            "--perturbation, --budget, --mode and --edges-only belong to --task classify. "
+            f"Got --task {how.task}."
+        )
+    options: dict[str, Any] = {"device": session.device}
+    if how.repeats is not None:
+        options["repeats"] = how.repeats
+    if how.task == "cluster":
+        folders = paths or run_all(session, plans, retrain=retrain)
+        from aspect.experiment.tasks import cluster_runs
+
+        with session.screen.progress("Clustering") as advance:
+            return cluster_runs(
+                folders,
+                clusters=how.clusters,
+                data_dir=session.data_dir,
+                on_step=advance,
+                **options,
+            )
+    if retrain:
+        raise SettingsError("--task link trains anew every time, so that --retrain does nothing.")
+    with session.screen.activity("Starting"):
+        from aspect.experiment.tasks import predict_links
+
+        if paths:
+            experiments, labelled = _of_runs(session, paths)
+        else:
+            experiments = [plan.experiment for plan in plans]
+            labelled = plans[0].source.read(session.data_dir)
+    for notice in labelled.graph.notices:
+        session.screen.note(f"Note: {notice}")
+    with session.screen.progress("Training") as advance:
+        runs = [str(path) for path in paths]
+        return predict_links(experiments, labelled, runs=runs, on_step=advance, **options)
+
+
+def _of_runs(session: Session, paths: Sequence[Path]) -> tuple[list[Any], Any]:
+    """Settings and graph of runs on a clean graph, which differ in the seed alone."""
+    from aspect.experiment.evaluate import check_same_method, check_seeds
+    from aspect.experiment.trained import open_run
+
+    stored = [open_run(path) for path in paths]
+    check_same_method(stored)
+    check_seeds(stored)
+    poisoned = [run for run in stored if run.is_poisoned]
+    if poisoned:
+        raise RunError(
+            f"{poisoned[0].path} was trained on a perturbed graph, whose added edges are no links. "
+            "Give a run on the clean graph."
+        )
+    return [run.experiment for run in stored], stored[0].read_graph(session.data_dir)
+
+
+def show_task(session: Session, table: TaskTable) -> None:
+    """The table, and what its columns mean."""
+    screen = session.screen
+    columns = {
+        key: name for key, name in METRICS.items() if any(row.get(key) for row in table.rows)
+    }
+    cells = [[row["name"], *(score_text(row[key]) for key in columns)] for row in table.rows]
+    seeds = f"{len(table.seeds)} seed{'s' if len(table.seeds) > 1 else ''}"
+    if table.task == "cluster":
+        title = f"{table.graph}: {table.facts['clusters']} clusters, over {seeds} and "
+        title += f"{table.repeats} k-means each"
+        legend = (
+            "NMI, ARI: agreement with the classes, in percent; an ARI of 0 is chance. silhouette: "
+            "from -1 to 1, how clear the clusters are, whatever the classes."
+        )
+    else:
+        sets = f"{table.repeats} set{'s' if table.repeats > 1 else ''} of held-out edges"
+        title = f"{table.graph}: percent over {seeds} and {sets}"
+        legend = (
+            "ROC AUC, average precision: of a logistic regression on products of both ends' "
+            "embeddings; 50 is chance. cosine: of their cosine, nothing fitted."
+        )
+    screen.table(["method", *columns.values()], cells, title=title)
+    screen.say(legend)
+    explain(screen, [row["name"] for row in table.rows[1:]])
+    for notice in table.notices:
+        screen.say(notice)
+    for warning in table.warnings:
+        screen.warn(warning)

@@ -1,0 +1,389 @@
+"""From the columns of a node table to features: fitted on the training graph, stored as JSON.
+
+| column | features |
+|---|---|
+| number | standardised; 0 and 1 stay; a bag of words is divided by the sum of its row |
+| date | days, standardised |
+| boolean | 0 or 1 |
+| text with few values | one-hot |
+| text with many values that repeat | hashed |
+| sentences | their words hashed |
+| text that hardly repeats | left out: an identifier |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from aspect.config import Config
+from aspect.errors import MOST_SHOWN, GraphError, shown
+
+__all__ = [
+    "Caution",
+    "EncodedTable",
+    "FeatureEncoder",
+    "FeatureScaling",
+    "Impute",
+    "Kind",
+    "ParsedColumn",
+    "Structural",
+]
+
+FeatureScaling = Literal["standard", "rows", "none"]
+Impute = Literal["zero", "mean", "indicator"]
+Kind = Literal["number", "boolean", "date", "text"]
+Structural = Literal["degree", "identity", "random", "laplacian"]
+
+MOST_VALUES = 32  # of a column that becomes one-hot
+HASHED_COLUMNS = 32  # for the values of one that has more
+WORD_COLUMNS = 128  # for the words of sentences
+WORDS_OF_A_SENTENCE = 3  # on average
+BAG_COLUMNS = 16  # the least of a bag of words
+BAG_ZEROS = 0.5  # the least share of zeros in each of them
+DOMINANT = 0.9  # of the mean row size: a column that carries more drowns all others
+FLOAT32 = np.float32
+
+
+class Caution(str):
+    """A notice that should not be overlooked."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedColumn:
+    """One column of a node table; see `aspect.data.columns`."""
+
+    name: str
+    kind: Kind
+    values: NDArray[Any]  # float64, NaN where missing; of text, strings and None
+    is_category: bool = False  # whatever its values look like
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Rows without a value; an infinite number is none."""
+        if self.kind == "text":
+            return np.array([cell is None for cell in self.values], dtype=np.bool_)
+        missing: NDArray[np.bool_] = ~np.isfinite(self.values)
+        return missing
+
+
+class Column(Config):
+    """One column of a node table as it was in training."""
+
+    name: str
+    kind: Kind
+    encoding: Literal["plain", "standard", "bag", "one-hot", "hashed", "words"] = "plain"
+    mean: float = 0.0
+    scale: float = 1.0
+    fill: float | str | None = None
+    """What a missing cell becomes: the mean, or the most frequent value."""
+    indicator: bool = False
+    """Whether a further feature says where the value was missing."""
+    values: tuple[str, ...] = ()
+    """Those of a one-hot column."""
+    width: int = 1
+    """Features, without the indicator."""
+
+    @property
+    def feature_names(self) -> list[str]:
+        """One for each feature."""
+        if self.encoding == "one-hot":
+            names = [f"{self.name}={value}" for value in self.values]
+        elif self.encoding in ("hashed", "words"):
+            names = [f"{self.name}#{k}" for k in range(self.width)]
+        else:
+            names = [self.name]
+        return [*names, f"{self.name} missing"] if self.indicator else names
+
+    def encode(self, column: ParsedColumn, impute: Impute | None) -> NDArray[np.float32]:
+        """The features [nodes, width]; gaps must have been refused where nothing fills them."""
+        missing = column.missing
+        if self.kind == "text":
+            fill = "" if impute == "zero" else self.fill
+            block = self._encode_text(np.where(missing, fill or "", column.values))
+        else:
+            number = 0.0 if impute == "zero" else float(self.fill or 0.0)
+            numbers = np.where(missing, number, column.values).astype(np.float64)
+            block = ((numbers - self.mean) / self.scale).astype(FLOAT32)[:, None]
+        return np.hstack([block, missing[:, None].astype(FLOAT32)]) if self.indicator else block
+
+    def _encode_text(self, texts: NDArray[Any]) -> NDArray[np.float32]:
+        if self.encoding == "one-hot":
+            from sklearn.preprocessing import OneHotEncoder
+
+            encoder = OneHotEncoder(
+                categories=[np.array(self.values, dtype=object)],
+                handle_unknown="ignore",
+                sparse_output=False,
+                dtype=FLOAT32,
+            )
+            one_hot: NDArray[np.float32] = encoder.fit_transform(texts[:, None])
+            return one_hot
+        if self.encoding == "words":
+            from sklearn.feature_extraction.text import HashingVectorizer
+
+            hashed = HashingVectorizer(n_features=self.width, dtype=FLOAT32).transform(texts)
+        else:
+            from sklearn.feature_extraction import FeatureHasher
+
+            hasher = FeatureHasher(n_features=self.width, input_type="string", dtype=FLOAT32)
+            hashed = hasher.transform([text] if text else [] for text in texts)
+        dense: NDArray[np.float32] = hashed.toarray()
+        return dense
+
+    def unseen(self, column: ParsedColumn) -> list[str]:
+        """Values that it did not have in training."""
+        if self.encoding != "one-hot":
+            return []
+        known = {*self.values, None}
+        return [value for value in dict.fromkeys(column.values.tolist()) if value not in known]
+
+    @property
+    def title(self) -> str:
+        """What is done with it, in words."""
+        return {
+            "plain": "as it is",
+            "standard": "standardised",
+            "bag": "row-normalised as a bag of words",
+            "one-hot": f"one-hot ({len(self.values)} values)",
+            "hashed": f"hashed into {self.width} features",
+            "words": f"words hashed into {self.width} features",
+        }[self.encoding]
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedTable:
+    """The features of a node table."""
+
+    features: NDArray[np.float32]  # [nodes, features]
+    names: tuple[str, ...]
+    notices: list[str]
+
+
+class FeatureEncoder(Config):
+    """How the features of a graph came about: from columns of its node table, or from its edges."""
+
+    columns: tuple[Column, ...] = ()
+    left_out: dict[str, str] = Field(default_factory=dict)
+    """Columns that became no feature, and why."""
+    scaling: FeatureScaling | None = None
+    """As it was asked for; none: bags of words by row, other numbers standardised."""
+    impute: Impute | None = None
+    bag_scale: float = 1.0
+    """What the rows of the bag of words are multiplied by, once each is divided by its sum."""
+    structural: Structural | None = None
+    """Made from the edges."""
+    width: int | None = None
+    """Features, if they are structural."""
+
+    @classmethod
+    def fit(
+        cls,
+        columns: Sequence[ParsedColumn],
+        *,
+        scaling: FeatureScaling | None = None,
+        impute: Impute | None = None,
+    ) -> FeatureEncoder:
+        """Decide what becomes of every column, and measure it."""
+        fitted, left_out = [], {}
+        bag = _bag_of_words(columns) if scaling is None else set()
+        for column in columns:
+            indicator = impute == "indicator" and bool(column.missing.any())
+            if column.kind == "text":
+                made = _fit_text(column)
+            else:
+                made = _fit_number(column, scaling, is_word=column.name in bag)
+            if isinstance(made, str):
+                left_out[column.name] = made
+            else:
+                fitted.append(made.model_copy(update={"indicator": indicator}))
+        fitted = _measured(fitted, columns)
+        encoder = cls(columns=tuple(fitted), left_out=left_out, scaling=scaling, impute=impute)
+        others = len(fitted) - len(bag)
+        if bag and others:
+            encoder = encoder.model_copy(update={"bag_scale": _bag_scale(encoder, columns)})
+        return encoder
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """One for each feature."""
+        return tuple(name for column in self.columns for name in column.feature_names)
+
+    def encode(
+        self, columns: Mapping[str, ParsedColumn], impute: Impute | None = None
+    ) -> EncodedTable:
+        """The features of these columns, with what to know of them."""
+        blocks, notices = [], []
+        for column in self.columns:
+            given = columns[column.name]
+            unseen = column.unseen(given)
+            if unseen and len(unseen) == len(set(given.values.tolist()) - {None}):
+                raise GraphError(
+                    f"Column {column.name!r} holds no value of the training, such as "
+                    f"{column.values[0]!r}. Got {shown(map(repr, unseen))}."
+                )
+            if unseen:
+                notices.append(
+                    f"Values of {column.name!r} that the training had not are no feature: "
+                    f"{shown(map(repr, unseen))}."
+                )
+            blocks.append(column.encode(given, impute or self.impute))
+        features = np.hstack(blocks)
+        bag = np.concatenate([_is_bag(column) for column in self.columns])
+        if self.scaling == "rows":
+            features = _row_normalised(features)
+        elif bag.any():
+            features[:, bag] = _row_normalised(features[:, bag]) * FLOAT32(self.bag_scale)
+        return EncodedTable(features, self.feature_names, notices)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, from which `model_validate` makes an equal one."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    def described(self) -> list[str]:
+        """What was done, for people; nothing if all columns are as they were."""
+        groups: dict[str, list[str]] = {}
+        for column in self.columns:
+            if column.encoding != "plain":
+                groups.setdefault(column.title, []).append(column.name)
+        told = [f"{_listed(names)} {title}" for title, names in groups.items()]
+        days = [column.name for column in self.columns if column.kind == "date"]
+        told += [f"{_listed(days)} counted in days"] if days else []
+        told += ["every row divided by its sum"] if self.scaling == "rows" else []
+        left_out = [
+            Caution(f"Column {name!r} is left out: {why}.") for name, why in self.left_out.items()
+        ]
+        return [*([f"Features: {'; '.join(told)}."] if told else []), *left_out]
+
+    def dominant(self, features: NDArray[np.float32]) -> list[str]:
+        """A warning if one column carries nearly all of the rows' size."""
+        sizes = np.abs(features).mean(axis=0, dtype=np.float64)
+        owners = np.repeat(
+            np.arange(len(self.columns)), [len(column.feature_names) for column in self.columns]
+        )
+        shares = np.bincount(owners, sizes) / max(float(sizes.sum()), np.finfo(float).tiny)
+        largest = int(shares.argmax())
+        if len(self.columns) == 1 or shares[largest] <= DOMINANT:
+            return []
+        name = self.columns[largest].name
+        advice = (
+            "is it a measurement?"
+            if self.scaling == "standard"
+            else "try --feature-scaling standard"
+        )
+        return [
+            Caution(
+                f"Column {name!r} carries {100 * shares[largest]:.0f}% of the mean row size, so "
+                f"the other columns hardly count: {advice}, or --drop {name}."
+            )
+        ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names; of many the first and their count."""
+    few = len(names) <= MOST_SHOWN
+    return ", ".join(map(repr, names)) if few else shown(map(repr, names))
+
+
+def _fit_text(column: ParsedColumn) -> Column | str:
+    """One-hot, hashed or words; a sentence if it is left out."""
+    counts = Counter(value for value in column.values.tolist() if value is not None)
+    present, name = counts.total(), column.name
+    fill = min(counts, key=lambda value: (-counts[value], value), default="")
+    few = len(counts) <= MOST_VALUES
+    if few and (column.is_category or len(counts) < max(present, 2)):
+        values = tuple(sorted(counts))
+        return Column(
+            name=name, kind="text", encoding="one-hot", fill=fill, values=values, width=len(values)
+        )
+    if column.is_category:
+        return Column(name=name, kind="text", encoding="hashed", fill=fill, width=HASHED_COLUMNS)
+    words = sum(len(value.split()) * count for value, count in counts.items())
+    if words >= WORDS_OF_A_SENTENCE * max(present, 1):
+        return Column(name=name, kind="text", encoding="words", fill="", width=WORD_COLUMNS)
+    if len(counts) > present / 2:
+        return (
+            f"its {len(counts)} values hardly repeat, as identifiers do; "
+            f"--categorical {name} keeps it"
+        )
+    return Column(name=name, kind="text", encoding="hashed", fill=fill, width=HASHED_COLUMNS)
+
+
+def _fit_number(column: ParsedColumn, scaling: FeatureScaling | None, *, is_word: bool) -> Column:
+    """Standardised, a part of the bag of words, or as it is."""
+    known = column.values[~column.missing]
+    fill = float(known.astype(FLOAT32).astype(np.float64).mean()) if len(known) else 0.0
+    name, kind = column.name, column.kind
+    if is_word:
+        return Column(name=name, kind=kind, encoding="bag", fill=fill)
+    is_flag = kind == "boolean" or (scaling is None and bool(np.isin(known, (0, 1)).all()))
+    if is_flag or scaling in ("none", "rows") or not len(known):
+        return Column(name=name, kind=kind, fill=fill)
+    return Column(name=name, kind=kind, encoding="standard", fill=fill)
+
+
+def _measured(fitted: Sequence[Column], columns: Sequence[ParsedColumn]) -> list[Column]:
+    """The same with mean and std of those that are standardised; a constant has std one."""
+    standard = {column.name for column in fitted if column.encoding == "standard"}
+    if not standard:
+        return list(fitted)
+    from sklearn.preprocessing import StandardScaler
+
+    known = [
+        np.where(column.missing, np.nan, column.values)
+        for column in columns
+        if column.name in standard
+    ]
+    scaler = StandardScaler().fit(np.column_stack(known))
+    measured = zip(scaler.mean_.tolist(), scaler.scale_.tolist(), strict=True)
+    return [
+        column.model_copy(update=dict(zip(("mean", "scale"), next(measured), strict=True)))
+        if column.name in standard
+        else column
+        for column in fitted
+    ]
+
+
+def _bag_of_words(columns: Sequence[ParsedColumn]) -> set[str]:
+    """Counts of many things that are mostly zero: a row says which, not how much."""
+    words = {
+        column.name
+        for column in columns
+        if column.kind == "number" and _is_word(column.values[~column.missing])
+    }
+    return words if len(words) >= BAG_COLUMNS else set()
+
+
+def _is_word(values: NDArray[np.float64]) -> bool:
+    zeros = int((values == 0).sum())
+    return bool((values >= 0).all()) and zeros >= BAG_ZEROS * max(len(values), 1)
+
+
+def _is_bag(column: Column) -> NDArray[np.bool_]:
+    """Which of a column's features are rows of a bag."""
+    is_bag = np.zeros(len(column.feature_names), dtype=np.bool_)
+    is_bag[0] = column.encoding == "bag"
+    return is_bag
+
+
+def _bag_scale(encoder: FeatureEncoder, columns: Sequence[ParsedColumn]) -> float:
+    """The bag of words counts as much as all other columns together."""
+    named = {column.name: column for column in columns}
+    features = encoder.encode(named, encoder.impute or "mean").features
+    is_bag = np.concatenate([_is_bag(column) for column in encoder.columns])
+    words, others = (np.square(features[:, part]).sum() for part in (is_bag, ~is_bag))
+    return float(np.sqrt(others / words)) if words > 0 and others > 0 else 1.0
+
+
+def _row_normalised(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Every row divided by the sum of its sizes; a row of zeros stays."""
+    sums = np.abs(features).sum(axis=1, keepdims=True)
+    return (features / np.where(sums > 0, sums, 1)).astype(FLOAT32)

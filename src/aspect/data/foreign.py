@@ -1,0 +1,364 @@
+"""Graphs of other libraries taken apart: PyG, NetworkX, igraph, DGL, SciPy, NumPy, torch, lists.
+
+A library is recognised by the objects that it made: none is imported to look at a graph. Nothing is
+checked here but what has to be to find the parts; `aspect.data.convert` makes a graph of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aspect.data.features import as_features, as_tensor, dense
+from aspect.errors import GraphError, shown
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+__all__ = ["MASKS", "Parts", "as_integers", "parts_of"]
+
+MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}  # ours -> PyG's
+ACCEPTED = (
+    "a data set's name, a path, a PyG Data or HeteroData, a frame of edges, a NetworkX, igraph or "
+    "DGL graph, an adjacency of SciPy, NumPy or torch, an edge_index, a pair of one of these with "
+    "features or a node table, or an aspect Graph"
+)
+PAIR = 2
+
+
+@dataclass
+class Parts:
+    """What a graph of another library holds, before any check."""
+
+    edge_index: Tensor  # [2, pairs]
+    num_nodes: int
+    features: object = None  # a matrix of any kind; None: there are none
+    weights: Tensor | None = None  # one per pair
+    ids: Sequence[str] | None = None
+    integer_ids: bool = False  # the source had them as integers
+    y: object = None  # numbers of classes, or a list of their names with None where unknown
+    class_names: Sequence[str] | None = None
+    masks: Mapping[str, object] = field(default_factory=dict)  # by PyG's names; None: not there
+    notices: list[str] = field(default_factory=list)
+
+
+def parts_of(source: Any) -> Parts:  # noqa: ANN401 - of any library
+    """By the library's name, or by what its objects have; the first that fits counts."""
+    kinds: tuple[tuple[bool, Callable[[Any], Parts]], ...] = (
+        (isinstance(source, tuple), _of_pair),
+        (type(source).__module__.partition(".")[0] == "dgl", _of_dgl),
+        (hasattr(source, "is_multigraph") and hasattr(source, "nodes"), _of_networkx),
+        (hasattr(source, "vs") and hasattr(source, "es"), _of_igraph),
+        (hasattr(source, "node_types") and hasattr(source, "edge_types"), _of_hetero_data),
+        (hasattr(source, "edge_index"), _of_data),
+        (_is_matrix(source), _of_matrix),
+        (isinstance(source, list) and bool(source) and all(map(_is_pair, source)), _of_pairs),
+    )
+    for fits, take_apart in kinds:
+        if fits:
+            return take_apart(source)
+    raise GraphError(f"A graph must be {ACCEPTED}. Got {type(source).__name__}.")
+
+
+def _is_matrix(source: object) -> bool:
+    return isinstance(source, np.ndarray | Tensor) or bool(scipy.sparse.issparse(source))
+
+
+def _is_pair(edge: object) -> bool:
+    return isinstance(edge, tuple | list) and len(edge) == PAIR
+
+
+def _of_pair(source: tuple[Any, ...]) -> Parts:
+    """Edges in any form with a feature matrix."""
+    if len(source) != PAIR:
+        kinds = ", ".join(type(part).__name__ for part in source)
+        raise GraphError(
+            f"A tuple must be a pair of edges and features, or of edges and a node table. "
+            f"Got ({kinds})."
+        )
+    edges, features = source
+    if hasattr(features, "columns"):  # a frame
+        features = np.array(features)
+    matrix = as_features(features)
+    if _is_matrix(edges):
+        return replace(_of_matrix(edges, matrix.shape[0]), features=matrix)
+    parts = parts_of(edges)
+    if parts.num_nodes != matrix.shape[0]:
+        raise GraphError(
+            f"There must be one row of features per node. Got {matrix.shape[0]} rows for "
+            f"{parts.num_nodes} nodes."
+        )
+    return replace(parts, features=matrix)
+
+
+def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN401 - of three libraries
+    """An adjacency, dense or sparse, or an edge_index.
+
+    Args:
+        matrix: Of SciPy, NumPy or torch.
+        num_rows: Rows of the features that belong to it; None: it stands alone.
+    """
+    shape = tuple(int(size) for size in matrix.shape)
+    is_dense = isinstance(matrix, np.ndarray) or (
+        isinstance(matrix, Tensor) and matrix.layout == torch.strided
+    )
+    if is_dense and len(shape) == PAIR and shape[0] == PAIR:
+        if shape[1] == PAIR and num_rows in (None, PAIR):
+            raise GraphError(
+                "A matrix of 2 x 2 may be an edge_index or an adjacency. Give an adjacency as a "
+                "SciPy matrix, or an edge_index within a PyG Data."
+            )
+        edge_index = as_integers(as_tensor(matrix, "edge_index"), "edge_index")
+        count = int(edge_index.max()) + 1 if num_rows is None and edge_index.numel() else num_rows
+        return Parts(edge_index, count or 0)
+    if is_dense and shape[1:] == (PAIR,):
+        raise GraphError(
+            f"edge_index must have shape [2, pairs]. Got {list(shape)}. It looks transposed."
+        )
+    if len(shape) != PAIR or shape[0] != shape[1] or num_rows not in (None, shape[0]):
+        rows = "" if num_rows is None else f" for {num_rows} rows of features"
+        raise GraphError(
+            "The adjacency must be square with one row per node. "
+            f"Got {' x '.join(map(str, shape))}{rows}."
+        )
+    edge_index, weights = _entries(matrix)
+    return Parts(edge_index, shape[0], weights=weights)
+
+
+def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: ANN401
+    """Where a matrix is not zero, and its values there; a stored zero is no edge."""
+    if isinstance(matrix, Tensor):
+        stored: Tensor = matrix.detach().cpu().to_sparse().coalesce()
+        indices, values = stored.indices(), stored.values()
+    else:
+        coo = scipy.sparse.coo_array(matrix)
+        indices = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
+        values = as_tensor(coo.data, "the adjacency")
+    kept = values != 0
+    return indices[:, kept], values[kept]
+
+
+def _of_pairs(edges: list[Any]) -> Parts:
+    """A list of pairs of ids: nodes are those that it names, in the order of their appearance."""
+    number: dict[object, int] = {}
+    rows = [[number.setdefault(end, len(number)) for end in edge] for edge in edges]
+    is_integer = all(isinstance(node, int) and not isinstance(node, bool) for node in number)
+    return Parts(
+        torch.tensor(rows, dtype=torch.long).t().contiguous(),
+        len(number),
+        ids=[str(node) for node in number],
+        integer_ids=is_integer,
+    )
+
+
+def _of_data(data: Data) -> Parts:
+    edge_index, weights = data.edge_index, getattr(data, "edge_weight", None)
+    if edge_index is None and getattr(data, "adj_t", None) is not None:
+        edge_index, weights = _of_transposed(data.adj_t)
+    if edge_index is None:
+        raise GraphError("The data has no edges: set data.edge_index, of shape [2, pairs].")
+    return Parts(
+        as_integers(as_tensor(edge_index, "edge_index"), "edge_index"),
+        int((data.num_nodes or 0) if data.x is None else data.x.shape[0]),
+        data.x,
+        None if weights is None else _as_vector(as_tensor(weights, "edge_weight")),
+        _ids_of(data),
+        y=data.y,
+        class_names=getattr(data, "class_names", None),
+        masks={name: getattr(data, name, None) for name in MASKS.values()},
+    )
+
+
+def _of_transposed(adjacency: Any) -> tuple[Tensor, Tensor | None]:  # noqa: ANN401
+    """Edges of PyG's `adj_t`, a sparse tensor of torch or of torch_sparse."""
+    if isinstance(adjacency, Tensor):
+        edge_index, weights = _entries(adjacency)
+        return edge_index.flip(0), weights
+    row, column, weights = adjacency.coo()
+    return torch.stack([column, row]), weights
+
+
+def _of_hetero_data(data: Any) -> Parts:  # noqa: ANN401 - a HeteroData
+    stores = {kind: data[kind] for kind in data.edge_types}
+    weights = [getattr(store, "edge_weight", None) for store in stores.values()]
+    parts = _joined(
+        {kind: int(data[kind].num_nodes or 0) for kind in data.node_types},
+        {kind: getattr(data[kind], "x", None) for kind in data.node_types},
+        {kind: as_tensor(store.edge_index, "edge_index") for kind, store in stores.items()},
+    )
+    if weights and all(values is not None for values in weights):
+        parts.weights = torch.cat([as_tensor(values, "edge_weight") for values in weights])
+    elif any(values is not None for values in weights):
+        parts.notices.append("Edge weights are left aside: only some types of edges have them.")
+    return parts
+
+
+def _joined(
+    counts: Mapping[str, int],
+    features: Mapping[str, object],
+    edges: Mapping[tuple[str, str, str], Tensor],
+) -> Parts:
+    """Nodes and edges of several types as those of one; ids are `type/number`."""
+    first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist(), strict=False))
+    shifted = [
+        ends.long() + torch.tensor([[first[source]], [first[target]]])
+        for (source, _, target), ends in edges.items()
+    ]
+    notice = (
+        f"The graph has {len(counts)} types of nodes ({', '.join(counts)}) and {len(edges)} of "
+        "edges. It is made homogeneous: the types are left aside"
+    )
+    known = {kind: dense(as_features(x)) for kind, x in features.items() if x is not None}
+    widths = {x.shape[1] for x in known.values()}
+    matrix: object = None
+    if len(known) == len(counts) and len(widths) == 1:
+        matrix = torch.cat(list(known.values()))
+    elif known:
+        # A type without features gets one column, which is 1.
+        blocks = [known.get(kind, torch.ones(count, 1)) for kind, count in counts.items()]
+        matrix = scipy.sparse.block_diag([block.numpy() for block in blocks], format="coo")
+        notice += ", and each type of node has columns of features of its own"
+    return Parts(
+        torch.cat(shifted, dim=1) if shifted else torch.empty(2, 0, dtype=torch.long),
+        sum(counts.values()),
+        matrix,
+        ids=[f"{kind}/{number}" for kind, count in counts.items() for number in range(count)],
+        notices=[f"{notice}."],
+    )
+
+
+def _of_dgl(source: Any) -> Parts:  # noqa: ANN401 - a DGLGraph
+    def data_of(kind: str, names: Sequence[str]) -> object:
+        columns = source.nodes[kind].data
+        return next((columns[name] for name in names if name in columns), None)
+
+    features = {kind: data_of(kind, ("feat", "x")) for kind in source.ntypes}
+    counts = {kind: int(source.num_nodes(kind)) for kind in source.ntypes}
+    edges = {
+        kind: torch.stack([ends.detach().cpu() for ends in source.edges(etype=kind)])
+        for kind in source.canonical_etypes
+    }
+    if len(counts) > 1 or len(edges) > 1:
+        return _joined(counts, features, edges)
+    (kind,) = counts
+    weights = next((source.edata[name] for name in ("weight", "w") if name in source.edata), None)
+    return Parts(
+        next(iter(edges.values())),
+        counts[kind],
+        features[kind],
+        None if weights is None else as_tensor(weights, "weight"),
+        y=data_of(kind, ("label", "y")),
+        masks={name: data_of(kind, (name,)) for name in MASKS.values()},
+    )
+
+
+def _of_networkx(source: Any) -> Parts:  # noqa: ANN401 - no stubs
+    nodes = list(source.nodes)
+    number = {node: k for k, node in enumerate(nodes)}
+    edges = list(source.edges(data="weight"))
+    pairs = np.array([(number[a], number[b]) for a, b, _ in edges], dtype=np.int64).reshape(-1, 2)
+    weights = [weight for *_, weight in edges]
+    return _with_attributes(
+        Parts(
+            torch.from_numpy(pairs.T.copy()),
+            len(nodes),
+            ids=[str(node) for node in nodes],
+            integer_ids=all(type(node) is int for node in nodes),
+        ),
+        {name: [value for _, value in source.nodes(data=name)] for name in ("x", "y", "label")},
+        weights,
+        is_directed=source.is_directed(),
+    )
+
+
+def _of_igraph(source: Any) -> Parts:  # noqa: ANN401 - no stubs
+    pairs = np.array(source.get_edgelist(), dtype=np.int64).reshape(-1, 2)
+    columns = set(source.vs.attributes())
+    has_weights = "weight" in source.es.attributes()
+    return _with_attributes(
+        Parts(
+            torch.from_numpy(pairs.T.copy()),
+            source.vcount(),
+            ids=[str(name) for name in source.vs["name"]] if "name" in columns else None,
+        ),
+        {name: list(source.vs[name]) for name in ("x", "y", "label") if name in columns},
+        list(source.es["weight"]) if has_weights else [],
+        is_directed=source.is_directed(),
+    )
+
+
+def _with_attributes(
+    parts: Parts, columns: Mapping[str, list[Any]], weights: list[Any], *, is_directed: bool
+) -> Parts:
+    """With features from the nodes' attribute `x` and classes from `y`, else `label`.
+
+    An edge without a weight weighs 1. The edges of an undirected graph are listed once.
+    """
+    parts.features = _rows_of(columns.get("x", []), parts)
+    for name in ("y", "label"):
+        cells = columns.get(name, [])
+        if parts.y is None and any(cell is not None for cell in cells):
+            parts.y = [None if cell is None else str(cell) for cell in cells]
+    if any(weight is not None for weight in weights):
+        parts.weights = as_tensor([1 if one is None else one for one in weights], "weight")
+    if not is_directed:
+        ends = parts.edge_index
+        back = ends[0] != ends[1]
+        parts.edge_index = torch.cat([ends, ends[:, back].flip(0)], dim=1)
+        if parts.weights is not None:
+            parts.weights = torch.cat([parts.weights, parts.weights[back]])
+    return parts
+
+
+def _rows_of(cells: list[Any], parts: Parts) -> NDArray[Any] | None:
+    """The attribute `x` of all nodes as a matrix; None where no node has it."""
+    missing = [number for number, x in enumerate(cells) if x is None]
+    if len(missing) == len(cells):
+        return None
+    if missing:
+        names = [parts.ids[number] if parts.ids else str(number) for number in missing]
+        raise GraphError(
+            "Every node must have its features as attribute 'x', or none. "
+            f"Missing at {shown(names)}."
+        )
+    rows = [np.atleast_1d(np.asarray(x)) for x in cells]
+    shapes = sorted({row.shape for row in rows})
+    if len(shapes) > 1:
+        raise GraphError(
+            f"Features 'x' of the nodes must have one length. Got the shapes {shown(shapes)}."
+        )
+    return np.stack(rows)
+
+
+def _ids_of(data: Data) -> list[str] | None:
+    for name in ("ids", "node_id"):
+        ids = getattr(data, name, None)
+        if ids is not None:
+            return [str(node) for node in (ids.tolist() if isinstance(ids, Tensor) else ids)]
+    return None
+
+
+def _as_vector(values: Tensor) -> Tensor:
+    """A single column as a vector, as PyG's layers take both."""
+    return values.squeeze(1) if values.ndim == PAIR and values.shape[1] == 1 else values
+
+
+def as_integers(values: Tensor, what: str) -> Tensor:
+    """Integers; floating-point numbers are taken only where each is a whole one."""
+    if not values.dtype.is_floating_point:
+        return values
+    # Beyond 2**24 (float32) or 2**53 (float64) a whole number may stand for its neighbour.
+    largest = 2 / torch.finfo(values.dtype).eps
+    exact = (values == values.round()) & (values.abs() <= largest)
+    if not bool(exact.all()):
+        listed = shown(values[~exact].tolist())
+        raise GraphError(f"{what} must hold integers. Got {listed} as {values.dtype}.")
+    return values.long()

@@ -1,0 +1,326 @@
+"""Tables as columns, from CSV or Parquet: nothing is guessed, every fault is named with its line.
+
+Cells of a text table are strings exactly as written. Lines are counted as an editor counts them:
+the header is line 1, and a cell over several lines counts as many.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from aspect.data.files import check_memory, file_bytes
+from aspect.errors import MOST_SHOWN, FileError, GraphError, SettingsError, shown
+
+__all__ = ["TableFile", "as_parsed", "read_table"]
+
+MOST_COLUMNS = 50_000
+BLOCK_BYTES = 64 * 2**20  # one row must fit: rows of wide feature tables are long
+END = "\x03end of table\x03"  # no cell ends so
+SPELLED = {"\\t": "\t", "tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','", " ": "space"}
+MARK = "\ufeff"  # the byte order mark, once decoded
+WIDE_BOMS = {  # longest first: the mark of UTF-32 starts with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+PARQUET_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table as it was read, with what its errors need to say where it came from."""
+
+    path: Path
+    table: pa.Table
+    is_text: bool  # all cells are strings, as written; otherwise the columns have types
+    text: bytes = b""  # of a text table, to find the line of a row in
+    separator: str = ","
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in the order of the file."""
+        return list(self.table.column_names)
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        """The line on which every row begins."""
+        records = _records(self.text, self.separator, self.path)
+        return [line for line, cells in records if cells][1:]
+
+    def place(self, row: int) -> str:
+        """Where a row stands: its line in a text, as an editor counts, else its number from 1."""
+        return f"line {self._lines[row]}" if self.is_text else f"row {row + 1}"
+
+    def places(self, rows: Iterable[int]) -> str:
+        """The first of many rows, with their count: `line 2, line 7 (2 in all)`."""
+        every = list(rows)
+        # Only what is shown is looked up.
+        return shown([*map(self.place, every[:MOST_SHOWN]), *every[MOST_SHOWN:]])
+
+    def ids(self, name: str) -> pa.ChunkedArray:
+        """A column of node ids as strings; floating-point ones may have lost digits: refused."""
+        column = self.table.column(name)
+        kind = column.type
+        is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if not (is_string or pa.types.is_string_view(kind) or pa.types.is_integer(kind)):
+            raise GraphError(
+                f"Node ids must be strings or integers. Column {name!r} of {str(self.path)!r} "
+                f"is of type {column.type}."
+            )
+        if column.null_count:
+            rows = pc.indices_nonzero(pc.is_null(column)).to_pylist()
+            raise GraphError(
+                f"Every row must have its node ids. Column {name!r} of {str(self.path)!r} "
+                f"has none in {self.places(rows)}."
+            )
+        return pc.cast(column, pa.string())
+
+    def has_integers(self, name: str) -> bool:
+        """Whether a column is of an integer type; the cells of text tables are strings."""
+        return bool(pa.types.is_integer(self.table.column(name).type))
+
+    def column_given(self, option: str, name: str) -> str:
+        """The column that an option names; the case need not fit where that leaves no doubt."""
+        near = [known for known in self.names if known.strip().lower() == name.strip().lower()]
+        if name in self.names or len(near) == 1:
+            return name if name in self.names else near[0]
+        raise GraphError(
+            f"{option} must be one of the columns {as_parsed(self.names)} of {str(self.path)!r}. "
+            f"Got {name!r}."
+        )
+
+    def column_called(self, names: Sequence[str], remedy: str) -> str | None:
+        """The column that has one of these names, in any case; several of them are refused."""
+        called = [name for name in self.names if name.strip().lower() in names]
+        if len(called) > 1:
+            raise GraphError(
+                f"{str(self.path)!r} has the columns {' and '.join(map(repr, called))}. {remedy}"
+            )
+        return called[0] if called else None
+
+
+def read_table(path: Path, encoding: str = "utf-8", delimiter: str | None = None) -> TableFile:
+    """Read Parquet or delimited text, by the name of the file."""
+    is_text = path.suffix.lower() != ".parquet"
+    source = (
+        _read_text(path, encoding, delimiter)
+        if is_text
+        else TableFile(path, _read_parquet(path), is_text=False)
+    )
+    if source.table.num_rows == 0 or not source.names:
+        raise FileError(f"{str(path)!r} holds no rows. Its columns are {as_parsed(source.names)}.")
+    return source
+
+
+def as_parsed(cells: Sequence[str]) -> str:
+    """A line as it was understood, for the user to compare: `'a' | 'b'`."""
+    dots = " | ..." if len(cells) > MOST_SHOWN else ""
+    return " | ".join(repr(cell) for cell in cells[:MOST_SHOWN]) + dots
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_dictionary = pa.types.is_dictionary(column.type)
+    return column.cast(column.type.value_type) if is_dictionary else column
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    if len(names) > MOST_COLUMNS:
+        raise FileError(
+            f"A table must have at most {MOST_COLUMNS} columns. Got {len(names)} in {str(path)!r}. "
+            "Save such a graph as .npz."
+        )
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise FileError(
+            f"Columns of {str(path)!r} must have different names. Got {as_parsed(names)}, "
+            f"with repeated {shown(map(repr, repeated))}. Is the header line missing?"
+        )
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    data = file_bytes(path)
+    if not data.startswith(PARQUET_MAGIC):
+        raise FileError(f"{str(path)!r} is not a Parquet file. Got {data[:8]!r} at its beginning.")
+    try:
+        schema = pyarrow.parquet.read_schema(pa.BufferReader(data))
+        _check_names(schema.names, path)
+        file = pyarrow.parquet.ParquetFile(
+            pa.BufferReader(data),
+            pre_buffer=False,
+            page_checksum_verification=True,
+            read_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
+        )
+        metadata = file.metadata
+        groups = (metadata.row_group(k) for k in range(metadata.num_row_groups))
+        stored = sum(group.total_byte_size for group in groups)
+        # Run-length encoding makes a million equal cells out of a few bytes: count cells too.
+        check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
+        table = file.read(use_threads=False)  # see `_read_text`
+        check_memory(sum(map(_text_bytes, table.columns)), path)
+        return pa.table({name: _decoded(table.column(name)) for name in schema.names})
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FileError(
+            f"{str(path)!r} is not a whole Parquet file: it is cut off or damaged ({first})."
+        ) from error
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """What a column of texts takes, each text as often as its dictionary is referred to."""
+    if not pa.types.is_dictionary(column.type) or not pa.types.is_string(column.type.value_type):
+        return 0
+    lengths = (pc.binary_length(part.dictionary).take(part.indices) for part in column.chunks)
+    return sum(pc.sum(part).as_py() or 0 for part in lengths)
+
+
+def _separator(path: Path, delimiter: str | None) -> str:
+    """The one character between cells."""
+    if delimiter is None:
+        return "\t" if path.suffix.lower() == ".tsv" else ","
+    mark = SPELLED.get(delimiter, delimiter)
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
+        raise SettingsError(
+            "The delimiter must be one ASCII character, or the word tab, space, comma or "
+            f"semicolon. Got {delimiter!r}."
+        )
+    return mark
+
+
+def _read_text(path: Path, encoding: str, delimiter: str | None) -> TableFile:
+    """All cells as strings, exactly as written: `007` stays `007`, `NA` stays `NA`.
+
+    The first line is the header; lines without any character are no rows.
+    """
+    separator = _separator(path, delimiter)
+    text = _as_utf8(file_bytes(path), path, encoding)
+    if not text.strip():
+        raise FileError(f"{str(path)!r} is empty. A table needs a header line and rows.")
+    if b"\0" in text:
+        line = text[: text.index(b"\0")].count(b"\n") + 1
+        raise FileError(
+            f"{str(path)!r} has a NUL byte in line {line}: it is no text, or in another encoding. "
+            "Pass --encoding utf-16 if it is that."
+        )
+    names = _header(text, separator, path)
+    if text.count(b'"') % 2:  # an open quote would swallow the rest of the file as one cell
+        _refuse_ragged_rows(text, separator, path)
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(text),
+            # Arrow's threads may outlive a quick refusal, and abort the process at its exit.
+            read_options=pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=min(BLOCK_BYTES, len(text) + 1)
+            ),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={name: pa.string() for name in names}, strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowException as error:
+        _refuse_ragged_rows(text, separator, path)
+        raise FileError(f"{str(path)!r} cannot be read as a table: {error}.") from error
+    if table.column_names != names:  # Arrow and Python disagree on where a quote ends
+        raise FileError(_bad_quote(path, 1))
+    if b'"' in text and any(
+        pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns
+    ):
+        # A cell over several lines is rare: make sure that no stray quote made it.
+        for _ in _records(text, separator, path, strict=True):
+            pass
+    return TableFile(path, table, is_text=True, text=text, separator=separator)
+
+
+def _header(text: bytes, separator: str, path: Path) -> list[str]:
+    """The cells of the first line; a lone one may hide another delimiter."""
+    names = next((cells for _, cells in _records(text, separator, path) if cells), [])
+    _check_names(names, path)
+    hidden = [word for mark, word in DELIMITERS.items() if mark in "".join(names)]
+    if len(names) == 1 and hidden:
+        raise FileError(
+            f"{str(path)!r} has one column, read as {as_parsed(names)}. "
+            f"If the delimiter is another, pass --delimiter {hidden[0]}."
+        )
+    return names
+
+
+def _as_utf8(data: bytes, path: Path, encoding: str) -> bytes:
+    """The same text in UTF-8 without a byte order mark."""
+    try:
+        is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
+        wide = next((name for mark, name in WIDE_BOMS.items() if data.startswith(mark)), None)
+        if is_utf8 and wide:
+            raise FileError(
+                f"{str(path)!r} is {wide} text, not {encoding}. Pass --encoding {wide}."
+            )
+        decoded = data.decode(encoding)
+        return data.removeprefix(codecs.BOM_UTF8) if is_utf8 else decoded.lstrip(MARK).encode()
+    except UnicodeError as error:
+        where = ""
+        if isinstance(error, UnicodeDecodeError):
+            line = data[: error.start].count(b"\n") + 1
+            where = f" (byte 0x{data[error.start]:02x} in line {line})"
+        raise FileError(
+            f"{str(path)!r} is not {encoding} text{where}. "
+            "Pass --encoding with the right name, for example latin-1 or cp1252."
+        ) from error
+    except (LookupError, ValueError) as error:  # unknown, or a codec that is not for text
+        raise SettingsError(
+            "The encoding must be one that Python knows, such as utf-8 or latin-1. "
+            f"Got {encoding!r}."
+        ) from error
+
+
+def _records(
+    text: bytes, separator: str, path: Path, *, strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """Every record with the number of its first line; slower than Arrow, but it knows the lines."""
+    lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", newline="")
+    # An added last line: only an open quote can swallow it.
+    with_end = chain(lines, ("\n", END))
+    reader = csv.reader(with_end, delimiter=separator, strict=strict)
+    start = 1
+    try:
+        for cells in reader:
+            if cells == [END]:
+                return
+            if cells and cells[-1].endswith(END):
+                raise FileError(_bad_quote(path, start))
+            yield start, cells
+            start = reader.line_num + 1
+    except csv.Error as error:  # a cell without end, or text behind a closing quote
+        raise FileError(_bad_quote(path, start)) from error
+
+
+def _bad_quote(path: Path, line: int) -> str:
+    return (
+        f"Quotes in {str(path)!r} must enclose whole cells. "
+        f"The one in line {line} is not closed, or not at the end of its cell."
+    )
+
+
+def _refuse_ragged_rows(text: bytes, separator: str, path: Path) -> None:
+    """Name the rows that do not fit the header; return if all do."""
+    records = ((line, cells) for line, cells in _records(text, separator, path) if cells)
+    _, names = next(records)
+    ragged = [(line, cells) for line, cells in records if len(cells) != len(names)]
+    if ragged:
+        listed = shown(f"line {line} has {len(cells)}" for line, cells in ragged)
+        raise FileError(
+            f"Rows of {str(path)!r} must have {len(names)} cells as its header has: {listed}. "
+            f"The first is read as {as_parsed(ragged[0][1])}."
+        )

@@ -1,0 +1,53 @@
+"""Every command and every line of Python of docs/export.md runs as it stands there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+def test_the_page_runs(cli, monkeypatch):
+    names = re.findall(r"`(\w+\.csv)`:\n\n```csv", PAGE)
+    for name, content in zip(names, blocks("csv"), strict=True):
+        (cli.cwd / name).write_text(content)
+    lines = [
+        line[2:] for block in blocks("console") for line in block.splitlines() if line[:2] == "$ "
+    ]
+    assert len(lines) >= 8
+    for line in lines:
+        program, *words = shlex.split(line)
+        assert program == "aspect"
+        told = cli(*words)
+        assert told.code == 0, (line, told.err)
+    monkeypatch.chdir(cli.cwd)
+    scope = {}
+    for block in blocks("python"):
+        exec(block, scope)  # noqa: S102 - our own page
+    assert scope["z"].shape == (12, 32)
+    assert list(scope["z"].columns[:2]) == ["z0", "z1"]
+    assert scope["gate"].between(0, 1).all()
+    assert len(scope["nearest"].rows) == 3
+    assert pyarrow.parquet.read_table(cli.cwd / "z.gate.parquet").column_names == ["id", "gate"]
+
+
+def test_what_the_page_says_of_the_first_training_is_what_is_said(cli):
+    names = re.findall(r"`(\w+\.csv)`:\n\n```csv", PAGE)
+    for name, content in zip(names, blocks("csv"), strict=True):
+        (cli.cwd / name).write_text(content)
+    line, *said = blocks("console")[0].splitlines()
+    told = cli(*shlex.split(line[2:])[1:])
+    for sentence in said:
+        assert sentence.partition(" in ")[0] in told.err + told.out
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".npy", ".vec", ".txt"])
+def test_the_page_names_every_ending(ending):
+    assert f"`{ending}`" in PAGE
