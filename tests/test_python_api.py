@@ -71,7 +71,7 @@ def test_every_setting_is_a_documented_keyword_of_aspect():
         assert first_words in " ".join(text.split())
     assert list(parameters)[:5] == ["stable", "seed", "device", "graph", "epochs"]
     assert inspect.Parameter.VAR_KEYWORD not in {each.kind for each in parameters.values()}
-    searched = text.index("With `stable=True` also:")
+    searched = text.index("When stable also:")
     assert text.index("learning_rate (") < searched < text.index("warm_up (")
 
 

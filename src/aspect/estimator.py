@@ -851,7 +851,7 @@ def _explain_settings(cls: type[Aspect]) -> None:
     lines: list[str] = []
     for name, field in whole.items():
         if name == next((new for new in whole if new not in plain), None):
-            lines.append("With `stable=True` also:")
+            lines += ["", "When stable also:"]
         text = f"{name} (default {_default(field)!r}): {_meaning(field)}"
         lines += textwrap.wrap(text, 96, initial_indent="    ", subsequent_indent=" " * 8)
     fixed = list(inspect.signature(cls.__init__).parameters.values())[:-1]
