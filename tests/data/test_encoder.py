@@ -123,6 +123,13 @@ def test_without_a_usable_column_features_come_from_the_edges(tmp_path):
     assert read_graph(edges, nodes=nodes).graph.encoder.structural == "degree"  # without an edge
 
 
+@pytest.mark.parametrize("options", [{}, {"categorical": "e"}, {"impute": "mean"}])
+def test_a_column_without_any_value_is_left_out(tmp_path, options):
+    graph = read(tmp_path, {"x": numbers(), "e": cycle("", "NA")}, **options)
+    assert graph.feature_names == ("x",)
+    assert noticed(graph, "Column 'e' is left out: it has no value.", Caution)
+
+
 # Scaling
 
 

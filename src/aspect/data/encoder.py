@@ -49,6 +49,7 @@ BAG_COLUMNS = 16  # the least of a bag of words
 BAG_ZEROS = 0.5  # the least share of zeros in each of them
 DOMINANT = 0.9  # of the mean row size: a column that carries more drowns all others
 FLOAT32 = np.float32
+NO_VALUE = "it has no value"
 
 
 class Caution(str):
@@ -298,6 +299,8 @@ def _fit_text(column: ParsedColumn) -> Column | str:
     counts = Counter(value for value in column.values.tolist() if value is not None)
     present, name = counts.total(), column.name
     fill = min(counts, key=lambda value: (-counts[value], value), default="")
+    if not counts:
+        return NO_VALUE
     few = len(counts) <= MOST_VALUES
     if few and (column.is_category or len(counts) < max(present, 2)):
         values = tuple(sorted(counts))
@@ -317,15 +320,19 @@ def _fit_text(column: ParsedColumn) -> Column | str:
     return Column(name=name, kind="text", encoding="hashed", fill=fill, width=HASHED_COLUMNS)
 
 
-def _fit_number(column: ParsedColumn, scaling: FeatureScaling | None, *, is_word: bool) -> Column:
-    """Standardised, a part of the bag of words, or as it is."""
+def _fit_number(
+    column: ParsedColumn, scaling: FeatureScaling | None, *, is_word: bool
+) -> Column | str:
+    """Standardised, a part of the bag of words, or as it is; a sentence if it is left out."""
     known = column.values[~column.missing]
+    if not len(known) and scaling != "none":
+        return NO_VALUE
     fill = float(known.astype(FLOAT32).astype(np.float64).mean()) if len(known) else 0.0
     name, kind = column.name, column.kind
     if is_word:
         return Column(name=name, kind=kind, encoding="bag", fill=fill)
     is_flag = kind == "boolean" or (scaling is None and bool(np.isin(known, (0, 1)).all()))
-    if is_flag or scaling in ("none", "rows") or not len(known):
+    if is_flag or scaling in ("none", "rows"):
         return Column(name=name, kind=kind, fill=fill)
     return Column(name=name, kind=kind, encoding="standard", fill=fill)
 
