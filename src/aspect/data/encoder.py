@@ -147,6 +147,12 @@ class Column(Config):
         known = {*self.values, None}
         return [value for value in dict.fromkeys(column.values.tolist()) if value not in known]
 
+    def is_of_numbers(self, unseen: Sequence[str]) -> bool:
+        """Whether unseen values are all numbers and those of the training were none."""
+        return (
+            bool(unseen) and all(map(_is_number, unseen)) and not any(map(_is_number, self.values))
+        )
+
     @property
     def title(self) -> str:
         """What is done with it, in words."""
@@ -226,10 +232,10 @@ class FeatureEncoder(Config):
         for column in self.columns:
             given = columns[column.name]
             unseen = column.unseen(given)
-            if unseen and len(unseen) == len(set(given.values.tolist()) - {None}):
+            if column.is_of_numbers(unseen):
                 raise GraphError(
-                    f"Column {column.name!r} holds no value of the training, such as "
-                    f"{column.values[0]!r}. Got {shown(map(repr, unseen))}."
+                    f"Column {column.name!r} must hold values as in the training, such as "
+                    f"{column.values[0]!r}. Got the numbers {shown(map(repr, unseen))}."
                 )
             if unseen:
                 notices.append(
@@ -275,17 +281,22 @@ class FeatureEncoder(Config):
         if len(self.columns) == 1 or shares[largest] <= DOMINANT:
             return []
         name = self.columns[largest].name
-        advice = (
-            "is it a measurement?"
-            if self.scaling == "standard"
-            else "try --feature-scaling standard"
-        )
+        is_raw = self.scaling in ("rows", "none")
+        advice = "try --feature-scaling standard" if is_raw else "look whether these vary"
         return [
             Caution(
                 f"Column {name!r} carries {100 * shares[largest]:.0f}% of the mean row size, so "
                 f"the other columns hardly count: {advice}, or --drop {name}."
             )
         ]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _listed(names: Sequence[str]) -> str:
