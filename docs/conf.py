@@ -26,7 +26,6 @@ extensions = [
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
-napoleon_custom_sections = [("When stable also", "params_style")]
 html_theme = "furo"
 html_title = f"aspect {__version__}"
 autodoc_member_order = "bysource"

@@ -12,6 +12,7 @@ from aspect.attacks.registry import attack_info, attack_names, attack_title, fin
 from aspect.data.source import GraphSource, catalogue, is_dataset, register_dataset
 from aspect.errors import AspectError, CheckpointError, DataError, SettingsError, UnknownNameError
 from aspect.experiment import spec
+from aspect.methods import registry
 from aspect.methods.base import MethodConfig
 from aspect.methods.controls import RawConfig, Untrained
 from aspect.methods.registry import (
@@ -99,7 +100,7 @@ def test_a_saved_model_is_found_again_by_its_module(module, tmp_path):
         Embedder.load(tmp_path / "model.safetensors", device="cpu").embed(graph), model.embed(graph)
     )
     (tmp_path / f"{module}.py").unlink()
-    del sys.modules[module]
+    del sys.modules[module], registry._registry[f"{module}:Mine"]  # as in another process
     with pytest.raises(CheckpointError, match=f"There is no module '{module}'"):
         Embedder.load(tmp_path / "model.safetensors")
 

@@ -850,9 +850,8 @@ def _explain_settings(cls: type[Aspect]) -> None:
     plain, whole = (find_method(name).config.model_fields for name in ("aspect", "aspect-s"))
     lines: list[str] = []
     for name, field in whole.items():
-        if name == next((new for new in whole if new not in plain), None):
-            lines += ["", "When stable also:"]
-        text = f"{name} (default {_default(field)!r}): {_meaning(field)}"
+        only = "" if name in plain else ", with stable=True"
+        text = f"{name} (default {_default(field)!r}{only}): {_meaning(field)}"
         lines += textwrap.wrap(text, 96, initial_indent="    ", subsequent_indent=" " * 8)
     fixed = list(inspect.signature(cls.__init__).parameters.values())[:-1]
     given = [

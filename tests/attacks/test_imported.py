@@ -17,7 +17,7 @@ from aspect.data.features import dense
 from aspect.errors import FileError, GraphError, SettingsError
 from aspect.experiment.perturbations import find_files
 from aspect.experiment.plan import Plan, lay_out, read_facts
-from aspect.experiment.run import Task, run_cell
+from aspect.experiment.run import Task, forget_graphs, run_cell
 from attacks.attempts import labelled_graph
 
 FLIPS = torch.tensor([[0, 5], [1, 7], [2, 3]])
@@ -153,6 +153,7 @@ def test_the_kind_is_known_and_cannot_be_searched_for():
 
 def test_a_plan_takes_imported_files_from_its_folder(tmp_path, monkeypatch, labelled, flips):
     monkeypatch.chdir(tmp_path)
+    forget_graphs()  # of other tests, which have that name as well
     write_npz("small.npz", labelled)
     budget = len(flips) / labelled.graph.num_edges
     plan = Plan(

@@ -123,6 +123,13 @@ def test_without_a_usable_column_features_come_from_the_edges(tmp_path):
     assert read_graph(edges, nodes=nodes).graph.encoder.structural == "degree"  # without an edge
 
 
+@pytest.mark.parametrize("options", [{}, {"categorical": "e"}, {"impute": "mean"}])
+def test_a_column_without_any_value_is_left_out(tmp_path, options):
+    graph = read(tmp_path, {"x": numbers(), "e": cycle("", "NA")}, **options)
+    assert graph.feature_names == ("x",)
+    assert noticed(graph, "Column 'e' is left out: it has no value.", Caution)
+
+
 # Scaling
 
 
@@ -176,6 +183,8 @@ def test_a_column_that_drowns_the_others_is_warned_of(tmp_path, scaling):
     assert noticed(graph, "Column 'income' carries 100% of the mean row size", Caution)
     assert noticed(graph, "--feature-scaling standard, or --drop income", Caution)
     assert not noticed(read(tmp_path, columns), "row size")
+    lone = read(tmp_path, {"income": numbers(), "constant": cycle(7)})
+    assert noticed(lone, "'income' carries 100% of the mean row size", Caution)
 
 
 # Gaps
@@ -335,6 +344,7 @@ def test_unseen_values_are_zeros_with_a_word(tmp_path, trained):
     table = dict(zip(graph.feature_names, dense(graph.features).t().tolist(), strict=True))
     assert (table["colour=blue"], table["colour=red"]) == ([0, 0, 0, 1], [1, 0, 0, 0])
     assert noticed(graph, "Values of 'colour' that the training had not are no feature: 'green'")
+    assert again(tmp_path, part(colour=["pink"] * 4), trained).num_nodes == 4  # all of them new
 
 
 @pytest.mark.parametrize(
@@ -344,7 +354,10 @@ def test_unseen_values_are_zeros_with_a_word(tmp_path, trained):
         ({"income": ["a", "b", "c", "d"]}, "Column 'income' of .* must hold numbers. Got 'a' in l"),
         ({"flag": ["yes", "no", "7", "no"]}, "Column 'flag' .* must hold truth values. Got '7' in"),
         ({"born": ["1", "2", "3", "4"]}, "Column 'born' .* must hold dates as 2024-12-31. Got '1'"),
-        ({"colour": [1, 2, 3, 4]}, "'colour' holds no value of the training, such as 'blue'. Got"),
+        (
+            {"colour": [1, 2, 3, 4]},
+            "'colour' must hold values as in .* 'blue'. Got the numbers '1'",
+        ),
         ({"income": ["", 1, 2, 3]}, "column 'income' of .*: line 2 .*--impute mean"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -251,6 +252,23 @@ def test_new_nodes_and_other_graphs_are_encoded_as_in_training(cli):
     assert cli("embed", "run", *other, "--out", "again.npy").code == 0
     again, known = (np.load(cli.cwd / f"{name}.npy") for name in ("again", "known"))
     np.testing.assert_array_equal(again, known)
+
+
+def test_archives_of_tables_are_embedded_by_runs_on_tables(cli, monkeypatch):
+    monkeypatch.setenv("ASPECT_DATA", str(cli.cwd / "data"))
+    inputs = [*people(cli.cwd), "--id", "person", "--source", "a", "--target", "b"]
+    assert cli("train", *inputs, *TINY, "--out", "run").code == 0
+    assert cli("datasets", "add", *inputs, "--name", "people").code == 0
+    for graph in ("people", "data/people.npz"):
+        told = cli("embed", "run", graph, "--out", f"{Path(graph).stem}.npy", "--overwrite")
+        assert told.code == 0, told.err
+        np.testing.assert_array_equal(
+            np.load(cli.cwd / "people.npy"), np.load(cli.cwd / "run" / "embeddings.npy")
+        )
+    assert (
+        cli("train", "people", *TINY, "--out", "n", "--json").json["settings"]["row_normalise"]
+        is False
+    )
 
 
 def test_the_old_way_of_row_normalisation_can_be_asked_for(cli):

@@ -15,7 +15,7 @@ from aspect.errors import FileError, GraphError, SettingsError
 from aspect.experiment.embeddings import PRECOMPUTED, EmbeddingFile, precomputed_model
 from aspect.experiment.evaluate import evaluate_embeddings
 from aspect.experiment.plan import Entry, Plan, lay_out, read_facts
-from aspect.experiment.run import Task, run_cell
+from aspect.experiment.run import Task, forget_graphs, run_cell
 
 NAMES = ("b", "a", "=c")
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.5]])
@@ -136,6 +136,7 @@ def test_wrong_files_are_refused(tmp_path, graph):
 def made(tmp_path, monkeypatch):
     """A labelled graph in a file, and our own embeddings of it."""
     monkeypatch.chdir(tmp_path)
+    forget_graphs()  # of other tests, which have that name as well
     labelled = mixed_graph(num_nodes=60, num_features=8, seed=0)
     write_npz("small.npz", labelled)
     model = Embedder("propagated", device="cpu").fit(labelled)

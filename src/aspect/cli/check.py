@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aspect.cli.session import USER_ERROR, Session, command
-from aspect.data.source import TABLE_SUFFIXES, GraphSource, Reading
+from aspect.data.source import GraphSource, Reading
 from aspect.errors import AspectError, sentence_of
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def check(
 def _read(source: GraphSource, data_dir: str | None) -> TablesRead:
     from aspect.data.tables import TablesRead, read_all
 
-    if not source.is_named and Path(source.graph).suffix.lower() in TABLE_SUFFIXES:
+    if source.is_tables:
         return read_all(source.graph, source.reading)
     try:
         labelled = source.read(data_dir)

@@ -152,7 +152,7 @@ def _load(
     if embedder.is_stale:
         embedder.calibrate(run.read_trained_graph(session.data_dir))
         session.screen.note("Note: the statistics were recomputed on the training graph.")
-    if source is not None and not source.is_named:
+    if source is not None and source.is_tables:
         reading = run.experiment.reading.for_embedding(source.reading)
         source = GraphSource(graph=source.graph, reading=reading)
     if source is not None and not adds:

@@ -49,6 +49,7 @@ BAG_COLUMNS = 16  # the least of a bag of words
 BAG_ZEROS = 0.5  # the least share of zeros in each of them
 DOMINANT = 0.9  # of the mean row size: a column that carries more drowns all others
 FLOAT32 = np.float32
+NO_VALUE = "it has no value"
 
 
 class Caution(str):
@@ -146,6 +147,12 @@ class Column(Config):
         known = {*self.values, None}
         return [value for value in dict.fromkeys(column.values.tolist()) if value not in known]
 
+    def is_of_numbers(self, unseen: Sequence[str]) -> bool:
+        """Whether unseen values are all numbers and those of the training were none."""
+        return (
+            bool(unseen) and all(map(_is_number, unseen)) and not any(map(_is_number, self.values))
+        )
+
     @property
     def title(self) -> str:
         """What is done with it, in words."""
@@ -225,10 +232,10 @@ class FeatureEncoder(Config):
         for column in self.columns:
             given = columns[column.name]
             unseen = column.unseen(given)
-            if unseen and len(unseen) == len(set(given.values.tolist()) - {None}):
+            if column.is_of_numbers(unseen):
                 raise GraphError(
-                    f"Column {column.name!r} holds no value of the training, such as "
-                    f"{column.values[0]!r}. Got {shown(map(repr, unseen))}."
+                    f"Column {column.name!r} must hold values as in the training, such as "
+                    f"{column.values[0]!r}. Got the numbers {shown(map(repr, unseen))}."
                 )
             if unseen:
                 notices.append(
@@ -274,17 +281,22 @@ class FeatureEncoder(Config):
         if len(self.columns) == 1 or shares[largest] <= DOMINANT:
             return []
         name = self.columns[largest].name
-        advice = (
-            "is it a measurement?"
-            if self.scaling == "standard"
-            else "try --feature-scaling standard"
-        )
+        is_raw = self.scaling in ("rows", "none")
+        advice = "try --feature-scaling standard" if is_raw else "look whether these vary"
         return [
             Caution(
                 f"Column {name!r} carries {100 * shares[largest]:.0f}% of the mean row size, so "
                 f"the other columns hardly count: {advice}, or --drop {name}."
             )
         ]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -298,6 +310,8 @@ def _fit_text(column: ParsedColumn) -> Column | str:
     counts = Counter(value for value in column.values.tolist() if value is not None)
     present, name = counts.total(), column.name
     fill = min(counts, key=lambda value: (-counts[value], value), default="")
+    if not counts:
+        return NO_VALUE
     few = len(counts) <= MOST_VALUES
     if few and (column.is_category or len(counts) < max(present, 2)):
         values = tuple(sorted(counts))
@@ -317,15 +331,19 @@ def _fit_text(column: ParsedColumn) -> Column | str:
     return Column(name=name, kind="text", encoding="hashed", fill=fill, width=HASHED_COLUMNS)
 
 
-def _fit_number(column: ParsedColumn, scaling: FeatureScaling | None, *, is_word: bool) -> Column:
-    """Standardised, a part of the bag of words, or as it is."""
+def _fit_number(
+    column: ParsedColumn, scaling: FeatureScaling | None, *, is_word: bool
+) -> Column | str:
+    """Standardised, a part of the bag of words, or as it is; a sentence if it is left out."""
     known = column.values[~column.missing]
+    if not len(known) and scaling != "none":
+        return NO_VALUE
     fill = float(known.astype(FLOAT32).astype(np.float64).mean()) if len(known) else 0.0
     name, kind = column.name, column.kind
     if is_word:
         return Column(name=name, kind=kind, encoding="bag", fill=fill)
     is_flag = kind == "boolean" or (scaling is None and bool(np.isin(known, (0, 1)).all()))
-    if is_flag or scaling in ("none", "rows") or not len(known):
+    if is_flag or scaling in ("none", "rows"):
         return Column(name=name, kind=kind, fill=fill)
     return Column(name=name, kind=kind, encoding="standard", fill=fill)
 

@@ -495,6 +495,11 @@ class GraphSource(Config):
         return self.graph == MIXED or is_dataset(self.graph)
 
     @property
+    def is_tables(self) -> bool:
+        """Whether it is an edge table, perhaps with a node table."""
+        return not self.is_named and Path(self.graph).suffix.lower() in TABLE_SUFFIXES
+
+    @property
     def name(self) -> str:
         """A short name, for folders and titles."""
         if is_reference(self.graph) and self.is_named:
