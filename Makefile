@@ -86,7 +86,7 @@ search-strength: $(INSTALLED) ## does ASPECT-S's search raise the loss of the mo
 prune: $(INSTALLED) ## ASPECT with its least supported edges pruned, clean and poisoned; wants a GPU
 	@$(BIN)/python benchmarks/pruned_edges.py --workers $(WORKERS)
 
-settings: $(INSTALLED) ## search settings where a method's authors give none, and ship them; hours of a GPU
+settings: $(INSTALLED) ## search settings of every method on every graph by one rule; hours of a GPU
 	@$(BIN)/python benchmarks/settings.py --workers $(WORKERS)
 
 tables: $(INSTALLED) ## make the tables of results/, of the README and of docs/

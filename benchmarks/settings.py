@@ -50,27 +50,15 @@ TRIALS = 20
 PLAN = load_plan("clean")
 OURS = ("aspect", "aspect-s")  # their published files are the paper's letter, not a start
 
-# From small to large. On graphs of a few hundred nodes few epochs do, and what they lead to hangs
-# on the seed.
-SMALL_GRAPHS = ("cornell", "cornell_old", "texas", "wisconsin")
-GRAPHS = (
-    *SMALL_GRAPHS,
-    "chameleon_filtered",
-    "squirrel_filtered",
-    "cora",
-    "chameleon",
-    "citeseer",
-    "actor",
-    "squirrel",
-    "minesweeper",
-    "amazon_photo",
-    "tolokers",
-    "pubmed",
-)
-
-# Epochs of a trial at most, but for the first, which keeps its own. An epoch of the two methods
-# with a search inside takes as long as fifty of others.
-MOST_EPOCHS, MOST_EPOCHS_ON_SMALL = 500, 200
+# Where an epoch is cheap, a trial may have more of them; the first trial keeps its own number. On
+# graphs of a few hundred nodes few epochs do, and what they lead to hangs on the seed.
+SMALL = ("cornell", "cornell_old", "texas", "wisconsin")
+MIDDLE = ("chameleon_filtered", "squirrel_filtered", "cora", "citeseer", "chameleon", "squirrel")
+LARGE = ("actor", "minesweeper", "amazon_photo", "tolokers", "pubmed")
+GRAPHS = (*SMALL, *MIDDLE, *LARGE)
+SEEDS_ON_SMALL = 3
+MOST_EPOCHS = {**dict.fromkeys(GRAPHS, 200), **dict.fromkeys(MIDDLE, 500)}
+# An epoch of the two methods with a search inside takes as long as fifty of others.
 MOST_EPOCHS_WITH_SEARCH = {"ariel": 100, "rdgi": 100}
 
 Task = TypeVar("Task")
@@ -87,11 +75,12 @@ class PlannedSearch:
     @property
     def request(self) -> SearchRequest:
         """How its trials are scored; nothing but the graph and the cost of an epoch decides it."""
-        is_small = self.graph in SMALL_GRAPHS
-        most_epochs = MOST_EPOCHS_ON_SMALL if is_small else MOST_EPOCHS
-        most_epochs = min(most_epochs, MOST_EPOCHS_WITH_SEARCH.get(self.method, most_epochs))
-        # A width or a loss may bring nodes close together; a probe that is neutral does not mind.
-        return SearchRequest(seeds=3 if is_small else 1, max_cosine=1.0, max_epochs=most_epochs)
+        most = MOST_EPOCHS[self.graph]
+        return SearchRequest(
+            seeds=SEEDS_ON_SMALL if self.graph in SMALL else 1,
+            max_epochs=min(most, MOST_EPOCHS_WITH_SEARCH.get(self.method, most)),
+            max_cosine=1.0,  # a probe that is neutral does not mind how close the nodes are
+        )
 
     @property
     def name(self) -> str:

@@ -50,7 +50,8 @@ class SearchRequest(Config):
     probe: ProbeName = "neutral"
     """neutral; paper: the probe of published tables."""
     max_cosine: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Highest mean cosine of two nodes, before centring, of the best trial."""
+    """Highest mean cosine of two nodes, before centring, of the best trial, which must not have
+    collapsed otherwise; 1: any embedding may be the best."""
     max_epochs: Annotated[int | None, Field(ge=1)] = None
     """Epochs of a trial at most, but for the start, which keeps its own.  [default: 200, or those
     of the start if more]"""
@@ -189,6 +190,8 @@ class Search(Config):
 
     def fault_of(self, health: Health) -> str:
         """Why an embedding is not healthy enough for the best trial; empty if it is."""
+        if self.max_cosine == 1:
+            return ""
         if health.mean_cosine > self.max_cosine and health.dim > 1:
             return (
                 f"The mean cosine of two nodes is {health.mean_cosine:.4f}, "

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+from dataclasses import replace
 
 import filelock
 import optuna
@@ -22,6 +23,7 @@ from aspect.experiment.trained import source_of
 from aspect.experiment.tuning import load_search, open_study
 from aspect.methods.aspect import AspectMethod
 from aspect.settings import load_experiment
+from aspect.training.health import Health
 from experiment.tuning.searches import (
     QUICK,
     InThisProcess,
@@ -43,7 +45,8 @@ def validation_of(search, settings):
     labelled = search.source.read()
     model = Embedder(search.method, seed=search.seeds[0], device="cpu", **settings)
     embeddings = model.fit(labelled.graph).embed(labelled.graph, normalise="none")
-    return linear_probe(embeddings, labelled.labels, search.splits, probe=QUICK).validation.mean
+    probe = replace(QUICK, tolerance=search.tolerance)
+    return linear_probe(embeddings, labelled.labels, search.splits, probe=probe).validation.mean
 
 
 class Pruner(optuna.pruners.BasePruner):
@@ -250,6 +253,13 @@ def test_without_a_healthy_trial_there_are_no_settings(path, out):
     assert [trial.state for trial in result.trials] == ["unhealthy", "unhealthy"]
     assert result.best is None
     assert not result.settings.exists()
+
+
+def test_at_a_maximum_of_one_any_embedding_may_be_the_best(path):
+    collapsed = Health(1.0, 0.0, 1.0, 1.0, 1.0, nodes=100, dim=50)
+    assert collapsed.warnings()
+    assert small_search(path, max_cosine=1.0).fault_of(collapsed) == ""
+    assert "mean cosine" in small_search(path, max_cosine=0.99).fault_of(collapsed)
 
 
 def test_after_its_time_no_trial_is_begun_and_the_search_can_go_on(path, out, monkeypatch):
