@@ -4,13 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-SOURCES := $(wildcard src tests benchmarks)
+SOURCES := $(wildcard src tests benchmarks docs)
 WORKERS ?= 2
 SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack perturbations strength memory probes search-strength prune settings tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength prune settings tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -33,7 +33,7 @@ test test-all: export OMP_NUM_THREADS = 1
 
 test: browser lint ## lint, types and all tests but the marks slow and gpu
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow and not gpu"
-	@$(MAKE) --no-print-directory smoke
+	@$(MAKE) --no-print-directory smoke docs
 	@echo "Checked style, types and tests (all but the marks slow and gpu: make test-all)."
 	@echo "Next: make demo, or: $(BIN)/aspect train --help"
 	@test -n "$$ASPECT_DATA" || echo "The tests on real graphs were skipped: set ASPECT_DATA to a folder with the data sets' files to run them."
@@ -52,6 +52,10 @@ browser: ## make sure that there is a browser for the tests
 	apt install -y --no-install-recommends chromium || \
 	{ apt update && apt install -y --no-install-recommends chromium; }; \
 	command -v chromium >/dev/null || { echo "The tests of the report need a browser, and none could be installed here: put one of these on the PATH: $(BROWSERS) (on Debian: apt-get install chromium)."; exit 1; }
+
+docs: $(INSTALLED) ## build the documentation: docs/_build/index.html
+	@$(BIN)/python -m sphinx -b html -q -W --keep-going docs docs/_build
+	@echo "Wrote docs/_build/index.html."
 
 smoke: $(INSTALLED) ## a small benchmark from the plan to the page: runs/smoke/report.html
 	@rm -rf runs/smoke

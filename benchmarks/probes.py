@@ -1,9 +1,9 @@
 """Read embeddings with several tools: both probes, three kinds of splits, scikit-learn, health.
 
 One training a method, graph and seed; then everything that can be asked of its embedding. The
-records go to results/probes.jsonl, the tables to results/probes.md and the README. Run by
-`make probes`; with `--tables` the tables are made again from the records. Wants a GPU; the graphs'
-files lie in the folder that ASPECT_DATA names.
+records go to results/probes.jsonl, the tables to results/probes.md, docs/results.md and the README.
+Run by `make probes`; with `--tables` the tables are made again from the records. Wants a GPU; the
+graphs' files lie in the folder that ASPECT_DATA names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aspect.experiment.plan import load_plan  # noqa: E402 - the path comes firs
 from commands import positive, told_in_a_line  # noqa: E402
 
 RECORDS, TABLES = ROOT / "results" / "probes.jsonl", ROOT / "results" / "probes.md"
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")  # with tables in marked places
 OLD_SETTINGS = ROOT / "benchmarks" / "settings_0.1"
 
 GRAPHS = load_plan("clean").graphs
@@ -215,14 +215,20 @@ def per_split(
     return np.mean(found, axis=0) if found else None
 
 
-def accuracy_table(records: Sequence[dict[str, Any]], kind: str) -> str:
-    """Both probes side by side, `neutral / paper`."""
+def accuracy_table(
+    records: Sequence[dict[str, Any]],
+    kind: str,
+    *,
+    lines: Sequence[str] = (*CONTROLS, *METHODS),
+    probes: Sequence[str] = PROBES,
+) -> str:
+    """Some rows on all graphs; several probes side by side, `neutral / paper`."""
 
     def cell(row: str, graph: str) -> str:
-        means = [per_split(records, row, graph, kind, probe) for probe in PROBES]
+        means = [per_split(records, row, graph, kind, probe) for probe in probes]
         return " / ".join("-" if mean is None else f"{mean.mean():.1f}" for mean in means)
 
-    rows = [[row, *(cell(row, graph) for graph in GRAPHS)] for row in (*CONTROLS, *METHODS)]
+    rows = [[row, *(cell(row, graph) for graph in GRAPHS)] for row in lines]
     return table([kind, *GRAPHS], rows)
 
 
@@ -375,12 +381,15 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
 
 def with_tables(page: str, records: Sequence[dict[str, Any]]) -> str:
     """A page whose marked places hold the tables of accuracy."""
-    for kind in KINDS:
-        first, last = f"<!-- probes:{kind} -->", "<!-- /probes -->"
+    found = {kind: accuracy_table(records, kind) for kind in KINDS}
+    short = [row for row in (*CONTROLS, *METHODS) if row != "spectral"]
+    found["short"] = accuracy_table(records, "random", lines=short, probes=("neutral",))
+    for name, table in found.items():
+        first, last = f"<!-- probes:{name} -->", "<!-- /probes -->"
         if first in page:
             before, _, rest = page.partition(first)
             after = rest.partition(last)[2]
-            page = f"{before}{first}\n\n{accuracy_table(records, kind)}\n\n{last}{after}"
+            page = f"{before}{first}\n\n{table}\n\n{last}{after}"
     return page
 
 
@@ -433,9 +442,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if given.records == RECORDS:
         TABLES.write_text(text, encoding="utf-8")
-        README.write_text(
-            with_tables(README.read_text(encoding="utf-8"), records), encoding="utf-8"
-        )
+        for page in PAGES:
+            text = with_tables(page.read_text(encoding="utf-8"), records)
+            page.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import aspect
 
 PACKAGE = Path(aspect.__file__).parent
-PAPER_IN_CODE = Path(__file__).parents[1] / "docs" / "paper_in_code.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAPER_IN_CODE = DOCS / "paper_in_code.md"
 
 NUMBERED_EQUATIONS = 32  # in the paper, appendix included
 
@@ -61,3 +62,21 @@ def test_equations_are_cited_with_the_titles_of_the_table():
                 wrong.append(f"{path.name}: Eq. {number}, {words}")
     assert wrong == []
     assert {f"({number})" for number in range(8, 21)} <= cited
+
+
+def test_every_page_is_in_the_contents_once():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    trees = re.findall(r"```\{toctree\}(.*?)```", index, flags=re.DOTALL)
+    listed = [line for tree in trees for line in tree.splitlines() if re.fullmatch(r"\w+", line)]
+    pages = {path.stem for path in DOCS.glob("*.md")} | {"command_line"}  # made by the build
+    assert sorted(listed) == sorted(pages - {"index"})
+
+
+def test_the_readme_is_short():
+    assert len((DOCS.parent / "README.md").read_text(encoding="utf-8").split()) <= 1000
+
+
+def test_the_version_is_the_same_everywhere():
+    root = DOCS.parent
+    assert f'version = "{aspect.__version__}"' in (root / "pyproject.toml").read_text("utf-8")
+    assert f"version: {aspect.__version__}" in (root / "CITATION.cff").read_text("utf-8")

@@ -1,6 +1,7 @@
 """Help, wrong usage and unknown names: one line at once, before anything heavy is imported."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -272,3 +273,42 @@ def test_importing_the_package_needs_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()
     )
     assert done.stdout == "[]\n"
+
+
+WITHOUT_EXTRAS = """
+import sys
+for name in ("optuna", "matplotlib", "jinja2", "networkx", "tensorboard"):
+    sys.modules[name] = None  # as if it were not installed
+from aspect.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def without_extras(*words, folder):
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment(),
+        check=False,
+    )
+
+
+def test_training_embedding_and_evaluating_need_no_extra(tmp_path):
+    small = ["--set", "epochs=1", "--set", "width=8", "--out", "run"]
+    for words in (["train", *small], ["embed", "run", "--out", "z.csv"], ["evaluate", "run"]):
+        done = without_extras(*words, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "package", "extra"),
+    [(["tune", "mixed"], "optuna", "tune"), (["demo"], "jinja2|matplotlib", "report")],
+)
+def test_what_needs_an_extra_says_which(words, package, extra, tmp_path):
+    done = without_extras(*words, folder=tmp_path)
+    assert done.returncode == 2
+    *_, said = done.stderr.strip().splitlines()
+    advice = re.escape(f"Install it with: pip install 'aspect-gcl[{extra}]'.")
+    assert re.fullmatch(rf"Error: ({package}) is not installed. {advice}", said)

@@ -19,9 +19,10 @@ def records():
 def test_the_tables_are_those_of_the_records(records):
     assert records
     assert probes.TABLES.read_text(encoding="utf-8") == probes.tables(records)
-    page = probes.README.read_text(encoding="utf-8")
-    assert page.count("<!-- probes:") == 2
-    assert probes.with_tables(page, records) == page
+    for path, count in zip(probes.PAGES, (1, 2), strict=True):
+        page = path.read_text(encoding="utf-8")
+        assert page.count("<!-- probes:") == count
+        assert probes.with_tables(page, records) == page
 
 
 def test_every_training_has_one_record(records):

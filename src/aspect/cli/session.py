@@ -23,6 +23,8 @@ from aspect.errors import AspectError
 __all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
 
 USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
+# Packages that some commands need, by the extra that installs them.
+EXTRAS = {"optuna": "tune", "matplotlib": "report", "jinja2": "report"}
 METAVARS = {int: "N", float: "X"}  # of a library's models, which say nothing of a command line
 
 
@@ -140,6 +142,13 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return str(error) or "Interrupted.", INTERRUPTED
     if isinstance(error, AspectError):
         return f"Error: {error}", USER_ERROR
+    missing = (getattr(error, "name", None) or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and missing in EXTRAS:
+        return (
+            f"Error: {missing} is not installed. "
+            f"Install it with: pip install 'aspect-gcl[{EXTRAS[missing]}]'.",
+            USER_ERROR,
+        )
     if _is_out_of_memory(error):
         return (
             "Error: Out of memory. A model of smaller width takes less (--set width=128); "
