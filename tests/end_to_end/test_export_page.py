@@ -14,10 +14,16 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
+def write_files(folder):
+    """The two files that the page shows."""
+    files = re.findall(r"`(\w+\.csv)`:\n\n```text\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len(files) == 2
+    for name, content in files:
+        (folder / name).write_text(content)
+
+
 def test_the_page_runs(cli, monkeypatch):
-    names = re.findall(r"`(\w+\.csv)`:\n\n```csv", PAGE)
-    for name, content in zip(names, blocks("csv"), strict=True):
-        (cli.cwd / name).write_text(content)
+    write_files(cli.cwd)
     lines = [
         line[2:] for block in blocks("console") for line in block.splitlines() if line[:2] == "$ "
     ]
@@ -39,9 +45,7 @@ def test_the_page_runs(cli, monkeypatch):
 
 
 def test_what_the_page_says_of_the_first_training_is_what_is_said(cli):
-    names = re.findall(r"`(\w+\.csv)`:\n\n```csv", PAGE)
-    for name, content in zip(names, blocks("csv"), strict=True):
-        (cli.cwd / name).write_text(content)
+    write_files(cli.cwd)
     line, *said = blocks("console")[0].splitlines()
     told = cli(*shlex.split(line[2:])[1:])
     for sentence in said:

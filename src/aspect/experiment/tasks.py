@@ -158,7 +158,9 @@ def predict_links(
         on_step: Called before each training, with how far it is.
     """
     first = experiments[0]
-    kind = first.reading.features
+    # Features that a graph got by itself, for want of any, tell of its edges as well.
+    encoder = getattr(labelled.graph, "encoder", None)
+    kind = first.reading.features or (None if encoder is None else encoder.structural)
     names = _names(first.method)
     scores: dict[str, list[list[LinkScore]]] = {}
     held_outs = [hold_out(labelled.graph, number) for number in range(repeats)]
