@@ -155,10 +155,10 @@ def carry_out(
     planned: PlannedSearch, searches: Path, trials: int, device: str | None, until: float
 ) -> str:
     """Carry out one search until a moment of the clock; how it went, in a line."""
-    logging.getLogger("aspect").setLevel(logging.ERROR)  # a step that is not captured, and so on
     seconds = None if until == math.inf else max(0.0, until - time.time())
     if seconds == 0:
         return "not begun: the time is over."
+    logging.getLogger("aspect").setLevel(logging.ERROR)  # a step that is not captured, and so on
     result = tune(
         planned.plan(device),
         searches / planned.name,
