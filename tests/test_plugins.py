@@ -209,7 +209,7 @@ def test_a_data_set_from_outside_is_checked(module):
     with pytest.raises(DataError, match=r"'broken' cannot be made\. KeyError: 'column'\."):
         read_graph("broken")
     register_dataset("words")(_words)
-    with pytest.raises(AspectError, match=r"A graph must be .* Got str\."):
+    with pytest.raises(AspectError, match=r"'words' cannot be made\. .*Got str\."):
         read_graph("words")
     with pytest.raises(SettingsError, match="must be a function that makes a graph"):
         read_graph(f"{module}:NO_FUNCTION")

@@ -108,7 +108,7 @@ def test_files_that_do_not_fit_are_refused(cli, file, trained, tmp_path):
     cli(*given, "--budget", 0.1, "--splits", "random").refused("class-balanced", "--splits random")
     cli("stability", trained, "--perturbation", "no.safetensors").refused("no.safetensors")
     (tmp_path / "other").mkdir()
-    other = write_tables(tmp_path / "other", count=30, shift=0.5)
+    other = write_tables(tmp_path / "other", count=31)
     own = [other / "edges.csv", "--nodes", other / "nodes.csv", "--method", "raw"]
     assert cli("train", *own, "--out", "other-run").code == 0
     refused = cli("stability", "other-run", "--perturbation", file, "--budget", 0.1)

@@ -160,7 +160,10 @@ def _made(name: str, load: Callable[[], Any]) -> LabelledGraph:
     from aspect.data.convert import as_labelled
 
     try:
-        return as_labelled(load())
+        made = load()
+        if isinstance(made, str | Path):  # not a name to look up
+            raise TypeError(f"It must make a graph. Got {type(made).__name__}.")
+        return as_labelled(made)
     except AspectError:
         raise
     except Exception as error:

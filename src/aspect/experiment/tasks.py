@@ -159,7 +159,7 @@ def predict_links(
     """
     first = experiments[0]
     # Features that a graph got by itself, for want of any, tell of its edges as well.
-    encoder = getattr(labelled.graph, "encoder", None)
+    encoder = labelled.graph.encoder
     kind = first.reading.features or (None if encoder is None else encoder.structural)
     names = _names(first.method)
     scores: dict[str, list[list[LinkScore]]] = {}
