@@ -50,6 +50,7 @@ WRONG = [
     (["train", "koora"], "Did you mean 'cora'?"),
     (["train", "cora", "--method", "aspekt"], "Did you mean 'aspect'?"),
     (["train", "--methood", "aspect"], "--method"),
+    (["train", "--epochs", "5"], "A setting of the method is given by --set epochs=..."),
     (["train", "--seed", "-1"], "--seed"),
     (["train", "--seed", "one"], "--seed"),
     (["train", "--features", "colour"], "--features"),

@@ -105,7 +105,18 @@ def run(arguments: Sequence[str]) -> int:
 def _usage(error: Exception) -> str:
     format_message = getattr(error, "format_message", None)
     message = str(format_message() if format_message else error)
-    return message if message.endswith((".", "?")) else f"{message}."
+    message = message if message.endswith((".", "?")) else f"{message}."
+    return f"{message}{_setting_advice(error)}"
+
+
+def _setting_advice(error: Exception) -> str:
+    """Where an unknown option may be meant as a setting of the method: how those are given."""
+    name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if name is None or context is None or getattr(error, "possibilities", None):
+        return ""
+    takes_settings = any("--set" in option.opts for option in context.command.params)
+    setting = str(name).lstrip("-").replace("-", "_")
+    return f" A setting of the method is given by --set {setting}=..." if takes_settings else ""
 
 
 def main() -> None:
