@@ -7,6 +7,7 @@ import types
 import networkx
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import scipy.sparse
 import torch
@@ -191,7 +192,6 @@ def test_classes_of_a_node_frame():
 
 
 def test_a_frame_that_is_no_pandas_frame():
-    pyarrow = pytest.importorskip("pyarrow")
     frames = [pyarrow.Table.from_pandas(frame) for frame in (edge_frame(), node_frame())]
     frames[1] = frames[1].append_column("id", pyarrow.array(range(4)))
     assert torch.equal(as_graph(tuple(frames)).edge_index, GRAPH.edge_index)

@@ -231,9 +231,8 @@ def test_embed_prunes_edges(cli, trained):
     assert found["pruned_edges"] == int(0.2 * whole.num_edges)
     expected = Aspect.load(trained / "model.safetensors").embed(prune_edges(whole, 0.2))
     np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), expected.numpy())
-    told = cli("embed", trained, "--doubt", 0.2, "--out", "z.csv")
+    told = cli("embed", trained, "--prune", 0.2, "--out", "z.csv")
     assert f"{found['pruned_edges']} edges with little support were pruned." in told.out
-    assert "--doubt is called --prune now" in told.err
 
 
 def test_tensorboard_gets_the_same_curves(cli, inputs):

@@ -52,14 +52,14 @@ def test_one_training_is_read_once_for_each_share(small_graph):
     splits = make_splits("random", small_graph.labels, 2, count=2)
     model = Embedder("aspect", device="cpu", **TINY).fit(small_graph.graph)
     shares = (0.0, 0.2, 0.4)
-    found, doubt = probe_pruned(model, small_graph.graph, small_graph, splits, shares)
+    found, chosen = probe_pruned(model, small_graph.graph, small_graph, splits, shares)
     by_hand = [
         linear_probe(model.embed(prune_edges(small_graph.graph, share)), small_graph.labels, splits)
         for share in shares
     ]
     expected, places = best_by_validation(by_hand)
     assert found.splits == expected.splits
-    assert doubt == tuple(shares[place] for place in places)
+    assert chosen == tuple(shares[place] for place in places)
 
 
 # The support of edges

@@ -372,9 +372,3 @@ def test_edges_are_not_pruned_where_the_probe_sees_the_clean_graph():
 def test_a_ratio_to_prune_is_at_least_nothing_and_less_than_everything(prune):
     with pytest.raises(SettingsError, match="prune"):
         make_plan(entries=[{**WARY, "prune": prune}])
-
-
-def test_the_old_name_of_pruning_still_works_with_a_warning(caplog):
-    old = {"name": "wary", "method": "raw", "doubt": [0.3, 0.2]}
-    assert cells_of(make_plan(entries=[old])) == cells_of(make_plan(entries=[WARY]))
-    assert "`doubt` of an entry is called `prune` now" in caplog.text

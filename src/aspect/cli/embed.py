@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from aspect.cli.options import Overwrite, check_target, with_old_name
+from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
 from aspect.data.files import embedding_files
@@ -32,7 +32,6 @@ class EmbedOptions(Config):
     prune: Annotated[Share, typer.Option(metavar="RATIO")] = 0.0
     """Ratio of the edges to prune: those that fit the neighbourhoods at their ends least. Protects
     against edges that were added to mislead."""
-    doubt: Annotated[Share, typer.Option(hidden=True)] = 0.0
     normalise: Literal["none", "centre", "standard", "unit"] = "centre"
     """centre: subtract the mean, divide by one number; standard: by each column's std; unit:
     centred rows of length one; all as on the training graph. none: as computed."""
@@ -71,8 +70,6 @@ def embed(
     source = None if graph is None else GraphSource.named(graph, reading)
     if how.add is not None:
         source = GraphSource(graph=str(how.add), reading=reading)
-    prune = with_old_name(session.screen, how.prune, how.doubt)
-    how = how.model_copy(update={"prune": prune, "doubt": 0.0})
     files = _check_out(out, how, inputs=[model, graph, reading.nodes, how.add])
     with session.screen.activity("Embedding"):
         content = _embed(session, model, source, files, how)

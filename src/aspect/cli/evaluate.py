@@ -65,7 +65,7 @@ def evaluate(
     """
     scores.check()
     sweep.check(targets)
-    how = how.checked(session.screen)
+    how.check_task()
     if how.prune and sweep.mode == "evade":
         raise SettingsError(
             "--prune does not go with --mode evade: validation would choose on the clean graph. "

@@ -10,13 +10,12 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 from pydantic import AfterValidator, Field
 
 from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
-from aspect.cli.console import Screen
 from aspect.config import Config, Count, Share
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
@@ -37,7 +36,6 @@ __all__ = [
     "check_run",
     "check_target",
     "is_run",
-    "with_old_name",
 ]
 
 # Of a run's folder; `aspect.training.folder`, which writes them, is too heavy for a wrong name.
@@ -135,35 +133,17 @@ class ProbeOptions(Config):
     prune: Annotated[list[Share] | None, typer.Option(metavar="RATIO")] = None
     """A further row, embedded without this ratio of the edges, those with the least support; may be
     repeated, and validation chooses."""
-    doubt: Annotated[list[Share] | None, typer.Option(hidden=True)] = None
 
-    def checked(self, screen: Screen) -> ProbeOptions:
-        """The same with old names as new ones."""
-        prune = with_old_name(screen, self.prune, self.doubt)
-        self._check_task(prune)
-        return self.model_copy(update={"prune": prune, "doubt": None})
-
-    def _check_task(self, prune: list[Share] | None) -> None:
+    def check_task(self) -> None:
         """Refuse options of another task."""
         if self.task == "classify" and self.repeats is not None:
             raise SettingsError("--repeats belongs to --task cluster or link. Got no --task.")
         if self.task != "cluster" and self.clusters is not None:
             raise SettingsError(f"--clusters belongs to --task cluster. Got --task {self.task}.")
-        if self.task != "classify" and (self.splits or prune or self.probe != "neutral"):
+        if self.task != "classify" and (self.splits or self.prune or self.probe != "neutral"):
             raise SettingsError(
                 f"--splits, --probe and --prune belong to --task classify. Got --task {self.task}."
             )
-
-
-Given = TypeVar("Given")
-
-
-def with_old_name(screen: Screen, prune: Given, doubt: Given) -> Given:
-    """What `--prune` says; what `--doubt` says, its name until version 0.2, with a warning."""
-    if not doubt:
-        return prune
-    screen.warn("--doubt is called --prune now, and will be refused by the next version.")
-    return prune or doubt
 
 
 class SeedOptions(Config):

@@ -95,7 +95,7 @@ class TableFile:
         return bool(pa.types.is_integer(self.table.column(name).type))
 
     def column_given(self, option: str, name: str) -> str:
-        """The column that an option names; the case need not fit where that leaves no doubt."""
+        """The column that an option names; the case need not fit where only one column is meant."""
         near = [known for known in self.names if known.strip().lower() == name.strip().lower()]
         if name in self.names or len(near) == 1:
             return name if name in self.names else near[0]

@@ -130,14 +130,7 @@ class Entry(Config):
     @model_validator(mode="before")
     @classmethod
     def _as_written(cls, given: object) -> object:
-        if isinstance(given, str):
-            return {"name": given}
-        if isinstance(given, dict) and "doubt" in given and "prune" not in given:
-            logger.warning(
-                "`doubt` of an entry is called `prune` now; the next version will refuse `doubt`."
-            )
-            return {"prune" if name == "doubt" else name: value for name, value in given.items()}
-        return given
+        return {"name": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
     def _is_a_method_or_a_file(self) -> Entry:

@@ -35,8 +35,7 @@ DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs
 MIN_EPOCHS_APART = 5  # between two rungs: a score takes as long as some epochs
-# Of the neutral probe's gradient. A looser one than that of a table takes a tenth of the steps and
-# moves a score by less than two seeds differ.
+# Of the neutral probe's gradient: looser than that of a table, which takes many times the steps.
 TOLERANCE = 1e-3
 
 
