@@ -261,7 +261,8 @@ class SearchResult:
             f"over {search.num_splits} {search.splits} splits and pre-training {seeds}, by the "
             f"{search.probe} probe. Mean cosine of two nodes {best.health.mean_cosine:.2f}, "
             f"effective rank {best.health.effective_rank:.1f}. Start: {search.settings_from}, "
-            f"{at_start}. The labels of each split's test nodes were masked."
+            f"{at_start}. Device: {search.device}. The labels of each split's test nodes were "
+            "masked."
         )
 
     def settings_yaml(self) -> str:
