@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
+SCHEMAS = DOCS / "_schemas"  # made by the build, copied into the site as they are
 sys.path.insert(0, str(DOCS.parent / "src"))
 
 import typer  # noqa: E402 - the path comes first
 from typer.cli import get_docs_for_click  # noqa: E402
 
 from aspect import __version__  # noqa: E402
+from aspect.cli.answers import ANSWERS, json_schema, schema_of  # noqa: E402
 from aspect.cli.main import app  # noqa: E402
 
 project, author = "aspect", "the aspect authors"
@@ -23,7 +27,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_schemas"]
+html_extra_path = ["_schemas"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 html_theme = "furo"
@@ -34,15 +39,55 @@ autodoc_typehints_description_target = "documented"
 autoclass_content = "both"
 
 
+def write(path: Path, text: str) -> None:
+    """Write a generated file, unless it is there already: Sphinx reads new files again."""
+    path.parent.mkdir(exist_ok=True)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
 def write_command_line() -> None:
     """The reference of all commands, from the commands themselves."""
     command = typer.main.get_command(app)
     text = get_docs_for_click(
         obj=command, ctx=typer.Context(command), name="aspect", title="Command line"
     )
-    page = DOCS / "command_line.md"
-    if not page.is_file() or page.read_text(encoding="utf-8") != text:
-        page.write_text(text, encoding="utf-8")
+    write(DOCS / "command_line.md", text)
+
+
+def write_answers() -> None:
+    """The JSON of all commands, from their models: a page, and a JSON schema each."""
+    lines = [
+        "# JSON of the commands",
+        "",
+        "What `--json` prints; [Files and JSON](files.md#json-of-the-commands) says how.",
+        "",
+    ]
+    for command in ANSWERS:
+        schema = json_schema(command)
+        file = f"{command}.{ANSWERS[command].version}.json"
+        write(SCHEMAS / file, json.dumps(schema, indent=1))
+        lines += [
+            f"## {command}",
+            "",
+            f"{schema['description']} Schema `{schema_of(command)}`, "
+            f'in full: <a href="{file}">{file}</a>.',
+            "",
+            "| key | type | meaning |",
+            "| --- | --- | --- |",
+        ]
+        for key, value in schema["properties"].items():
+            meaning = " ".join(value.get("description", "The name of this schema.").split())
+            lines.append(f"| `{key}` | {type_text(value)} | {meaning} |")
+        lines.append("")
+    write(DOCS / "json.md", "\n".join(lines))
+
+
+def type_text(value: dict[str, Any]) -> str:
+    """The type of a key in words."""
+    kinds = [part.get("type", "") for part in value.get("anyOf", [value])]
+    return " or ".join(kinds).replace("array", "list") or "string"
 
 
 write_command_line()
+write_answers()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from aspect.cli.completion import complete_graph
 from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
@@ -58,7 +59,9 @@ def embed(
     graph: Annotated[
         str | None,
         typer.Argument(
-            help="A graph with the same features.  [default: the one trained on]", metavar="GRAPH"
+            help="A graph with the same features.  [default: the one trained on]",
+            metavar="GRAPH",
+            autocompletion=complete_graph,
         ),
     ] = None,
 ) -> None:

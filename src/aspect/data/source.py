@@ -424,7 +424,7 @@ class Reading(Config):
     features: Literal["degree", "identity", "random", "laplacian"] | None = None
     """Structural features in place of the graph's own."""
     columns: ColumnNames = ()
-    """Columns of the node table that become features, with commas between them.  [default: all]"""
+    """Columns of the node table that become features.  [default: all]"""
     drop: ColumnNames = ()
     """Columns of the node table to leave out."""
     categorical: ColumnNames = ()
