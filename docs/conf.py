@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ project, author = "aspect", "the aspect authors"
 copyright = "2026, the aspect authors"  # noqa: A001 - Sphinx's name
 release = version = __version__
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
@@ -31,7 +32,16 @@ exclude_patterns = ["_build", "_schemas"]
 html_extra_path = ["_schemas"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
+# The notebooks are run by the build, in a folder of their own, unless nothing in them changed.
+nb_execution_mode = "cache"
+nb_execution_in_temp = True
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+os.environ.update(PYTHONPATH=str(DOCS.parent / "src"), COLUMNS="110")
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = f"aspect {__version__}"
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

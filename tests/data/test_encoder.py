@@ -216,7 +216,7 @@ def test_gaps_are_filled_by_themselves_with_a_warning_that_names_them(tmp_path):
     assert graph.feature_names == asked.feature_names
     torch.testing.assert_close(dense(graph.features), dense(asked.features), rtol=0, atol=0)
     (told,) = [notice for notice in graph.notices if isinstance(notice, Caution)]
-    assert told.startswith("20 missing features are filled with the mean, or the most frequent")
+    assert told.startswith("Gaps are filled with the mean, or the most frequent value, of")
     assert "and a feature says where ('x': line 3, line 7, " in told
     assert "'colour': line 5, " in told
     assert told.endswith("--impute chooses, --impute none refuses them.")
@@ -385,7 +385,7 @@ def test_gaps_are_filled_as_in_training(tmp_path, trained):
     for options in ({"impute": "mean"}, {}):
         graph = again(tmp_path, gap, trained, **options)
         assert dense(graph.features)[0, 0].item() == pytest.approx(0, abs=1e-4)
-    assert noticed(graph, "1 missing features are filled with the mean, or the most frequent value")
+    assert noticed(graph, "Gaps are filled with the mean, or the most frequent value, of")
     with pytest.raises(GraphError, match=r"column 'income' of .*: line 2 .*--impute mean"):
         again(tmp_path, gap, trained, impute="none")
     filled = read(tmp_path, {**MIXED, "income": ["", *MIXED["income"][1:]]}, impute="indicator")

@@ -230,7 +230,7 @@ def test_new_nodes_and_other_graphs_are_encoded_as_in_training(cli):
     inputs = people(cli.cwd, gap=True)
     told = cli("train", *inputs, *TINY, "--out", "run", "--json")
     assert told.json["settings"]["row_normalise"] is False
-    assert "Warning: 4 missing features are filled with the mean" in told.err
+    assert "Warning: Gaps are filled with the mean" in told.err
     assert "Warning: Column 'name' is left out" in told.err
     stored = json.loads((cli.cwd / "run" / "features.json").read_text())
     assert [column["name"] for column in stored["columns"]] == ["income", "joined", "vip", "colour"]

@@ -106,7 +106,8 @@ def _embed(
     from aspect.experiment.run import gate_summary
 
     embedder, whole, known = _load(session, model, source, adds=how.add is not None)
-    session.screen.notices(whole.notices)
+    if source is not None:  # what is to be said of the graph trained on was said then
+        session.screen.notices(dict.fromkeys(whole.notices))
     graph = prune_edges(whole, how.prune)
     embeddings = embedder.embed(graph, normalise=how.normalise)[known:]
     policy = embedder.policy(graph)

@@ -473,8 +473,8 @@ def _filled_gaps(
     told = any(column.indicator for column in encoder.columns if column.name in gaps)
     return [
         Caution(
-            f"{total} missing features are filled with the mean, or the most frequent value, of "
-            f"their column{', and a feature says where' if told else ''} ({'; '.join(places)}"
+            "Gaps are filled with the mean, or the most frequent value, of their "
+            f"column{', and a feature says where' if told else ''} ({'; '.join(places)}"
             f"{more}): --impute chooses, --impute none refuses them."
         )
     ]
