@@ -18,6 +18,7 @@ from typer.cli import get_docs_for_click  # noqa: E402
 from aspect import __version__  # noqa: E402
 from aspect.cli.answers import ANSWERS, json_schema, schema_of  # noqa: E402
 from aspect.cli.main import app  # noqa: E402
+from aspect.data.source import DATASETS  # noqa: E402
 
 project, author = "aspect", "the aspect authors"
 copyright = "2026, the aspect authors"  # noqa: A001 - Sphinx's name
@@ -99,5 +100,28 @@ def type_text(value: dict[str, Any]) -> str:
     return " or ".join(kinds).replace("array", "list") or "string"
 
 
+def write_datasets() -> None:
+    """The data sets that have a name, from the catalogue."""
+    lines = [
+        "# Data sets",
+        "",
+        "Every command takes these names, and `mixed`, a graph inside the package. Their files",
+        "are searched in `--data-dir`, then in the folder that `ASPECT_DATA` names, then in your",
+        "data folder and the cache, and else downloaded from their source. Counts and checksums",
+        "are verified. `aspect datasets` says where each lies; `aspect datasets add GRAPH --name",
+        "NAME` adds one of your own.",
+        "",
+        "| name | nodes | edges | features | classes | splits | source; licence | beware |",
+        "| --- | --: | --: | --: | --: | --: | --- | --- |",
+    ]
+    for name, entry in DATASETS.items():
+        counts = (entry.num_nodes, entry.num_edges, entry.num_features, entry.num_classes)
+        cells = [f"`{name}`", *(f"{count:,}" for count in counts), str(entry.num_splits)]
+        cells += [f"{entry.source}; {entry.licence}", entry.note]
+        lines.append(f"| {' | '.join(cells)} |")
+    write(DOCS / "datasets.md", "\n".join(lines) + "\n")
+
+
 write_command_line()
 write_answers()
+write_datasets()

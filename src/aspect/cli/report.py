@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from aspect.cli.options import Overwrite, check_target
-from aspect.cli.session import Session, command
+from aspect.cli.session import Session, command, require
 from aspect.config import Config
 from aspect.data.files import is_file, is_folder, is_present, reason, replacing, target_of
 from aspect.errors import FileError, SettingsError
@@ -86,6 +86,7 @@ def report(
     wanted: ReportOptions,
 ) -> None:
     """Write a page that needs nothing but a browser; tables and figures for a paper on request."""
+    require("matplotlib", "jinja2")
     if len(runs) == 1 and is_file(runs[0] / "search.yaml"):
         report_search(session, runs[0], wanted)
         return

@@ -8,6 +8,7 @@ import traceback
 import typing
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +20,7 @@ from aspect.config import Config
 from aspect.errors import AspectError
 from aspect.plugins import import_plugin
 
-__all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
+__all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "require"]
 
 USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
 # Packages that some commands need, by the extra that installs them.
@@ -84,7 +85,7 @@ def command(
         except typer.Exit:
             raise  # the command has said what is to be said, and chose the code
         except (Exception, KeyboardInterrupt) as error:
-            raise typer.Exit(complain(error, screen, debug=debug)) from error
+            raise typer.Exit(_complain(error, screen, debug=debug)) from error
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     only, parameters = inspect.Parameter.KEYWORD_ONLY, []
@@ -103,7 +104,14 @@ def _is_group(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Config)
 
 
-def complain(error: BaseException, screen: Screen, *, debug: bool = False) -> int:
+def require(*packages: str) -> None:
+    """Refuse at once where an optional package is missing, and not after all the work."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
+
+
+def _complain(error: BaseException, screen: Screen, *, debug: bool = False) -> int:
     """Say what went wrong, in one line; return the exit code."""
     if debug and not isinstance(error, KeyboardInterrupt):
         traceback.print_exception(error)

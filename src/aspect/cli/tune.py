@@ -14,7 +14,7 @@ from pydantic import Field
 from aspect.cli.completion import complete_graph
 from aspect.cli.console import duration
 from aspect.cli.options import Overwrite, SettingsOptions
-from aspect.cli.session import Session, command
+from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
 from aspect.config import Config, Count, parse_overrides
 from aspect.data.source import NO_READING, Reading
@@ -74,6 +74,7 @@ def tune(
 
     The same command goes on with a search that was interrupted. The first trial is the start.
     """
+    require("optuna", "matplotlib", "jinja2")  # its page is drawn at the end
     started, screen = time.monotonic(), session.screen
     plans = _plans(graphs, options, reading, session.seed)
     for plan in plans.values():
