@@ -241,10 +241,13 @@ class AspectMethod(Method):
         self._monitors: dict[str, Tensor] = {}
 
     def forward(
-        self, signal: Signal, generator: torch.Generator | None = None
+        self,
+        signal: Signal,
+        generator: torch.Generator | None = None,
+        coefficients: Float[Tensor, "bands terms"] | None = None,
     ) -> SpectralEmbedding:
         """Filter the signal into bands and weigh them; without a generator nothing is dropped."""
-        bands = self.encoder(signal, generator)  # Eq. (8), spectral views
+        bands = self.encoder(signal, generator, coefficients)  # Eq. (8), spectral views
         gate_input = bands if self.config.gate_gradient else bands.detach()
         log_weights = self.gate(gate_input, signal.operator)  # Eq. (9), gate
         return SpectralEmbedding(bands, log_weights)
@@ -310,8 +313,9 @@ class AspectMethod(Method):
         """The first view's signal, clean or augmented as the settings say, and both views."""
         both = self.config.views == "both"
         signal = self.augmented(graph, generator) if both else self.ready(graph).signal
-        first = self(signal, generator)
-        return signal, first, self(self.augmented(graph, generator), generator)
+        coefficients = self.encoder.coefficients()  # of the filters, the same in both views
+        first = self(signal, generator, coefficients)
+        return signal, first, self(self.augmented(graph, generator), generator, coefficients)
 
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
