@@ -39,7 +39,7 @@ nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
-os.environ.update(PYTHONPATH=str(DOCS.parent / "src"), COLUMNS="110")
+os.environ.update(PYTHONPATH=str(DOCS.parent / "src"), COLUMNS="100")
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
@@ -111,14 +111,16 @@ def write_datasets() -> None:
         "are verified. `aspect datasets` says where each lies; `aspect datasets add GRAPH --name",
         "NAME` adds one of your own.",
         "",
-        "| name | nodes | edges | features | classes | splits | source; licence | beware |",
-        "| --- | --: | --: | --: | --: | --: | --- | --- |",
+        "| name | nodes | edges | features | classes | published splits |",
+        "| --- | --: | --: | --: | --: | --: |",
     ]
     for name, entry in DATASETS.items():
         counts = (entry.num_nodes, entry.num_edges, entry.num_features, entry.num_classes)
         cells = [f"`{name}`", *(f"{count:,}" for count in counts), str(entry.num_splits)]
-        cells += [f"{entry.source}; {entry.licence}", entry.note]
         lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "## Where they come from, and what to beware of", ""]
+    for name, entry in DATASETS.items():
+        lines.append(f"- `{name}`: {entry.source}. Licence: {entry.licence}. {entry.note}")
     write(DOCS / "datasets.md", "\n".join(lines) + "\n")
 
 
