@@ -28,7 +28,7 @@ def completed(line, tmp_path):
     words = line.split(" ")
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(aspect.__file__).parents[1]),
+        "PYTHONPATH": os.pathsep.join([str(Path(aspect.__file__).parents[1]), str(tmp_path)]),
         "ASPECT_DATA": str(tmp_path),
         "_ASPECT_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
@@ -60,6 +60,17 @@ def completed(line, tmp_path):
 )
 def test_words_are_completed_without_torch(line, offered, tmp_path):
     assert completed(line, tmp_path) == offered
+
+
+def test_names_of_plug_ins_are_offered_without_importing_them(tmp_path):
+    """Not even installed: to import the module would fail."""
+    info = tmp_path / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
+    points = "[aspect.datasets]\nmy-rings = mine:rings\n[aspect.methods]\nmy-method = mine:Mine\n"
+    (info / "entry_points.txt").write_text(points)
+    assert completed("aspect train my-", tmp_path) == ["my-rings"]
+    assert completed("aspect train cora --method my-", tmp_path) == ["my-method"]
 
 
 @pytest.mark.parametrize("method", method_names())

@@ -20,9 +20,9 @@ def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
 
 def complete_graph(incomplete: str) -> list[str]:
     """Names of data sets; where none fits, the shell offers files."""
-    from aspect.data.source import MIXED, catalogue
+    from aspect.data.source import MIXED, catalogue_names
 
-    return _fitting([MIXED, *catalogue(None)], incomplete)
+    return _fitting([MIXED, *catalogue_names()], incomplete)
 
 
 def complete_method(incomplete: str) -> list[str]:
