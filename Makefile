@@ -53,9 +53,9 @@ browser: ## make sure that there is a browser for the tests
 	{ apt update && apt install -y --no-install-recommends chromium; }; \
 	command -v chromium >/dev/null || { echo "The tests of the report need a browser, and none could be installed here: put one of these on the PATH: $(BROWSERS) (on Debian: apt-get install chromium)."; exit 1; }
 
-docs: $(INSTALLED) ## build the documentation: docs/_build/index.html
-	@$(BIN)/python -m sphinx -b html -q -W --keep-going docs docs/_build
-	@echo "Wrote docs/_build/index.html."
+docs: $(INSTALLED) ## build the documentation: docs/_build/html/index.html
+	@$(BIN)/python -m sphinx -b html -q -W --keep-going docs docs/_build/html
+	@echo "Wrote docs/_build/html/index.html."
 
 smoke: $(INSTALLED) ## a small benchmark from the plan to the page: runs/smoke/report.html
 	@rm -rf runs/smoke

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from aspect.cli.completion import complete_graph
 from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
@@ -58,7 +59,9 @@ def embed(
     graph: Annotated[
         str | None,
         typer.Argument(
-            help="A graph with the same features.  [default: the one trained on]", metavar="GRAPH"
+            help="A graph with the same features.  [default: the one trained on]",
+            metavar="GRAPH",
+            autocompletion=complete_graph,
         ),
     ] = None,
 ) -> None:
@@ -103,7 +106,8 @@ def _embed(
     from aspect.experiment.run import gate_summary
 
     embedder, whole, known = _load(session, model, source, adds=how.add is not None)
-    session.screen.notices(whole.notices)
+    if source is not None:  # what is to be said of the graph trained on was said then
+        session.screen.notices(dict.fromkeys(whole.notices))
     graph = prune_edges(whole, how.prune)
     embeddings = embedder.embed(graph, normalise=how.normalise)[known:]
     policy = embedder.policy(graph)
