@@ -7,6 +7,7 @@ depend on the machine and on torch, so none is recorded here.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import torch
 
@@ -16,14 +17,14 @@ from aspect.methods.registry import method_names
 NODES, EPOCHS = 90, 6
 
 # Where a short training in the defaults would leave a part of the method out.
-SETTINGS: dict[str, dict[str, object]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "aspect-s": {"warm_up": 1, "interval": 1},
     "rdgi": {"patience": 1, "epochs": 30, "learning_rate": 0.1},
     "raw": {},
     "propagated": {},
     "spectral": {},
 }
-VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "aspect: project-first": ("aspect", {"layer_order": "project-first"}),
     "aspect: sampled negatives": ("aspect", {"negatives": 20}),
     "aspect: global, fused": ("aspect", {"fusion": "global", "readout": "fused"}),

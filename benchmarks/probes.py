@@ -107,7 +107,11 @@ def _model(job: Job, device: str | None) -> Any:  # noqa: ANN401 - an Embedder, 
         settings = find_experiment(job.row, job.graph, None)[0].settings
         return Embedder(job.row, seed=job.seed, device=device, **settings)
     settings = load_yaml(OLD_SETTINGS / f"{job.graph}.yaml")["settings"]
-    changes = {"norm_statistics": BATCH_NORM[job.row], "centred": False, "unit_rows": False}
+    changes: dict[str, Any] = {
+        "norm_statistics": BATCH_NORM[job.row],
+        "centred": False,
+        "unit_rows": False,
+    }
     return Embedder("aspect", seed=job.seed, device=device, **settings, **changes)
 
 

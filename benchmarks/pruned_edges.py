@@ -31,13 +31,13 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
+from aspect.attacks.purification import edge_support, prune_edges  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import LabelledGraph, edge_keys  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
-from aspect.evaluation.pruning import edge_support, prune_edges  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 

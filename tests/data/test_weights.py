@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch_geometric.utils import to_undirected
 
+from aspect.attacks.purification import prune_edges
 from aspect.data.archives import content_sha256, graph_sha256, read_npz, write_npz
 from aspect.data.convert import to_data
 from aspect.data.graph import (
@@ -22,7 +23,6 @@ from aspect.data.graph import (
 )
 from aspect.data.source import read_graph
 from aspect.errors import GraphError
-from aspect.evaluation.pruning import prune_edges
 from aspect.nn.augmentations import induced_subgraph, rewire_edges
 
 X = torch.eye(5)

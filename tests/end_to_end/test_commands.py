@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from aspect import Aspect, read_graph
+from aspect.attacks.pruning import Pruning
+from aspect.attacks.purification import prune_edges
 from aspect.data.source import DATASETS
 from aspect.data.synthetic import embedded_graph
-from aspect.evaluation.pruning import prune_edges
 from aspect.experiment.trained import open_run
 from aspect.settings import load_experiment
 
@@ -233,6 +234,46 @@ def test_embed_prunes_edges(cli, trained):
     np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), expected.numpy())
     told = cli("embed", trained, "--prune", 0.2, "--out", "z.csv")
     assert f"{found['pruned_edges']} edges with little support were pruned." in told.out
+
+
+def test_train_on_a_pruned_graph_and_all_that_follows_prunes_alike(cli, inputs):
+    how = ["--prune", 0.25, "--prune-score", "features", "--prune-rounds", 2]
+    done = cli("train", *inputs, *TINY, *how, "--json")
+    run = cli.cwd / done.json["run"]
+    assert run.name == "edges-aspect-0-pruned"
+    whole = open_run(run).read_trained_graph()
+    assert done.json["prune"]["pruned"] == round(0.25 * whole.num_edges)
+    assert load_experiment(run / "config.yaml").prune == Pruning(
+        ratio=0.25, score="features", rounds=2
+    )
+    found = cli("embed", run, "--out", "z.npy", "--json").json
+    assert found["pruned_edges"] == done.json["prune"]["pruned"]
+    np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), np.load(run / "embeddings.npy"))
+    again = cli("embed", run, "--prune", 0.1, "--out", "y.npy")
+    assert again.code == 2
+    assert "prunes every graph by its own rule" in again.err
+    judged = cli("evaluate", run, "--json").json
+    assert judged["rows"][0]["name"] == "aspect, pruned in training"
+    twice = cli("evaluate", run, "--prune", 0.1)
+    assert twice.code == 2
+    assert "Leave --prune out" in twice.err
+    resumed = cli("train", *inputs, *TINY, "--out", run, "--resume")
+    assert resumed.code == 2  # it was trained with other settings
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--prune", "half"], "above 0 and below 1, or auto. Got 'half'"),
+        (["--prune", "1.5"], "above 0 and below 1, or auto. Got 1.5"),
+        (["--prune", "auto", "--prune-score", "suport"], "Did you mean 'support'?"),
+        (["--prune-rounds", "2"], "belong to --prune RATIO|auto"),
+    ],
+)
+def test_a_wrong_pruning_is_one_sentence(cli, inputs, options, told):
+    done = cli("train", *inputs, *TINY, *options)
+    assert done.code == 2
+    assert told in " ".join(done.err.split())
 
 
 def test_tensorboard_gets_the_same_curves(cli, inputs):

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.purification import prune_edges
 from aspect.data.splits import make_splits
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.linear_probe import PaperProbe, evasion_probe, linear_probe
-from aspect.evaluation.pruning import prune_edges
 from aspect.evaluation.result import SplitScore
 from aspect.experiment import run as run_module
 from aspect.experiment.evaluate import EvaluationTable, evaluate_runs, group_poisoned

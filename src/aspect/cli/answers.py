@@ -75,6 +75,8 @@ class TrainAnswer(Answer):
     """`name`, `path`, `data_dir`, `nodes`, `edges`, `features`, `classes`, `sha256`."""
     perturbation: Object | None = None
     """What was done to the graph before: file, kind, budget, flips, split and more."""
+    prune: Object | None = None
+    """What was pruned before the training: `ratio`, `score`, `rounds`, `soft`, `pruned` edges."""
     epochs: int
     """That were trained."""
     stopped_early: bool
@@ -117,7 +119,7 @@ class EmbedAnswer(Answer):
     gate: dict[str, float] | None
     """`mean` and `std` of the low band's weight."""
     pruned_edges: int
-    """Edges left out by `--prune`."""
+    """Edges left out by `--prune`, or by the model's own rule."""
     health: Object
     """Signs of collapse."""
     warnings: list[str]

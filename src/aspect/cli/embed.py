@@ -101,13 +101,17 @@ def _embed(
     files: dict[str, Path],
     how: EmbedOptions,
 ) -> dict[str, Any]:
+    from aspect.attacks.purification import prune_edges
     from aspect.data.tensors import write_embeddings
-    from aspect.evaluation.pruning import prune_edges
     from aspect.experiment.run import gate_summary
 
     embedder, whole, known = _load(session, model, source, adds=how.add is not None)
     if source is not None:  # what is to be said of the graph trained on was said then
         session.screen.notices(dict.fromkeys(whole.notices))
+    if embedder.prune is not None and how.prune:
+        raise SettingsError(
+            f"{model} prunes every graph by its own rule. Leave --prune {how.prune:g} out."
+        )
     graph = prune_edges(whole, how.prune)
     embeddings = embedder.embed(graph, normalise=how.normalise)[known:]
     policy = embedder.policy(graph)
@@ -130,7 +134,7 @@ def _embed(
         "dim": embeddings.shape[1],
         "normalise": how.normalise,
         "gate": gate_summary(policy),
-        "pruned_edges": whole.num_edges - graph.num_edges,
+        "pruned_edges": whole.num_edges - embedder.as_seen(graph).num_edges,
         "health": health.to_dict(),
         "warnings": health.warnings(),
     }

@@ -16,7 +16,8 @@ import typer
 from pydantic import AfterValidator, Field
 
 from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
-from aspect.config import Config, Count, Share
+from aspect.attacks.pruning import SCORES, Pruning
+from aspect.config import Config, Count, Share, parse_overrides
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
 from aspect.settings import PerturbedBy
@@ -28,6 +29,7 @@ __all__ = [
     "Overwrite",
     "PoisonOptions",
     "ProbeOptions",
+    "PruneOptions",
     "ScoreOptions",
     "SeedOptions",
     "SettingsOptions",
@@ -224,6 +226,38 @@ class PoisonOptions(Config):
             raise FileError(f"There is no perturbation file at {str(self.perturbation)!r}.")
         file = str(self.perturbation.absolute())
         return PerturbedBy(file=file, budget=self.budget, features=not self.edges_only)
+
+
+class PruneOptions(Config):
+    """Edges that are pruned before the training, and from every graph that is embedded."""
+
+    prune: Annotated[str | None, typer.Option(metavar="RATIO|auto")] = None
+    """Ratio of the edges to prune, lowest scores first; auto: as many as join their ends no better
+    than chance."""
+    prune_score: Annotated[
+        str,
+        typer.Option(
+            help=f"Score of --prune: {', '.join(SCORES)}; ranks of several, joined by +, are "
+            "added.",
+            metavar="NAME",
+        ),
+    ] = "support"
+    prune_rounds: Count = 1
+    """Rounds of --prune, each with new scores."""
+    prune_soft: bool = False
+    """Lower the weights of these edges in place of pruning them."""
+
+    def described(self) -> Pruning | None:
+        """The same for an experiment; what is wrong for every graph is refused."""
+        if self.prune is None and self != PruneOptions():
+            raise SettingsError(
+                "--prune-score, --prune-rounds and --prune-soft belong to --prune RATIO|auto."
+            )
+        if self.prune is None:
+            return None
+        ratio = parse_overrides([f"ratio={self.prune}"])["ratio"]
+        how = {"score": self.prune_score, "rounds": self.prune_rounds, "soft": self.prune_soft}
+        return None if ratio == 0 else Pruning.of({"ratio": ratio, **how})
 
 
 class SweepOptions(Config):

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aspect.attacks.pruning import Pruning
 from aspect.attacks.registry import attack_title
 from aspect.cli.completion import complete_graph
-from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, SettingsOptions
+from aspect.cli.options import (
+    CONFIG,
+    FolderOptions,
+    PoisonOptions,
+    PruneOptions,
+    SettingsOptions,
+)
 from aspect.cli.session import Session, command
 from aspect.config import parse_overrides
 from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
@@ -46,14 +53,17 @@ class PlannedRun:
         words = [self.source.name, method, str(self.experiment.seed)]
         if self.poison is not None:
             words.append(self.poison.name)
+        if self.experiment.prune is not None:
+            words.append("pruned")
         return Path("runs") / "-".join(words)
 
     @property
     def title(self) -> str:
         """What is trained on what, for a line on the screen."""
         perturbed = "" if self.poison is None else f", perturbed by {self.poison.title}"
+        pruned = "" if self.experiment.prune is None else ", pruned"
         seed = f"with seed {self.experiment.seed}"
-        return f"{self.experiment.method} {seed} on {self.source.name}{perturbed}"
+        return f"{self.experiment.method} {seed} on {self.source.name}{perturbed}{pruned}"
 
     def on_clean_graph(self) -> PlannedRun:
         """The same without a perturbation."""
@@ -72,8 +82,9 @@ def plan_run(
     reading: Reading,
     seed: int | None,
     perturbation: PerturbedBy | None = None,
+    prune: Pruning | None = None,
 ) -> PlannedRun:
-    """Join graph, method, settings, seed and perturbation.
+    """Join graph, method, settings, seed, perturbation and pruning.
 
     What the command line says wins over a settings file, and that over what is shipped.
     """
@@ -94,6 +105,7 @@ def plan_run(
             "graph": source.graph,
             "reading": source.reading,
             "perturbation": perturbation or chosen.perturbation,
+            "prune": prune or chosen.prune,
             "seed": chosen.seed if seed is None else seed,
             "settings": {**chosen.settings, **overrides},
         }
@@ -120,6 +132,7 @@ def train(
     reading: Reading,
     folder: FolderOptions,
     poison: PoisonOptions,
+    pruning: PruneOptions,
     graph: Annotated[
         str | None,
         typer.Argument(
@@ -137,13 +150,13 @@ def train(
     ] = None,
 ) -> None:
     """Learn embeddings of a graph; no labels are looked at."""
-    perturbation = poison.described()
+    perturbation, prune = poison.described(), pruning.described()
     if folder.resume and graph is None and options.config is None and out is not None:
         config = out / CONFIG  # the folder knows the rest
         if not config.is_file():
             raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
         options = options.model_copy(update={"config": str(config)})
-    plan = plan_run(graph, options, reading, session.seed, perturbation)
+    plan = plan_run(graph, options, reading, session.seed, perturbation, prune)
     if plan.experiment.perturbation is not None:  # a budget that its file cannot serve is refused
         with session.screen.activity("Reading the perturbation"):
             from aspect.experiment.run import PerturbedGraph
@@ -248,6 +261,11 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"{told['edges']} edges{masked if told['features'] else ''}. It is judged on "
             f"{told['splits']} split {told['split']} alone."
         )
+    if "prune" in record:
+        told = record["prune"]
+        pruned = f"{told['pruned']} edges were pruned before the training"
+        what = "Edges with a low score weighed less" if told["soft"] else pruned
+        say(f"{what}: score {told['score']}, ratio {told['ratio']}.")
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")

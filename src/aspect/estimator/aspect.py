@@ -15,6 +15,7 @@ from aspect.config import default_of, meaning_of
 from aspect.errors import CheckpointError, UnknownNameError
 from aspect.estimator.embedder import Embedder
 from aspect.estimator.manifest import settings_of
+from aspect.estimator.model import PruneLike
 from aspect.keywords import AspectKeywords
 from aspect.methods.registry import find_method
 from aspect.settings import FOLDER, find_experiment
@@ -44,6 +45,8 @@ class Aspect(Embedder):
         stable: Train ASPECT-S: searched perturbations of the graph, and a loss on their effect.
         seed: Of first weights and all draws; the same seed gives the same embeddings.
         device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
+        prune: Prune edges before the method sees a graph, in training and in embedding: the ratio,
+            `auto`, or an `aspect.attacks.Pruning`; None: no edge goes.
         graph: The graph whose nodes the rows given to `fit` and `transform` stand for; without
             it they are given graphs.
     """
@@ -54,12 +57,13 @@ class Aspect(Embedder):
         stable: bool = False,
         seed: int = 0,
         device: str | None = None,
+        prune: PruneLike = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
         **settings: Unpack[AspectKeywords],
     ) -> None:
         method = "aspect-s" if stable else "aspect"
-        super().__init__(method, seed=seed, device=device, graph=graph, **settings)
-        self._arguments = {"stable": stable, "seed": seed, "device": device}
+        super().__init__(method, seed=seed, device=device, prune=prune, graph=graph, **settings)
+        self._arguments = {"stable": stable, "seed": seed, "device": device, "prune": prune}
 
     @override
     def _shown(self) -> Iterator[str]:
@@ -75,7 +79,8 @@ class Aspect(Embedder):
             raise CheckpointError(
                 f"{path} holds a model of {method!r}, not of ASPECT. Read it with Embedder.load."
             )
-        return cls(stable=method == "aspect-s", seed=seed, device=device, **settings)
+        stable, prune = method == "aspect-s", manifest.get("prune")
+        return cls(stable=stable, seed=seed, device=device, prune=prune, **settings)
 
     @classmethod
     def preset(
@@ -85,6 +90,7 @@ class Aspect(Embedder):
         stable: bool = False,
         seed: int = 0,
         device: str | None = None,
+        prune: PruneLike = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
         **changes: Unpack[AspectKeywords],
     ) -> Self:
@@ -94,7 +100,7 @@ class Aspect(Embedder):
         method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
         experiment, _ = find_experiment(method, name, choice)
         settings: dict[str, Any] = {**experiment.settings, **changes}
-        return cls(stable=stable, seed=seed, device=device, graph=graph, **settings)
+        return cls(stable=stable, seed=seed, device=device, prune=prune, graph=graph, **settings)
 
 
 def _type_text(name: str, field: FieldInfo) -> object:

@@ -55,6 +55,8 @@ class Embedder(Transformer):
             `aspect.plugins` says, or given as a class.
         seed: Of first weights and all draws; the same seed gives the same embeddings.
         device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
+        prune: Prune edges before the method sees a graph, in training and in embedding: the ratio,
+            `auto`, or an `aspect.attacks.Pruning`; None: no edge goes.
         graph: The graph whose nodes the rows given to `fit` and `transform` stand for.
         settings: The method's own; `Embedder.settings("grace")` lists them.
     """
@@ -108,6 +110,8 @@ class Embedder(Transformer):
             yield f"seed={self.seed}"
         if self._arguments["device"] is not None:
             yield f"device={self._arguments['device']!r}"
+        if self.prune is not None:
+            yield f"prune={self._arguments['prune']!r}"
         if self.graph is not None:
             yield f"graph={_short(self.graph)}"
 
@@ -133,6 +137,8 @@ class Embedder(Transformer):
             "seed": self.seed,
             "trained_on": self._trained_on,
         }
+        if self.prune is not None:
+            manifest["prune"] = self.prune.to_json()
         tensors = dict(self.method.state_dict())
         if (scaling := self._measured_scaling()) is not None:
             tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
@@ -177,8 +183,8 @@ class Embedder(Transformer):
     @classmethod
     def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:  # noqa: ARG003
         """An unfitted one, as a saved model's manifest says."""
-        seed, settings = manifest["seed"], settings_of(manifest)
-        return cls(manifest["method"], seed=seed, device=device, **settings)
+        seed, settings, prune = manifest["seed"], settings_of(manifest), manifest.get("prune")
+        return cls(manifest["method"], seed=seed, device=device, prune=prune, **settings)
 
 
 def _short(graph: object) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor
 
+from aspect.attacks.pruning import Pruning
 from aspect.config import Config, make_config
 from aspect.data.archives import graph_sha256
 from aspect.data.convert import as_graph, changes_of, node_numbers
@@ -42,9 +44,12 @@ from aspect.training.trainer import ProgressRecorder, Recorder, TrainingResult, 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DTYPE", "GraphModel", "choose_device", "column_names", "settings_for"]
+__all__ = ["DTYPE", "GraphModel", "PruneLike", "choose_device", "column_names", "settings_for"]
 
 DTYPE = torch.float32
+
+# A ratio of edges, `auto`, the fields of a `Pruning` by name, or one; None and zero: no edge goes.
+PruneLike: TypeAlias = float | str | Mapping[str, Any] | Pruning | None
 
 
 def settings_for(config: type[Config], *, is_encoded: bool) -> dict[str, Any]:
@@ -82,6 +87,7 @@ class GraphModel:
         *,
         seed: int = 0,
         device: str | None = None,
+        prune: PruneLike = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
@@ -92,10 +98,12 @@ class GraphModel:
         self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
         self.device = choose_device(device)
+        self.prune = Pruning.of(prune)
         self.graph = graph
         self.result: TrainingResult | None = None
         # As given, for `get_params` and `clone`.
         self._arguments: dict[str, Any] = {"method": method, "seed": seed, "device": device}
+        self._arguments["prune"] = prune
         self._settings = settings
         self._container = "default"  # of what `transform` returns
         self._method: Method | None = None
@@ -161,7 +169,7 @@ class GraphModel:
             node_numbers(graph, given)  # rows that are no nodes are refused before the training
         if progress is None:
             progress = recorder is None and is_watched(Console(stderr=True))
-        config, placed = self.config, self._placed(given)
+        config, placed = self.config, self._pruned(self._placed(given))
         self.suit(given)
         try:
             method = self._build(placed.num_features)
@@ -247,7 +255,7 @@ class GraphModel:
         training that follows is not changed by them.
         """
         given = self._converted(graph, is_new=True)
-        placed = self._placed(given)
+        placed = self._pruned(self._placed(given))
         method = self._build(placed.num_features)
         sentences = tuple(method.outlook(placed))
         try:
@@ -270,6 +278,10 @@ class GraphModel:
         # Compared after the move: `cuda` is the same device as `cuda:0` but has another name.
         moved = graph.to(self.device)
         return graph if moved.device == graph.device else moved
+
+    def _pruned(self, graph: Graph) -> Graph:
+        """The graph without the edges that are pruned before the method sees it."""
+        return graph if self.prune is None else self.prune.apply(graph)
 
     @overload
     def embed(
@@ -343,13 +355,13 @@ class GraphModel:
         return kept[1]
 
     def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401
-        """The graph as the fitted method reads it: columns as in training, on its device."""
+        """The graph as the fitted method reads it: pruned, with columns as in training."""
         given = self._converted(graph)
         if given in self._copies:
             copy = self._copies[given]
             return given if copy is None else copy
         fitted = self.method
-        seen = self._with_known_columns(self._placed(given))
+        seen = self._pruned(self._with_known_columns(self._placed(given)))
         if seen.num_features != self._num_features:
             raise GraphError(
                 f"The model was trained on {self._num_features} features. "

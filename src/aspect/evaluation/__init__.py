@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from aspect.exports import exporting
 
 if TYPE_CHECKING:
+    from aspect.attacks.purification import edge_support, prune_edges
     from aspect.evaluation.baselines import knn_probe, majority_probe, twin_probe
     from aspect.evaluation.inspection import ValueRecorder, inspect_model
     from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, evasion_probe, probe_named
     from aspect.evaluation.metrics import Summary, accuracy, macro_f1, roc_auc
-    from aspect.evaluation.pruning import edge_support, prune_edges
     from aspect.evaluation.result import ProbeResult, SplitScore
     from aspect.evaluation.significance import PairedTest, holm, paired_test
     from aspect.evaluation.stability import StabilityResult, study_stability

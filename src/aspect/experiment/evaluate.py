@@ -290,7 +290,7 @@ def _split_scores(lines: pd.DataFrame) -> list[SplitScore]:
 
 
 def check_same_method(runs: Sequence[StoredRun]) -> None:
-    """Refuse runs that differ in method, settings or graph."""
+    """Refuse runs that differ in method, settings, graph or pruning."""
     if not runs:
         raise RunError("Evaluation needs one or more runs. Got none.")
     first, *others = (
@@ -298,6 +298,7 @@ def check_same_method(runs: Sequence[StoredRun]) -> None:
             "method": stored.record["method"],
             "setting": stored.record["settings"],
             "graph": stored.record["graph"]["sha256"],
+            "pruning": stored.experiment.prune,
         }
         for stored in runs
     )
@@ -478,6 +479,7 @@ class _Evaluator:
         """
         for stored in trained:
             spec = self._spec(self.method, stored.record["settings"], stored.record["seed"])
+            spec = spec.model_copy(update={"pruning": stored.experiment.prune})
             yield spec, stored.load_model(str(self.device))
         for name in self.controls:
             for stored in seeds if name == "random" else seeds[:1]:
@@ -640,6 +642,10 @@ def evaluate_runs(
     runs = [open_run(path) for path in paths]
     check_same_method(runs)
     check_pruning(runs[0].record["method"], prune)
+    if prune and runs[0].experiment.prune is not None:
+        raise RunError(
+            f"{runs[0].path} was trained pruned, and prunes by its own rule. Leave --prune out."
+        )
     clean = [stored for stored in runs if not stored.is_poisoned]
     poisoned = [stored for stored in runs if stored.is_poisoned]
     check_seeds(clean)

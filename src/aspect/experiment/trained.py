@@ -114,7 +114,11 @@ def train_run(
     options = _as_begun(options or RunOptions(), Path(out))
     source = source_of(experiment).absolute()
     model = Embedder(
-        experiment.method, seed=experiment.seed, device=options.device, **experiment.settings
+        experiment.method,
+        seed=experiment.seed,
+        device=options.device,
+        prune=experiment.prune,
+        **experiment.settings,
     )
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
@@ -154,6 +158,10 @@ def train_run(
         if poison is not None:
             told = poison.file.to_dict(poison.perturbation)
             record["perturbation"] = {**told, "edges": graph.num_edges}
+        if model.prune is not None:
+            assert outcome.model is not None  # trained in this process
+            left = outcome.model.as_seen(graph).num_edges
+            record["prune"] = {**model.prune.model_dump(), "pruned": graph.num_edges - left}
         folder.complete(record)
         return record
 
@@ -249,6 +257,7 @@ def _spec(model: Embedder, graph_sha256: str, poison: PerturbedGraph | None) -> 
         probe="neutral",
         perturbation=None if poison is None else poison.perturbation,
         perturbation_sha256=None if poison is None else (str(poison.sha256),),
+        pruning=model.prune,
         seed=model.seed,
         device="cuda" if model.device.type == "cuda" else "cpu",
         version=__version__,
@@ -329,6 +338,7 @@ class _RunRecord(BaseModel):
     gate: dict[str, float] | None = None
     health: dict[str, int | float] | None = None
     perturbation: dict[str, Any] | None = None
+    prune: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,7 +352,8 @@ class StoredRun:
     @property
     def label(self) -> str:
         """What it is called in tables."""
-        return str(self.record["method"])
+        method = str(self.record["method"])
+        return method if self.experiment.prune is None else f"{method}, pruned in training"
 
     @property
     def is_poisoned(self) -> bool:
@@ -482,7 +493,10 @@ def read_runs(
 def _entry_names(runs: Sequence[StoredRun]) -> Iterator[str]:
     """The method; its folder too where runs of it on one graph differ in more than the seed."""
     groups = [(stored.record["method"], stored.record["graph"]["sha256"]) for stored in runs]
-    settings = [json.dumps(stored.record["settings"], sort_keys=True) for stored in runs]
+    settings = [
+        json.dumps([stored.record["settings"], str(stored.experiment.prune)], sort_keys=True)
+        for stored in runs
+    ]
     variants = Counter(group for group, _ in set(zip(groups, settings, strict=True)))
     folders = Counter(stored.path.name for stored in runs)
     for stored, group in zip(runs, groups, strict=True):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from aspect.attacks.pruning import Pruning
 from aspect.config import Config, load_yaml, make_config
 from aspect.data.source import Reading
 from aspect.errors import SettingsError
@@ -59,6 +60,8 @@ class Experiment(Config):
     """Checksum of the graph that was trained on, in the settings that a run leaves behind."""
     perturbation: PerturbedBy | None = None
     """What the graph suffers before it is trained on; none: it is trained on as it is."""
+    prune: Pruning | None = None
+    """Edges that are pruned before the method sees a graph; none: no edge goes."""
     seed: int = 0
     """Seed of first weights and of every draw in training."""
     settings_of: str = ""

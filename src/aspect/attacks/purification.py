@@ -1,0 +1,261 @@
+"""Edge pruning: edges that fit their ends least go, or weigh less; no label is read.
+
+Edges that mislead a classifier join nodes that have little in common. GCN-Jaccard (Wu et al.,
+IJCAI 2019) leaves out edges by the likeness of their ends' features, GNNGuard (Zhang and Zitnik,
+NeurIPS 2020) weighs them by that of hidden layers, STABLE (Li et al., KDD 2022) prunes by
+embeddings of a contrastive first pass, and Pro-GNN (Jin et al., KDD 2020) learns the adjacency
+together with a classifier. An attack that knows the score can avoid it.
+
+A score is a cosine of two rows, one for each end. It can be had for pairs that are no edge as
+well: all pairs together say what cosine two nodes have that nothing joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from aspect.attacks.pruning import AUTO, Pruning, check_score
+from aspect.data.features import dense
+from aspect.data.graph import Graph, edge_keys, with_pairs
+from aspect.data.sparse import SparseMatrix
+from aspect.errors import SettingsError
+from aspect.nn.propagation import SymmetricPropagation
+
+__all__ = [
+    "EMBEDDING_HOPS",
+    "Profiles",
+    "auto_ratio",
+    "check_ratio",
+    "edge_scores",
+    "edge_support",
+    "profiles_of",
+    "prune_edges",
+    "purify",
+    "weigh_edges",
+]
+
+EDGES_AT_ONCE = 2**14
+LEVEL = 64  # roundings apart: two cosines that may be the same
+TINY = 1e-12  # below every square length that is not rounding
+EMBEDDING_HOPS = 2
+MOST_RANDOM = 0.5  # estimated ratio of random edges beyond which a score says nothing
+LEAST_WEIGHT = 0.01  # of an edge with the lowest score, where weights are soft
+
+Embed = Callable[[Graph], Float[Tensor, "nodes dim"]]
+
+
+@dataclass(frozen=True, eq=False)
+class Profiles:
+    """What a score compares: a row for every node."""
+
+    rows: Float[Tensor, "nodes dim"]
+    own: Float[Tensor, "nodes dim"] | None = None  # a node's part in the rows of its neighbours
+
+    def cosines(
+        self,
+        low: Int[Tensor, " pairs"],
+        high: Int[Tensor, " pairs"],
+        joined: Bool[Tensor, " pairs"] | None = None,
+    ) -> Float[Tensor, " pairs"]:
+        """The cosine of every pair; the edge that joins it has no part in it.
+
+        Without `joined` all pairs are edges.
+        """
+        if len(low) == 0:
+            return self.rows.new_empty(0)
+        parts = torch.split(torch.arange(len(low), device=low.device), EDGES_AT_ONCE)
+        return torch.cat(
+            [
+                self._cosines(low[part], high[part], None if joined is None else joined[part])
+                for part in parts
+            ]
+        )
+
+    def _cosines(self, low: Tensor, high: Tensor, joined: Tensor | None) -> Tensor:
+        one, other = self.rows[low], self.rows[high]
+        if self.own is not None:
+            mine, theirs = self.own[low], self.own[high]
+            if joined is not None:
+                mine, theirs = (part * joined.unsqueeze(1) for part in (mine, theirs))
+            one, other = one - theirs, other - mine
+        lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
+        return (one * other).sum(1) / lengths
+
+    def mean(self) -> float:
+        """The mean cosine of all pairs of nodes, their edges included."""
+        unit, count = normalize(self.rows.double(), dim=1), len(self.rows)
+        total = unit.sum(0).square().sum() - unit.square().sum()
+        return float(total) / max(1, count * (count - 1))
+
+
+# The scores: `aspect.attacks.pruning` names them
+
+
+def _inverse_frequencies(rows: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
+    """Smooth inverse document frequencies: one for a feature that every node has."""
+    count = (rows != 0).sum(0).to(rows.dtype)
+    return torch.log((1 + len(rows)) / (1 + count)) + 1
+
+
+def _neighbourhoods(graph: Graph, rows: Float[Tensor, "nodes dim"]) -> Profiles:
+    """Sums of the unit rows of a node and its neighbours."""
+    unit = normalize(rows, dim=1)
+    source, target = graph.edge_index
+    ones = torch.ones(len(source), dtype=graph.dtype, device=graph.device)
+    sums = unit + SparseMatrix.from_entries(source, target, ones, (len(unit), len(unit))) @ unit
+    return Profiles(sums, unit)
+
+
+def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
+    smooth, rows = SymmetricPropagation(graph.unweighted()).smoothing(), dense(graph.features)
+    for _ in range(EMBEDDING_HOPS):
+        rows = smooth(rows)
+    return rows
+
+
+def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Profiles:
+    """The rows that a single score compares."""
+    if score == "embedding":
+        return Profiles((embed or _propagated)(graph))
+    rows = dense(graph.features)
+    if score.startswith("tfidf"):
+        rows = rows * _inverse_frequencies(rows)
+    return _neighbourhoods(graph, rows) if score.endswith("support") else Profiles(rows)
+
+
+def edge_scores(
+    graph: Graph, score: str = "support", embed: Embed | None = None
+) -> Float[Tensor, " edges"]:
+    """The score of every edge in the order of its key; ranks of several, joined by +, are added.
+
+    Takes O(edges * features) time and O(nodes * features) memory.
+
+    Args:
+        graph: Its weights have no part in it.
+        score: A name, or several joined by `+`; `aspect.attacks.pruning.SCORES` lists them.
+        embed: What the score `embedding` compares; by default features after two propagation steps.
+    """
+    keys = edge_keys(graph)
+    ends = keys // graph.num_nodes, keys % graph.num_nodes
+    names = check_score(score).split("+")
+    found = [profiles_of(graph, name, embed).cosines(*ends) for name in names]
+    return found[0] if len(found) == 1 else torch.stack([_ranks(each) for each in found]).sum(0)
+
+
+def edge_support(graph: Graph) -> Float[Tensor, " edges"]:
+    """The cosine between the two ends' neighbourhoods, for every edge in the order of its key.
+
+    A neighbourhood is the sum of the features, at unit length, of a node and its neighbours without
+    the other end of the edge.
+    """
+    return edge_scores(graph, "support")
+
+
+def _ranks(scores: Float[Tensor, " edges"]) -> Float[Tensor, " edges"]:
+    """How many edges score less; those that are level have the same rank."""
+    return torch.searchsorted(scores.sort().values, scores - _rounding(scores)).double()
+
+
+def _rounding(scores: Tensor) -> float:
+    return LEVEL * torch.finfo(scores.dtype).eps
+
+
+def auto_ratio(graph: Graph, score: str = "support", embed: Embed | None = None) -> float:
+    """The ratio of edges that join their ends no better than chance; the mean of several scores'.
+
+    The mean cosine of all pairs of nodes parts random pairs about in the middle, so that twice the
+    ratio of edges below it estimates how many are random (Storey, 2002, on null hypotheses). If
+    that is more than half of them the score does not tell edges from random pairs on this graph,
+    and nothing is pruned.
+    """
+    keys = edge_keys(graph)
+    if len(keys) == 0:
+        return 0.0
+    ends = keys // graph.num_nodes, keys % graph.num_nodes
+    ratios = []
+    for name in check_score(score).split("+"):
+        profiles = profiles_of(graph, name, embed)
+        scores = profiles.cosines(*ends)
+        below = scores < profiles.mean() - _rounding(scores)
+        ratios.append(2 * float(below.double().mean()))
+    ratio = sum(ratios) / len(ratios)
+    return ratio if ratio <= MOST_RANDOM else 0.0
+
+
+# Pruning
+
+
+def purify(graph: Graph, pruning: Pruning, embed: Embed | None = None) -> Graph:
+    """The graph as a pruning leaves it; never more edges go than its ratio allows.
+
+    In several rounds each prunes its part of the edges, by scores of what the last one left.
+    """
+    ratio = pruning.ratio
+    if ratio == AUTO:
+        ratio = auto_ratio(graph, pruning.score, embed)
+    assert not isinstance(ratio, str)  # the only word is auto
+    count, pruned = round(ratio * graph.num_edges), graph
+    if pruning.soft:
+        return weigh_edges(graph, count, edge_scores(graph, pruning.score, embed))
+    for number in range(1, pruning.rounds + 1):
+        left = count * number // pruning.rounds - (graph.num_edges - pruned.num_edges)
+        if left > 0:
+            pruned = _without_lowest(pruned, left, edge_scores(pruned, pruning.score, embed))
+    return pruned
+
+
+def prune_edges(
+    graph: Graph, ratio: float, support: Float[Tensor, " edges"] | None = None
+) -> Graph:
+    """The graph without at most this ratio of its edges: those with the least support.
+
+    Edges that are level with one that stays do so too, so that nothing hangs on the order of nodes.
+    A node may lose its last edge. The support is that of `edge_support`, if it is known already.
+    """
+    check_ratio(ratio)
+    count = round(ratio * graph.num_edges)
+    if count == 0:
+        return graph
+    return _without_lowest(graph, count, edge_support(graph) if support is None else support)
+
+
+def check_ratio(ratio: float) -> None:
+    """Refuse what is no ratio of edges to prune."""
+    if not 0 <= ratio < 1:
+        raise SettingsError(
+            f"The ratio of pruned edges must be at least 0 and below 1. Got {ratio}."
+        )
+
+
+def _without_lowest(graph: Graph, count: int, scores: Float[Tensor, " edges"]) -> Graph:
+    return with_pairs(graph, edge_keys(graph)[scores >= _first_kept(scores, count)])
+
+
+def _first_kept(scores: Float[Tensor, " edges"], count: int) -> Tensor:
+    """The lowest score that stays when so many go, less a few roundings."""
+    return scores.sort().values[min(count, len(scores) - 1)] - _rounding(scores)
+
+
+def weigh_edges(graph: Graph, count: int, scores: Float[Tensor, " edges"]) -> Graph:
+    """The graph whose edges weigh less, where pruning would leave them out.
+
+    Their weights rise with the score, from 0.01 at the lowest to one at the first that stays; a
+    weight that an edge has already is multiplied.
+    """
+    if count == 0:
+        return graph
+    lowest, first_kept = scores.min(), _first_kept(scores, count)
+    if not bool(first_kept > lowest):
+        return graph
+    factors = ((scores - lowest) / (first_kept - lowest)).clamp(LEAST_WEIGHT, 1).to(graph.dtype)
+    source, target = graph.edge_index
+    keys = torch.minimum(source, target) * graph.num_nodes + torch.maximum(source, target)
+    of_entries = factors[torch.searchsorted(edge_keys(graph), keys)]
+    own = of_entries if graph.weights is None else graph.weights * of_entries
+    return replace(graph, weights=own)

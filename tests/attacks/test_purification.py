@@ -1,0 +1,296 @@
+"""Edge scores against slow references; pruning in rounds, by weights and by a rule."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from aspect.attacks.base import apply_flips
+from aspect.attacks.pruning import SCORES, Pruning
+from aspect.attacks.purification import (
+    Profiles,
+    auto_ratio,
+    edge_scores,
+    edge_support,
+    profiles_of,
+    prune_edges,
+    purify,
+    weigh_edges,
+)
+from aspect.data.graph import Graph, edge_keys
+from aspect.errors import SettingsError, UnknownNameError
+
+
+@pytest.fixture
+def graph():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.rand(30, 7, generator=generator, dtype=torch.float64) - 0.3
+    return Graph.build(features, torch.randint(30, (2, 90), generator=generator))
+
+
+def by_hand(graph):
+    """Edge by edge, with the neighbours listed."""
+    unit = graph.features / graph.features.norm(dim=1, keepdim=True)
+    neighbours = [set() for _ in range(graph.num_nodes)]
+    for a, b in graph.edge_index.t().tolist():
+        neighbours[a].add(b)
+    found = []
+    for key in edge_keys(graph).tolist():
+        a, b = divmod(key, graph.num_nodes)
+        one = sum((unit[k] for k in neighbours[a] - {b}), unit[a])
+        other = sum((unit[k] for k in neighbours[b] - {a}), unit[b])
+        found.append(torch.cosine_similarity(one, other, dim=0))
+    return torch.stack(found)
+
+
+def test_support_is_the_cosine_of_neighbourhoods_without_the_edge(graph, monkeypatch):
+    monkeypatch.setattr("aspect.attacks.purification.EDGES_AT_ONCE", 7)  # in pieces
+    torch.testing.assert_close(edge_support(graph), by_hand(graph))
+    scaled = Graph.build(graph.features * torch.arange(1, 31).unsqueeze(1), graph.edge_index)
+    torch.testing.assert_close(edge_support(scaled), edge_support(graph))
+    features = graph.features * (graph.features > 0.5)  # few entries: kept in compressed rows
+    sparse = Graph.build(features, graph.edge_index)
+    assert not isinstance(sparse.features, torch.Tensor)
+    plain = Graph(features, sparse.edge_index)
+    torch.testing.assert_close(edge_support(sparse), edge_support(plain))
+
+
+def test_an_edge_between_groups_has_the_least_support_and_goes_first():
+    features = torch.eye(2).repeat_interleave(4, dim=0)
+    pairs = [(a, b) for first in (0, 4) for a in range(first, first + 4) for b in range(a)]
+    inside = torch.tensor([pair for pair in pairs if pair[1] >= (0 if pair[0] < 4 else 4)]).t()
+    whole = Graph.build(features, torch.cat([inside, torch.tensor([[0], [7]])], dim=1))
+    assert int(edge_support(whole).argmin()) == int((edge_keys(whole) == 7).nonzero())
+    left = prune_edges(whole, 1 / whole.num_edges)
+    assert torch.equal(left.edge_index, Graph.build(features, inside).edge_index)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.97])
+def test_the_share_is_met_and_the_rest_keeps_its_order(graph, share):
+    left = prune_edges(graph, share)
+    assert torch.equal(left.edge_index, prune_edges(graph, share, edge_support(graph)).edge_index)
+    assert left.num_edges == graph.num_edges - round(share * graph.num_edges)
+    assert torch.equal(left.edge_index, Graph.build(graph.features, left.edge_index).edge_index)
+    kept = torch.isin(edge_keys(graph), edge_keys(left))
+    support = edge_support(graph)
+    if not bool(kept.all()):
+        assert support[~kept].max() <= support[kept].min()
+
+
+def test_edges_that_are_level_stay_together(graph):
+    alike = Graph.build(torch.ones(30, 2), graph.edge_index)
+    assert torch.equal(prune_edges(alike, 0.3).edge_index, graph.edge_index)
+
+
+def test_the_order_of_nodes_decides_nothing(graph):
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(1))
+    place = torch.argsort(order)
+    other = Graph.build(graph.features[order], place[graph.edge_index])
+    left, expected = prune_edges(other, 0.2), prune_edges(graph, 0.2)
+    pairs = {frozenset(order[pair].tolist()) for pair in left.edge_index.t()}
+    assert pairs == {frozenset(pair.tolist()) for pair in expected.edge_index.t()}
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_what_is_no_share_is_refused(graph, share):
+    with pytest.raises(SettingsError, match="at least 0 and below 1"):
+        prune_edges(graph, share)
+
+
+def test_a_graph_without_edges_or_features_is_no_trouble():
+    empty = Graph.build(torch.ones(3, 2), torch.empty(2, 0, dtype=torch.long))
+    assert len(edge_support(empty)) == 0
+    assert prune_edges(empty, 0.5).num_edges == 0
+    dark = Graph.build(torch.zeros(3, 2), torch.tensor([[0, 1], [1, 2]]))
+    assert torch.equal(edge_support(dark), torch.zeros(2))
+
+
+# Other scores
+
+
+def relabelled(graph, seed=1):
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
+    place = torch.argsort(order)
+    return Graph.build(graph.features[order], place[graph.edge_index]), order
+
+
+def dense_rows(graph, score):
+    """The rows of a score, from dense matrices; none for a neighbourhood."""
+    x = graph.features.clone()
+    if score.startswith("tfidf"):
+        for column in range(x.shape[1]):
+            have = sum(1 for value in x[:, column].tolist() if value != 0)
+            x[:, column] *= math.log((1 + len(x)) / (1 + have)) + 1
+    if score == "embedding":
+        whole = torch.eye(len(x), dtype=x.dtype)
+        whole[graph.edge_index[0], graph.edge_index[1]] = 1
+        root = whole.sum(1).rsqrt().diag()
+        return root @ whole @ root @ root @ whole @ root @ x
+    return x
+
+
+@pytest.mark.parametrize("score", ["features", "tfidf", "embedding", "tfidf-support"])
+def test_scores_agree_with_dense_references(score):
+    generator = torch.Generator().manual_seed(3)
+    features = torch.rand(30, 7, generator=generator, dtype=torch.float64)
+    features *= features > 0.4
+    graph = Graph.build(features, torch.randint(30, (2, 90), generator=generator))
+    graph = Graph(features, graph.edge_index)
+    rows = dense_rows(graph, score)
+    if score == "tfidf-support":
+        expected = by_hand(Graph(rows, graph.edge_index))
+    else:
+        keys = edge_keys(graph)
+        expected = cosine_similarity(rows[keys // 30], rows[keys % 30], dim=1)
+    torch.testing.assert_close(edge_scores(graph, score), expected)
+
+
+def test_every_named_score_can_be_computed(graph):
+    for name in SCORES:
+        assert edge_scores(graph, name).shape == (graph.num_edges,)
+    with pytest.raises(UnknownNameError, match="edge score 'suport'"):
+        edge_scores(graph, "suport")
+
+
+def test_ranks_of_several_scores_are_added_and_level_edges_share_a_rank(graph):
+    both = edge_scores(graph, "support+features")
+    ranks = [
+        torch.tensor([float((scores < s - 1e-9).sum()) for s in scores], dtype=torch.float64)
+        for scores in (edge_scores(graph, "support"), edge_scores(graph, "features"))
+    ]
+    assert torch.equal(both, ranks[0] + ranks[1])
+    alike = Graph.build(torch.ones(30, 2), graph.edge_index)
+    assert torch.equal(
+        edge_scores(alike, "support+features"), torch.zeros(graph.num_edges).double()
+    )
+
+
+def test_an_embedding_can_be_given_in_place_of_propagated_features(graph):
+    found = edge_scores(graph, "embedding", lambda graph: graph.features)
+    torch.testing.assert_close(found, edge_scores(graph, "features"))
+
+
+def test_a_pair_has_the_score_that_its_edge_would_have(graph):
+    profiles = profiles_of(graph, "support")
+    keys = edge_keys(graph)
+    a, b = next((a, b) for a in range(30) for b in range(a + 1, 30) if a * 30 + b not in keys)
+    joined = apply_flips(graph, torch.tensor([[a, b]]))
+    expected = edge_support(joined)[edge_keys(joined) == a * 30 + b]
+    ends = torch.tensor([a]), torch.tensor([b])
+    found = profiles.cosines(*ends, torch.tensor([False]))
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_mean_is_that_of_all_pairs(graph):
+    rows = graph.features
+    pairs = torch.combinations(torch.arange(30))
+    expected = cosine_similarity(rows[pairs[:, 0]], rows[pairs[:, 1]], dim=1).mean()
+    assert Profiles(rows).mean() == pytest.approx(float(expected), rel=1e-12)
+
+
+# Rounds, weights and the rule
+
+HOW = [
+    {"ratio": 0.2},
+    {"ratio": 0.3, "rounds": 4},
+    {"ratio": 0.3, "score": "support+embedding", "rounds": 3},
+    {"ratio": "auto", "score": "tfidf-support"},
+]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_pruning_is_deterministic_and_never_exceeds_the_ratio(graph, how):
+    pruning = Pruning.of(how)
+    left = purify(graph, pruning)
+    assert torch.equal(left.edge_index, purify(graph, pruning).edge_index)
+    ratio = how["ratio"] if how["ratio"] != "auto" else auto_ratio(graph, how["score"])
+    assert graph.num_edges - left.num_edges <= round(ratio * graph.num_edges)
+    if how["ratio"] != "auto":
+        assert left.num_edges < graph.num_edges
+    assert bool(torch.isin(edge_keys(left), edge_keys(graph)).all())
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_relabelled_nodes_lose_the_same_edges(graph, how):
+    other, order = relabelled(graph)
+    left, expected = (purify(each, Pruning.of(how)) for each in (other, graph))
+    pairs = {frozenset(order[pair].tolist()) for pair in left.edge_index.t()}
+    assert pairs == {frozenset(pair.tolist()) for pair in expected.edge_index.t()}
+
+
+def test_rounds_score_what_the_last_one_left(graph):
+    in_rounds = purify(graph, Pruning(ratio=0.4, rounds=2))
+    count = round(0.4 * graph.num_edges)
+    once = prune_edges(graph, (count // 2) / graph.num_edges)
+    expected = prune_edges(once, (count - count // 2) / once.num_edges)
+    assert torch.equal(in_rounds.edge_index, expected.edge_index)
+
+
+def test_soft_weights_rise_with_the_score_and_reach_one_where_pruning_stops(graph):
+    soft, hard = (purify(graph, Pruning(ratio=0.3, soft=flag)) for flag in (True, False))
+    assert torch.equal(soft.edge_index, graph.edge_index)
+    assert soft.weights is not None
+    back = soft.edge_index.flip(0)
+    order = torch.argsort(back[0] * 30 + back[1])
+    assert torch.equal(soft.weights, soft.weights[order])  # the same both ways
+    weights = soft.weights[graph.edge_index[0] < graph.edge_index[1]]
+    kept = torch.isin(edge_keys(graph), edge_keys(hard))
+    assert torch.equal(weights == 1, kept)
+    assert float(weights.min()) == pytest.approx(0.01)
+    by_score = weights[torch.argsort(edge_support(graph))]
+    assert bool((by_score.diff() >= 0).all())
+    twice = weigh_edges(soft, round(0.3 * graph.num_edges), edge_support(graph))
+    torch.testing.assert_close(twice.weights, soft.weights.square())
+
+
+def test_the_rule_finds_about_the_edges_that_were_drawn_at_random():
+    generator = torch.Generator().manual_seed(0)
+    classes = torch.arange(200) % 4
+    noise = torch.randn(200, 8, generator=generator, dtype=torch.float64)
+    features = noise + 3 * torch.eye(4, 8, dtype=torch.float64)[classes]
+    pairs = torch.randint(200, (2, 4000), generator=generator)
+    clean = Graph.build(features, pairs[:, classes[pairs[0]] == classes[pairs[1]]])
+    count = clean.num_edges // 5
+    poisoned = Graph.build(
+        features,
+        torch.cat(
+            [clean.edge_index, pairs[:, classes[pairs[0]] != classes[pairs[1]]][:, :count]], 1
+        ),
+    )
+    added = ~torch.isin(edge_keys(poisoned), edge_keys(clean))
+    left = purify(poisoned, Pruning(ratio="auto"))
+    kept = torch.isin(edge_keys(poisoned), edge_keys(left))
+    assert purify(clean, Pruning(ratio="auto")).num_edges > 0.95 * clean.num_edges
+    assert float((~kept)[added].double().mean()) > 0.8
+
+
+def test_the_rule_prunes_nothing_where_edges_are_no_better_than_chance():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(200, 8, generator=generator, dtype=torch.float64)
+    graph = Graph.build(features, torch.randint(200, (2, 600), generator=generator))
+    assert auto_ratio(graph) == 0.0
+    assert purify(graph, Pruning(ratio="auto")).num_edges == graph.num_edges
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (1.5, "above 0 and below 1, or auto. Got 1.5"),
+        ("some", "above 0 and below 1, or auto. Got 'some'"),
+        (float("nan"), "above 0 and below 1"),
+        (True, "above 0 and below 1"),
+        ({"ratio": 0.1, "score": "jaccard"}, "edge score 'jaccard'"),
+        ({"ratio": 0.1, "rounds": 2, "soft": True}, "in one round"),
+        ({"ratio": 0.1, "round": 2}, "Unknown setting 'round' of edge pruning"),
+    ],
+)
+def test_a_wrong_pruning_is_refused(given, told):
+    with pytest.raises((SettingsError, UnknownNameError), match=told):
+        Pruning.of(given)
+
+
+def test_nothing_and_zero_are_no_pruning():
+    assert Pruning.of(None) is None
+    assert Pruning.of(0) is None
+    assert Pruning.of(0.0) is None
