@@ -160,6 +160,10 @@ class Candidates:
         order = by_key[torch.argsort(self.scores[by_key], descending=True, stable=True)][:count]
         return Candidates(self.keys[order], self.scores[order])
 
+    def where(self, is_kept: Bool[Tensor, " pairs"]) -> Candidates:
+        """Some of them, in the same order."""
+        return Candidates(self.keys[is_kept], self.scores[is_kept])
+
     def joined(self, other: Candidates) -> Candidates:
         """Both, in no order."""
         keys = torch.cat([self.keys, other.keys])

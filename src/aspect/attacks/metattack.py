@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Int
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 from typing_extensions import override
 
+from aspect.attacks.adaptive import AdaptiveConfig
 from aspect.attacks.base import Attack, Target, check_flips, one_thread
 from aspect.attacks.flip_ranking import (
     ROWS_AT_ONCE,
@@ -44,10 +45,10 @@ from aspect.attacks.meta_gradient import (
     unrolled_gradient,
 )
 from aspect.attacks.registry import register_attack
-from aspect.config import Config, Count, make_config
+from aspect.config import Count, make_config
 from aspect.data.graph import Graph
 from aspect.data.sparse import SparseMatrix
-from aspect.errors import GraphError, SettingsError, TrainingError
+from aspect.errors import GraphError, SettingsError, TrainingError, UnknownNameError
 from aspect.randomness import generator_for
 
 __all__ = ["Metattack", "MetattackConfig", "Solver"]
@@ -70,13 +71,26 @@ EDGE_ENTRY_BYTES = 70  # sorted keys, and three compressed forms of the adjacenc
 FEATURE_ENTRY_BYTES = 24  # compressed rows and columns
 
 
-class MetattackConfig(Config):
+OBJECTIVES = {"meta-self": 0.0, "meta-both": 0.5, "meta-train": 1.0}
+
+
+def _named_weight(given: object) -> object:
+    """The weight of a named objective; numbers are left as they are."""
+    if not isinstance(given, str):
+        return given
+    if given not in OBJECTIVES:
+        raise UnknownNameError("objective of Metattack", given, OBJECTIVES)
+    return OBJECTIVES[given]
+
+
+class MetattackConfig(AdaptiveConfig):
     """Settings of Metattack; the same for all graphs."""
 
     solver: Solver = "implicit"
     """`implicit`: convex training with a ridge; `unrolled`: the original's gradient descent."""
-    train_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Weight of the training nodes in the attack loss (lambda): 0 Meta-Self, 1 Meta-Train."""
+    train_weight: Annotated[float, BeforeValidator(_named_weight), Field(ge=0, le=1)] = 0.0
+    """Weight of the training nodes in the attack loss (lambda), or its name: meta-self is 0,
+    meta-both 0.5, meta-train 1."""
     ridge: Annotated[float, Field(gt=0)] = 5e-3
     """Ridge of the implicit training, in units of the mean squared row of S."""
     pseudo_ridge: Annotated[float, Field(gt=0)] = 2e-4
@@ -141,6 +155,7 @@ class Metattack(Attack):
         self._features = ConstantFeatures(graph.features)
         self._edges = AttackedEdges(graph)
         self._clean_degrees = graph.degrees()
+        self._floor = self.config.floor(graph)
         self._at_once = self.config.flips_at_once(graph)
         self._keys, self.made = graph.edge_index.new_empty(0), 0
         if state is None:
@@ -178,10 +193,11 @@ class Metattack(Attack):
         block = 3 * nodes * min(nodes, ROWS_AT_ONCE[graph.device.type])
         formed = 3 * nodes * features if forms_rows((nodes, features), graph.device) else 0
         edges = EDGE_ENTRY_BYTES * (2 * graph.num_edges + nodes)
+        known = 2 * nodes * features if config.avoid_below is not None else 0  # rows of the score
         kept = FLOAT_BYTES * nodes * features
         if isinstance(graph.features, SparseMatrix):
             kept = FEATURE_ENTRY_BYTES * len(graph.features.values)
-        return FLOAT_BYTES * (history + factors + block + formed) + edges + kept
+        return FLOAT_BYTES * (history + factors + block + formed + known) + edges + kept
 
     @property
     def flips(self) -> Int[Tensor, "flips 2"]:
@@ -250,16 +266,19 @@ class Metattack(Attack):
         test = None
         if self.config.unnoticeable:
             test = DegreeTest(self._clean_degrees, self._edges.degrees)
-        ranked = self._at_once * (RANKED_PER_FLIP_TESTED if test else RANKED_PER_FLIP)
+        is_free = test is None and self._floor is None
+        ranked = self._at_once * (RANKED_PER_FLIP if is_free else RANKED_PER_FLIP_TESTED)
         while True:
             best = best_flips(scores, self._edges, ranked, self._classes)
-            keys = choose(best, self._edges, self._at_once, self.config.keep_last_edges, test)
+            allowed = best if self._floor is None else best.where(self._floor.allows(best.keys))
+            keys = choose(allowed, self._edges, self._at_once, self.config.keep_last_edges, test)
             if len(keys):
                 break
             if len(best.keys) < ranked:
                 raise SettingsError(
                     f"Number of flips must be at most {len(self._keys)} here: every further one "
-                    "would take the last edge of a node, flip a pair twice or be noticed."
+                    "would take the last edge of a node, flip a pair twice, be noticed or score "
+                    "too low."
                 )
             ranked *= LARGER
         self._edges.flip(keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -17,17 +17,18 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
+from aspect.attacks.adaptive import AdaptiveConfig, ScoreFloor
 from aspect.attacks.base import Attack, check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
-from aspect.config import Config, Count
+from aspect.config import Count
 from aspect.errors import SettingsError
 from aspect.randomness import isolated_seed, seed_for
 
 __all__ = ["PRBCD", "PRBCDConfig"]
 
 
-class PRBCDConfig(Config):
+class PRBCDConfig(AdaptiveConfig):
     """Settings of PR-BCD."""
 
     block_size: Count = 100_000
@@ -72,7 +73,9 @@ class PRBCD(Attack):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*contains experimental code")
             from torch_geometric.contrib.nn import PRBCDAttack
-        attack = PRBCDAttack(
+        floor = self.config.floor(self.graph)
+        search = PRBCDAttack if floor is None else _avoiding(PRBCDAttack, floor)
+        attack = search(
             _Propagation(),
             block_size=max(self.config.block_size, 4 * most),
             epochs=self.config.epochs,
@@ -94,7 +97,7 @@ class PRBCD(Attack):
                     raise
                 raise SettingsError(
                     f"PR-BCD finds no block of pairs for so many flips: {most} of "
-                    f"{self.graph.num_nodes} nodes."
+                    f"{self.graph.num_nodes} nodes. Raise block_size or lower avoid_below."
                 ) from error
         # By the weights that the flips had before they were made whole.
         taken = attack.block_edge_weight > 0
@@ -102,6 +105,30 @@ class PRBCD(Attack):
         by_key = torch.argsort(pairs[:, 0] * self.graph.num_nodes + pairs[:, 1])
         weights = attack.best_pert_edge_weight[taken][by_key]
         return pairs[by_key[torch.argsort(weights, descending=True, stable=True)]]
+
+
+def _avoiding(search: type[Any], floor: ScoreFloor) -> type[Any]:
+    """The search, whose blocks hold no pair below the floor: they are drawn, and thrown away."""
+
+    class Avoiding(search):  # type: ignore[misc]  # the library has no types
+        def _sample_random_block(self, budget: int = 0) -> None:
+            super()._sample_random_block(budget)
+            self._throw_away(budget)
+
+        def _resample_random_block(self, budget: int) -> None:
+            super()._resample_random_block(budget)
+            self._throw_away(budget)
+
+        def _throw_away(self, budget: int) -> None:
+            low, high = self.block_edge_index
+            allowed = floor.allows(low * self.num_nodes + high)
+            self.current_block = self.current_block[allowed]
+            self.block_edge_index = self.block_edge_index[:, allowed]
+            self.block_edge_weight = self.block_edge_weight[allowed]
+            if len(self.current_block) <= budget:
+                raise RuntimeError("Sampling random block was not successful.")
+
+    return Avoiding
 
 
 class _Propagation(torch.nn.Module):

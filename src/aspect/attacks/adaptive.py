@@ -1,0 +1,71 @@
+"""Attackers that know how edges are pruned: they flip no pair that would look out of place.
+
+A defence is worth what it keeps against such an attacker (Mujkanovic et al., NeurIPS 2022).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from aspect.attacks.pruning import check_score
+from aspect.attacks.purification import Profiles, profiles_of
+from aspect.config import Config
+from aspect.data.graph import Graph, edge_keys
+from aspect.errors import SettingsError
+
+__all__ = ["AdaptiveConfig", "ScoreFloor"]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreFloor:
+    """The least score of a pair that may be flipped, by the clean graph."""
+
+    profiles: Profiles
+    edges: Int[Tensor, " edges"]  # keys of the clean graph
+    num_nodes: int
+    least: Float[Tensor, ""]
+
+    @classmethod
+    def of(cls, graph: Graph, score: str, quantile: float) -> ScoreFloor:
+        """The floor at a quantile of the scores of the graph's edges."""
+        profiles, edges = profiles_of(graph, score), edge_keys(graph)
+        scores = profiles.cosines(edges // graph.num_nodes, edges % graph.num_nodes)
+        # Not torch.quantile, which takes at most 2**24 numbers.
+        least = scores.sort().values[int(quantile * len(scores))]
+        return cls(profiles, edges, graph.num_nodes, least)
+
+    def allows(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
+        """Which pairs may be flipped; an absent one has the score that its edge would have."""
+        joined = torch.isin(keys, self.edges)
+        ends = keys // self.num_nodes, keys % self.num_nodes
+        is_allowed: Tensor = self.profiles.cosines(*ends, joined) >= self.least
+        return is_allowed
+
+
+class AdaptiveConfig(Config):
+    """Settings of an attacker who knows how edges are pruned."""
+
+    # None where it is off, so that files from before there were such settings still fit.
+    avoid_below: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Flip no pair that scores below this quantile of the clean graph's edges; none: any pair."""
+    avoid_score: str | None = None
+    """Edge score of avoid_below; none: support."""
+
+    @field_validator("avoid_score")
+    @classmethod
+    def _one_score(cls, score: str | None) -> str | None:
+        if score is not None and "+" in score:
+            raise SettingsError(f"avoid_score must be one edge score. Got {score!r}.")
+        return None if score is None else check_score(score)
+
+    def floor(self, graph: Graph) -> ScoreFloor | None:
+        """What pairs must reach on this graph; None: every pair may be flipped."""
+        if self.avoid_below is None:
+            return None
+        return ScoreFloor.of(graph, self.avoid_score or "support", self.avoid_below)

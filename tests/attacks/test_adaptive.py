@@ -1,0 +1,89 @@
+"""An attacker who knows the edge score never flips a pair that scores below the floor."""
+
+import pytest
+import torch
+
+from aspect.attacks.adaptive import ScoreFloor
+from aspect.attacks.base import apply_flips
+from aspect.attacks.metattack import Metattack, MetattackConfig
+from aspect.attacks.pr_bcd import PRBCD, PRBCDConfig
+from aspect.attacks.purification import edge_scores
+from aspect.data.graph import edge_keys
+from aspect.errors import SettingsError, UnknownNameError
+from attacks.tasks import class_task
+
+TASK = class_task(dtype=torch.float32)
+SHORT = {"block_size": 2000, "epochs": 20, "resampled_epochs": 15}
+ROUNDING = 1e-5
+
+
+def score_of_flip(graph, flip, score):
+    """The score of the pair as an edge: of the graph itself, or of one with the edge added."""
+    low, high = flip.tolist()
+    key = low * graph.num_nodes + high
+    joined = graph if key in edge_keys(graph) else apply_flips(graph, flip[None])
+    return float(edge_scores(joined, score)[edge_keys(joined) == key])
+
+
+def lowest(flips, score):
+    return min(score_of_flip(TASK.graph, flip, score) for flip in flips)
+
+
+def attacks(**settings):
+    yield Metattack(TASK.target, MetattackConfig(flips_per_gradient=4, **settings), seed=0)
+    unrolled = {"solver": "unrolled", "inner_steps": 10, "flips_per_gradient": 4}
+    yield Metattack(TASK.target, MetattackConfig(**unrolled, **settings), seed=0)
+    yield PRBCD(TASK.target, PRBCDConfig(**SHORT, **settings), seed=0)
+
+
+@pytest.mark.parametrize("score", ["support", "features"])
+def test_no_flip_scores_below_the_floor_and_without_it_some_do(score):
+    floor = float(torch.quantile(edge_scores(TASK.graph, score), 0.3, interpolation="lower"))
+    pairs = zip(attacks(), attacks(avoid_below=0.3, avoid_score=score), strict=True)
+    for free, bound in pairs:
+        flips = bound.find(20)
+        assert 0 < len(flips) <= 20
+        assert lowest(flips, score) >= floor - ROUNDING
+        assert lowest(free.find(20), score) < floor - ROUNDING
+
+
+def test_the_floor_is_a_quantile_of_the_edges():
+    floor = ScoreFloor.of(TASK.graph, "support", 0.25)
+    edges = edge_keys(TASK.graph)
+    below = int((~floor.allows(edges)).sum())
+    assert below == int(0.25 * len(edges))
+
+
+def test_the_constraint_is_nested_and_taken_up_again():
+    settings = MetattackConfig(flips_per_gradient=4, avoid_below=0.2)
+    whole = Metattack(TASK.target, settings, seed=0).find(12)
+    first = Metattack(TASK.target, settings, seed=0)
+    begun = first.advance(4)
+    again = Metattack(TASK.target, settings, seed=0, state=first.state())
+    assert torch.equal(torch.cat([begun, again.find(8)]), whole)
+
+
+def test_a_floor_that_leaves_no_pair_is_refused():
+    with pytest.raises(SettingsError, match="score too low"):
+        Metattack(TASK.target, MetattackConfig(avoid_below=0.999), seed=0).find(500)
+    with pytest.raises(SettingsError, match="lower avoid_below"):
+        PRBCD(TASK.target, PRBCDConfig(avoid_below=0.999, **SHORT), seed=0).find(100)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"avoid_below": 1.0}, "avoid_below"),
+        ({"avoid_below": 0.1, "avoid_score": "support+features"}, "one edge score"),
+        ({"avoid_below": 0.1, "avoid_score": "suport"}, "Did you mean 'support'"),
+        ({"train_weight": "meta-tain"}, "Did you mean 'meta-train'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, told):
+    with pytest.raises((SettingsError, UnknownNameError), match=told):
+        Metattack.settle(settings, TASK.graph)
+
+
+def test_the_objectives_have_names():
+    for name, weight in {"meta-self": 0.0, "meta-both": 0.5, "meta-train": 1.0}.items():
+        assert Metattack.settle({"train_weight": name}, TASK.graph).train_weight == weight
