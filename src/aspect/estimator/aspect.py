@@ -37,8 +37,8 @@ class Aspect(Embedder):
         >>> from aspect import Aspect, mixed_graph
         >>> graph = mixed_graph(num_nodes=60, seed=0)
         >>> model = Aspect(epochs=2, width=8, seed=0, device="cpu").fit(graph)
-        >>> model.embed(graph).shape, model.policy(graph).shape
-        (torch.Size([60, 16]), torch.Size([60]))
+        >>> len(model.embed(graph)), len(model.policy(graph))  # a row for each node
+        (60, 60)
 
     Args:
         stable: Train ASPECT-S: searched perturbations of the graph, and a loss on their effect.
