@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
@@ -32,7 +33,7 @@ from aspect.workspace import (
     write_json,
 )
 
-__all__ = ["JOB", "BlockFolder", "BlockedRows", "check_disk", "mapped", "row_ranges"]
+__all__ = ["JOB", "BlockFolder", "BlockedRows", "check_disk", "converted", "mapped", "row_ranges"]
 
 JOB = "job.json"  # what a folder is filled with: another job must not go on with it
 JOURNAL = "blocks.jsonl"
@@ -200,12 +201,22 @@ class BlockFolder:
 def mapped(file: Path) -> NDArray[Any]:
     """A block, memory-mapped; it leaves the memory with the array."""
     try:
-        block: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+        # Copy-on-write: torch takes no array that is read-only; nothing reaches the file.
+        block: NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise FileError(
             f"{str(file)!r} is missing, cut off or damaged ({error}). Make the folder anew."
         ) from error
     return block
+
+
+def converted(array: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
+    """The same numbers in another floating type; torch is several times faster at float16."""
+    if np.float16 not in (array.dtype, np.dtype(dtype)):
+        return array.astype(dtype)
+    wanted = getattr(torch, np.dtype(dtype).name)
+    numbers: NDArray[Any] = torch.from_numpy(array).to(wanted, copy=True).numpy()
+    return numbers
 
 
 class BlockedRows:
@@ -248,5 +259,7 @@ class BlockedRows:
         for number, (first, last) in enumerate(self.ranges):
             low, high = max(start, first), min(end, last)
             if low < high:
-                result[low - start : high - start] = self.block(number)[low - first : high - first]
+                result[low - start : high - start] = converted(
+                    self.block(number)[low - first : high - first], dtype
+                )
         return result
