@@ -26,7 +26,7 @@ def pairs(store):
 def test_sizes(store):
     assert (store.num_nodes, store.num_features, len(store.blocks)) == (6000, 8, 6)
     assert 0.97 * 60_000 < store.num_edges <= 60_000
-    assert not [file for file in store.path.iterdir() if file.name.startswith("run-")]
+    assert not [file for file in store.path.iterdir() if file.name.startswith("scratch")]
     store.verify()
 
 

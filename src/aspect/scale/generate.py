@@ -18,7 +18,7 @@ from aspect.config import Config, Count
 from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.errors import GraphError
 from aspect.randomness import seed_for
-from aspect.scale.blocks import BlockFolder, check_disk, row_ranges
+from aspect.scale.blocks import SCRATCH, BlockFolder, check_disk, row_ranges
 from aspect.scale.sorting import merge_runs, rows_are_merged, write_run
 from aspect.scale.store import (
     FULL_DISK,
@@ -133,14 +133,13 @@ def _write_edges(
 ) -> int:
     """Draw and sort the edges; return how many are left without loops and duplicates."""
     groups = _Groups(model)
-    runs = [f"run-{number:05d}" for number in range(-(-model.edges // EDGES_PER_RUN))]
+    runs = [f"{SCRATCH}run-{number:05d}" for number in range(-(-model.edges // EDGES_PER_RUN))]
     if not rows_are_merged(folder, model.nodes, rows_per_block):
         for number, (start, end) in enumerate(row_ranges(model.edges, EDGES_PER_RUN)):
             if not folder.has(f"{runs[number]}.keys.npy"):
                 drawn = np.random.default_rng(seed_for(model.seed, "edges", number))
                 write_run(folder, runs[number], *groups.pairs(end - start, drawn), model.nodes)
     counts = merge_runs(folder, runs, model.nodes, rows_per_block, memory_bytes=memory_bytes)
-    folder.drop("run-")
     return counts.num_edges
 
 
