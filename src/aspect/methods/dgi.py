@@ -91,8 +91,7 @@ class DGI(OneEncoder):
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         """As `discriminate`, from features times the encoder's weights."""
-        order = draw_order(graph.num_nodes, generator)
-        real, corrupted = self.encoder.propagate_both(projected, operator, order)
+        real, corrupted = self.embed_both(graph, projected, operator, generator)
         summaries = self.summaries(graph, projected, real)
         return two_group_loss(self._score(real, summaries), self._score(corrupted, summaries))
 
