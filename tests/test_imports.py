@@ -27,6 +27,7 @@ ORDER = [
     {"testing"},
     {"evaluation"},
     {"experiment"},
+    {"scale"},
     {"report"},
     {"examples"},
     {"cli"},

@@ -1,0 +1,12 @@
+"""Graphs that do not fit the memory: stores on disk, out-of-core bases, what a run would need."""
+
+from typing import TYPE_CHECKING
+
+from aspect.exports import exporting
+
+if TYPE_CHECKING:
+    from aspect.scale.store import GraphStore
+
+__all__ = ["GraphStore"]
+
+__getattr__, __dir__ = exporting(__name__, __file__)
