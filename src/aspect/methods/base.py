@@ -331,7 +331,7 @@ class OneEncoder(Method):
         self.source = PerGraph(self._views_of)
         self.monitored: dict[str, Tensor] = {}  # of the last step, where there is more than a loss
 
-    def _views_of(self, graph: Graph) -> ViewSource | RowViews:
+    def _views_of(self, graph: Graph) -> ViewSource:
         if isinstance(graph, Rows):
             return RowViews(graph)
         return ViewSource(graph, normalise_rows=self.config.row_normalise)

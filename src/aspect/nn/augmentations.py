@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from aspect.data.features import mask_columns, seen_features, take_rows
 from aspect.data.graph import Features, Graph, edge_keys, pair_keys, with_pairs
@@ -124,20 +125,25 @@ class ViewSource:
         return View(mask_columns(self.features, columns), self.propagation.smoothing(weights))
 
 
-class RowViews:
+class RowViews(ViewSource):
     """The same for rows of a graph whose propagated features are stored: nothing is propagated.
 
     Each call of `corrupted` takes the next view of the batch, in the order of the method's plan.
     """
 
     def __init__(self, rows: Rows) -> None:
-        self.features = rows.features
-        self.clean = View(rows.features, _as_it_is)
+        self.graph, self.features = rows, rows.features
         self._views = iter(rows.views)
 
+    @property
+    @override
+    def clean(self) -> View:
+        return View(self.features, _as_it_is)
+
+    @override
     def corrupted(
         self,
-        edge_drop: float | Float[Tensor, " entries"],  # noqa: ARG002 - dropped before propagation
+        edge_drop: float | Float[Tensor, " entries"],
         column_drop: float | Float[Tensor, " features"],
         generator: torch.Generator,
     ) -> View:

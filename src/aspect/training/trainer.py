@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
-from aspect.training.gradients import Gradients
+from aspect.training.batches import Batches
+from aspect.training.gradients import Gradients, Numbers
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 
@@ -39,6 +40,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
+WATCHED, GRADIENT = "watched loss", "norm of the gradient"  # beside the names of a step's numbers
 CHECK_EVERY = 10  # epochs between two checks for collapse; a check takes about as long as an epoch
 
 # Settings that bound the memory of a step, in methods that have them; unset, they bound nothing.
@@ -164,9 +166,11 @@ class ProgressRecorder(Recorder):
 
 
 def train(
-    method: Method, graph: Graph, *, seed: int, recorder: Recorder | None = None
+    method: Method, graph: Graph | Batches, *, seed: int, recorder: Recorder | None = None
 ) -> TrainingResult:
     """Train in place; the same seed gives the same weights, interrupted or not.
+
+    Of batches, an epoch takes a step for each; its numbers are their means.
 
     With patience, the method ends with its state after the best epoch: the one whose watched loss,
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
@@ -177,11 +181,12 @@ def train(
         return training.run()
 
 
-def try_epochs(method: Method, graph: Graph, *, seed: int, epochs: int) -> list[float]:
+def try_epochs(method: Method, graph: Graph | Batches, *, seed: int, epochs: int) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
     training = _Training(method, graph, seed, Recorder())
     with training.naming_lack_of_memory():
-        method.prepare(graph)
+        if isinstance(graph, Graph):
+            method.prepare(graph)
         seconds = []
         for _ in range(epochs):
             started = time.perf_counter()
@@ -191,7 +196,9 @@ def try_epochs(method: Method, graph: Graph, *, seed: int, epochs: int) -> list[
 
 
 class _Training:
-    def __init__(self, method: Method, graph: Graph, seed: int, recorder: Recorder) -> None:
+    def __init__(
+        self, method: Method, graph: Graph | Batches, seed: int, recorder: Recorder
+    ) -> None:
         self.method, self.graph, self.seed, self.recorder = method, graph, seed, recorder
         self.optimisers = _optimisers(method) if method.trainable else {}
         self.gradients = {
@@ -224,7 +231,8 @@ class _Training:
         snapshot = self.recorder.latest()
         if snapshot is not None:
             self._restore(snapshot)
-        self.method.prepare(self.graph)
+        if isinstance(self.graph, Graph):
+            self.method.prepare(self.graph)
         epochs = self.method.config.epochs if self.optimisers else 0
         while self.epoch < epochs and not (
             self.collapse.is_over or self.stopping.is_over(self.epoch)
@@ -237,7 +245,7 @@ class _Training:
         kept = self.healthy if self.collapse.is_over else self.best
         if kept:
             self.method.load_state_dict(kept)
-        self.method.calibrate(self.graph)
+        self._calibrate()
         self.method.eval()
         self.recorder.training_done()
         return TrainingResult(self.epoch, self.epoch < epochs, self.values, self._kept_epoch())
@@ -264,8 +272,12 @@ class _Training:
     @torch.no_grad()
     def _check_for_collapse(self) -> None:
         """Keep the state of a healthy embedding; warn of the end where it no longer is one."""
-        self.method.calibrate(self.graph)
-        health = Health.of(self.method.eval().output(self.graph).uncentred)
+        self._calibrate()
+        self.method.eval()
+        if isinstance(self.graph, Graph):
+            health = Health.of(self.method.output(self.graph).uncentred)
+        else:
+            health = Health.of(self.graph.uncentred(self.method))
         if self.collapse.observe(self.epoch, is_collapsed=health.is_collapsed):
             self.healthy = self._kept_state()
         elif self.collapse.is_over:
@@ -275,6 +287,12 @@ class _Training:
                 self.collapse.healthy_epoch,
                 " ".join(health.warnings()),
             )
+
+    def _calibrate(self) -> None:
+        if isinstance(self.graph, Graph):
+            self.method.calibrate(self.graph)
+        else:
+            self.graph.calibrate(self.method)
 
     def _kept_epoch(self) -> int:
         if self.collapse.is_over and self.collapse.healthy_epoch is not None:
@@ -290,15 +308,47 @@ class _Training:
     def _run_phase(
         self, step: Step, optimiser: torch.optim.Optimizer
     ) -> tuple[dict[str, float], float]:
+        if not isinstance(self.graph, Graph):
+            numbers = self._run_batches(self.graph, step, optimiser)
+            self._check_finite(numbers)
+            return numbers.values, numbers.watched
         numbers = self.gradients[step.phase].compute(step)
         # Checked before the step, so that no weight, and no checkpoint, is ever spoilt.
+        self._check_finite(numbers)
+        optimiser.step()
+        self.method.after_step(step)
+        return numbers.values, numbers.watched
+
+    def _run_batches(
+        self, batches: Batches, step: Step, optimiser: torch.optim.Optimizer
+    ) -> Numbers:
+        """A step for every batch.
+
+        The host learns their numbers when all are done, and before a checkpoint is written: to ask
+        after each would let a GPU wait.
+        """
+        gradients, sums, terms = self.gradients[step.phase], dict[str, list[Tensor]](), set[str]()
+        step = replace(step, rank=batches.rank, gather=batches.gather)
+        for number, batch in enumerate(batches.of_epoch(self.epoch)):
+            seed = seed_for(self.seed, "epoch", self.epoch, "batch", number)
+            self.generator.manual_seed(seed)
+            done = gradients.of_batch(step, batch)
+            batches.average(gradients.parameters)
+            optimiser.step()
+            self.method.after_step(step)
+            terms |= set(done.terms)
+            for name, value in zip((*done.names, WATCHED, GRADIENT), done.numbers, strict=True):
+                sums.setdefault(name, []).append(value)
+        means = torch.stack([torch.stack(values).mean() for values in sums.values()]).tolist()
+        values = dict(zip(sums, means, strict=True))
+        watched, gradient = values.pop(WATCHED), values.pop(GRADIENT)
+        return Numbers(values, [name for name in values if name in terms], watched, gradient)
+
+    def _check_finite(self, numbers: Numbers) -> None:
         if not math.isfinite(numbers.values["loss"]):
             raise TrainingError(_not_finite(self.epoch, numbers.terms, numbers.values))
         if not math.isfinite(numbers.gradient):
             raise TrainingError(_gradient_not_finite(self.epoch, self.method))
-        optimiser.step()
-        self.method.after_step(step)
-        return numbers.values, numbers.watched
 
     def _snapshot(self) -> Snapshot:
         tensors = {f"method/{name}": value for name, value in self.method.state_dict().items()}
