@@ -32,7 +32,7 @@ from aspect.workspace import (
     write_json,
 )
 
-__all__ = ["JOB", "BlockFolder", "BlockedRows", "check_disk", "row_ranges"]
+__all__ = ["JOB", "BlockFolder", "BlockedRows", "check_disk", "mapped", "row_ranges"]
 
 JOB = "job.json"  # what a folder is filled with: another job must not go on with it
 JOURNAL = "blocks.jsonl"
@@ -158,7 +158,7 @@ class BlockFolder:
 
     def read(self, name: str) -> NDArray[Any]:
         """A finished block, memory-mapped."""
-        return _mapped(self.path / name)
+        return mapped(self.path / name)
 
     def counts(self, name: str) -> dict[str, int]:
         """What was counted while a finished block was made."""
@@ -197,7 +197,8 @@ class BlockFolder:
         return read_json_lines(journal, BlockRecord, fix="Remove the folder and begin anew.")
 
 
-def _mapped(file: Path) -> NDArray[Any]:
+def mapped(file: Path) -> NDArray[Any]:
+    """A block, memory-mapped; it leaves the memory with the array."""
     try:
         block: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -215,7 +216,8 @@ class BlockedRows:
 
     def __init__(self, files: Sequence[Path], ranges: Sequence[tuple[int, int]]) -> None:
         assert len(files) == len(ranges) > 0
-        self._files, self._starts = list(files), np.array([start for start, _ in ranges])
+        self._files, self.ranges = list(files), list(ranges)
+        self._starts = np.array([start for start, _ in ranges])
         first = self.block(0)
         self.dtype: np.dtype[Any] = first.dtype
         self.shape: tuple[int, ...] = (ranges[-1][1], *first.shape[1:])
@@ -224,15 +226,15 @@ class BlockedRows:
         return self.shape[0]
 
     def block(self, number: int) -> NDArray[Any]:
-        """The rows of one block, memory-mapped; they leave the memory with the array."""
-        return _mapped(self._files[number])
+        """The rows of one block, memory-mapped."""
+        return mapped(self._files[number])
 
     def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> NDArray[Any]:
         """These rows, copied into memory; a slice has no step."""
         if isinstance(rows, slice):
             start, end, step = rows.indices(len(self))
             assert step == 1
-            return self._between(start, max(start, end))
+            return self.between(start, max(start, end), self.dtype)
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         result = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for owner in np.flatnonzero(np.bincount(owners, minlength=len(self._files))):
@@ -240,10 +242,10 @@ class BlockedRows:
             result[chosen] = self.block(int(owner))[rows[chosen] - self._starts[owner]]
         return result
 
-    def _between(self, start: int, end: int) -> NDArray[Any]:
-        result = np.empty((end - start, *self.shape[1:]), self.dtype)
-        ends = [*self._starts[1:].tolist(), len(self)]
-        for number, (first, last) in enumerate(zip(self._starts.tolist(), ends, strict=True)):
+    def between(self, start: int, end: int, dtype: np.dtype[Any] | str) -> NDArray[Any]:
+        """The rows from the first to before the end, as numbers of this type."""
+        result = np.empty((end - start, *self.shape[1:]), dtype)
+        for number, (first, last) in enumerate(self.ranges):
             low, high = max(start, first), min(end, last)
             if low < high:
                 result[low - start : high - start] = self.block(number)[low - first : high - first]

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from aspect.data.files import is_file
+from aspect.data.files import file_bytes, is_file
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32, SparseMatrix
 from aspect.errors import GraphError, RunError
-from aspect.scale.blocks import BlockedRows, BlockFolder, row_ranges
+from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, mapped, row_ranges
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 __all__ = [
@@ -53,7 +53,7 @@ FeatureType = Literal["float32", "float16"]
 
 STORE = FolderKind(
     foreign="holds no graph store",
-    owns=lambda names: bool(names & {FACTS, "job.json"}),
+    owns=lambda names: bool(names & {FACTS, JOB}),
 )
 
 
@@ -110,7 +110,7 @@ class GraphStore:
     def open(cls, path: Path) -> GraphStore:
         """The store in a folder; it is not read through: see `verify`."""
         if not is_store(path):
-            begun = is_file(path / "job.json")
+            begun = is_file(path / JOB)
             raise RunError(
                 f"The store in {path} is not complete. Run the command that makes it again."
                 if begun
@@ -121,6 +121,11 @@ class GraphStore:
     def verify(self) -> None:
         """Read every file and refuse one that is cut off, changed or missing, by its SHA-256."""
         Workspace(self.path, STORE).verify(FIX)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the manifest, and so of every byte of the store."""
+        return hashlib.sha256(file_bytes(self.path / MANIFEST)).hexdigest()
 
     @property
     def num_nodes(self) -> int:
@@ -191,10 +196,7 @@ class GraphStore:
         return BlockedRows(files, ranges)
 
     def _block(self, part: str, block: int) -> NDArray[Any]:
-        start = block * self.facts.rows_per_block
-        end = min(start + self.facts.rows_per_block, self.num_nodes)
-        rows = BlockedRows([self.path / block_name(part, block)], [(start, end)])
-        return rows.block(0)
+        return mapped(self.path / block_name(part, block))
 
     @classmethod
     def from_graph(
