@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from aspect.data.graph import Graph
 from aspect.methods.base import Method, Step
-from aspect.training.batches import Batches
 
 __all__ = ["Gradients", "Numbers", "Pass"]
 
@@ -69,11 +68,8 @@ class Gradients:
     `Method.capture_key`. A method whose step cannot be captured goes on as before.
     """
 
-    def __init__(
-        self, method: Method, graph: Graph | Batches, parameters: list[nn.Parameter]
-    ) -> None:
+    def __init__(self, method: Method, graph: Graph, parameters: list[nn.Parameter]) -> None:
         self.method, self.graph, self.parameters = method, graph, parameters
-        self.device = graph.device
         self.may_capture = graph.device.type == "cuda"
         self.key: Hashable = None
         self.repeated = 0  # passes with this key
@@ -109,10 +105,8 @@ class Gradients:
         return self.captured
 
     def _run(self, step: Step, batch: Graph | None = None) -> Pass:
-        with training_precision(self.device):
-            graph = self.graph if batch is None else batch
-            assert isinstance(graph, Graph)  # of batches, `of_batch` gives one
-            terms = self.method.loss_terms(graph, step)
+        with training_precision(self.graph.device):
+            terms = self.method.loss_terms(batch or self.graph, step)
             loss = torch.stack(list(terms.values())).sum()
             parts: Sequence[Tensor | None] = torch.autograd.grad(
                 loss, self.parameters, allow_unused=True
@@ -127,7 +121,7 @@ class Gradients:
     def _capture(self, step: Step) -> Pass | None:
         try:
             # A failed capture spoils its generator, so the first one draws from another.
-            self._record(replace(step, generator=torch.Generator(device=self.device)))
+            self._record(replace(step, generator=torch.Generator(device=self.graph.device)))
             return self._record(step)
         except RuntimeError as error:
             self.may_capture = False

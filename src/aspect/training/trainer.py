@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -18,8 +18,8 @@ from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
-from aspect.training.batches import Batches
-from aspect.training.gradients import Gradients, Numbers
+from aspect.training.data import TrainingData, as_training_data
+from aspect.training.gradients import Numbers
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 
@@ -40,7 +40,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
-WATCHED, GRADIENT = "watched loss", "norm of the gradient"  # beside the names of a step's numbers
 CHECK_EVERY = 10  # epochs between two checks for collapse; a check takes about as long as an epoch
 
 # Settings that bound the memory of a step, in methods that have them; unset, they bound nothing.
@@ -166,27 +165,26 @@ class ProgressRecorder(Recorder):
 
 
 def train(
-    method: Method, graph: Graph | Batches, *, seed: int, recorder: Recorder | None = None
+    method: Method, graph: Graph | TrainingData, *, seed: int, recorder: Recorder | None = None
 ) -> TrainingResult:
     """Train in place; the same seed gives the same weights, interrupted or not.
-
-    Of batches, an epoch takes a step for each; its numbers are their means.
 
     With patience, the method ends with its state after the best epoch: the one whose watched loss,
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
     its state at the last check that found a healthy embedding.
     """
-    training = _Training(method, graph, seed, recorder or Recorder())
+    training = _Training(method, as_training_data(graph), seed, recorder or Recorder())
     with training.naming_lack_of_memory():
         return training.run()
 
 
-def try_epochs(method: Method, graph: Graph | Batches, *, seed: int, epochs: int) -> list[float]:
+def try_epochs(
+    method: Method, graph: Graph | TrainingData, *, seed: int, epochs: int
+) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
-    training = _Training(method, graph, seed, Recorder())
+    training = _Training(method, as_training_data(graph), seed, Recorder())
     with training.naming_lack_of_memory():
-        if isinstance(graph, Graph):
-            method.prepare(graph)
+        training.data.prepare(method)
         seconds = []
         for _ in range(epochs):
             started = time.perf_counter()
@@ -196,17 +194,15 @@ def try_epochs(method: Method, graph: Graph | Batches, *, seed: int, epochs: int
 
 
 class _Training:
-    def __init__(
-        self, method: Method, graph: Graph | Batches, seed: int, recorder: Recorder
-    ) -> None:
-        self.method, self.graph, self.seed, self.recorder = method, graph, seed, recorder
+    def __init__(self, method: Method, data: TrainingData, seed: int, recorder: Recorder) -> None:
+        self.method, self.data, self.seed, self.recorder = method, data, seed, recorder
         self.optimisers = _optimisers(method) if method.trainable else {}
         self.gradients = {
-            phase: Gradients(method, graph, _parameters(optimiser))
+            phase: data.gradients(method, _parameters(optimiser))
             for phase, optimiser in self.optimisers.items()
         }
         # Seeded anew for every epoch; one object throughout, which a CUDA graph can draw from.
-        self.generator = torch.Generator(device=graph.device)
+        self.generator = torch.Generator(device=data.device)
         self.stopping = EarlyStopping(method.config.patience)
         self.collapse = CollapseStopping(method.config.stop_on_collapse)
         self.best: dict[str, Tensor] = {}
@@ -231,8 +227,7 @@ class _Training:
         snapshot = self.recorder.latest()
         if snapshot is not None:
             self._restore(snapshot)
-        if isinstance(self.graph, Graph):
-            self.method.prepare(self.graph)
+        self.data.prepare(self.method)
         epochs = self.method.config.epochs if self.optimisers else 0
         while self.epoch < epochs and not (
             self.collapse.is_over or self.stopping.is_over(self.epoch)
@@ -245,7 +240,7 @@ class _Training:
         kept = self.healthy if self.collapse.is_over else self.best
         if kept:
             self.method.load_state_dict(kept)
-        self._calibrate()
+        self.data.calibrate(self.method)
         self.method.eval()
         self.recorder.training_done()
         return TrainingResult(self.epoch, self.epoch < epochs, self.values, self._kept_epoch())
@@ -272,12 +267,8 @@ class _Training:
     @torch.no_grad()
     def _check_for_collapse(self) -> None:
         """Keep the state of a healthy embedding; warn of the end where it no longer is one."""
-        self._calibrate()
-        self.method.eval()
-        if isinstance(self.graph, Graph):
-            health = Health.of(self.method.output(self.graph).uncentred)
-        else:
-            health = Health.of(self.graph.uncentred(self.method))
+        self.data.calibrate(self.method)
+        health = Health.of(self.data.uncentred(self.method.eval()))
         if self.collapse.observe(self.epoch, is_collapsed=health.is_collapsed):
             self.healthy = self._kept_state()
         elif self.collapse.is_over:
@@ -287,12 +278,6 @@ class _Training:
                 self.collapse.healthy_epoch,
                 " ".join(health.warnings()),
             )
-
-    def _calibrate(self) -> None:
-        if isinstance(self.graph, Graph):
-            self.method.calibrate(self.graph)
-        else:
-            self.graph.calibrate(self.method)
 
     def _kept_epoch(self) -> int:
         if self.collapse.is_over and self.collapse.healthy_epoch is not None:
@@ -308,41 +293,13 @@ class _Training:
     def _run_phase(
         self, step: Step, optimiser: torch.optim.Optimizer
     ) -> tuple[dict[str, float], float]:
-        if not isinstance(self.graph, Graph):
-            numbers = self._run_batches(self.graph, step, optimiser)
-            self._check_finite(numbers)
-            return numbers.values, numbers.watched
-        numbers = self.gradients[step.phase].compute(step)
-        # Checked before the step, so that no weight, and no checkpoint, is ever spoilt.
-        self._check_finite(numbers)
-        optimiser.step()
-        self.method.after_step(step)
-        return numbers.values, numbers.watched
-
-    def _run_batches(
-        self, batches: Batches, step: Step, optimiser: torch.optim.Optimizer
-    ) -> Numbers:
-        """A step for every batch.
-
-        The host learns their numbers when all are done, and before a checkpoint is written: to ask
-        after each would let a GPU wait.
-        """
-        gradients, sums, terms = self.gradients[step.phase], dict[str, list[Tensor]](), set[str]()
-        step = replace(step, rank=batches.rank, gather=batches.gather)
-        for number, batch in enumerate(batches.of_epoch(self.epoch)):
-            seed = seed_for(self.seed, "epoch", self.epoch, "batch", number)
-            self.generator.manual_seed(seed)
-            done = gradients.of_batch(step, batch)
-            batches.average(gradients.parameters)
+        def update() -> None:
             optimiser.step()
             self.method.after_step(step)
-            terms |= set(done.terms)
-            for name, value in zip((*done.names, WATCHED, GRADIENT), done.numbers, strict=True):
-                sums.setdefault(name, []).append(value)
-        means = torch.stack([torch.stack(values).mean() for values in sums.values()]).tolist()
-        values = dict(zip(sums, means, strict=True))
-        watched, gradient = values.pop(WATCHED), values.pop(GRADIENT)
-        return Numbers(values, [name for name in values if name in terms], watched, gradient)
+
+        gradients = self.gradients[step.phase]
+        numbers = self.data.one_pass(gradients, step, update, self._check_finite)
+        return numbers.values, numbers.watched
 
     def _check_finite(self, numbers: Numbers) -> None:
         if not math.isfinite(numbers.values["loss"]):
@@ -369,7 +326,7 @@ class _Training:
         )
 
     def _restore(self, snapshot: Snapshot) -> None:
-        device = self.graph.device
+        device = self.data.device
         best, healthy = (_under(prefix, snapshot.tensors) for prefix in ("best/", "healthy/"))
         try:
             self.method.load_state_dict(_under("method/", snapshot.tensors))
@@ -383,7 +340,7 @@ class _Training:
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"The checkpoint does not fit {self.method.name or 'this method'} with these "
-                f"settings on a graph with {self.graph.num_features} features."
+                f"settings on a graph with {self.data.num_features} features."
             ) from error
         self.best = {name: value.to(device) for name, value in best.items()}
         self.healthy = {name: value.to(device) for name, value in healthy.items()}
