@@ -33,7 +33,6 @@ class RowPlan:
     normalise_rows: bool  # of the features, before propagation
     views: tuple[RowView, ...]  # of a step, in the order in which the method takes them
     smoothed: bool = False  # it takes S^order X alone: a graph convolution whose hops come first
-    searched: int = 0  # nodes of a sampled neighbourhood, where it also trains on such graphs
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from aspect.attacks.projected_ascent import (
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.features import num_entries
 from aspect.data.graph import Graph
-from aspect.data.rows import RowPlan, Rows
+from aspect.data.rows import Rows
 from aspect.data.sparse import SparseMatrix
 from aspect.losses.blocked import kept_bytes_on
 from aspect.methods.aspect import PAPER, AspectConfig, AspectMethod, weighted
@@ -134,14 +134,13 @@ class AspectSMethod(AspectMethod):
         )
 
     @override
-    def row_plan(self) -> RowPlan | None:
-        """ASPECT's; an epoch with a search has one more step, on a sampled neighbourhood.
+    def row_neighbourhood(self, epoch: int) -> int:
+        """An epoch with a search has a step on a sampled neighbourhood besides its rows.
 
         That one is a graph of its own, with its edges: the search and the loss on it are the usual
         ones.
         """
-        plan = super().row_plan()
-        return None if plan is None else replace(plan, searched=SEARCHED_NODES)
+        return SEARCHED_NODES if self.is_due(epoch) else 0
 
     @override
     def capture_key(self, step: Step) -> Hashable | None:

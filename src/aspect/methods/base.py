@@ -145,6 +145,10 @@ class Method(nn.Module, ABC):
         """
         return None
 
+    def row_neighbourhood(self, epoch: int) -> int:  # noqa: ARG002
+        """Nodes of a sampled part of the graph that an epoch trains on besides its rows."""
+        return 0
+
     def prepare(self, graph: Graph) -> None:
         """Compute once what every epoch on this graph needs: each `PerGraph` of the method."""
         for attribute in vars(self).values():
