@@ -30,6 +30,7 @@ from aspect.data.features import dense, mask_columns, seen_features
 from aspect.data.graph import Features, Graph
 from aspect.data.operators import Operator, Propagation, largest_eigenvalue
 from aspect.data.rows import RowPlan, Rows
+from aspect.errors import SettingsError
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, NodeLosses, info_nce, sampled_info_nce
 from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
 from aspect.losses.queued import PastRows, queued_info_nce
@@ -320,6 +321,10 @@ class AspectMethod(Method):
         `gate_hops` is. Input dropout meets the entries of the basis.
         """
         config = self.config
+        if config.lambda_max != "two":
+            raise SettingsError(
+                f"On rows lambda_max must be 'two', for all views alike. Got {config.lambda_max!r}."
+            )
         first = config.edge_drop if config.views == "both" else 0.0
         views = first, config.edge_drop
         return RowPlan(config.order, config.self_loops, config.row_normalise, views)
@@ -338,7 +343,11 @@ class AspectMethod(Method):
         return signal.operator, embedded, self(self.augmented(graph, generator), generator)
 
     def _row_signals(self, rows: Rows, generator: torch.Generator) -> tuple[Signal, Signal]:
-        """The two views of a batch, whose edges were dropped before; columns are masked now."""
+        """The two views of a batch, whose edges were dropped before; columns are masked now.
+
+        Rows with the clean view alone have it twice.
+        """
+        views = rows.views if len(rows.views) > 1 else rows.views * 2
         is_masked = self.config.views == "both", True
         masks = [
             keep_mask(rows.num_features, self.config.column_mask, generator, rows.dtype)
@@ -348,7 +357,7 @@ class AspectMethod(Method):
         ]
         first, second = (
             _row_signal(view if keep is None else view * keep)
-            for view, keep in zip(rows.views, masks, strict=True)
+            for view, keep in zip(views, masks, strict=True)
         )
         return first, second
 
@@ -513,6 +522,11 @@ class AspectMethod(Method):
         Candidates are drawn anew. Where the true largest eigenvalue rescales the clean graph, its
         bound does so here: flips can raise it, and both sides of a comparison are rescaled alike.
         """
+        if isinstance(graph, Rows):
+            raise SettingsError(
+                "A model that was trained on rows sees no edges, so that none can be searched. "
+                "Train it with --scale full."
+            )
         ready = self.ready(graph)
         encoder = fold(self.encoder)
         projected = encoder.project(ready.features)

@@ -230,6 +230,12 @@ class RowBatches:
         return Gradients(method, self._batch(slice(0, 0), [self.clean]), parameters)
 
     @property
+    def projection(self) -> Float[Tensor, "features columns"] | None:
+        """What features were multiplied by before they were propagated."""
+        matrix = self.clean.bases.projection
+        return None if matrix is None else torch.from_numpy(matrix).float().to(self.device)
+
+    @property
     def clean(self) -> _Reader:
         """The rows of the graph as it is."""
         return self.readers[0.0][0]
