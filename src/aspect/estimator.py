@@ -49,9 +49,9 @@ from aspect.methods.base import Method, Output
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
-from aspect.scale.fit import Scale, as_rows, check_scale, choose_rows, output_of, row_batches
-from aspect.scale.rows import RowBatches, RowSettings, row_plan_of
-from aspect.settings import FOLDER, find_experiment
+from aspect.scale.fit import as_rows, check_scale, choose_rows, output_of, row_batches, row_outlook
+from aspect.scale.rows import RowBatches, row_plan_of
+from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
 from aspect.training.health import Health
 from aspect.training.outlook import estimate
 from aspect.training.progress import is_watched, show_progress
@@ -233,10 +233,7 @@ class Embedder:
         config, placed = self.config, self._placed(given)
         self.suit(given)
         try:
-            method = self._build(placed.num_features)
-            rows = choose_rows(self.scale, method, placed)
-            if rows is not None and rows.projection_width is not None:
-                method = self._build(rows.projection_width)
+            method, rows = self._planned(placed)
             self.result, projection = self._train(method, placed, rows, recorder, progress=progress)
         except BaseException:
             self.config = config
@@ -251,6 +248,38 @@ class Embedder:
             self._keep_copy(given, placed)
         self._scaling, self._unmeasured = None, given
         return self
+
+    def rows_for(self, graph: Any) -> RowSettings | None:  # noqa: ANN401
+        """How `fit` would train on a graph as rows; None: whole."""
+        return self._planned(self._placed(self._converted(graph, is_new=True)))[1]
+
+    def untrained(self, num_features: int) -> Method:
+        """The method with its first weights, which the seed decides."""
+        return self._build(num_features)
+
+    def take(
+        self,
+        method: Method,
+        *,
+        num_features: int,
+        rows: RowSettings,
+        projection: Tensor | None,
+        scaling: Scaling | None,
+        result: TrainingResult,
+    ) -> None:
+        """Become the model that was trained on the rows of a store (`aspect.scale.rows`)."""
+        self._method, self._num_features, self.result = method, num_features, result
+        self.rows, self._projection = rows, projection
+        self._scaling, self._unmeasured = scaling, None
+        self._forget_outputs()
+
+    def _planned(self, graph: Graph) -> tuple[Method, RowSettings | None]:
+        """An untrained method, and how it is trained on rows."""
+        method = self._build(graph.num_features)
+        rows = choose_rows(self.scale, method, graph)
+        if rows is not None and rows.projection_width is not None:
+            method = self._build(rows.projection_width)
+        return method, rows
 
     def _train(
         self,
@@ -335,7 +364,9 @@ class Embedder:
         """
         given = self._converted(graph, is_new=True)
         placed = self._placed(given)
-        method = self._build(placed.num_features)
+        method, rows = self._planned(placed)
+        if rows is not None:
+            return tuple(row_outlook(method, placed, rows, is_chosen=self.scale == "auto"))
         sentences = tuple(method.outlook(placed))
         try:
             expected = estimate(method, placed, seed=self.seed)

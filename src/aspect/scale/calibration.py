@@ -13,7 +13,7 @@ from aspect.data.rows import Rows
 from aspect.methods.base import Method
 from aspect.nn.normalisation import BatchNorm, Calibrated, Centre
 
-__all__ = ["calibrate_rows"]
+__all__ = ["Moments", "calibrate_rows"]
 
 
 @torch.no_grad()
@@ -29,13 +29,13 @@ def calibrate_rows(method: Method, stream: Callable[[], Iterable[Rows]]) -> None
     was_training = method.training
     method.eval()
     for layer in _in_order(method, layers, stream):
-        moments: dict[int, _Moments] = {}
+        moments: dict[int, Moments] = {}
 
         def note(
-            _: torch.nn.Module, given: tuple[Any, ...], moments: dict[int, _Moments] = moments
+            _: torch.nn.Module, given: tuple[Any, ...], moments: dict[int, Moments] = moments
         ) -> None:
             for band, x in _bands(given):
-                moments.setdefault(band, _Moments.none(x)).add(x)
+                moments.setdefault(band, Moments.none(x)).add(x)
 
         with _hooked([layer], note):
             for rows in stream():
@@ -84,7 +84,7 @@ def _bands(given: tuple[Any, ...]) -> Iterable[tuple[int, Tensor]]:
 
 
 @dataclass
-class _Moments:
+class Moments:
     """Count, mean and sum of squared differences, in double precision, of what was added."""
 
     count: int
@@ -92,7 +92,8 @@ class _Moments:
     squares: Tensor
 
     @classmethod
-    def none(cls, x: Tensor) -> _Moments:
+    def none(cls, x: Tensor) -> Moments:
+        """Of nothing yet, for rows like these."""
         zeros = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
         return cls(0, zeros, zeros)
 
@@ -107,7 +108,7 @@ class _Moments:
         self.count = both
 
 
-def _settle(layer: Calibrated, moments: dict[int, _Moments]) -> None:
+def _settle(layer: Calibrated, moments: dict[int, Moments]) -> None:
     """Make the moments a layer's statistics; running ones of batch norm stay as they are."""
     for band, found in moments.items():
         if isinstance(layer, Centre):

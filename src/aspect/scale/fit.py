@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -21,15 +20,16 @@ from aspect.errors import UnknownNameError
 from aspect.methods.base import Method, Output
 from aspect.nn.filters import chebyshev_basis
 from aspect.scale.blocks import row_ranges
-from aspect.scale.rows import STREAMED, RowBatches, RowSettings, row_plan_of, stored_views
+from aspect.scale.rows import STREAMED, RowBatches, basis_settings, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
+from aspect.settings import RowSettings, Scale
 
-__all__ = ["Scale", "as_rows", "check_scale", "choose_rows", "output_of", "row_batches"]
+__all__ = ["as_rows", "check_scale", "choose_rows", "output_of", "row_batches", "row_outlook"]
 
-Scale = Literal["auto", "full", "rows"]
 SCALES: tuple[Scale, ...] = ("auto", "full", "rows")
 
 FLOAT_BYTES = 4
+WORTH_TELLING = 2**30  # bytes on the disk
 SHARE_OF_MEMORY = 0.8  # of what is free, that a training may take
 
 
@@ -58,6 +58,26 @@ def choose_rows(scale: Scale | RowSettings, method: Method, graph: Graph) -> Row
     return None if fits or method.row_plan() is None else RowSettings()
 
 
+def row_outlook(
+    method: Method, graph: Graph, settings: RowSettings, *, is_chosen: bool
+) -> Iterator[str]:
+    """What to know before a training on rows, one sentence each."""
+    plan = row_plan_of(method)
+    if is_chosen:
+        needed = step_bytes(method, graph) / 2**30
+        yield (
+            f"A step on the whole graph would take about {needed:,.1f} GiB, more than is free: the "
+            "graph is trained on as rows (--scale rows)."
+        )
+    pool = sum(1 if view in (0.0, "shuffled") else settings.pool for view in {0.0, *plan.views})
+    basis = basis_settings(settings, plan).num_bytes(graph.num_nodes, graph.num_features)
+    if pool * basis > WORTH_TELLING:
+        yield (
+            f"Rows take {pool} bases of {basis / 2**30:,.2f} GiB each on the disk while they are "
+            "trained on."
+        )
+
+
 def step_bytes(method: Method, graph: Graph) -> int:
     """About what a step on the whole graph holds: activations of two views, and similarities."""
     config, nodes = method.config.model_dump(), graph.num_nodes
@@ -69,13 +89,13 @@ def step_bytes(method: Method, graph: Graph) -> int:
     if method.cost == "quadratic":
         drawn = min(nodes, config.get("negatives") or 8_192)
         numbers += 12 * nodes * drawn  # of three contrasts in both directions
-    return FLOAT_BYTES * numbers
+    return int(FLOAT_BYTES * numbers)
 
 
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 @contextmanager

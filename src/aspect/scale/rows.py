@@ -12,16 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor, nn
 
-from aspect.config import Config, Count
 from aspect.data.graph import Graph
 from aspect.data.rows import RowPlan, Rows, RowView, smoothing_coefficients
 from aspect.errors import SettingsError
@@ -33,10 +30,11 @@ from aspect.scale.calibration import calibrate_rows
 from aspect.scale.ranks import Ranks
 from aspect.scale.sampling import sample_neighbourhood
 from aspect.scale.store import GraphStore
+from aspect.settings import RowSettings
 from aspect.training.data import Check, Update
 from aspect.training.gradients import Gradients, Numbers, Pass
 
-__all__ = ["RowBatches", "RowSettings", "StoredViews", "row_plan_of", "stored_views"]
+__all__ = ["RowBatches", "StoredViews", "basis_settings", "row_plan_of", "stored_views"]
 
 BATCH = {"cpu": 2_048, "cuda": 8_192}  # rows of a step, by kind of device
 Gather = Callable[[Tensor, int], Tensor]  # rows of all processes along a dimension
@@ -48,34 +46,16 @@ SAMPLE = 4_096  # rows by which the health of an embedding is judged
 WATCHED, GRADIENT = "watched loss", "norm of the gradient"  # beside the names of a step's numbers
 
 
-class RowSettings(Config):
-    """How a graph is trained on as rows; the method has its own settings besides."""
-
-    batch: Count | None = None
-    """Rows of a step; none: 2,048 on a CPU, 8,192 on a GPU. All batches are about equally large."""
-    queue: Annotated[int, Field(ge=0)] = 4_096
-    """Rows of past batches that serve a contrast as further negatives."""
-    pool: Count = 4
-    """Bases with dropped edges, for every drop rate of the method."""
-    precision: Literal["float32", "float16"] = "float32"
-    """Type of the numbers in the bases."""
-    projection: Literal["none", "gaussian", "svd"] = "none"
-    """Map wide features to fewer columns before propagation: at random, or on the leading singular
-    vectors."""
-    projection_width: Count | None = None
-    """Columns after the projection."""
-
-    def basis(self, plan: RowPlan, lambda_max: float = 2.0) -> BasisSettings:
-        """The settings of the clean bases."""
-        return BasisSettings(
-            order=max(1, plan.order),
-            self_loops=plan.self_loops,
-            lambda_max=lambda_max,
-            row_normalise=plan.normalise_rows,
-            projection=self.projection,
-            width=self.projection_width,
-            dtype=self.precision,
-        )
+def basis_settings(settings: RowSettings, plan: RowPlan) -> BasisSettings:
+    """Those of the clean bases."""
+    return BasisSettings(
+        order=max(1, plan.order),
+        self_loops=plan.self_loops,
+        row_normalise=plan.normalise_rows,
+        projection=settings.projection,
+        width=settings.projection_width,
+        dtype=settings.precision,
+    )
 
 
 def row_plan_of(method: Method) -> RowPlan:
@@ -138,7 +118,7 @@ def stored_views(
         device: Where it is multiplied.
         compute: As `compute_bases`; `aspect.scale.ray_engine` has another one.
     """
-    clean = settings.basis(plan)
+    clean = basis_settings(settings, plan)
 
     def pool_of(view: RowView) -> tuple[Bases, ...]:
         if view == 0.0:
