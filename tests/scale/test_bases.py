@@ -1,9 +1,6 @@
 """Bases out of core are those of the graph in memory; a killed run ends in the same bytes."""
 
 import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -26,6 +23,7 @@ from aspect.scale.bases import (
     propagate_block,
 )
 from aspect.scale.store import GraphStore
+from faults import contents, run_and_kill
 
 PLAIN = BasisSettings(order=4, dtype="float64")
 
@@ -177,36 +175,18 @@ def test_one_block_is_a_function_of_what_it_is_given(store, graph):
 # Faults
 
 
-def contents(path):
-    """Every file that a manifest may name, by name."""
-    return {file.name: file.read_bytes() for file in path.iterdir() if file.name != ".lock"}
-
-
 KILLED = """
-import os, signal, sys
-from pathlib import Path
-from aspect.scale import blocks
 from aspect.scale.bases import BasisSettings, compute_bases
 from aspect.scale.store import GraphStore
 
-def killing(folder, *arguments, **values):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    note(folder, *arguments, **values)
-
-left, note = int(sys.argv[3]), blocks.BlockFolder.note
-blocks.BlockFolder.note = killing  # the block is on the disk and not yet noted
-compute_bases(GraphStore.open(Path(sys.argv[1])), Path(sys.argv[2]), BasisSettings(order=3))
+compute_bases(GraphStore.open(Path(sys.argv[2])), Path(sys.argv[3]), BasisSettings(order=3))
 """
 
 
 def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(store, tmp_path, monkeypatch):
     whole = compute_bases(store, tmp_path / "whole", BasisSettings(order=3))
     path = tmp_path / "killed"
-    command = [sys.executable, "-c", KILLED, str(store.path), str(path), "12"]
-    assert subprocess.run(command, check=False, env=os.environ).returncode == -signal.SIGKILL
+    run_and_kill(KILLED, 12, store.path, path)
     with pytest.raises(RunError, match="no complete Chebyshev bases"):
         Bases.open(path)
     with (path / "blocks.jsonl").open("ab") as journal:

@@ -22,7 +22,14 @@ from aspect.data.features import row_normalise
 from aspect.data.files import is_file
 from aspect.errors import RunError, SettingsError
 from aspect.randomness import seed_for
-from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, check_disk, row_ranges
+from aspect.scale.blocks import (
+    JOB,
+    BlockedRows,
+    BlockFolder,
+    check_disk,
+    converted,
+    row_ranges,
+)
 from aspect.scale.store import AdjacencyBlock, GraphStore, block_name
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
@@ -334,7 +341,7 @@ def _multiply(
         needed = np.sort(columns)
         needed = needed[np.diff(needed, prepend=-1) > 0]
         columns = np.searchsorted(needed, columns).astype(np.int32)
-        previous = previous[needed].astype(values.dtype)
+        previous = converted(previous[needed], values.dtype)
         if device != "cpu":
             previous = torch.from_numpy(previous).to(device)
     if isinstance(previous, torch.Tensor):
@@ -376,13 +383,13 @@ def _compute_terms(
                 (start, end),
                 scales,
                 previous,
-                on_disk.block(block).astype(settings.working_type),
-                None if before is None else before.block(block).astype(settings.working_type),
+                converted(on_disk.block(block), settings.working_type),
+                None if before is None else converted(before.block(block), settings.working_type),
                 settings,
                 memory_bytes=memory_bytes,
                 device=device,
             )
-            folder.write(names[block], rows.astype(settings.dtype))
+            folder.write(names[block], converted(rows, settings.dtype))
 
 
 def _held(
@@ -397,7 +404,7 @@ def _held(
             return term
         held = torch.empty(term.shape, dtype=getattr(torch, dtype.name), device=device)
         for block, (start, end) in enumerate(term.ranges):
-            held[start:end] = torch.from_numpy(term.block(block).astype(dtype)).to(device)
+            held[start:end] = torch.from_numpy(converted(term.block(block), dtype)).to(device)
         return held
     return term.between(0, len(term), dtype) if num_bytes <= memory_bytes else term
 
@@ -415,11 +422,11 @@ def _first_term(store: GraphStore, folder: BlockFolder, facts: BasisFacts) -> No
             numbers = slice(start, end) if order is None else order[start:end]
             rows = _seen(store.features[numbers], settings)
             rows = rows if projection is None else rows @ projection.astype(rows.dtype)
-            folder.write(name, rows.astype(settings.dtype))
+            folder.write(name, converted(rows, settings.dtype))
 
 
 def _seen(rows: NDArray[Any], settings: BasisSettings) -> Numbers:
-    features = torch.from_numpy(rows.astype(settings.working_type))
+    features = torch.from_numpy(converted(rows, settings.working_type))
     seen = row_normalise(features) if settings.row_normalise else features
     assert isinstance(seen, torch.Tensor)
     values: Numbers = seen.numpy()

@@ -32,6 +32,7 @@ from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, mapped, row_range
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 __all__ = [
+    "FULL_DISK",
     "ROWS_PER_BLOCK",
     "STORE",
     "AdjacencyBlock",
@@ -42,6 +43,7 @@ __all__ = [
     "check_size",
     "is_store",
     "seal_store",
+    "store_bytes",
 ]
 
 FACTS = "store.json"
@@ -98,6 +100,14 @@ def check_size(num_nodes: int, rows_per_block: int) -> None:
         raise GraphError(f"A store must have 2 to {LARGEST_INT32} nodes. Got {num_nodes}.")
     if rows_per_block < 1:
         raise GraphError(f"A block must have at least one row. Got {rows_per_block}.")
+
+
+def store_bytes(
+    num_nodes: int, num_edges: int, num_features: int, dtype: FeatureType, *, weighted: bool = False
+) -> int:
+    """What a store takes on disk; sorting its edges takes four times as much for them meanwhile."""
+    entries = 2 * num_edges * (4 + 4 * weighted)
+    return entries + num_nodes * (8 + num_features * np.dtype(dtype).itemsize)
 
 
 class GraphStore:
