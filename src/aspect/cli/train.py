@@ -150,7 +150,8 @@ def train(
 
             plan = plan.on_perturbed_graph(PerturbedGraph.read(plan.experiment.perturbation))
     record = run_plan(session, plan, out or plan.default_out, folder)
-    session.screen.answer(record, lambda: _show(session, record))
+    if record:  # of several processes, the first one has it
+        session.screen.answer(record, lambda: _show(session, record))
 
 
 def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> list[Path]:
@@ -221,7 +222,7 @@ def run_plan(
         begun = (out / CONFIG).is_file()
         then = f"Go on with: aspect train --out {out} --resume" if begun else "Nothing was written."
         raise KeyboardInterrupt(f"Interrupted. {then}") from interrupt
-    for warning in record["warnings"]:
+    for warning in record.get("warnings", ()):
         screen.warn(warning)
     return record
 
