@@ -8,6 +8,7 @@ import logging
 import operator
 import textwrap
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, get_args, overload
@@ -48,7 +49,9 @@ from aspect.methods.base import Method, Output
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
-from aspect.settings import FOLDER, find_experiment
+from aspect.scale.fit import as_rows, check_scale, choose_rows, output_of, row_batches, row_outlook
+from aspect.scale.rows import RowBatches, row_plan_of
+from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
 from aspect.training.health import Health
 from aspect.training.outlook import estimate
 from aspect.training.progress import is_watched, show_progress
@@ -61,6 +64,7 @@ __all__ = ["Aspect", "Embedder", "choose_device", "settings_for"]
 
 DTYPE = torch.float32
 MODEL = "model.safetensors"  # in the folder of a run
+PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model
 
 OLD_STATISTICS = (
@@ -116,6 +120,9 @@ class Embedder:
         seed: Of first weights and all draws; the same seed gives the same embeddings.
         device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
         graph: The graph whose nodes the rows given to `fit` and `transform` stand for.
+        scale: `full` trains on the whole graph at every step, `rows` on batches of nodes whose
+            propagated features lie on the disk (`RowSettings` in place of the word say how), `auto`
+            on rows where the whole graph would not fit the memory. See docs/scale.md.
         settings: The method's own; `Embedder.settings("grace")` lists them.
     """
 
@@ -126,6 +133,7 @@ class Embedder:
         seed: int = 0,
         device: str | None = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: object = "auto",
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
         self.registration = find_method(method)
@@ -136,9 +144,17 @@ class Embedder:
         self.seed = _whole(seed)
         self.device = choose_device(device)
         self.graph = graph
+        self.scale = check_scale(scale)
+        self.rows: RowSettings | None = None  # how the fitted model sees a graph; None: whole
+        self._projection: Tensor | None = None  # of features, before they are propagated as rows
         self.result: TrainingResult | None = None
         # As given, for `get_params` and `clone`.
-        self._arguments: dict[str, Any] = {"method": method, "seed": seed, "device": device}
+        self._arguments: dict[str, Any] = {
+            "method": method,
+            "seed": seed,
+            "device": device,
+            "scale": scale,
+        }
         self._settings = settings
         self._container = "default"  # of what `transform` returns
         self._method: Method | None = None
@@ -217,27 +233,74 @@ class Embedder:
         config, placed = self.config, self._placed(given)
         self.suit(given)
         try:
-            method = self._build(placed.num_features)
-            self.result = self._train(method, placed, recorder, progress=progress)
+            method, rows = self._planned(placed)
+            self.result, projection = self._train(method, placed, rows, recorder, progress=progress)
         except BaseException:
             self.config = config
             raise
         self._method, self._num_features = method, placed.num_features
+        self.rows, self._projection = rows, projection
         self._feature_names, self.encoder = placed.feature_names, placed.encoder
         self._trained_on = None if method.inductive else graph_sha256(placed)
         self._size = f"{given.num_nodes:,} nodes and {given.num_edges:,} edges"
-        self._keep_copy(given, placed)
+        self._forget_outputs()
+        if rows is None:
+            self._keep_copy(given, placed)
         self._scaling, self._unmeasured = None, given
         return self
 
+    def rows_for(self, graph: Any) -> RowSettings | None:  # noqa: ANN401
+        """How `fit` would train on a graph as rows; None: whole."""
+        return self._planned(self._placed(self._converted(graph, is_new=True)))[1]
+
+    def untrained(self, num_features: int) -> Method:
+        """The method with its first weights, which the seed decides."""
+        return self._build(num_features)
+
+    def take(
+        self,
+        method: Method,
+        *,
+        num_features: int,
+        rows: RowSettings,
+        projection: Tensor | None,
+        scaling: Scaling | None,
+        result: TrainingResult,
+    ) -> None:
+        """Become the model that was trained on the rows of a store (`aspect.scale.rows`)."""
+        self._method, self._num_features, self.result = method, num_features, result
+        self.rows, self._projection = rows, projection
+        self._scaling, self._unmeasured = scaling, None
+        self._forget_outputs()
+
+    def _planned(self, graph: Graph) -> tuple[Method, RowSettings | None]:
+        """An untrained method, and how it is trained on rows."""
+        method = self._build(graph.num_features)
+        rows = choose_rows(self.scale, method, graph)
+        if rows is not None and rows.projection_width is not None:
+            method = self._build(rows.projection_width)
+        return method, rows
+
     def _train(
-        self, method: Method, graph: Graph, recorder: Recorder | None, *, progress: bool
-    ) -> TrainingResult:
-        if not progress:
-            return train(method, graph, seed=self.seed, recorder=recorder)
-        with show_progress("Epoch", Console(stderr=True, highlight=False)) as advance:
-            watched = ProgressRecorder(recorder or Recorder(), advance)
-            return train(method, graph, seed=self.seed, recorder=watched)
+        self,
+        method: Method,
+        graph: Graph,
+        rows: RowSettings | None,
+        recorder: Recorder | None,
+        *,
+        progress: bool,
+    ) -> tuple[TrainingResult, Tensor | None]:
+        """The result, and what features were projected by."""
+        with ExitStack() as stack:
+            data: Graph | RowBatches = graph
+            if rows is not None:
+                data = stack.enter_context(row_batches(method, graph, rows, seed=self.seed))
+            if progress:
+                screen = Console(stderr=True, highlight=False)
+                advance = stack.enter_context(show_progress("Epoch", screen))
+                recorder = ProgressRecorder(recorder or Recorder(), advance)
+            result = train(method, data, seed=self.seed, recorder=recorder)
+            return result, None if isinstance(data, Graph) else data.projection
 
     def _graph_of(self, source: Any, *, is_new: bool = False) -> Graph:  # noqa: ANN401
         """The graph given at construction, else the one given here."""
@@ -301,7 +364,9 @@ class Embedder:
         """
         given = self._converted(graph, is_new=True)
         placed = self._placed(given)
-        method = self._build(placed.num_features)
+        method, rows = self._planned(placed)
+        if rows is not None:
+            return tuple(row_outlook(method, placed, rows, is_chosen=self.scale == "auto"))
         sentences = tuple(method.outlook(placed))
         try:
             expected = estimate(method, placed, seed=self.seed)
@@ -310,6 +375,12 @@ class Embedder:
         if expected is None:
             return sentences
         return (*sentences, *expected.sentences(method, " ".join(sentences)))
+
+    @property
+    def _columns(self) -> int:
+        """Columns of what the method is given: features, or their projection."""
+        width = None if self.rows is None else self.rows.projection_width
+        return width or self._num_features
 
     def _build(self, num_features: int) -> Method:
         with isolated_seed(seed_for(self.seed, "weights")):
@@ -392,7 +463,7 @@ class Embedder:
         kept = self._outputs.get(given)
         if kept is None or kept[0] != versions:
             self._outputs.clear()
-            kept = self._outputs[given] = (versions, self.method.eval().output(seen))
+            kept = self._outputs[given] = (versions, output_of(self.method.eval(), seen))
         return kept[1]
 
     def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401
@@ -409,6 +480,8 @@ class Embedder:
                 f"Got a graph with {seen.num_features}."
             )
         self._check_encoder(seen)
+        if self.rows is not None:
+            seen = as_rows(seen, row_plan_of(fitted), self._projection)
         if not fitted.inductive and self._trained_on != graph_sha256(seen):
             raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
         self._keep_copy(given, seen)
@@ -536,7 +609,7 @@ class Embedder:
         vars(self).update(state, _method=None, _read=None, _unmeasured=None)
         self._forget_outputs()
         if weights is not None:
-            self._method = self._build(self._num_features)
+            self._method = self._build(self._columns)
             self._method.load_state_dict(weights)
 
     # How it is shown
@@ -578,6 +651,8 @@ class Embedder:
             yield f"seed={self.seed}"
         if self._arguments["device"] is not None:
             yield f"device={self._arguments['device']!r}"
+        if self.scale != "auto":
+            yield f"scale={self.scale!r}"
         if self.graph is not None:
             yield f"graph={_short(self.graph)}"
 
@@ -602,8 +677,11 @@ class Embedder:
             "encoder": None if self.encoder is None else self.encoder.to_json(),
             "seed": self.seed,
             "trained_on": self._trained_on,
+            "rows": None if self.rows is None else self.rows.model_dump(mode="json"),
         }
         tensors = dict(self.method.state_dict())
+        if self._projection is not None:
+            tensors[PROJECTION] = self._projection
         if (scaling := self._measured_scaling()) is not None:
             tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
         write_tensors(Path(path), tensors, manifest)
@@ -632,7 +710,10 @@ class Embedder:
             if name.startswith(SCALING)
         }
         try:
-            method = model._build(model._num_features)
+            if manifest.get("rows") is not None:
+                model.rows = RowSettings(**manifest["rows"])
+                model._projection = tensors.pop(PROJECTION, None)
+            method = model._build(model._columns)
             method.load_state_dict(tensors)
             model._scaling = Scaling(**scaling) if scaling else None
         except (RuntimeError, TypeError) as error:
@@ -785,6 +866,8 @@ class Aspect(Embedder):
         device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
         graph: The graph whose nodes the rows given to `fit` and `transform` stand for; without
             it they are given graphs.
+        scale: `full` trains on the whole graph at every step, `rows` on batches of nodes whose
+            propagated features lie on the disk, `auto` on rows where the whole does not fit.
     """
 
     def __init__(
@@ -794,11 +877,12 @@ class Aspect(Embedder):
         seed: int = 0,
         device: str | None = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: Scale | RowSettings = "auto",
         **settings: Unpack[AspectKeywords],
     ) -> None:
         method = "aspect-s" if stable else "aspect"
-        super().__init__(method, seed=seed, device=device, graph=graph, **settings)
-        self._arguments = {"stable": stable, "seed": seed, "device": device}
+        super().__init__(method, seed=seed, device=device, graph=graph, scale=scale, **settings)
+        self._arguments = {"stable": stable, "seed": seed, "device": device, "scale": scale}
 
     @override
     def _shown(self) -> Iterator[str]:
@@ -825,6 +909,7 @@ class Aspect(Embedder):
         seed: int = 0,
         device: str | None = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: Scale | RowSettings = "auto",
         **changes: Unpack[AspectKeywords],
     ) -> Self:
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
@@ -833,7 +918,7 @@ class Aspect(Embedder):
         method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
         experiment, _ = find_experiment(method, name, choice)
         settings: dict[str, Any] = {**experiment.settings, **changes}
-        return cls(stable=stable, seed=seed, device=device, graph=graph, **settings)
+        return cls(stable=stable, seed=seed, device=device, graph=graph, scale=scale, **settings)
 
 
 def _type_text(name: str, field: FieldInfo) -> object:

@@ -19,7 +19,7 @@ from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
 from aspect.config import Config, Count, Share
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
-from aspect.settings import PerturbedBy
+from aspect.settings import PerturbedBy, RowSettings, Scale
 
 __all__ = [
     "CONFIG",
@@ -28,6 +28,7 @@ __all__ = [
     "Overwrite",
     "PoisonOptions",
     "ProbeOptions",
+    "ScaleOptions",
     "ScoreOptions",
     "SeedOptions",
     "SettingsOptions",
@@ -102,6 +103,28 @@ class FolderOptions(Config):
     """Epochs between checkpoints."""
     tensorboard: bool = False
     """Write curves for TensorBoard."""
+
+
+class ScaleOptions(RowSettings):
+    """Whether a step takes the whole graph, and how it is trained on as rows."""
+
+    scale: Scale = "auto"
+    """full: the whole graph at every step; rows: batches of nodes whose propagated features lie on
+    the disk; auto: rows where the whole does not fit the memory."""
+
+    def changes(self) -> dict[str, object]:
+        """What they change of an experiment; nothing where nothing is said."""
+        rows = RowSettings(**self.model_dump(exclude={"scale"}))
+        if rows != RowSettings() and self.scale != "rows":
+            raise SettingsError(
+                "--batch, --queue, --pool, --precision and --projection belong to --scale rows. "
+                f"Got --scale {self.scale}."
+            )
+        return (
+            {"scale": self.scale, "rows": rows}
+            if self.scale == "rows"
+            else ({} if self.scale == "auto" else {"scale": self.scale, "rows": None})
+        )
 
 
 def _known_probe(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.attacks.registry import attack_title
-from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, SettingsOptions
+from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, ScaleOptions, SettingsOptions
 from aspect.cli.session import Session, command
 from aspect.config import parse_overrides
 from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
@@ -119,6 +119,7 @@ def train(
     reading: Reading,
     folder: FolderOptions,
     poison: PoisonOptions,
+    scale: ScaleOptions,
     graph: Annotated[
         str | None,
         typer.Argument(
@@ -142,13 +143,15 @@ def train(
             raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
         options = options.model_copy(update={"config": str(config)})
     plan = plan_run(graph, options, reading, session.seed, perturbation)
+    plan = replace(plan, experiment=plan.experiment.model_copy(update=scale.changes()))
     if plan.experiment.perturbation is not None:  # a budget that its file cannot serve is refused
         with session.screen.activity("Reading the perturbation"):
             from aspect.experiment.run import PerturbedGraph
 
             plan = plan.on_perturbed_graph(PerturbedGraph.read(plan.experiment.perturbation))
     record = run_plan(session, plan, out or plan.default_out, folder)
-    session.screen.answer(record, lambda: _show(session, record))
+    if record:  # of several processes, the first one has it
+        session.screen.answer(record, lambda: _show(session, record))
 
 
 def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> list[Path]:
@@ -191,6 +194,8 @@ def run_plan(
     screen.note(f"{turn}Training {plan.title}; settings: {plan.settings_from}.")
     with screen.activity("Starting"):
         from aspect.experiment.trained import RunOptions, train_run
+        from aspect.experiment.trained_store import train_store
+        from aspect.scale.store import is_store
 
     def note(*sentences: str) -> None:
         screen.notices(sentences if is_told else ())
@@ -208,12 +213,16 @@ def run_plan(
                 ),
                 **folder.model_dump(),
             )
-            record = train_run(plan.experiment, out, options)
+            place = Path(plan.source.graph)
+            if is_store(place):
+                record = train_store(plan.experiment, place, out, options)
+            else:
+                record = train_run(plan.experiment, out, options)
     except KeyboardInterrupt as interrupt:
         begun = (out / CONFIG).is_file()
         then = f"Go on with: aspect train --out {out} --resume" if begun else "Nothing was written."
         raise KeyboardInterrupt(f"Interrupted. {then}") from interrupt
-    for warning in record["warnings"]:
+    for warning in record.get("warnings", ()):
         screen.warn(warning)
     return record
 

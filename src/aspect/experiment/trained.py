@@ -114,7 +114,11 @@ def train_run(
     options = _as_begun(options or RunOptions(), Path(out))
     source = source_of(experiment).absolute()
     model = Embedder(
-        experiment.method, seed=experiment.seed, device=options.device, **experiment.settings
+        experiment.method,
+        seed=experiment.seed,
+        device=options.device,
+        scale=(experiment.rows or "rows") if experiment.scale == "rows" else experiment.scale,
+        **experiment.settings,
     )
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
@@ -126,6 +130,9 @@ def train_run(
     if poison is not None and options.resume:
         poison = _as_first_read(poison, Path(out))
     graph = labelled.graph if poison is None else poison.apply(labelled)
+    rows = model.rows_for(graph)
+    if rows is not None:
+        experiment = experiment.model_copy(update={"scale": "rows", "rows": rows})
     with RunFolder.open(
         Path(out),
         _config_text(experiment, model, source, checksum, poison),
@@ -145,7 +152,7 @@ def train_run(
         for sentence in model.outlook(graph):
             options.on_outlook(sentence)
         folder.on_epoch = options.on_epoch
-        spec = _spec(model, checksum, poison)
+        spec = _spec(model, checksum, poison).model_copy(update={"rows": rows})
         cell = Cell.outside_plans("train", model.name, source, spec)
         task = Task(cell, () if poison is None else (poison,), is_probed=False)
         outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
@@ -266,6 +273,7 @@ def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
         **({} if spec.source is None else {"source": spec.source}),
         "seed": spec.seed,
         "settings": spec.settings,
+        **({} if spec.rows is None else {"rows": spec.rows.model_dump(mode="json")}),
         **record.model_dump(mode="json", include=set(OF_RECORD)),
         "seconds": record.seconds["train"],  # in the process that ended it
         "device": str(outcome.model.device),

@@ -38,11 +38,16 @@ RUNNING_MOMENTUM = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Signal:
-    """Features on a graph; `basis` holds T_0(L)X, ..., T_K(L)X where they were computed before."""
+    """Features on a graph; `basis` holds T_0(L)X, ..., T_K(L)X where they were computed before.
+
+    Of rows there is the basis alone: their operator knows no neighbours, and input dropout, which
+    should come before propagation, meets the entries of the basis.
+    """
 
     features: Features
     operator: Operator
     basis: Float[Tensor, "terms nodes features"] | None = None
+    is_rows: bool = False
 
     @classmethod
     def of(cls, graph: Graph, *, normalise_rows: bool) -> Signal:
@@ -134,8 +139,15 @@ class SpectralEncoder(nn.Module):
         self, signal: Signal, generator: torch.Generator | None, only: int | None = None
     ) -> Float[Tensor, "bands nodes dim"]:
         keeps_input = generator is None or self.input_dropout == 0
-        if not self.project_first and signal.basis is not None and keeps_input:
+        if signal.basis is not None and (
+            signal.is_rows or (keeps_input and not self.project_first)
+        ):
             filtered = _combine(self.coefficients(only), signal.basis)
+            if not keeps_input:  # an entry goes in all terms, hence in all bands
+                ones = torch.ones_like(filtered[0], requires_grad=False)
+                filtered = filtered * dropout(ones, self.input_dropout, generator)
+            if self.project_first:  # a filter is linear: it may as well come first
+                filtered = filtered @ self.linear.weight.t()
         else:
             features = drop_entries(signal.features, self.input_dropout, generator)
             x = features @ self.linear.weight.t() if self.project_first else dense(features)
