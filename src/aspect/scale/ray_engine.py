@@ -35,7 +35,7 @@ from aspect.training.trainer import EpochReport, Recorder, Snapshot, TrainingRes
 if TYPE_CHECKING:
     import ray
 
-__all__ = ["RayPropagation", "RayTraining", "connect"]
+__all__ = ["RayPropagation", "RayTraining", "connect", "num_gpus"]
 
 ATTEMPTS = 3  # further ones of a block, or of a training, after its worker was lost
 CHECKPOINT = "checkpoint.safetensors"
@@ -72,6 +72,13 @@ def connect(workers: int | None = None) -> int:
                 "`aspect cluster` says how to start one."
             ) from error
     return int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]  # Ray
+
+
+def num_gpus() -> int:
+    """GPUs of the cluster that was joined."""
+    import ray
+
+    return int(ray.cluster_resources().get("GPU", 0))  # type: ignore[no-untyped-call]  # Ray
 
 
 # Propagation
