@@ -13,6 +13,7 @@ from aspect import __version__
 from aspect.cli.attack import attack
 from aspect.cli.bench import bench
 from aspect.cli.check import check
+from aspect.cli.cluster import cluster
 from aspect.cli.console import harmless
 from aspect.cli.datasets import datasets
 from aspect.cli.demo import demo
@@ -74,6 +75,7 @@ commands = (
     stability,
     bench,
     tune,
+    cluster,
     report,
     theory,
     datasets,

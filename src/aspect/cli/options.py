@@ -23,6 +23,7 @@ from aspect.settings import PerturbedBy, RowSettings, Scale
 
 __all__ = [
     "CONFIG",
+    "Engine",
     "FolderOptions",
     "OutFolder",
     "Overwrite",
@@ -44,6 +45,13 @@ CONFIG, RECORD = "config.yaml", "record.json"
 SIGNS_OF_A_RUN = ("start.json", "metrics.jsonl", "checkpoint.safetensors", RECORD)
 PROBES = ("neutral", "paper", "published")
 
+Engine = Annotated[
+    Literal["local", "ray"],
+    typer.Option(
+        help="local: processes of this machine; ray: the cluster of $RAY_ADDRESS, or one that is "
+        "started here (aspect cluster)."
+    ),
+]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
@@ -112,9 +120,17 @@ class ScaleOptions(RowSettings):
     """full: the whole graph at every step; rows: batches of nodes whose propagated features lie on
     the disk; auto: rows where the whole does not fit the memory."""
 
+    engine: Engine = "local"
+    workers: Count | None = None
+    """Processes that share every batch, with --engine ray.  [default: the CPUs or GPUs of the
+    cluster]"""
+    storage: Annotated[str | None, typer.Option(metavar="URI")] = None
+    """Where checkpoints of --engine ray go: a path or URI that all machines see.  [default: the
+    run's folder]"""
+
     def changes(self) -> dict[str, object]:
         """What they change of an experiment; nothing where nothing is said."""
-        rows = RowSettings(**self.model_dump(exclude={"scale"}))
+        rows = RowSettings(**self.model_dump(include=set(RowSettings.model_fields)))
         if rows != RowSettings() and self.scale != "rows":
             raise SettingsError(
                 "--batch, --queue, --pool, --precision and --projection belong to --scale rows. "

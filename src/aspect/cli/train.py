@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PlannedRun", "plan_run", "run_all", "run_plan", "train"]
 
+ENGINE = {"engine", "workers", "storage"}  # options of a training on a store
 NAMED_CHOICES = ("defaults", "published", "paper")
 
 
@@ -149,7 +150,7 @@ def train(
             from aspect.experiment.run import PerturbedGraph
 
             plan = plan.on_perturbed_graph(PerturbedGraph.read(plan.experiment.perturbation))
-    record = run_plan(session, plan, out or plan.default_out, folder)
+    record = run_plan(session, plan, out or plan.default_out, folder, scale=scale)
     if record:  # of several processes, the first one has it
         session.screen.answer(record, lambda: _show(session, record))
 
@@ -179,6 +180,7 @@ def run_plan(
     *,
     turn: str = "",
     is_told: bool = True,
+    scale: ScaleOptions | None = None,
 ) -> dict[str, Any]:
     """Train with progress on the screen; what the record warns of is said as well.
 
@@ -189,6 +191,7 @@ def run_plan(
         folder: What is done with it.
         turn: Which of several it is.
         is_told: Whether to say what was cleaned in the graph, and what lies ahead.
+        scale: Who trains on a store.
     """
     screen = session.screen
     screen.note(f"{turn}Training {plan.title}; settings: {plan.settings_from}.")
@@ -212,6 +215,7 @@ def run_plan(
                     report.epoch, report.epochs, f"loss {report.values['loss']:.4f}"
                 ),
                 **folder.model_dump(),
+                **({} if scale is None else scale.model_dump(include=ENGINE)),
             )
             place = Path(plan.source.graph)
             if is_store(place):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -87,6 +87,9 @@ class RunOptions:
     overwrite: bool = False
     checkpoint_every: int = 20  # epochs
     tensorboard: bool = False
+    engine: Literal["local", "ray"] = "local"  # of a store: who propagates and trains
+    workers: int | None = None  # of Ray; none: all of the cluster
+    storage: str | None = None  # where Ray's checkpoints go; none: into the run's folder
     settings_from: str = ""  # a word on where the settings come from, for the record
     on_graph: Callable[[LabelledGraph], None] = _ignore  # called with the clean graph
     on_outlook: Callable[[str], None] = _ignore  # called with what to know before training
@@ -112,6 +115,10 @@ def train_run(
     unless the options name others.
     """
     options = _as_begun(options or RunOptions(), Path(out))
+    if options.engine != "local":
+        raise SettingsError(
+            "--engine ray trains on a store. Make one of the graph with: aspect store."
+        )
     source = source_of(experiment).absolute()
     model = Embedder(
         experiment.method,

@@ -27,8 +27,10 @@ from aspect.estimator import Embedder
 from aspect.experiment.trained import MODEL, RECORD_FORMAT, RunOptions, open_run
 from aspect.methods.base import Method
 from aspect.provenance import versions
+from aspect.scale.bases import Engine
 from aspect.scale.embedding import PROGRESS, embed_store, gate_moments, scaling_of
 from aspect.scale.ranks import Ranks
+from aspect.scale.ray_engine import RayPropagation, RayTraining, connect, num_gpus
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
 from aspect.settings import Experiment, RowSettings
@@ -38,7 +40,7 @@ from aspect.training.trainer import Recorder, Snapshot, TrainingResult, train
 
 __all__ = ["process_group", "train_store"]
 
-BASES = "bases"  # folder of the run
+BASES, CHECKPOINTS = "bases", "checkpoints"  # folders of the run until it is complete
 
 
 def train_store(
@@ -108,7 +110,8 @@ class _Run:
     def carry_out(self) -> dict[str, Any]:
         path, model = self.folder.path, self.model
         started = time.perf_counter()
-        method, data = _rows_of(model, self.store, self.rows, path, self.ranks)
+        engine = RayPropagation() if self.options.engine == "ray" else None
+        method, data = _rows_of(model, self.store, self.rows, path, self.ranks, engine)
         self.seconds["propagate"] = time.perf_counter() - started
         started = time.perf_counter()
         result = self._trained(method, data)
@@ -129,7 +132,8 @@ class _Run:
         health = Health.of(data.uncentred(method))
         record = self._record(result, gate, dim, health)
         self.folder.complete(record)
-        shutil.rmtree(path / BASES)
+        for made in (BASES, CHECKPOINTS):
+            shutil.rmtree(path / made, ignore_errors=True)
         (path / PROGRESS).unlink()
         return record
 
@@ -141,7 +145,10 @@ class _Run:
             method.load_state_dict({name: tensors[name] for name in method.state_dict()})
             method.eval()
             return self._result_as_logged()
-        result = train(method, data, seed=self.model.seed, recorder=self.folder)
+        if self.options.engine == "ray":
+            result = self._trained_by_ray(method, data)
+        else:
+            result = train(method, data, seed=self.model.seed, recorder=self.folder)
         self.model.take(
             method,
             num_features=self.store.num_features,
@@ -151,6 +158,24 @@ class _Run:
             result=result,
         )
         self.model.save(saved)
+        return result
+
+    def _trained_by_ray(self, method: Method, data: RowBatches) -> TrainingResult:
+        options, folder = self.options, self.folder
+        on_gpu = self.model.device.type == "cuda"
+        cores = connect(options.workers)
+        training = RayTraining(
+            options.workers or (num_gpus() if on_gpu else cores),
+            options.storage or str((folder.path / CHECKPOINTS).absolute()),
+            folder.path.name,
+            use_gpu=on_gpu,
+            checkpoint_every=folder.checkpoint_every,
+        )
+        folder.checkpoint_every = self.model.config.epochs + 1  # Ray Train keeps its own
+        result = training.train(
+            method, data.views, self.rows, seed=self.model.seed, recorder=folder
+        )
+        method.to(self.model.device)
         return result
 
     def _result_as_logged(self) -> TrainingResult:
@@ -201,7 +226,12 @@ class _Run:
 
 
 def _rows_of(
-    model: Embedder, store: GraphStore, rows: RowSettings, folder: Path, ranks: Ranks
+    model: Embedder,
+    store: GraphStore,
+    rows: RowSettings,
+    folder: Path,
+    ranks: Ranks,
+    engine: Engine | None = None,
 ) -> tuple[Method, RowBatches]:
     """An untrained method, and the store as batches; the first process propagates."""
     method = model.untrained(rows.projection_width or store.num_features)
@@ -214,6 +244,7 @@ def _rows_of(
         rows,
         seed=model.seed,
         device=str(model.device),
+        engine=engine,
     )
     if ranks.world > 1 and ranks.rank == 0:
         dist.barrier()

@@ -6,10 +6,11 @@ term is a function of the previous terms alone (`propagate_block`). A killed run
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 import scipy.sparse
@@ -35,12 +36,15 @@ from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_js
 
 __all__ = [
     "Bases",
+    "BasisFacts",
     "BasisSettings",
+    "Engine",
     "compute_bases",
     "compute_pool",
     "inverse_roots",
     "kept_entries",
     "propagate_block",
+    "term_rows",
 ]
 
 FACTS = "bases.json"
@@ -142,7 +146,7 @@ class Bases:
     @cached_property
     def terms(self) -> tuple[BlockedRows, ...]:
         """T_0(L)X, ..., T_K(L)X, each [nodes, columns]."""
-        return tuple(_term(self.path, self.facts, k) for k in range(self.order + 1))
+        return tuple(term_rows(self.path, self.facts, k) for k in range(self.order + 1))
 
     def rows(self, numbers: slice | NDArray[np.integer[Any]]) -> NDArray[Any]:
         """All terms of some nodes: [terms, rows, columns], in memory."""
@@ -164,6 +168,7 @@ def compute_bases(
     *,
     memory_bytes: int = MEMORY_BYTES,
     device: str = "cpu",
+    engine: Engine | None = None,
 ) -> Bases:
     """The bases of a store in a folder; an interrupted run goes on where it stopped.
 
@@ -174,6 +179,7 @@ def compute_bases(
         memory_bytes: Bound of what is held of a term at a time. A whole previous term that fits is
             held; otherwise the rows that a part of a block needs are gathered from the disk.
         device: A GPU multiplies there; a term that fits its memory is held there.
+        engine: Who multiplies the blocks, in place of this process.
     """
     columns = settings.columns(store.num_features)
     facts = BasisFacts(
@@ -188,7 +194,7 @@ def compute_bases(
         check_disk(path, settings.num_bytes(store.num_nodes, store.num_features), advice)
     with BlockFolder.open(path, BASES, job, advice) as folder:
         if not folder.is_complete:
-            _compute_terms(store, folder, facts, memory_bytes, device)
+            _compute_terms(store, folder, facts, engine or _Loop(memory_bytes, device))
             folder.finish({FACTS: json_text(facts.model_dump(mode="json"))})
     return Bases.open(path)
 
@@ -362,34 +368,68 @@ def _multiply(
 # All blocks
 
 
-def _compute_terms(
-    store: GraphStore, folder: BlockFolder, facts: BasisFacts, memory_bytes: int, device: str
-) -> None:
-    settings = facts.settings
-    _first_term(store, folder, facts)
-    scales = _scales(store, folder, settings)
-    for term in range(1, settings.order + 1):
-        names = [block_name(f"term{term}", block) for block in range(len(store.blocks))]
-        if all(map(folder.has, names)):
-            continue
-        before = None if term == 1 else _term(folder.path, facts, term - 2)
-        on_disk = _term(folder.path, facts, term - 1)
-        previous = _held(on_disk, settings, memory_bytes, device)
-        for block, (start, end) in enumerate(store.blocks):
-            if folder.has(names[block]):
-                continue
+class Engine(Protocol):
+    """Who multiplies the blocks of a term: a loop in this process, or a cluster."""
+
+    def __call__(
+        self,
+        store: GraphStore,
+        path: Path,
+        facts: BasisFacts,
+        scales: Numbers,
+        term: int,
+        missing: Sequence[int],
+    ) -> Iterator[tuple[int, Numbers]]:
+        """The missing blocks of a term; the terms before it are complete in the folder."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """One block after the other; the previous term is held where it fits."""
+
+    memory_bytes: int
+    device: str
+
+    def __call__(
+        self,
+        store: GraphStore,
+        path: Path,
+        facts: BasisFacts,
+        scales: Numbers,
+        term: int,
+        missing: Sequence[int],
+    ) -> Iterator[tuple[int, Numbers]]:
+        settings = facts.settings
+        before = None if term == 1 else term_rows(path, facts, term - 2)
+        on_disk = term_rows(path, facts, term - 1)
+        previous = _held(on_disk, settings, self.memory_bytes, self.device)
+        for block in missing:
             rows = propagate_block(
                 store.adjacency(block),
-                (start, end),
+                store.blocks[block],
                 scales,
                 previous,
                 converted(on_disk.block(block), settings.working_type),
                 None if before is None else converted(before.block(block), settings.working_type),
                 settings,
-                memory_bytes=memory_bytes,
-                device=device,
+                memory_bytes=self.memory_bytes,
+                device=self.device,
             )
-            folder.write(names[block], converted(rows, settings.dtype))
+            yield block, converted(rows, settings.dtype)
+
+
+def _compute_terms(
+    store: GraphStore, folder: BlockFolder, facts: BasisFacts, engine: Engine
+) -> None:
+    _first_term(store, folder, facts)
+    scales = _scales(store, folder, facts.settings)
+    for term in range(1, facts.settings.order + 1):
+        names = [block_name(f"term{term}", block) for block in range(len(store.blocks))]
+        missing = [block for block, name in enumerate(names) if not folder.has(name)]
+        if missing:
+            for block, rows in engine(store, folder.path, facts, scales, term, missing):
+                folder.write(names[block], rows)
 
 
 def _held(
@@ -479,7 +519,8 @@ def _scales(store: GraphStore, folder: BlockFolder, settings: BasisSettings) -> 
     return BlockedRows(files, store.blocks).between(0, store.num_nodes, settings.working_type)
 
 
-def _term(path: Path, facts: BasisFacts, term: int) -> BlockedRows:
+def term_rows(path: Path, facts: BasisFacts, term: int) -> BlockedRows:
+    """A term in a folder of bases: [nodes, columns]."""
     ranges = row_ranges(facts.num_nodes, facts.rows_per_block)
     files = [path / block_name(f"term{term}", block) for block in range(len(ranges))]
     return BlockedRows(files, ranges)

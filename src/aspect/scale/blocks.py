@@ -269,7 +269,7 @@ class BlockedRows:
             return self.between(start, max(start, end), self.dtype)
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         result = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        for owner in np.flatnonzero(np.bincount(owners, minlength=len(self._files))):
+        for owner in np.flatnonzero(np.bincount(owners, minlength=len(self.ranges))):
             chosen = np.flatnonzero(owners == owner)
             result[chosen] = self.block(int(owner))[rows[chosen] - self._starts[owner]]
         return result

@@ -24,7 +24,7 @@ from aspect.data.rows import RowPlan, Rows, RowView, smoothing_coefficients
 from aspect.errors import SettingsError
 from aspect.methods.base import Method, Output, Step
 from aspect.randomness import generator_for, seed_for
-from aspect.scale.bases import Bases, BasisSettings, compute_bases
+from aspect.scale.bases import Bases, BasisSettings, Engine, compute_bases
 from aspect.scale.blocks import row_ranges
 from aspect.scale.calibration import calibrate_rows
 from aspect.scale.ranks import Ranks
@@ -105,7 +105,7 @@ def stored_views(
     *,
     seed: int,
     device: str = "cpu",
-    compute: Callable[..., Bases] = compute_bases,
+    engine: Engine | None = None,
 ) -> StoredViews:
     """Propagate what a plan asks for into a folder; what is there already is taken.
 
@@ -116,20 +116,21 @@ def stored_views(
         settings: How many, and how they are kept.
         seed: Of dropped edges and shuffled features.
         device: Where it is multiplied.
-        compute: As `compute_bases`; `aspect.scale.ray_engine` has another one.
+        engine: Who multiplies, in place of this process: `aspect.scale.ray_engine`.
     """
     clean = basis_settings(settings, plan)
 
     def pool_of(view: RowView) -> tuple[Bases, ...]:
         if view == 0.0:
-            return (compute(store, folder / "clean", clean, device=device),)
+            return (compute_bases(store, folder / "clean", clean, device=device, engine=engine),)
         size = settings.pool if view != "shuffled" else 1
         members = []
         for member in range(size):
             changes: dict[str, object] = {"view_seed": seed_for(seed, "view", str(view), member)}
             changes |= {"shuffled": True} if view == "shuffled" else {"edge_drop": view}
             one = clean.model_copy(update=changes)
-            members.append(compute(store, folder / f"{view}-{member}", one, device=device))
+            place = folder / f"{view}-{member}"
+            members.append(compute_bases(store, place, one, device=device, engine=engine))
         return tuple(members)
 
     return StoredViews(store, plan, {view: pool_of(view) for view in (0.0, *plan.views)})

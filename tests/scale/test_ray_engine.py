@@ -1,0 +1,112 @@
+"""Propagation and training on a local Ray cluster: the results of one process, losses included."""
+
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from aspect.data.synthetic import mixed_graph
+from aspect.methods.aspect import AspectConfig, AspectMethod
+from aspect.randomness import isolated_seed
+from aspect.scale.bases import BasisSettings, compute_bases
+from aspect.scale.ray_engine import RayPropagation, RayTraining, _propagate, connect
+from aspect.scale.rows import RowBatches, row_plan_of, stored_views
+from aspect.scale.store import GraphStore
+from aspect.settings import RowSettings
+from aspect.training.trainer import train
+
+ray = pytest.importorskip("ray")
+pytestmark = [pytest.mark.distributed, pytest.mark.timeout(280)]
+
+ROWS = RowSettings(batch=64, queue=32, pool=2)
+CONFIG = AspectConfig(
+    epochs=4, order=2, width=8, gate_width=4, dropout=0, input_dropout=0, batch_norm=True
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster():
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    connect(workers=2)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    graph = mixed_graph(num_nodes=200, seed=3)
+    return GraphStore.from_graph(graph, tmp_path_factory.mktemp("large") / "store", 64)
+
+
+def die_once(marker):
+    """Kill this process, as a machine would go; a second one lives on."""
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Mortal(AspectMethod):
+    """ASPECT whose first worker dies in the third epoch."""
+
+    def __init__(self, config, num_features, marker=None):
+        super().__init__(config, num_features)
+        self.marker = marker
+
+    def loss_terms(self, graph, step):
+        if self.marker is not None and step.epoch == 3 and step.rank == 1:
+            die_once(self.marker)
+        return super().loss_terms(graph, step)
+
+
+def method_of(store, marker=None):
+    with isolated_seed(0):
+        return Mortal(CONFIG, store.num_features, marker)
+
+
+class TestPropagation:
+    @pytest.mark.parametrize("dtype", ["float32", "float16"])
+    def test_the_bases_are_those_of_one_process_bit_for_bit(self, store, tmp_path, dtype):
+        settings = BasisSettings(order=3, edge_drop=0.2, dtype=dtype)
+        alone = compute_bases(store, tmp_path / "alone", settings)
+        spread = compute_bases(store, tmp_path / "ray", settings, engine=RayPropagation())
+        everything = slice(0, store.num_nodes)
+        np.testing.assert_array_equal(spread.rows(everything), alone.rows(everything))
+
+    def test_a_killed_worker_costs_its_block(self, store, tmp_path):
+        marker, settings = tmp_path / "killed", BasisSettings(order=2)
+
+        def mortal(path, block, *rest):
+            if block == 2:
+                die_once(marker)
+            return _propagate(path, block, *rest)
+
+        engine = RayPropagation(work=mortal)
+        spread = compute_bases(store, tmp_path / "ray", settings, engine=engine)
+        alone = compute_bases(store, tmp_path / "alone", settings)
+        assert marker.exists()
+        everything = slice(0, store.num_nodes)
+        np.testing.assert_array_equal(spread.rows(everything), alone.rows(everything))
+
+
+class TestTraining:
+    def test_two_workers_one_of_them_killed_end_with_the_model_of_one_process(
+        self, store, tmp_path
+    ):
+        alone = method_of(store)
+        views = stored_views(store, tmp_path / "bases", row_plan_of(alone), ROWS, seed=1)
+        data = RowBatches(views, ROWS, seed=1, device=torch.device("cpu"))
+        expected = train(alone, data, seed=1)
+        marker = tmp_path / "killed"
+        spread = method_of(store, marker)
+        training = RayTraining(2, str(tmp_path / "storage"), "test", checkpoint_every=1)
+        result = training.train(spread, views, ROWS, seed=1)
+        assert marker.exists()
+        assert result.epochs == expected.epochs == 4
+        assert_close(result.values, expected.values, rtol=1e-4, atol=1e-5)
+        assert_close(spread.state_dict(), alone.state_dict(), rtol=1e-3, atol=1e-4)
