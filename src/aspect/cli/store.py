@@ -52,11 +52,11 @@ def store(
     reading: Reading,
     options: StoreOptions,
     labels: LabelOptions,
-    source: Annotated[
+    graph: Annotated[
         Path,
         typer.Argument(
             help="Edges as .parquet, .csv, .tsv or .npy; a folder of OGB or IGB; or a store.",
-            metavar="SOURCE",
+            metavar="GRAPH",
         ),
     ],
     out: Annotated[
@@ -72,16 +72,14 @@ def store(
     from aspect.scale.store import GraphStore, is_store
 
     if out is None:
-        if not is_store(source):
-            raise FileError(
-                f"Give the folder of the store to make, with --out. Got {source} alone."
-            )
+        if not is_store(graph):
+            raise FileError(f"Give the folder of the store to make, with --out. Got {graph} alone.")
         with session.screen.activity("Checking every block"):
-            made = GraphStore.open(source)
+            made = GraphStore.open(graph)
             made.verify()
     else:
         with session.screen.activity("Making the store"):
-            made = _made(source, out, reading, options, labels)
+            made = _made(graph, out, reading, options, labels)
     show_store(session, made)
 
 
@@ -118,6 +116,7 @@ def _made(
 def show_store(session: Session, made: GraphStore) -> None:
     """Say what a store holds."""
     facts = made.facts
+    num_bytes = sum(file.stat().st_size for file in made.path.iterdir())
     content = {
         "path": str(made.path),
         "nodes": facts.num_nodes,
@@ -126,7 +125,7 @@ def show_store(session: Session, made: GraphStore) -> None:
         "classes": len(facts.class_names),
         "weighted": facts.weight_scale is not None,
         "blocks": len(made.blocks),
-        "bytes": sum(file.stat().st_size for file in made.path.iterdir()),
+        "bytes": num_bytes,
         "notices": list(facts.notices),
     }
 
@@ -135,7 +134,7 @@ def show_store(session: Session, made: GraphStore) -> None:
         session.screen.say(
             f"{made.path}: {facts.num_nodes:,} nodes, {facts.num_edges:,} edges, "
             f"{facts.num_features:,} features, {len(facts.class_names):,} classes in "
-            f"{len(made.blocks):,} blocks, {content['bytes'] / GIB:,.2f} GiB."
+            f"{len(made.blocks):,} blocks, {num_bytes / GIB:,.2f} GiB."
         )
 
     session.screen.answer(content, show)
