@@ -71,7 +71,7 @@ def test_a_folder_of_igb_becomes_a_store(cli, tmp_path):
 @pytest.fixture
 def calibrated(monkeypatch):
     """As if the machine had been measured."""
-    speeds = Speeds(1e-6, 1e-9, 1e-9, 1e-9, 3 * 10**8, 1.0, 5 * 10**8, 1e-5, 1e-4, 1e5)
+    speeds = Speeds(1e-6, 1e-9, 1e-9, 2e-9, 1e-9, 3 * 10**8, 1.0, 5 * 10**8, 1e-5, 1e4, 1e-4, 1e5)
     monkeypatch.setattr("aspect.scale.plan.calibrate", lambda *_, **__: speeds)
 
 

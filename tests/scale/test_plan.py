@@ -27,11 +27,13 @@ SPEEDS = Speeds(
     sort=1e-6,
     write=1e-9,
     propagate=1e-9,
+    gather=2e-9,
     combine=1e-9,
     process=300_000_000,
     batch=1.0,
     batch_bytes=500_000_000,
     row=1e-5,
+    row_bytes=10_000.0,
     node=1e-4,
     node_bytes=100_000.0,
 )
@@ -94,12 +96,21 @@ def test_memory_is_what_is_then_taken(tmp_path):
 
 
 def test_needs_grow_with_the_graph():
-    small, large = (needs(GraphSize(n, 10 * n, 128))[0] for n in (10**6, 10**7))
+    small, large = (needs(GraphSize(n, 10 * n, 128))[0] for n in (10**5, 10**6))
     for mode in ("full", "rows"):
         assert large[mode].seconds == pytest.approx(10 * small[mode].seconds, rel=0.01)
         assert large[mode].disk_bytes == pytest.approx(10 * small[mode].disk_bytes, rel=0.01)
     assert large["full"].memory_bytes > 9 * small["full"].memory_bytes
+    assert large["rows"].memory_bytes < 4 * small["rows"].memory_bytes
     assert large["rows"].gpu_bytes == small["rows"].gpu_bytes  # of a batch, whatever the graph
+
+
+def test_a_term_that_is_not_held_takes_longer_and_no_more_memory():
+    held, gathered = (
+        basis_need(GraphSize(n, 10 * n, 128), BasisSettings(), SPEEDS) for n in (4 * 10**6, 10**7)
+    )
+    assert gathered.seconds > 1.5 * held.seconds * 2.5
+    assert gathered.memory_bytes < 1.1 * held.memory_bytes
 
 
 def test_what_makes_rows_cheaper():
