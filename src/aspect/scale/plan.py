@@ -280,9 +280,9 @@ def basis_need(size: GraphSize, settings: BasisSettings, speeds: Speeds) -> Need
     )
     block_rows = min(ROWS_PER_BLOCK, size.num_nodes)
     block = BLOCK_COPIES * block_rows * columns * word
-    entries = block_rows * size.num_entries // max(1, size.num_nodes) * ENTRY_BYTES
-    term = min(numbers * word, HELD_TERM)
-    memory = speeds.process + size.num_nodes * word + term + block + entries
+    entries = block_rows * size.num_entries // max(1, size.num_nodes)
+    term = numbers * word if is_held else 0  # gathered, some rows at a time
+    memory = speeds.process + size.num_nodes * word + term + block + entries * ENTRY_BYTES
     return Need("one basis", seconds, int(memory), disk + size.num_nodes * 8)
 
 
