@@ -36,7 +36,7 @@ from aspect.training.gradients import Gradients, Numbers, Pass
 
 __all__ = ["RowBatches", "StoredViews", "basis_settings", "row_plan_of", "stored_views"]
 
-BATCH = {"cpu": 2_048, "cuda": 8_192}  # rows of a step, by kind of device
+BATCH = {"cpu": 2_048, "cuda": 4_096}  # rows of a step, by kind of device
 Gather = Callable[[Tensor, int], Tensor]  # rows of all processes along a dimension
 
 STREAMED = 16_384  # rows of a pass over all of them at a time
@@ -144,9 +144,10 @@ class _Reader:
         self.weights = smoothing_coefficients(plan.order) if plan.smoothed else None
         self.held: Tensor | None = None
         if held:
-            nodes = bases.facts.num_nodes
-            parts = [self._read(slice(*rows)) for rows in row_ranges(nodes, STREAMED)]
-            self.held = torch.cat(parts, dim=1)
+            nodes, first = bases.facts.num_nodes, self._read(slice(0, 1))
+            self.held = first.new_empty(len(first), nodes, first.shape[2])
+            for start, end in row_ranges(nodes, STREAMED):
+                self.held[:, start:end] = self._read(slice(start, end))
 
     def __call__(self, rows: Tensor | slice) -> Float[Tensor, "terms rows features"]:
         if self.held is None:

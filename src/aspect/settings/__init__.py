@@ -53,7 +53,7 @@ class RowSettings(Config):
     """How a graph is trained on as rows; the method has its own settings besides."""
 
     batch: Count | None = None
-    """Rows of a step; none: 2,048 on a CPU, 8,192 on a GPU. All batches are about equally large."""
+    """Rows of a step; none: 2,048 on a CPU, 4,096 on a GPU. All batches are about equally large."""
     queue: Annotated[int, Field(ge=0)] = 4_096
     """Rows of past batches that serve a contrast as further negatives."""
     pool: Count = 4
