@@ -74,8 +74,8 @@ def queued_info_nce(
         if others is not None:
             further = one @ (others.t() / temperature)
             negatives = torch.logaddexp(negatives, further.logsumexp(1))
-        sums: Tensor = torch.logaddexp(positive, negatives + scale)
-        return sums - positive
+        losses: Tensor = torch.logaddexp(positive, negatives + scale) - positive
+        return losses
 
     old_queries, old_keys = (None, None) if past is None else past
     return NodeLosses(loss(u, scores, old_keys), loss(v, scores.t(), old_queries))

@@ -249,10 +249,13 @@ class AspectMethod(Method):
         self._monitors: dict[str, Tensor] = {}
 
     def forward(
-        self, signal: Signal, generator: torch.Generator | None = None
+        self,
+        signal: Signal,
+        generator: torch.Generator | None = None,
+        coefficients: Float[Tensor, "bands terms"] | None = None,
     ) -> SpectralEmbedding:
         """Filter the signal into bands and weigh them; without a generator nothing is dropped."""
-        bands = self.encoder(signal, generator)  # Eq. (8), spectral views
+        bands = self.encoder(signal, generator, coefficients)  # Eq. (8), spectral views
         gate_input = bands if self.config.gate_gradient else bands.detach()
         log_weights = self.gate(gate_input, signal.operator)  # Eq. (9), gate
         return SpectralEmbedding(bands, log_weights)
@@ -339,8 +342,10 @@ class AspectMethod(Method):
             return first.operator, self(first, step.own), self(second, step.own)
         generator = step.generator
         signal = self.augmented(graph, generator) if both else self.ready(graph).signal
-        embedded = self(signal, generator)
-        return signal.operator, embedded, self(self.augmented(graph, generator), generator)
+        coefficients = self.encoder.coefficients()  # of the filters, the same in both views
+        embedded = self(signal, generator, coefficients)
+        other = self(self.augmented(graph, generator), generator, coefficients)
+        return signal.operator, embedded, other
 
     def _row_signals(self, rows: Rows, generator: torch.Generator) -> tuple[Signal, Signal]:
         """The two views of a batch, whose edges were dropped before; columns are masked now.
