@@ -180,6 +180,8 @@ class RowBatches:
         ranks: The processes that train one model; each has its share of every batch.
     """
 
+    memory_options: tuple[str, ...] = ("--batch", "--queue")
+
     def __init__(
         self,
         views: StoredViews,
@@ -281,18 +283,18 @@ class RowBatches:
 
     # What is embedded
 
-    def stream(self, rows_at_a_time: int = STREAMED) -> Iterator[tuple[int, int, Rows]]:
-        """All rows of the clean graph in their order, with their first number and end."""
-        for start, end in row_ranges(self.num_nodes, rows_at_a_time):
-            yield start, end, self._batch(slice(start, end), [self.clean])
+    def stream(self, first: int = 0) -> Iterator[tuple[int, int, Rows]]:
+        """Rows of the clean graph in their order, from one on, with their first number and end."""
+        for start, end in row_ranges(self.num_nodes, STREAMED):
+            if start >= first:
+                yield start, end, self._batch(slice(start, end), [self.clean])
 
     @torch.no_grad()
     def outputs(self, method: Method, first: int = 0) -> Iterator[tuple[int, int, Output]]:
         """Embedding and gate of all rows in their order, from a row on."""
         method.eval()
-        for start, end, rows in self.stream():
-            if start >= first:
-                yield start, end, method.output(rows)
+        for start, end, rows in self.stream(first):
+            yield start, end, method.output(rows)
 
     def calibrate(self, method: Method) -> None:
         """As `Method.calibrate`, exactly, by passes over all rows."""
