@@ -18,7 +18,6 @@ from aspect.scale.bases import (
     Bases,
     BasisSettings,
     compute_bases,
-    compute_pool,
     kept_entries,
     propagate_block,
 )
@@ -108,13 +107,15 @@ def test_edges_are_dropped_at_the_rate_whatever_the_direction():
     assert kept_entries(rows, columns, 0.0, 1).all()
 
 
-def test_a_pool_has_views_of_their_own(store, tmp_path):
-    pool = compute_pool(store, tmp_path / "pool", BasisSettings(order=1, edge_drop=0.3), 2)
-    first, second = (view.rows(slice(0, 120)) for view in pool)
+def test_views_of_other_seeds_differ_but_in_their_features(store, tmp_path):
+    first, second = (
+        compute_bases(
+            store, tmp_path / str(seed), BasisSettings(order=1, edge_drop=0.3, view_seed=seed)
+        ).rows(slice(0, 120))
+        for seed in (0, 1)
+    )
     np.testing.assert_array_equal(first[0], second[0])
     assert (first[1] != second[1]).any()
-    with pytest.raises(SettingsError, match="edge drop rate above 0"):
-        compute_pool(store, tmp_path / "none", BasisSettings(), 2)
 
 
 def test_shuffled_features_are_a_permutation(store, tmp_path):

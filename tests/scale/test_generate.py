@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 from aspect.errors import GraphError, RunError
-from aspect.scale.generate import MixedModel, generate_store
+from aspect.scale.generate import generate_store
+from aspect.scale.options import MixedModel
 from aspect.scale.store import GraphStore
 from faults import contents, run_and_kill
 
-MODEL = MixedModel(nodes=6000, edges=60_000, features=8, classes=3, signal=2.0, seed=7)
+MODEL = MixedModel(nodes=6000, edges=60_000, features=8, classes=3, signal=2.0)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return generate_store(MODEL, tmp_path_factory.mktemp("generated") / "store", 1000)
+    return generate_store(MODEL, tmp_path_factory.mktemp("generated") / "store", 1000, seed=7)
 
 
 def pairs(store):
@@ -75,10 +76,11 @@ def test_the_share_of_heterophilic_nodes(tmp_path):
 
 
 KILLED = """
-from aspect.scale.generate import MixedModel, generate_store
+from aspect.scale.generate import generate_store
+from aspect.scale.options import MixedModel
 
-model = MixedModel(nodes=6000, edges=60_000, features=8, classes=3, signal=2.0, seed=7)
-generate_store(model, Path(sys.argv[2]), 1000)
+model = MixedModel(nodes=6000, edges=60_000, features=8, classes=3, signal=2.0)
+generate_store(model, Path(sys.argv[2]), 1000, seed=7)
 """
 
 
@@ -88,12 +90,12 @@ def test_a_killed_call_goes_on_and_ends_in_the_same_bytes(store, tmp_path, at_bl
     run_and_kill(KILLED, at_block, path)
     with pytest.raises(RunError, match="is not complete"):
         GraphStore.open(path)
-    generate_store(MODEL, path, 1000, memory_bytes=10_000)
+    generate_store(MODEL, path, 1000, seed=7, memory_bytes=10_000)
     assert contents(path) == contents(store.path)
 
 
 def test_seeds_differ(store, tmp_path):
-    other = generate_store(MODEL.model_copy(update={"seed": 8}), tmp_path / "store", 1000)
+    other = generate_store(MODEL, tmp_path / "store", 1000, seed=8)
     assert (other.features[:10] != store.features[:10]).all()
     assert other.digest != store.digest
 

@@ -19,12 +19,15 @@ from aspect.cli.datasets import datasets
 from aspect.cli.demo import demo
 from aspect.cli.embed import embed
 from aspect.cli.evaluate import evaluate
+from aspect.cli.generate import generate
 from aspect.cli.inspect import inspect
 from aspect.cli.methods import methods
 from aspect.cli.neighbours import neighbours
+from aspect.cli.plan import plan
 from aspect.cli.report import report
 from aspect.cli.session import INTERRUPTED, USER_ERROR
 from aspect.cli.stability import stability
+from aspect.cli.store import store
 from aspect.cli.theory import theory
 from aspect.cli.train import train
 from aspect.cli.tune import tune
@@ -76,6 +79,9 @@ commands = (
     report,
     theory,
     datasets,
+    generate,
+    store,
+    plan,
     methods,
     demo,
 )

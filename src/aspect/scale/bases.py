@@ -40,7 +40,6 @@ __all__ = [
     "BasisSettings",
     "Engine",
     "compute_bases",
-    "compute_pool",
     "inverse_roots",
     "kept_entries",
     "propagate_block",
@@ -55,6 +54,7 @@ PROJECTION = "projection.npy"
 MEMORY_BYTES = 2 * 2**30
 FIX = "Compute the bases anew."
 ENTRY_BYTES = 40  # of an entry of the adjacency while it is multiplied, but for its column's row
+CACHED_ROWS = 4_096
 SHARE_OF_GPU = 0.6  # of its free memory, for a whole term
 
 Numbers = NDArray[np.floating[Any]]
@@ -199,30 +199,6 @@ def compute_bases(
     return Bases.open(path)
 
 
-def compute_pool(
-    store: GraphStore,
-    path: Path,
-    settings: BasisSettings,
-    size: int,
-    *,
-    memory_bytes: int = MEMORY_BYTES,
-    device: str = "cpu",
-) -> list[Bases]:
-    """Bases of so many views of the graph, whose edges are dropped by seeds of their own."""
-    if settings.edge_drop == 0:
-        raise SettingsError("A pool of views needs an edge drop rate above 0. Got 0.")
-    return [
-        compute_bases(
-            store,
-            path / f"view-{member}",
-            settings.model_copy(update={"view_seed": seed_for(settings.view_seed, "view", member)}),
-            memory_bytes=memory_bytes,
-            device=device,
-        )
-        for member in range(size)
-    ]
-
-
 # One block
 
 
@@ -248,7 +224,7 @@ def propagate_block(  # noqa: PLR0913 - a pure function of all that it needs
         rows: First of them, and their end.
         scales: [nodes], see `inverse_roots`.
         previous: [nodes, columns] of the previous term, in memory, on the device or on disk.
-        own: Its rows of this block.
+        own: Its rows of this block; they may be mapped, and of the type on disk.
         before: Those of the term before it; none for the first product.
         settings: What is propagated along what.
         memory_bytes: Bound of what is gathered at a time.
@@ -257,7 +233,9 @@ def propagate_block(  # noqa: PLR0913 - a pure function of all that it needs
     start, factor = rows[0], 2 / settings.lambda_max
     result = np.empty(own.shape, scales.dtype)
     most = max(1, memory_bytes // (ENTRY_BYTES + own.shape[1] * scales.itemsize))
-    for low, high in _pieces(adjacency.pointers, most):
+    # Arrays of a few MiB stay in the caches; on a GPU one launch is better than many.
+    most_rows = CACHED_ROWS if device == "cpu" else len(own)
+    for low, high in _pieces(adjacency.pointers, most, most_rows):
         piece = _piece(adjacency, low, high)
         numbers = np.repeat(np.arange(start + low, start + high), np.diff(piece.pointers))
         values = -factor * scales[numbers] * scales[piece.neighbours]
@@ -270,8 +248,11 @@ def propagate_block(  # noqa: PLR0913 - a pure function of all that it needs
         if settings.self_loops:
             diagonal -= factor * scales[start + low : start + high] ** 2
         if diagonal.any():
-            product += diagonal[:, None] * own[low:high]
-        result[low:high] = product if before is None else 2 * product - before[low:high]
+            product += diagonal[:, None] * converted(own[low:high], scales.dtype)
+        if before is not None:
+            product *= 2
+            product -= converted(before[low:high], scales.dtype)
+        result[low:high] = product
     return result
 
 
@@ -280,7 +261,7 @@ def inverse_roots(
 ) -> NDArray[np.float64]:
     """`D^(-1/2)` of a block's rows: degrees of what is kept, self-loops included; zero for zero."""
     degrees = np.full(rows[1] - rows[0], float(settings.self_loops))
-    for low, high in _pieces(adjacency.pointers, MEMORY_BYTES // (4 * ENTRY_BYTES)):
+    for low, high in _pieces(adjacency.pointers, MEMORY_BYTES // (4 * ENTRY_BYTES), len(degrees)):
         piece = _piece(adjacency, low, high)
         owners = np.repeat(np.arange(low, high), np.diff(piece.pointers))
         weights = np.ones(len(owners)) if piece.weights is None else piece.weights.astype(float)
@@ -314,12 +295,14 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def _pieces(pointers: NDArray[np.int64], most_entries: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows with at most so many entries each, but at least one row."""
+def _pieces(
+    pointers: NDArray[np.int64], most_entries: int, most_rows: int
+) -> Iterator[tuple[int, int]]:
+    """Ranges of rows with at most so many rows and entries each, but at least one row."""
     low, last = 0, len(pointers) - 1
     while low < last:
         high = int(np.searchsorted(pointers, pointers[low] + most_entries, side="right")) - 1
-        high = min(max(high, low + 1), last)
+        high = min(max(high, low + 1), low + most_rows, last)
         yield low, high
         low = high
 
@@ -410,8 +393,8 @@ class _Loop:
                 store.blocks[block],
                 scales,
                 previous,
-                converted(on_disk.block(block), settings.working_type),
-                None if before is None else converted(before.block(block), settings.working_type),
+                on_disk.block(block),
+                None if before is None else before.block(block),
                 settings,
                 memory_bytes=self.memory_bytes,
                 device=self.device,

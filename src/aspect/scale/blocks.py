@@ -94,7 +94,7 @@ class _HashedFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._digest, self.num_bytes = file, hashlib.sha256(), 0
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         self._digest.update(data)
         self.num_bytes += len(data)
         return self._file.write(data)
@@ -158,7 +158,10 @@ class BlockFolder:
         try:
             with replacing(self.path / name, overwrite=True) as file:
                 hashed = _HashedFile(file)
-                np.lib.format.write_array(hashed, np.ascontiguousarray(block), allow_pickle=False)
+                block = np.ascontiguousarray(block)
+                header = np.lib.format.header_data_from_array_1_0(block)
+                np.lib.format.write_array_header_1_0(hashed, header)
+                hashed.write(block.reshape(-1).view(np.uint8).data)  # without a copy
             self.note(name, hashed.sha256, hashed.num_bytes, **counts)
         except (FileError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__

@@ -19,6 +19,7 @@ from aspect.errors import GraphError
 from aspect.scale.blocks import SCRATCH, BlockFolder, converted, row_ranges
 from aspect.scale.chunks import TablePieces, file_identity, mapped_array
 from aspect.scale.ids import IdTable, merge_id_runs, shown_ids, write_id_run
+from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 from aspect.scale.sorting import EdgeCounts, merge_runs, write_run
 from aspect.scale.sources import (
     EdgeArray,
@@ -32,9 +33,7 @@ from aspect.scale.sources import (
 )
 from aspect.scale.store import (
     FULL_DISK,
-    ROWS_PER_BLOCK,
     STORE,
-    FeatureType,
     GraphStore,
     StoreFacts,
     block_name,

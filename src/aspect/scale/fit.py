@@ -24,7 +24,15 @@ from aspect.scale.rows import STREAMED, RowBatches, basis_settings, row_plan_of,
 from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings, Scale
 
-__all__ = ["as_rows", "check_scale", "choose_rows", "output_of", "row_batches", "row_outlook"]
+__all__ = [
+    "as_rows",
+    "check_scale",
+    "choose_rows",
+    "output_of",
+    "row_batches",
+    "row_outlook",
+    "step_bytes",
+]
 
 SCALES: tuple[Scale, ...] = ("auto", "full", "rows")
 
@@ -54,7 +62,8 @@ def choose_rows(scale: Scale | RowSettings, method: Method, graph: Graph) -> Row
         return None
     if scale == "rows":
         return RowSettings()
-    fits = step_bytes(method, graph) <= SHARE_OF_MEMORY * _free_bytes(graph.device)
+    needed = step_bytes(method, graph.num_nodes, graph.num_features)
+    fits = needed <= SHARE_OF_MEMORY * _free_bytes(graph.device)
     return None if fits or method.row_plan() is None else RowSettings()
 
 
@@ -64,7 +73,7 @@ def row_outlook(
     """What to know before a training on rows, one sentence each."""
     plan = row_plan_of(method)
     if is_chosen:
-        needed = step_bytes(method, graph) / 2**30
+        needed = step_bytes(method, graph.num_nodes, graph.num_features) / 2**30
         yield (
             f"A step on the whole graph would take about {needed:,.1f} GiB, more than is free: the "
             "graph is trained on as rows (--scale rows)."
@@ -78,14 +87,12 @@ def row_outlook(
         )
 
 
-def step_bytes(method: Method, graph: Graph) -> int:
-    """About what a step on the whole graph holds: activations of two views, and similarities."""
-    config, nodes = method.config.model_dump(), graph.num_nodes
-    width, terms = config.get("width", graph.num_features), config.get("order", 0) + 1
+def step_bytes(method: Method, nodes: int, features: int) -> int:
+    """About what a step on so many nodes holds: activations of two views, and similarities."""
+    config = method.config.model_dump()
+    width, terms = config.get("width", features), config.get("order", 0) + 1
     # Basis and bands of both views, each held a few times on the way to the loss and back.
-    numbers = (
-        2 * nodes * (3 * terms * graph.num_features + 2 * (4 * graph.num_features + 6 * width))
-    )
+    numbers = 2 * nodes * (3 * terms * features + 2 * (4 * features + 6 * width))
     if method.cost == "quadratic":
         drawn = min(nodes, config.get("negatives") or 8_192)
         numbers += 12 * nodes * drawn  # of three contrasts in both directions

@@ -25,8 +25,9 @@ from aspect.data.files import is_file, is_folder, replacing
 from aspect.errors import FileError, GraphError
 from aspect.scale.build import MEMORY_BYTES, write_store
 from aspect.scale.chunks import file_identity
+from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 from aspect.scale.sources import Columns, EdgeArray, Edges, NamedBy, NodeArrays, NodeSource
-from aspect.scale.store import ROWS_PER_BLOCK, FeatureType, GraphStore
+from aspect.scale.store import GraphStore
 
 __all__ = ["import_igb", "import_ogb", "layout_of"]
 

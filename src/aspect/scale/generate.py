@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from aspect.config import Config, Count
 from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.errors import GraphError
 from aspect.randomness import seed_for
 from aspect.scale.blocks import SCRATCH, BlockFolder, check_disk, row_ranges
+from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, MixedModel
 from aspect.scale.sorting import merge_runs, rows_are_merged, write_run
 from aspect.scale.store import (
     FULL_DISK,
-    ROWS_PER_BLOCK,
     STORE,
-    FeatureType,
     GraphStore,
     StoreFacts,
     block_name,
@@ -33,38 +29,10 @@ from aspect.scale.store import (
     store_bytes,
 )
 
-__all__ = ["MixedModel", "generate_store"]
+__all__ = ["generate_store"]
 
 EDGES_PER_RUN = 2**21
 GOLDEN = (math.sqrt(5) - 1) / 2
-
-Part = Annotated[float, Field(ge=0, le=1)]
-
-
-class MixedModel(Config):
-    """A block model with power-law degrees, of a homophilic and a heterophilic region."""
-
-    nodes: Count = 1_000_000
-    """Nodes of the graph."""
-    edges: Count = 10_000_000
-    """Edges that are drawn; the few that repeat another one are left out."""
-    features: Count = 128
-    """Columns of the features."""
-    classes: Annotated[int, Field(ge=2)] = 4
-    """Classes, of equal size."""
-    heterophilic: Part = 0.5
-    """Share of the nodes in the heterophilic region, which are the last ones."""
-    purity: Part = 0.75
-    """Share of the homophilic region's edges inside a class, and of the heterophilic region's
-    edges between classes."""
-    bridges: Part = 0.05
-    """Share of the edges between the regions, if these are equal; fewer if not."""
-    signal: Annotated[float, Field(ge=0)] = 0.7
-    """Length of the class means; the noise of every feature has std one."""
-    exponent: Annotated[float, Field(gt=2)] = 3.0
-    """Exponent of the power law of degrees."""
-    seed: int = 0
-    """Seed of all that is drawn."""
 
 
 def generate_store(
@@ -72,6 +40,7 @@ def generate_store(
     path: Path,
     rows_per_block: int = ROWS_PER_BLOCK,
     *,
+    seed: int = 0,
     dtype: FeatureType = "float32",
     memory_bytes: int = 2**30,
 ) -> GraphStore:
@@ -84,13 +53,18 @@ def generate_store(
         raise GraphError(
             f"A mixed graph needs at least {4 * model.classes} nodes. Got {model.nodes}."
         )
-    job = {"model": model.model_dump(), "rows_per_block": rows_per_block, "dtype": dtype}
+    job = {
+        "model": model.model_dump(),
+        "seed": seed,
+        "rows_per_block": rows_per_block,
+        "dtype": dtype,
+    }
     if not path.exists():
         check_disk(path, store_bytes(model.nodes, model.edges, model.features, dtype), FULL_DISK)
     with BlockFolder.open(path, STORE, job, FULL_DISK) as folder:
         if not folder.is_complete:
-            _write_nodes(model, folder, rows_per_block, dtype)
-            num_edges = _write_edges(model, folder, rows_per_block, memory_bytes)
+            _write_nodes(model, seed, folder, rows_per_block, dtype)
+            num_edges = _write_edges(model, seed, folder, rows_per_block, memory_bytes)
             facts = StoreFacts(
                 num_nodes=model.nodes,
                 num_edges=num_edges,
@@ -104,9 +78,9 @@ def generate_store(
 
 
 def _write_nodes(
-    model: MixedModel, folder: BlockFolder, rows_per_block: int, dtype: FeatureType
+    model: MixedModel, seed: int, folder: BlockFolder, rows_per_block: int, dtype: FeatureType
 ) -> None:
-    means = np.random.default_rng(seed_for(model.seed, "class means")).standard_normal(
+    means = np.random.default_rng(seed_for(seed, "class means")).standard_normal(
         (model.classes, model.features)
     )
     means -= means.mean(axis=0)
@@ -115,7 +89,7 @@ def _write_nodes(
         numbers = np.arange(start, end)
         labels = (numbers % model.classes).astype(np.int32)
         if not folder.has(block_name("features", block)):
-            drawn = np.random.default_rng(seed_for(model.seed, "features", block))
+            drawn = np.random.default_rng(seed_for(seed, "features", block))
             noise = drawn.standard_normal((end - start, model.features), dtype=np.float32)
             noise += means.astype(np.float32)[labels]
             folder.write(block_name("features", block), noise.astype(dtype, copy=False))
@@ -129,7 +103,7 @@ def _homophilic_nodes(model: MixedModel) -> int:
 
 
 def _write_edges(
-    model: MixedModel, folder: BlockFolder, rows_per_block: int, memory_bytes: int
+    model: MixedModel, seed: int, folder: BlockFolder, rows_per_block: int, memory_bytes: int
 ) -> int:
     """Draw and sort the edges; return how many are left without loops and duplicates."""
     groups = _Groups(model)
@@ -137,7 +111,7 @@ def _write_edges(
     if not rows_are_merged(folder, model.nodes, rows_per_block):
         for number, (start, end) in enumerate(row_ranges(model.edges, EDGES_PER_RUN)):
             if not folder.has(f"{runs[number]}.keys.npy"):
-                drawn = np.random.default_rng(seed_for(model.seed, "edges", number))
+                drawn = np.random.default_rng(seed_for(seed, "edges", number))
                 write_run(folder, runs[number], *groups.pairs(end - start, drawn), model.nodes)
     counts = merge_runs(folder, runs, model.nodes, rows_per_block, memory_bytes=memory_bytes)
     return counts.num_edges

@@ -18,7 +18,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,13 @@ from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32, SparseMatrix
 from aspect.errors import GraphError, RunError
 from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, mapped, row_ranges
+from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 __all__ = [
     "FULL_DISK",
-    "ROWS_PER_BLOCK",
     "STORE",
     "AdjacencyBlock",
-    "FeatureType",
     "GraphStore",
     "StoreFacts",
     "block_name",
@@ -47,11 +46,8 @@ __all__ = [
 ]
 
 FACTS = "store.json"
-ROWS_PER_BLOCK = 65_536
 FIX = "Make the store anew."
 FULL_DISK = "Free some space, or lower the number of nodes, edges or features."
-
-FeatureType = Literal["float32", "float16"]
 
 STORE = FolderKind(
     foreign="holds no graph store",
