@@ -33,7 +33,8 @@ from rich.table import Table  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.provenance import peak_bytes  # noqa: E402
 from aspect.scale.embedding import embed_store  # noqa: E402
-from aspect.scale.generate import MixedModel, generate_store  # noqa: E402
+from aspect.scale.generate import generate_store  # noqa: E402
+from aspect.scale.options import MixedModel  # noqa: E402
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views  # noqa: E402
 from aspect.settings import RowSettings  # noqa: E402
 from aspect.training.trainer import EpochReport, Recorder, train  # noqa: E402
