@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=None, help="in place of the shipped ones")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of the method")
     parser.add_argument("--batch", type=int, default=None)
-    parser.add_argument("--queue", type=int, default=4096)
+    parser.add_argument("--queue", type=int, default=None)
     parser.add_argument("--pool", type=int, default=4)
     parser.add_argument("--precision", choices=["float32", "float16"], default="float32")
     parser.add_argument("--device", default="cpu")

@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument("--order", type=int, default=5, help="of ASPECT's filters (5)")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=None)
-    parser.add_argument("--queue", type=int, default=4096)
+    parser.add_argument("--queue", type=int, default=None)
     parser.add_argument("--pool", type=int, default=2)
     parser.add_argument("--precision", choices=["float32", "float16"], default="float32")
     parser.add_argument("--device", default="cpu")

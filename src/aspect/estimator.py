@@ -440,6 +440,12 @@ class Embedder:
             return _frame(scaled.numpy().copy(), given)
         return scaled.clone() if scaled is embedding else scaled  # the caller may change it
 
+    def scaled(
+        self, rows: Float[Tensor, "rows dim"], normalise: Normalisation
+    ) -> Float[Tensor, "rows dim"]:
+        """Embeddings as the method gives them, moved and scaled as `embed` does it."""
+        return (self._measured_scaling() or Scaling.of(rows)).apply(rows, normalise)
+
     def health(self, graph: Any) -> Health:  # noqa: ANN401
         """Signs of representation collapse, measured before any centring."""
         return Health.of(self._output(graph).uncentred)

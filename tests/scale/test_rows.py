@@ -173,6 +173,18 @@ class TestBatches:
         # Of BGRL the first step has a learning rate of zero, and the schedule is short.
         assert min(losses[1:]) < losses[0]
 
+    @pytest.mark.parametrize("run", [1, 7, 1000])
+    def test_an_order_has_every_row_once_and_keeps_runs_together(self, store, tmp_path, run):
+        method = build("dgi", store.num_features, torch.float32)
+        data = batches(store, tmp_path, method, ROWS.model_copy(update={"run": run}))
+        order = data._order(3)
+        assert sorted(order.tolist()) == list(range(store.num_nodes))
+        starts = order[:: min(run, len(order))] if store.num_nodes % run == 0 else order[:1]
+        assert bool((starts % run == 0).all())
+        assert torch.equal(order, data._order(3))
+        if run < store.num_nodes:
+            assert not torch.equal(order, data._order(4))
+
     def test_two_views_of_one_rate_are_two_of_the_pool(self, store, tmp_path):
         method = build("aspect", store.num_features, torch.float32, views="both", edge_drop=0.4)
         batch, _ = next(data_batches := batches(store, tmp_path, method)._batches(method, 1))

@@ -133,7 +133,7 @@ class ScaleOptions(RowSettings):
         rows = RowSettings(**self.model_dump(include=set(RowSettings.model_fields)))
         if rows != RowSettings() and self.scale != "rows":
             raise SettingsError(
-                "--batch, --queue, --pool, --precision and --projection belong to --scale rows. "
+                "--batch, --queue, --run, --pool, --precision and --projection belong to --scale rows. "
                 f"Got --scale {self.scale}."
             )
         return (
