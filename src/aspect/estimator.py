@@ -804,6 +804,8 @@ def _check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
 def _settings_of(manifest: dict[str, Any]) -> dict[str, Any]:
     """The settings under the names of this version."""
     settings = dict(manifest["settings"])
+    if "readout" in settings:
+        settings.setdefault("skip_weight", 0.0)  # until version 0.2 there was none
     if manifest["version"].startswith("0.1."):
         # Version 0.1 did not centre, and had one setting of CCA-SSG alone for what is
         # `norm_statistics` now.

@@ -32,7 +32,8 @@ def test_the_same_as_in_plain_torch(nodes, dim, block, kept_bytes, monkeypatch):
     views[0][0] = 0  # a row without a direction
     fused = losses_and_gradients(*views, 0.3, block, kept_bytes)
     monkeypatch.setattr(plain, "has_triton", lambda: False)
-    assert_close(fused, losses_and_gradients(*views, 0.3))
+    # Numbers that are given to a kernel are float32.
+    assert_close(fused, losses_and_gradients(*views, 0.3), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [0.1, 0.5])
@@ -44,7 +45,7 @@ def test_close_where_products_may_be_in_tf32(temperature):
         quick = losses_and_gradients(*(view.float() for view in two_views(1000, 256)), temperature)
     finally:
         torch.set_float32_matmul_precision("highest")
-    assert_close(fused, exact)
+    assert_close(fused, exact, rtol=1e-5, atol=1e-6)
     for one, other in zip(quick[:2], exact[:2], strict=True):
         assert_close(one.double(), other, rtol=2e-3, atol=2e-3)
     for one, other in zip(quick[2:], exact[2:], strict=True):

@@ -154,7 +154,7 @@ def _weigh(
         rows,
         nodes,
         stride,
-        sharpness,
+        sharpness * LOG2_E,
         TALL=TALL,
         WIDE=WIDE,
         num_warps=8,

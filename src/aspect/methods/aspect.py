@@ -48,6 +48,7 @@ from aspect.nn.gate import (
     read_out,
 )
 from aspect.nn.normalisation import Centre
+from aspect.nn.skip import Skip
 from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
 from aspect.randomness import generator_for
 
@@ -129,6 +130,12 @@ class AspectConfig(BatchNormConfig):
     unit_rows: Annotated[bool, Choice((True, False))] = True
     """Bring each band's rows to length one before the readout, since InfoNCE compares directions
     alone; off as in the paper."""
+
+    skip_weight: Annotated[Weight, Choice((0.0, 0.3, 1.0))] = 1.0
+    """Weight of a skip connection beside the bands: the leading principal components of the
+    features as given and of their averages over two hops (ours); 0: none, as in the paper."""
+    skip_dim: Annotated[Count, Choice((16, 32, 64))] = 32
+    """Components of the skip connection."""
 
     # The two views
     views: Annotated[Literal["one", "both"], Choice(("one", "both"))] = "one"
@@ -244,6 +251,7 @@ class AspectMethod(Method):
             config.gate_hops,
         )
         self.centre = Centre(config.width, len(self.bands)) if config.centred else None
+        self.skip = Skip(num_features, config.skip_dim) if config.skip_weight > 0 else None
         self.ready = PerGraph(self._prepare)
         self._past = PastRows()
         self._monitors: dict[str, Tensor] = {}
@@ -488,15 +496,24 @@ class AspectMethod(Method):
     def _read_out(self, embedding: SpectralEmbedding) -> Float[Tensor, "nodes dim"]:
         return read_out(embedding.bands, embedding.weights, self.config.readout)
 
+    def _beside_skip(
+        self, embedding: Float[Tensor, "nodes dim"], graph: Graph
+    ) -> Float[Tensor, "nodes out"]:
+        """What is read out of the bands, and the skip connection beside it."""
+        if self.skip is None:
+            return embedding
+        skipped = self.skip(graph.features, self.ready(graph).signal.operator)
+        return torch.cat([embedding, self.config.skip_weight * skipped], dim=1)
+
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        return self._read_out(self.centred(self.encode(graph)))
+        return self._beside_skip(self._read_out(self.centred(self.encode(graph))), graph)
 
     @override
     def output(self, graph: Graph) -> Output:
         embedding = self.encode(graph)
         return Output(
-            self._read_out(self.centred(embedding)),
+            self._beside_skip(self._read_out(self.centred(embedding)), graph),
             uncentred=self._read_out(embedding),
             gate=None if len(self.bands) == 1 else embedding.weights,
         )
