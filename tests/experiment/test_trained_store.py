@@ -123,11 +123,11 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(store, whole, tmp_pat
 def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):
     out = tmp_path / "nodes.parquet"
     assert run(["embed", str(whole), "--out", str(out), "--normalise", "none"]) == 0
-    assert "Wrote 200 embeddings of 16 dimensions" in capsys.readouterr().out
+    assert "Wrote 200 embeddings of 48 dimensions" in capsys.readouterr().out
     table = parquet.read_table(out)
     assert parquet.ParquetFile(out).num_row_groups == 4
     assert table.column_names[:3] == ["id", "gate", "z0"]
-    rows = np.stack([table[f"z{k}"].to_numpy() for k in range(16)], axis=1)
+    rows = np.stack([table[f"z{k}"].to_numpy() for k in range(48)], axis=1)
     np.testing.assert_array_equal(rows, np.load(whole / "embeddings.npy"))
     np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(200))
     assert run(["embed", str(whole), "--out", str(tmp_path / "nodes.csv")]) == 2

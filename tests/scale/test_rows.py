@@ -94,7 +94,9 @@ class TestMethods:
 
     @pytest.mark.parametrize("order", ["filter-first", "project-first"])
     def test_aspect_embeds_rows_as_it_embeds_the_graph(self, graph, order):
-        method = build("aspect", graph.num_features, layer_order=order, gate_hops=0)
+        settings = {"layer_order": order, "gate_hops": 0, "row_normalise": False}
+        method = build("aspect", graph.num_features, **settings)
+        assert method.skip is not None  # it has the features as they are, normalised or not
         rows = as_rows(graph, row_plan_of(method))
         method.calibrate(graph)
         expected = method.eval().output(graph)

@@ -48,7 +48,7 @@ from aspect.nn.gate import (
     read_out,
 )
 from aspect.nn.normalisation import Centre
-from aspect.nn.skip import Skip
+from aspect.nn.skip import HOPS, Skip
 from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
 from aspect.randomness import generator_for
 
@@ -329,7 +329,8 @@ class AspectMethod(Method):
         """Both views of a step from stored bases.
 
         In a batch of rows no node has a neighbour: the gate averages over none, whatever
-        `gate_hops` is. Input dropout meets the entries of the basis.
+        `gate_hops` is. Input dropout meets the entries of the basis. The skip connection has the
+        features as they are propagated, normalised where the settings say so.
         """
         config = self.config
         if config.lambda_max != "two":
@@ -338,7 +339,8 @@ class AspectMethod(Method):
             )
         first = config.edge_drop if config.views == "both" else 0.0
         views = first, config.edge_drop
-        return RowPlan(config.order, config.self_loops, config.row_normalise, views)
+        order = config.order if self.skip is None else max(config.order, HOPS)
+        return RowPlan(order, config.self_loops, config.row_normalise, views)
 
     def _two_views(
         self, graph: Graph, step: Step
@@ -369,10 +371,14 @@ class AspectMethod(Method):
             for masked in is_masked
         ]
         first, second = (
-            _row_signal(view if keep is None else view * keep)
+            self._row_signal(view if keep is None else view * keep)
             for view, keep in zip(views, masks, strict=True)
         )
         return first, second
+
+    def _row_signal(self, view: Float[Tensor, "terms rows features"]) -> Signal:
+        basis = view[: self.config.order + 1]
+        return Signal(basis[0], _without_neighbours, basis, is_rows=True)
 
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
@@ -463,7 +469,7 @@ class AspectMethod(Method):
         config = self.config
         if isinstance(graph, Rows):
             propagation = Propagation(graph, self_loops=False)
-            signal = _row_signal(graph.views[0])
+            signal = self._row_signal(graph.views[0])
             return PreparedGraph(graph, graph.features, propagation, signal)
         features = seen_features(graph.features, normalise_rows=config.row_normalise)
         propagation = Propagation(
@@ -502,7 +508,12 @@ class AspectMethod(Method):
         """What is read out of the bands, and the skip connection beside it."""
         if self.skip is None:
             return embedding
-        skipped = self.skip(graph.features, self.ready(graph).signal.operator)
+        operator = self.ready(graph).signal.operator
+        propagated: tuple[Tensor, ...] = ()
+        if isinstance(graph, Rows):  # L X, and L L X by the second polynomial
+            own, once, second = graph.views[0][: HOPS + 1]
+            propagated = once, (second + own) / 2
+        skipped = self.skip(graph.features, operator, propagated)
         return torch.cat([embedding, self.config.skip_weight * skipped], dim=1)
 
     @override
@@ -595,10 +606,6 @@ class AspectMethod(Method):
                 f"(std {std:.1e}), which is global fusion. Try stronger augmentation, a lower "
                 "gate_temperature or a higher policy_weight."
             )
-
-
-def _row_signal(basis: Float[Tensor, "terms rows features"]) -> Signal:
-    return Signal(basis[0], _without_neighbours, basis, is_rows=True)
 
 
 def _without_neighbours(x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
