@@ -6,8 +6,8 @@ Every step runs in a process of its own with one thread; memory is the peak of i
 Graphs are mixed ones with ten edges a node. `build` reads the same graph back from Parquet: edges
 between 64-bit ids, and a node table with a column for each feature. The last rows are the
 exponents of growth between neighbouring sizes. On a machine that others use, the processor's
-seconds say more than those of the clock. With --plan, the foreseen figures are printed beside those
-of the bases.
+seconds say more than those of the clock. With --plan, what `aspect
+plan` foresees of the bases is printed too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from aspect.scale.bases import BasisSettings, compute_bases
 from aspect.scale.build import build_store
 from aspect.scale.generate import generate_store
 from aspect.scale.options import MixedModel
+from aspect.scale.plan import GraphSize, basis_need, calibrate
 from aspect.scale.store import GraphStore
+from aspect.settings import RowSettings
 
 EDGES_PER_NODE = 10
 ORDER = 5
@@ -159,12 +161,25 @@ def _exponents(small: dict[str, float], large: dict[str, float], growth: float) 
     )
 
 
+def foresee_bases(sizes: list[int], features: int) -> None:
+    """What `aspect plan` says of the bases: by a calibration with the largest graph."""
+    largest = GraphSize(sizes[-1], EDGES_PER_NODE * sizes[-1], features)
+    speeds = calibrate(largest, "aspect", RowSettings())
+    print("\n| nodes | bases foreseen: wall s, GiB, disk GiB |\n|---|---|")
+    for nodes in sizes:
+        size = GraphSize(nodes, EDGES_PER_NODE * nodes, features)
+        need = basis_need(size, BasisSettings(order=ORDER), speeds)
+        memory, disk = need.memory_bytes / GIB, need.disk_bytes / GIB
+        print(f"| {nodes:,} | {need.seconds:.1f}, {memory:.2f}, {disk:.2f} |")
+
+
 def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--folder", type=Path, help="Where files are made, and removed again.")
+    parser.add_argument("--plan", action="store_true", help="Print what is foreseen as well.")
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.stage:
@@ -173,6 +188,8 @@ def main() -> None:
         run_stage(given.stage, given.folder, model)
     else:
         table(given.nodes, given.features, given.folder)
+        if given.plan:
+            foresee_bases(given.nodes, given.features)
 
 
 if __name__ == "__main__":

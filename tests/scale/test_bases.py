@@ -232,6 +232,17 @@ def test_a_full_disk_says_what_to_lower(store, tmp_path, monkeypatch):
     assert contents(bases.path) == contents(whole.path)
 
 
+def test_a_lack_of_memory_says_what_to_lower(store, tmp_path, monkeypatch):
+    def lacking(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("aspect.scale.bases.propagate_block", lacking)
+    with pytest.raises(RunError, match=r"Out of memory while .*bases was filled\. Lower --memory"):
+        compute_bases(store, tmp_path / "bases", BasisSettings(order=3))
+    monkeypatch.undo()
+    compute_bases(store, tmp_path / "bases", BasisSettings(order=3)).verify()
+
+
 def test_a_disk_without_room_is_refused_beforehand(store, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 99}))
     with pytest.raises(FileError, match=r"needs 0\.00 GiB of disk, and 0\.00 GiB are free"):

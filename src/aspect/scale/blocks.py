@@ -141,6 +141,11 @@ class BlockFolder:
             except GraphError:
                 folder._discard()  # the input is wrong: nothing made of it is worth keeping
                 raise
+            except MemoryError as error:
+                raise RunError(
+                    f"Out of memory while {path} was filled. Lower --memory (memory_bytes in "
+                    "Python) or the columns of the features. The same command then goes on."
+                ) from error
 
     @property
     def is_complete(self) -> bool:

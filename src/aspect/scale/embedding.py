@@ -61,6 +61,8 @@ def embed_store(data: RowBatches, method: Method, folder: Path) -> tuple[Numbers
             if policy is not None:
                 policy.flush()
             write_json(folder / PROGRESS, {"rows": end})
+            # Mapped anew, so that what is on the disk leaves the memory.
+            embeddings = _opened(folder / EMBEDDINGS, shape, resume=True)
     embeddings.flush()
     if policy is not None:
         policy.flush()

@@ -19,6 +19,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from aspect.data.files import available_bytes
 from aspect.data.graph import Graph
@@ -29,14 +30,16 @@ from aspect.provenance import forget_peak, peak_bytes
 from aspect.randomness import isolated_seed
 from aspect.scale.bases import ENTRY_BYTES, BasisSettings, propagate_block
 from aspect.scale.bases import MEMORY_BYTES as HELD_TERM
-from aspect.scale.blocks import BlockFolder
+from aspect.scale.blocks import BlockedRows, BlockFolder
 from aspect.scale.build import MEMORY_BYTES as SORTING_BYTES
+from aspect.scale.embedding import SYNCED
 from aspect.scale.fit import step_bytes
 from aspect.scale.generate import generate_store
 from aspect.scale.options import ROWS_PER_BLOCK, MixedModel
 from aspect.scale.rows import (
     BATCH,
     HELD_BYTES,
+    STREAMED,
     RowBatches,
     basis_settings,
     row_plan_of,
@@ -60,11 +63,12 @@ __all__ = [
 ]
 
 Mode = Literal["full", "rows"]
+Previous = NDArray[np.float32] | BlockedRows
 Measured = TypeVar("Measured")
 
 FLOAT = 4  # bytes
 SHARE_OF_MEMORY = 0.8  # of what a machine has, that a mode may take
-BLOCK_COPIES = 8  # of a block's rows, as terms are combined, converted and written
+BLOCK_COPIES = 4  # of a block's rows, as terms are combined, converted and written
 RUN_BYTES = 16  # of an edge in a sorted run, which lies on the disk until all is merged
 TRIAL_NODES = 2_500  # of the graph that is trained on whole: beyond, ASPECT draws its negatives
 TRIAL_BATCHES = 3
@@ -113,11 +117,13 @@ class Speeds:
     sort: float  # of an edge, until it stands in its rows
     write: float  # of a byte, with its checksum, until it is on the disk
     propagate: float  # of an entry of the adjacency and a column
+    gather: float  # the same, where the previous term is read from the disk, or from its cache
     combine: float  # of a number of a term, read and combined with others
     process: int  # bytes that a process has before any work
     batch: float  # of a step on a batch of rows
     batch_bytes: int
     row: float  # of a row that is embedded
+    row_bytes: float
     node: float  # of a node in an epoch on the whole graph
     node_bytes: float
 
@@ -263,8 +269,12 @@ def basis_need(size: GraphSize, settings: BasisSettings, speeds: Speeds) -> Need
     columns, word = settings.columns(size.num_features), settings.working_type.itemsize
     numbers = size.num_nodes * columns
     disk = settings.num_bytes(size.num_nodes, size.num_features)
+    is_held = numbers * word <= HELD_TERM
     seconds = (
-        settings.order * size.num_entries * columns * speeds.propagate
+        settings.order
+        * size.num_entries
+        * columns
+        * (speeds.propagate if is_held else speeds.gather)
         + settings.order * numbers * speeds.combine
         + disk * speeds.write
     )
@@ -289,6 +299,9 @@ def training_needs(
     held = held if held <= HELD_BYTES else 0  # else they are read from the disk
     batches = -(-size.num_nodes // (rows.batch or BATCH["cpu"]))
     process = speeds.process + 8 * size.num_nodes
+    # Of the embeddings, what was written since the file was last synced is in memory.
+    streamed = min(size.num_nodes, STREAMED)
+    fresh = min(embeddings, FLOAT * SYNCED * STREAMED * (width + 1))
     by_rows = (
         Need(
             "an epoch",
@@ -299,7 +312,7 @@ def training_needs(
         Need(
             "embed",
             size.num_nodes * speeds.row,
-            process + held + speeds.batch_bytes + embeddings,
+            int(process + held + streamed * speeds.row_bytes + fresh),
             embeddings,
         ),
     )
@@ -326,18 +339,22 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
     with tempfile.TemporaryDirectory(prefix="aspect-plan-") as name:
         folder = Path(name)
         sort, write = _measure_sorting(folder), _measure_writing(folder)
-        propagate, combine = _measure_propagation(columns, degree)
-        batch, batch_bytes, row = _apart(_measure_rows, folder, columns, degree, method, seed)
+        propagate, gather, combine = _measure_propagation(folder, columns, degree)
+        batch, batch_bytes, row, row_bytes = _apart(
+            _measure_rows, folder, columns, degree, method, seed
+        )
         node, node_bytes = _apart(_measure_whole, folder, columns, degree, method, seed)
     return Speeds(
         sort=sort,
         write=write,
         propagate=propagate,
+        gather=gather,
         combine=combine,
         process=process,
         batch=batch,
         batch_bytes=batch_bytes,
         row=row,
+        row_bytes=row_bytes,
         node=node,
         node_bytes=node_bytes,
     )
@@ -385,31 +402,34 @@ def _measure_writing(folder: Path) -> float:
         return watched[0] / TRIAL_WRITE
 
 
-def _measure_propagation(columns: int, degree: int) -> tuple[float, float]:
-    """Seconds of an entry and a column, and of a number of a term."""
+def _measure_propagation(folder: Path, columns: int, degree: int) -> tuple[float, float, float]:
+    """Seconds of an entry and a column, held and gathered, and of a number of a term."""
     drawn = np.random.default_rng(0)
     nodes = TRIAL_TERM // (columns * FLOAT)
     rows = min(nodes, TRIAL_ENTRIES // degree)
     term = drawn.random((nodes, columns), dtype=np.float32)
-    settings = BasisSettings()
-    scales = np.ones(nodes, np.float32)
-    seconds = []
-    for each in (degree, 0):  # without entries, combining is left
-        pointers = np.arange(rows + 1, dtype=np.int64) * each
-        neighbours = drawn.integers(0, nodes, rows * each).astype(np.int32)
+    np.save(folder / "term.npy", term)
+    on_disk = BlockedRows([folder / "term.npy"], [(0, nodes)])
+    scales, own = np.ones(nodes, np.float32), np.array(term[:rows])
+
+    def seconds(entries: int, previous: Previous) -> float:
+        pointers = np.arange(rows + 1, dtype=np.int64) * entries
+        neighbours = drawn.integers(0, nodes, rows * entries).astype(np.int32)
         block = AdjacencyBlock(pointers, neighbours, None)
         with _watch() as watched:
-            own = np.array(term[:rows])
-            propagate_block(block, (0, rows), scales, term, own, np.array(own), settings)
-        seconds.append(watched[0])
-    combine = seconds[1] / (rows * columns)
-    return max(0.0, seconds[0] - seconds[1]) / (rows * degree * columns), combine
+            propagate_block(block, (0, rows), scales, previous, own, own, BasisSettings())
+        return watched[0]
+
+    combine = seconds(0, term)
+    held, gathered = (max(0.0, seconds(degree, each) - combine) for each in (term, on_disk))
+    pairs = rows * degree * columns
+    return held / pairs, gathered / pairs, combine / (rows * columns)
 
 
 def _measure_rows(
     folder: Path, columns: int, degree: int, name: str, seed: int
-) -> tuple[float, int, float]:
-    """Seconds and bytes of a batch, and seconds of a row that is embedded."""
+) -> tuple[float, int, float, float]:
+    """Seconds and bytes of a batch, and of a row that is embedded."""
     store = _trial_store(folder / "rows", TRIAL_BATCHES * BATCH["cpu"], columns, degree)
     method, settings = method_of(name, columns, seed), RowSettings(pool=1)
     views = stored_views(store, folder / "bases", row_plan_of(method), settings, seed=seed)
@@ -420,11 +440,11 @@ def _measure_rows(
         for _ in data.outputs(method):
             pass
     held = views.num_bytes if views.num_bytes <= HELD_BYTES else 0
-    batch_bytes = max(watched[1], embedding[1]) - held
     return (
         seconds / data.num_batches,
-        max(0, int(batch_bytes)),
+        max(0, int(watched[1] - held)),
         embedding[0] / store.num_nodes,
+        embedding[1] / store.num_nodes,
     )
 
 

@@ -47,7 +47,7 @@ __all__ = [
 
 FACTS = "store.json"
 FIX = "Make the store anew."
-FULL_DISK = "Free some space, or lower the number of nodes, edges or features."
+FULL_DISK = "Free some space, take float16, or fewer features, nodes or edges."
 
 STORE = FolderKind(
     foreign="holds no graph store",
