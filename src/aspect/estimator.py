@@ -440,6 +440,12 @@ class Embedder:
             return _frame(scaled.numpy().copy(), given)
         return scaled.clone() if scaled is embedding else scaled  # the caller may change it
 
+    def scaled(
+        self, rows: Float[Tensor, "rows dim"], normalise: Normalisation
+    ) -> Float[Tensor, "rows dim"]:
+        """Embeddings as the method gives them, moved and scaled as `embed` does it."""
+        return (self._measured_scaling() or Scaling.of(rows)).apply(rows, normalise)
+
     def health(self, graph: Any) -> Health:  # noqa: ANN401
         """Signs of representation collapse, measured before any centring."""
         return Health.of(self._output(graph).uncentred)
@@ -798,6 +804,8 @@ def _check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
 def _settings_of(manifest: dict[str, Any]) -> dict[str, Any]:
     """The settings under the names of this version."""
     settings = dict(manifest["settings"])
+    if "readout" in settings:
+        settings.setdefault("skip_weight", 0.0)  # until version 0.2 there was none
     if manifest["version"].startswith("0.1."):
         # Version 0.1 did not centre, and had one setting of CCA-SSG alone for what is
         # `norm_statistics` now.

@@ -60,6 +60,11 @@ class AspectKeywords(TypedDict, total=False):
     unit_rows: bool
     """Bring each band's rows to length one before the readout, since InfoNCE compares directions
     alone; off as in the paper."""
+    skip_weight: float
+    """Weight of a skip connection beside the bands: the leading principal components of the
+    features as given and of their averages over two hops (ours); 0: none, as in the paper."""
+    skip_dim: int
+    """Components of the skip connection."""
     views: Literal["one", "both"]
     """Augment one view and leave the other clean, as in the paper, or augment both."""
     edge_drop: float

@@ -606,8 +606,8 @@ def _output(contract: MethodContract) -> Iterator[str]:
             yield "has an `output` whose embedding is not that of `embed`."
         if not _same(output.gate, method.policy(graph)):
             yield "has an `output` whose gate is not that of `policy`."
-    if output.uncentred.shape != output.embedding.shape:
-        yield "must give as many numbers before centring as after it."
+    if len(output.uncentred) != len(output.embedding):
+        yield "must give as many rows before centring as after it."
 
 
 @_check("new graphs")

@@ -39,6 +39,8 @@ BASE = {
     "readout": "fused",
     "centred": False,
     "unit_rows": False,
+    "skip_weight": 0.0,
+    "skip_dim": 4,
     "views": "one",
     "edge_drop": 0.3,
     "column_mask": 0.3,
@@ -304,6 +306,24 @@ class TestTerms:
             for name in ("two", "power-iteration")
         )
         assert not torch.equal(two["contrast"], true["contrast"])
+
+
+class TestSkip:
+    def test_stands_beside_the_bands_with_its_weight(self, one_graph):
+        without = make(one_graph, readout="weighted")
+        method = make(one_graph, readout="weighted", skip_weight=0.5)
+        method.calibrate(one_graph)
+        output = method.eval().output(one_graph)
+        assert output.embedding.shape == (24, 2 * 8 + 4)
+        assert output.uncentred.shape == (24, 2 * 8)
+        assert_close(output.embedding[:, :16], without.eval().output(one_graph).embedding)
+        assert_close(
+            output.embedding[:, 16:].norm(dim=1), torch.full((24,), 0.5, dtype=torch.float64)
+        )
+
+    def test_is_not_trained(self, one_graph):
+        method = make(one_graph, skip_weight=1.0)
+        assert not any(name.startswith("skip.") for name, _ in method.named_parameters())
 
 
 class TestPolicy:

@@ -133,8 +133,8 @@ class ScaleOptions(RowSettings):
         rows = RowSettings(**self.model_dump(include=set(RowSettings.model_fields)))
         if rows != RowSettings() and self.scale != "rows":
             raise SettingsError(
-                "--batch, --queue, --pool, --precision and --projection belong to --scale rows. "
-                f"Got --scale {self.scale}."
+                "--batch, --queue, --run, --pool, --precision and --projection belong to "
+                f"--scale rows. Got --scale {self.scale}."
             )
         return (
             {"scale": self.scale, "rows": rows}

@@ -260,5 +260,5 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"{told['splits']} split {told['split']} alone."
         )
     say(f"Embeddings, model and record are in {run}.")
-    has_labels = graph["classes"] > 1
+    has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")

@@ -24,9 +24,11 @@ __all__ = [
     "as_features",
     "as_tensor",
     "dense",
+    "draw_words",
     "drop_entries",
     "dropout",
     "imputed",
+    "kept_draws",
     "mask_columns",
     "mean_size",
     "merged_integers",
@@ -156,12 +158,23 @@ def dropout(
     """
     if generator is None or rate == 0:
         return x
-    kept = max(1, round((1 - rate) * DRAWS))
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
-    draws = words.random_(-(2**63), None, generator=generator).view(torch.int16)
+    threshold, factor = kept_draws(rate)
+    draws = draw_words(x.numel(), generator)
     keep = torch.empty_like(x, requires_grad=False)
-    torch.lt(draws[: x.numel()].view(x.shape), kept - DRAWS // 2, out=keep)
-    return x * keep.mul_(DRAWS / kept)
+    torch.lt(draws.view(x.shape), threshold, out=keep)
+    return x * keep.mul_(factor)
+
+
+def draw_words(count: int, generator: torch.Generator) -> Int[Tensor, " count"]:
+    """So many uniform draws of 16 bits, four of them from each 64 random bits."""
+    words = torch.empty(-(-count // 4), dtype=torch.int64, device=generator.device)
+    return words.random_(-(2**63), None, generator=generator).view(torch.int16)[:count]
+
+
+def kept_draws(rate: float) -> tuple[int, float]:
+    """Below which draw of 16 bits dropout keeps an entry, and by what factor."""
+    kept = max(1, round((1 - rate) * DRAWS))
+    return kept - DRAWS // 2, DRAWS / kept
 
 
 def as_features(x: object) -> Features:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -17,15 +18,22 @@ from torch import Tensor
 from torch.nn.functional import pad
 from typing_extensions import override
 
-__all__ = ["LARGEST_INT32", "Pattern", "SparseMatrix", "aligned"]
+__all__ = ["ALIGNED", "LARGEST_INT32", "Pattern", "SparseMatrix", "aligned", "has_triton"]
 
-# Tensor cores load 16 bytes at a time: rows that begin elsewhere take other, slower kernels.
-ALIGNED = 8
+# Tensor cores load 16 bytes at a time, Triton loads so where sizes are multiples of 16: rows that
+# begin elsewhere take other, slower kernels.
+ALIGNED = 16
 
 LARGEST_INT32 = 2**31 - 1
 
 # torch says so at the first compressed tensor of every process; our tests hold what we use of it.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton, which compiles our kernels for a GPU, is installed; CUDA builds bring it."""
+    return find_spec("triton") is not None
 
 
 def aligned(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*padded"]:
@@ -55,6 +63,21 @@ class Pattern:
     def segments(self) -> Int[Tensor, " rows_plus_one"]:
         """The row pointers in the type that segment reductions ask for."""
         return self.row_pointers.long()
+
+    @cached_property
+    def longest_first(self) -> Int[Tensor, " rows"]:
+        """Rows by falling number of entries: what takes longest on a GPU begins first."""
+        return self.row_pointers.diff().argsort(descending=True, stable=True).int()
+
+    def places_in(self, width: int) -> Int[Tensor, " entries"]:
+        """Where the entries stand in a dense matrix with so many columns, flattened."""
+        if width not in self._places:
+            self._places[width] = self.rows * width + self.columns
+        return self._places[width]
+
+    @cached_property
+    def _places(self) -> dict[int, Int[Tensor, " entries"]]:
+        return {}
 
     @cached_property
     def row_starts(self) -> list[int]:

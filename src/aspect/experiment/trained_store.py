@@ -23,12 +23,20 @@ from typing_extensions import override
 from aspect.config import to_yaml
 from aspect.data.files import is_file
 from aspect.data.tensors import read_tensors
+from aspect.errors import FileError
 from aspect.estimator import Embedder
-from aspect.experiment.trained import MODEL, RECORD_FORMAT, RunOptions, open_run
+from aspect.experiment.trained import MODEL, RECORD_FORMAT, RunOptions, StoredRun, open_run
 from aspect.methods.base import Method
+from aspect.nn.normalisation import Normalisation
 from aspect.provenance import versions
 from aspect.scale.bases import Engine
-from aspect.scale.embedding import PROGRESS, embed_store, gate_moments, scaling_of
+from aspect.scale.embedding import (
+    PROGRESS,
+    embed_store,
+    gate_moments,
+    scaling_of,
+    write_row_groups,
+)
 from aspect.scale.ranks import Ranks
 from aspect.scale.ray_engine import RayPropagation, RayTraining, connect, num_gpus
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
@@ -38,7 +46,7 @@ from aspect.training.folder import CHECKPOINT, METRICS, RunFolder, Start
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, Snapshot, TrainingResult, train
 
-__all__ = ["process_group", "train_store"]
+__all__ = ["embed_run", "process_group", "train_store"]
 
 BASES, CHECKPOINTS = "bases", "checkpoints"  # folders of the run until it is complete
 
@@ -75,6 +83,35 @@ def train_store(
                 return dict(open_run(folder.path).record)
             folder.on_epoch = options.on_epoch
             return _Run(model, store, rows, folder, options, ranks).carry_out()
+
+
+def embed_run(stored: StoredRun, out: Path, normalise: Normalisation) -> dict[str, Any]:
+    """The embeddings of a run of a store as a Parquet table, written in row groups.
+
+    Returns:
+        What `aspect embed` tells.
+    """
+    if out.suffix.lower() != ".parquet":
+        raise FileError(
+            f"Embeddings of a store are written as .parquet. Got the name {out.name!r}; "
+            f"the bare matrix is {stored.path / 'embeddings.npy'}."
+        )
+    store = GraphStore.open(Path(stored.record["graph"]["path"]))
+    model = stored.load_model("cpu")
+    counts = write_row_groups(
+        out, stored.path, store.ids, lambda rows: model.scaled(rows, normalise)
+    )
+    return {
+        "out": str(out),
+        "gate_out": None,
+        **counts,
+        "known_nodes": 0,
+        "normalise": normalise,
+        "gate": stored.record["gate"],
+        "pruned_edges": 0,
+        "health": stored.record["health"],
+        "warnings": stored.record["warnings"],
+    }
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from torch.nn.functional import pad
 from typing_extensions import override
 
 from aspect.data.graph import Graph
-from aspect.data.sparse import Pattern, SparseMatrix, aligned
+from aspect.data.sparse import Pattern, SparseMatrix, aligned, has_triton
 from aspect.losses.blocked import (
     kept_bytes_on,
     refuse_second_derivative,
@@ -300,6 +300,11 @@ def _log_sums(
     matrix_bytes = queries.element_size() * len(others) * len(queries)
     most = kept_bytes_on(queries.device) if kept_bytes is None else kept_bytes
     keep = matrix_bytes <= most and torch.is_grad_enabled()
+    if keys is not None and left_out is None and queries.device.type == "cuda" and has_triton():
+        from aspect.losses.kernels import fused_log_sums  # needs Triton
+
+        size = block or (len(queries) if keep else rows_per_block(others))
+        return fused_log_sums(queries, keys, temperature, size, keep)
     rows, columns = _LogSums.apply(  # type: ignore[no-untyped-call]  # torch
         queries, keys, 1 / temperature, left_out, block or rows_per_block(others), keep
     )

@@ -63,18 +63,19 @@ def queued_info_nce(
         past: unit rows of the queries' and of the keys' view in earlier batches.
     """
     u, v = directions(queries), directions(keys)
-    scores = (u @ v.t()) / temperature
-    positive = scores.diagonal()
-    itself = torch.eye(len(u), dtype=torch.bool, device=u.device)
-    across = scores.masked_fill(itself, -torch.inf)
+    positive = torch.linalg.vecdot(u, v) / temperature
+    # Nobody else sees the products, so that a row's own place can be cleared in them.
+    scores = ((u / temperature) @ v.t()).fill_diagonal_(-torch.inf)
     count = len(u) - 1 + (0 if past is None else len(past[0]))
     scale = math.log(max(1, whole - 1) / max(1, count))
 
     def loss(one: Tensor, within: Tensor, others: Tensor | None) -> Tensor:
+        negatives = within.logsumexp(1)
         if others is not None:
-            within = torch.cat([within, one @ (others.t() / temperature)], dim=1)
-        sums = torch.logaddexp(positive, within.logsumexp(1) + scale)
-        return sums - positive
+            further = one @ (others.t() / temperature)
+            negatives = torch.logaddexp(negatives, further.logsumexp(1))
+        losses: Tensor = torch.logaddexp(positive, negatives + scale) - positive
+        return losses
 
     old_queries, old_keys = (None, None) if past is None else past
-    return NodeLosses(loss(u, across, old_keys), loss(v, across.t(), old_queries))
+    return NodeLosses(loss(u, scores, old_keys), loss(v, scores.t(), old_queries))

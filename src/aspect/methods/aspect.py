@@ -48,6 +48,7 @@ from aspect.nn.gate import (
     read_out,
 )
 from aspect.nn.normalisation import Centre
+from aspect.nn.skip import HOPS, Skip
 from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
 from aspect.randomness import generator_for
 
@@ -129,6 +130,12 @@ class AspectConfig(BatchNormConfig):
     unit_rows: Annotated[bool, Choice((True, False))] = True
     """Bring each band's rows to length one before the readout, since InfoNCE compares directions
     alone; off as in the paper."""
+
+    skip_weight: Annotated[Weight, Choice((0.0, 0.3, 1.0))] = 1.0
+    """Weight of a skip connection beside the bands: the leading principal components of the
+    features as given and of their averages over two hops (ours); 0: none, as in the paper."""
+    skip_dim: Annotated[Count, Choice((16, 32, 64))] = 32
+    """Components of the skip connection."""
 
     # The two views
     views: Annotated[Literal["one", "both"], Choice(("one", "both"))] = "one"
@@ -244,15 +251,19 @@ class AspectMethod(Method):
             config.gate_hops,
         )
         self.centre = Centre(config.width, len(self.bands)) if config.centred else None
+        self.skip = Skip(num_features, config.skip_dim) if config.skip_weight > 0 else None
         self.ready = PerGraph(self._prepare)
         self._past = PastRows()
         self._monitors: dict[str, Tensor] = {}
 
     def forward(
-        self, signal: Signal, generator: torch.Generator | None = None
+        self,
+        signal: Signal,
+        generator: torch.Generator | None = None,
+        coefficients: Float[Tensor, "bands terms"] | None = None,
     ) -> SpectralEmbedding:
         """Filter the signal into bands and weigh them; without a generator nothing is dropped."""
-        bands = self.encoder(signal, generator)  # Eq. (8), spectral views
+        bands = self.encoder(signal, generator, coefficients)  # Eq. (8), spectral views
         gate_input = bands if self.config.gate_gradient else bands.detach()
         log_weights = self.gate(gate_input, signal.operator)  # Eq. (9), gate
         return SpectralEmbedding(bands, log_weights)
@@ -318,7 +329,8 @@ class AspectMethod(Method):
         """Both views of a step from stored bases.
 
         In a batch of rows no node has a neighbour: the gate averages over none, whatever
-        `gate_hops` is. Input dropout meets the entries of the basis.
+        `gate_hops` is. Input dropout meets the entries of the basis. The skip connection has the
+        features as they are propagated, normalised where the settings say so.
         """
         config = self.config
         if config.lambda_max != "two":
@@ -327,7 +339,8 @@ class AspectMethod(Method):
             )
         first = config.edge_drop if config.views == "both" else 0.0
         views = first, config.edge_drop
-        return RowPlan(config.order, config.self_loops, config.row_normalise, views)
+        order = config.order if self.skip is None else max(config.order, HOPS)
+        return RowPlan(order, config.self_loops, config.row_normalise, views)
 
     def _two_views(
         self, graph: Graph, step: Step
@@ -339,8 +352,10 @@ class AspectMethod(Method):
             return first.operator, self(first, step.own), self(second, step.own)
         generator = step.generator
         signal = self.augmented(graph, generator) if both else self.ready(graph).signal
-        embedded = self(signal, generator)
-        return signal.operator, embedded, self(self.augmented(graph, generator), generator)
+        coefficients = self.encoder.coefficients()  # of the filters, the same in both views
+        embedded = self(signal, generator, coefficients)
+        other = self(self.augmented(graph, generator), generator, coefficients)
+        return signal.operator, embedded, other
 
     def _row_signals(self, rows: Rows, generator: torch.Generator) -> tuple[Signal, Signal]:
         """The two views of a batch, whose edges were dropped before; columns are masked now.
@@ -356,10 +371,14 @@ class AspectMethod(Method):
             for masked in is_masked
         ]
         first, second = (
-            _row_signal(view if keep is None else view * keep)
+            self._row_signal(view if keep is None else view * keep)
             for view, keep in zip(views, masks, strict=True)
         )
         return first, second
+
+    def _row_signal(self, view: Float[Tensor, "terms rows features"]) -> Signal:
+        basis = view[: self.config.order + 1]
+        return Signal(basis[0], _without_neighbours, basis, is_rows=True)
 
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
@@ -450,7 +469,7 @@ class AspectMethod(Method):
         config = self.config
         if isinstance(graph, Rows):
             propagation = Propagation(graph, self_loops=False)
-            signal = _row_signal(graph.views[0])
+            signal = self._row_signal(graph.views[0])
             return PreparedGraph(graph, graph.features, propagation, signal)
         features = seen_features(graph.features, normalise_rows=config.row_normalise)
         propagation = Propagation(
@@ -483,15 +502,29 @@ class AspectMethod(Method):
     def _read_out(self, embedding: SpectralEmbedding) -> Float[Tensor, "nodes dim"]:
         return read_out(embedding.bands, embedding.weights, self.config.readout)
 
+    def _beside_skip(
+        self, embedding: Float[Tensor, "nodes dim"], graph: Graph
+    ) -> Float[Tensor, "nodes out"]:
+        """What is read out of the bands, and the skip connection beside it."""
+        if self.skip is None:
+            return embedding
+        operator = self.ready(graph).signal.operator
+        propagated: tuple[Tensor, ...] = ()
+        if isinstance(graph, Rows):  # L X, and L L X by the second polynomial
+            own, once, second = graph.views[0][: HOPS + 1]
+            propagated = once, (second + own) / 2
+        skipped = self.skip(graph.features, operator, propagated)
+        return torch.cat([embedding, self.config.skip_weight * skipped], dim=1)
+
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
-        return self._read_out(self.centred(self.encode(graph)))
+        return self._beside_skip(self._read_out(self.centred(self.encode(graph))), graph)
 
     @override
     def output(self, graph: Graph) -> Output:
         embedding = self.encode(graph)
         return Output(
-            self._read_out(self.centred(embedding)),
+            self._beside_skip(self._read_out(self.centred(embedding)), graph),
             uncentred=self._read_out(embedding),
             gate=None if len(self.bands) == 1 else embedding.weights,
         )
@@ -573,10 +606,6 @@ class AspectMethod(Method):
                 f"(std {std:.1e}), which is global fusion. Try stronger augmentation, a lower "
                 "gate_temperature or a higher policy_weight."
             )
-
-
-def _row_signal(basis: Float[Tensor, "terms rows features"]) -> Signal:
-    return Signal(basis[0], _without_neighbours, basis, is_rows=True)
 
 
 def _without_neighbours(x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:

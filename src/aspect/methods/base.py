@@ -108,7 +108,7 @@ class Output:
     """The result of one forward pass over a graph, in evaluation mode."""
 
     embedding: Float[Tensor, "nodes dim"]  # what the probe sees
-    uncentred: Float[Tensor, "nodes dim"]  # before any centring, which would hide a collapse
+    uncentred: Float[Tensor, "nodes trained"]  # before any centring; without a skip connection
     gate: Float[Tensor, "nodes bands"] | None = None  # gate weights, lowest band first
 
 

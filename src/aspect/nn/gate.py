@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from aspect.data.operators import Operator
+from aspect.data.sparse import has_triton
 
 __all__ = [
     "Fusion",
@@ -30,6 +31,10 @@ def fuse(
     views: Float[Tensor, "bands nodes dim"], weights: Float[Tensor, "nodes bands"]
 ) -> Float[Tensor, "nodes dim"]:
     """Eq. (10), fusion, node by node; weight one on a band keeps that band alone."""
+    if views.device.type == "cuda" and views.requires_grad and has_triton():
+        from aspect.nn.kernels import fused_bands  # needs Triton
+
+        return fused_bands(views, weights)
     return (views * weights.t().unsqueeze(-1)).sum(0)
 
 
@@ -122,7 +127,9 @@ def neighbourhood_mean(
     """
     ones = torch.ones_like(x[:, :1])
     for _ in range(hops):
-        x = (x - operator(x)) / (ones - operator(ones))
+        both = torch.cat([x, ones], dim=1)
+        sums = both - operator(both)
+        x = sums[:, :-1] / sums[:, -1:]
     return x
 
 

@@ -164,8 +164,14 @@ class BatchNorm(Calibrated):
     def affine(self, band: int) -> tuple[Float[Tensor, " width"], Float[Tensor, " width"]]:
         """Scale and shift that it embeds a band by."""
         row = min(band, len(self.running_mean) - 1)
-        scale = self.weight / (self.running_var[row] + EPSILON).sqrt()
-        return scale, self.bias - scale * self.running_mean[row]
+        return self.affine_by(self.running_mean[row], self.running_var[row])
+
+    def affine_by(
+        self, mean: Float[Tensor, "*bands width"], variance: Float[Tensor, "*bands width"]
+    ) -> tuple[Float[Tensor, "*bands width"], Float[Tensor, "*bands width"]]:
+        """Scale and shift that normalise by these statistics."""
+        scale = self.weight / (variance + EPSILON).sqrt()
+        return scale, self.bias - scale * mean
 
     @override
     def _load_from_state_dict(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,8 +14,8 @@ from typing_extensions import override
 
 from aspect.data.features import dense, drop_entries, dropout, seen_features
 from aspect.data.graph import Features, Graph
-from aspect.data.operators import Operator, Propagation
-from aspect.data.sparse import LARGEST_INT32, aligned
+from aspect.data.operators import Operator, Propagation, RescaledLaplacian
+from aspect.data.sparse import LARGEST_INT32, aligned, has_triton
 from aspect.nn.filters import Band, MonotoneFilter, RampFilter, chebyshev_basis
 from aspect.nn.normalisation import BatchNorm, NormStatistics
 
@@ -34,6 +35,7 @@ FilterKind = Literal["monotone", "ramp"]
 
 # Of running statistics, where they are asked for: that of PolyGCL's code.
 RUNNING_MOMENTUM = 0.01
+MOST_TERMS = 16  # of a basis that the kernels combine
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +122,16 @@ class SpectralEncoder(nn.Module):
         return coefficients @ torch.cat(list(terms), dim=1).t()
 
     def forward(
-        self, signal: Signal, generator: torch.Generator | None = None
+        self,
+        signal: Signal,
+        generator: torch.Generator | None = None,
+        coefficients: Float[Tensor, "bands terms"] | None = None,
     ) -> Float[Tensor, "bands nodes dim"]:
-        """Embed every node in every band, lowest first; without a generator nothing is dropped."""
-        return self._embed(signal, generator)
+        """Embed every node in every band, lowest first; without a generator nothing is dropped.
+
+        Coefficients that serve several signals may be given.
+        """
+        return self._embed(signal, generator, coefficients=coefficients)
 
     def embed_apart(
         self, signal: Signal, generator: torch.Generator | None = None
@@ -136,13 +144,20 @@ class SpectralEncoder(nn.Module):
         return [self._embed(signal, generator, band)[0] for band in highest_first][::-1]
 
     def _embed(
-        self, signal: Signal, generator: torch.Generator | None, only: int | None = None
+        self,
+        signal: Signal,
+        generator: torch.Generator | None,
+        only: int | None = None,
+        coefficients: Float[Tensor, "bands terms"] | None = None,
     ) -> Float[Tensor, "bands nodes dim"]:
+        if coefficients is None:
+            coefficients = self.coefficients(only)
         keeps_input = generator is None or self.input_dropout == 0
-        if signal.basis is not None and (
-            signal.is_rows or (keeps_input and not self.project_first)
-        ):
-            filtered = _combine(self.coefficients(only), signal.basis)
+        if self._is_fused(signal):
+            return self._embed_fused(signal, generator, coefficients, keeps_input=keeps_input)
+        serves = signal.is_rows or (keeps_input and not self.project_first)
+        if signal.basis is not None and serves:
+            filtered = _combine(coefficients, signal.basis)
             if not keeps_input:  # an entry goes in all terms, hence in all bands
                 ones = torch.ones_like(filtered[0], requires_grad=False)
                 filtered = filtered * dropout(ones, self.input_dropout, generator)
@@ -151,7 +166,8 @@ class SpectralEncoder(nn.Module):
         else:
             features = drop_entries(signal.features, self.input_dropout, generator)
             x = features @ self.linear.weight.t() if self.project_first else dense(features)
-            filtered = self._filter(x, signal.operator, only)
+            basis = torch.stack(list(chebyshev_basis(signal.operator, x, self.order)))
+            filtered = _combine(coefficients, basis)
         if self.project_first:
             hidden = self._regularise(filtered + self.linear.bias, generator, only)
         else:
@@ -160,11 +176,51 @@ class SpectralEncoder(nn.Module):
         embedded: Tensor = self.activation(hidden)
         return embedded
 
-    def _filter(
-        self, x: Float[Tensor, "nodes dim"], operator: Operator, only: int | None = None
+    def _is_fused(self, signal: Signal) -> bool:
+        """Whether a step takes the kernels of ours; what is embedded never does."""
+        operator, entries = signal.operator, (self.order + 1) * math.prod(signal.features.shape)
+        return (
+            self.training
+            and not self.project_first
+            and self.order < MOST_TERMS
+            and (self.norm is None or self.norm.statistics != "running")
+            and isinstance(operator, RescaledLaplacian)
+            and not operator.neighbours.values.requires_grad
+            and signal.features.device.type == "cuda"
+            and entries <= LARGEST_INT32
+            and has_triton()
+        )
+
+    def _embed_fused(
+        self,
+        signal: Signal,
+        generator: torch.Generator | None,
+        coefficients: Float[Tensor, "bands terms"],
+        *,
+        keeps_input: bool,
     ) -> Float[Tensor, "bands nodes dim"]:
-        basis = torch.stack(list(chebyshev_basis(operator, x, self.order)))
-        return _combine(self.coefficients(only), basis)
+        """The same on a GPU in few passes; batch norm is a part of the linear layer."""
+        from aspect.nn import kernels  # needs Triton
+
+        basis, scale = signal.basis, None
+        if basis is None or not keeps_input:
+            assert isinstance(signal.operator, RescaledLaplacian)
+            x = dense(drop_entries(signal.features, self.input_dropout, generator))
+            basis, scale = kernels.scaled_basis(signal.operator, x, self.order)
+        bands, mean, variance = kernels.filtered_bands(
+            coefficients, basis, scale, self.dropout, generator
+        )
+        weight, bias = aligned(self.linear.weight, dim=1), self.linear.bias
+        if self.norm is None:
+            hidden = linear(bands, weight, bias)
+        else:
+            features = self.linear.in_features
+            factors, shifts = self.norm.affine_by(mean[:, :features], variance[:, :features])
+            biases = linear(shifts, self.linear.weight, bias)
+            weights = weight * aligned(factors, dim=1).unsqueeze(1)
+            hidden = torch.baddbmm(biases.unsqueeze(1), bands, weights.transpose(1, 2))
+        embedded: Tensor = self.activation(hidden)
+        return embedded
 
     def _regularise(
         self,

@@ -12,8 +12,12 @@ from torch import Tensor
 from aspect.data.rows import Rows
 from aspect.methods.base import Method
 from aspect.nn.normalisation import BatchNorm, Calibrated, Centre
+from aspect.nn.skip import Skip
 
 __all__ = ["Moments", "calibrate_rows"]
+
+
+SAMPLED_ROWS, SAMPLED_BYTES = 65_536, 2**30  # at most, by which principal axes are found
 
 
 @torch.no_grad()
@@ -29,18 +33,13 @@ def calibrate_rows(method: Method, stream: Callable[[], Iterable[Rows]]) -> None
     was_training = method.training
     method.eval()
     for layer in _in_order(method, layers, stream):
-        moments: dict[int, Moments] = {}
-
-        def note(
-            _: torch.nn.Module, given: tuple[Any, ...], moments: dict[int, Moments] = moments
-        ) -> None:
-            for band, x in _bands(given):
-                moments.setdefault(band, Moments.none(x)).add(x)
-
-        with _hooked([layer], note):
+        found: _Skipped | _ByBand = _ByBand()
+        if isinstance(layer, Skip):
+            found = _Skipped(next(iter(stream())).whole)
+        with _hooked([layer], found.note):
             for rows in stream():
                 method.embed(rows)
-        _settle(layer, moments)
+        found.settle(layer)
     for layer in layers:
         layer.recorded.fill_(True)
     method.train(was_training)
@@ -75,14 +74,6 @@ class _hooked:  # noqa: N801 - used as a function
             handle.remove()
 
 
-def _bands(given: tuple[Any, ...]) -> Iterable[tuple[int, Tensor]]:
-    """Number and rows of every band in the arguments of a layer."""
-    x = given[0]
-    if x.ndim == 3:  # noqa: PLR2004 - all bands at once
-        return enumerate(x)
-    return [(given[1] if len(given) > 1 else 0, x)]
-
-
 @dataclass
 class Moments:
     """Count, mean and sum of squared differences, in double precision, of what was added."""
@@ -108,11 +99,54 @@ class Moments:
         self.count = both
 
 
-def _settle(layer: Calibrated, moments: dict[int, Moments]) -> None:
-    """Make the moments a layer's statistics; running ones of batch norm stay as they are."""
-    for band, found in moments.items():
-        if isinstance(layer, Centre):
-            layer.mean[band] = found.mean
-        elif isinstance(layer, BatchNorm) and layer.statistics != "running":
-            layer.running_mean[band] = found.mean
-            layer.running_var[band] = found.squares / found.count
+class _ByBand:
+    """What batch norm and centring need: the moments of every band."""
+
+    def __init__(self) -> None:
+        self.moments: dict[int, Moments] = {}
+
+    def note(self, _: torch.nn.Module, given: tuple[Any, ...]) -> None:
+        x = given[0]
+        one = given[1] if len(given) > 1 else 0
+        for band, rows in enumerate(x) if x.ndim == 3 else [(one, x)]:  # noqa: PLR2004 - all bands
+            self.moments.setdefault(band, Moments.none(rows)).add(rows)
+
+    def settle(self, layer: Calibrated) -> None:
+        """Make them the layer's statistics; running ones of batch norm stay as they are."""
+        for band, found in self.moments.items():
+            if isinstance(layer, Centre):
+                layer.mean[band] = found.mean
+            elif isinstance(layer, BatchNorm) and layer.statistics != "running":
+                layer.running_mean[band] = found.mean
+                layer.running_var[band] = found.squares / found.count
+
+
+class _Skipped:
+    """What the skip connection needs: lengths and means of all rows, axes by a sample of them."""
+
+    def __init__(self, whole: int) -> None:
+        self.whole, self.count = whole, 0
+        self.lengths: Tensor | None = None
+        self.sums: Tensor | None = None
+        self.sample: list[Tensor] = []
+
+    def note(self, _: torch.nn.Module, given: tuple[Any, ...]) -> None:
+        blocks = [given[0], *given[2]]
+        rows = torch.cat(blocks, dim=1)
+        lengths = torch.stack([block.norm(dim=1).sum(dtype=torch.float64) for block in blocks])
+        sums = rows.sum(dim=0, dtype=torch.float64)
+        self.lengths = lengths if self.lengths is None else self.lengths + lengths
+        self.sums = sums if self.sums is None else self.sums + sums
+        self.count += len(rows)
+        # Every so manieth row of a graph whose rows would take more.
+        taken = max(1, min(SAMPLED_ROWS, SAMPLED_BYTES // (rows.shape[1] * rows.element_size())))
+        self.sample.append(rows[:: -(-self.whole // taken)].clone())
+
+    def settle(self, layer: Calibrated) -> None:
+        """Make them the layer's statistics."""
+        assert isinstance(layer, Skip)
+        assert self.lengths is not None
+        assert self.sums is not None
+        sample = torch.cat(self.sample)
+        mean = (self.sums / self.count).to(sample)
+        layer.settle((self.lengths / self.count).to(sample), mean, sample)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel
+from torch import Tensor
 
-from aspect.data.files import is_file
+from aspect.data.files import is_file, replacing
 from aspect.errors import RunError
 from aspect.methods.base import Method
 from aspect.nn.normalisation import Scaling
-from aspect.scale.blocks import check_disk, row_ranges
+from aspect.scale.blocks import BlockedRows, check_disk, row_ranges
 from aspect.scale.calibration import Moments
 from aspect.scale.rows import STREAMED, RowBatches
 from aspect.workspace import read_json, write_json
 
-__all__ = ["embed_store", "gate_moments", "scaling_of"]
+__all__ = ["embed_store", "gate_moments", "scaling_of", "write_row_groups"]
 
 EMBEDDINGS, POLICY, PROGRESS = "embeddings.npy", "policy.npy", "embedding.json"
 SYNCED = 16  # parts of a pass between two notes of how far it is
@@ -112,6 +114,46 @@ def gate_moments(policy: Numbers | None) -> dict[str, float] | None:
     return {"mean": float(moments.mean), "std": float(unbiased.sqrt())}
 
 
-def _parts(embeddings: Numbers) -> Iterator[torch.Tensor]:
+def write_row_groups(
+    path: Path, folder: Path, ids: BlockedRows | None, scale: Callable[[Tensor], Tensor]
+) -> dict[str, int]:
+    """Write the files of `embed_store` as one Parquet table, a row group at a time.
+
+    Args:
+        path: The table: `id`, `gate` where there is one, `z0`, `z1`, ...
+        folder: That of the files.
+        ids: Of the nodes; none: their row numbers.
+        scale: What is done to the embeddings of a group.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    embeddings = np.load(folder / EMBEDDINGS, mmap_mode="r", allow_pickle=False)
+    has_gate = is_file(folder / POLICY)
+    policy = np.load(folder / POLICY, mmap_mode="r", allow_pickle=False) if has_gate else None
+    writer = None
+    with replacing(path, overwrite=True) as file:
+        for start, end in row_ranges(len(embeddings), STREAMED):
+            rows = scale(torch.from_numpy(embeddings[start:end].copy())).cpu().numpy()
+            columns: dict[str, Any] = {
+                "id": np.arange(start, end) if ids is None else _texts(ids[start:end])
+            }
+            if policy is not None:
+                columns["gate"] = policy[start:end].copy()
+            columns |= {f"z{k}": np.ascontiguousarray(rows[:, k]) for k in range(rows.shape[1])}
+            group = pa.table(columns)
+            writer = writer or pq.ParquetWriter(file, group.schema)
+            writer.write_table(group)
+        assert writer is not None  # a store has nodes
+        writer.close()
+    return {"nodes": len(embeddings), "dim": embeddings.shape[1]}
+
+
+def _texts(ids: NDArray[Any]) -> NDArray[Any]:
+    """Ids as they are written: texts lie in a store as bytes."""
+    return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids
+
+
+def _parts(embeddings: Numbers) -> Iterator[Tensor]:
     for start, end in row_ranges(len(embeddings), STREAMED):
         yield torch.from_numpy(embeddings[start:end].copy())

@@ -36,12 +36,13 @@ from aspect.training.gradients import Gradients, Numbers, Pass
 
 __all__ = ["RowBatches", "StoredViews", "basis_settings", "row_plan_of", "stored_views"]
 
-BATCH = {"cpu": 2_048, "cuda": 8_192}  # rows of a step, by kind of device
+BATCH = {"cpu": 1_024, "cuda": 4_096}  # rows of a step, by kind of device
 Gather = Callable[[Tensor, int], Tensor]  # rows of all processes along a dimension
 
 STREAMED = 16_384  # rows of a pass over all of them at a time
 HELD_BYTES = 4 * 2**30  # of bases that are copied into the main memory
 SHARE_OF_GPU = 0.6  # of its free memory, for bases that are copied there
+RUN = 32  # rows that a disk reads together
 SAMPLE = 4_096  # rows by which the health of an embedding is judged
 WATCHED, GRADIENT = "watched loss", "norm of the gradient"  # beside the names of a step's numbers
 
@@ -144,9 +145,10 @@ class _Reader:
         self.weights = smoothing_coefficients(plan.order) if plan.smoothed else None
         self.held: Tensor | None = None
         if held:
-            nodes = bases.facts.num_nodes
-            parts = [self._read(slice(*rows)) for rows in row_ranges(nodes, STREAMED)]
-            self.held = torch.cat(parts, dim=1)
+            nodes, first = bases.facts.num_nodes, self._read(slice(0, 1))
+            self.held = first.new_empty(len(first), nodes, first.shape[2])
+            for start, end in row_ranges(nodes, STREAMED):
+                self.held[:, start:end] = self._read(slice(start, end))
 
     def __call__(self, rows: Tensor | slice) -> Float[Tensor, "terms rows features"]:
         if self.held is None:
@@ -179,6 +181,8 @@ class RowBatches:
         ranks: The processes that train one model; each has its share of every batch.
     """
 
+    memory_options: tuple[str, ...] = ("--batch", "--queue")
+
     def __init__(
         self,
         views: StoredViews,
@@ -201,6 +205,8 @@ class RowBatches:
         self.home = device if held else torch.device("cpu")
         size = settings.batch or BATCH[device.type]
         self.num_batches = -(-self.num_nodes // size)
+        self.run = settings.run or (1 if views.num_bytes <= HELD_BYTES else RUN)
+        self.queue = size if settings.queue is None else settings.queue
 
     def prepare(self, method: Method) -> None:
         """Share batch statistics between processes; the weights begin alike in all of them."""
@@ -240,8 +246,7 @@ class RowBatches:
 
     def _batches(self, method: Method, epoch: int) -> Iterator[tuple[Graph, Gather]]:
         """Those of an epoch, each read while the one before is computed."""
-        draw = generator_for(self.seed, "rows", epoch, device=self.home)
-        order = torch.randperm(self.num_nodes, generator=draw, device=self.home)
+        order = self._order(epoch)
         if nodes := method.row_neighbourhood(epoch):
             yield self._neighbourhood(nodes, epoch), _all_here
         with ThreadPoolExecutor(1) as ahead:
@@ -253,6 +258,16 @@ class RowBatches:
                     yield waiting[0][0].result(), waiting.pop(0)[1]
             for reading, gather in waiting:
                 yield reading.result(), gather
+
+    def _order(self, epoch: int) -> Tensor:
+        """All rows as an epoch takes them: runs of neighbouring ones, in a random order."""
+        draw = generator_for(self.seed, "rows", epoch, device=self.home)
+        runs = -(-self.num_nodes // self.run)
+        order = torch.randperm(runs, generator=draw, device=self.home)
+        if self.run == 1:
+            return order
+        rows = order.unsqueeze(1) * self.run + torch.arange(self.run, device=self.home)
+        return rows.flatten()[rows.flatten() < self.num_nodes]
 
     def _batch_of(self, rows: Tensor, epoch: int, number: int) -> Rows:
         """Rows in the views of a step; two of one kind are different members of their pool."""
@@ -267,7 +282,7 @@ class RowBatches:
 
     def _batch(self, rows: Tensor | slice, readers: Sequence[_Reader]) -> Rows:
         views = tuple(reader(rows) for reader in readers)
-        return Rows.of(views, self.num_nodes, self.settings.queue)
+        return Rows.of(views, self.num_nodes, self.queue)
 
     def _neighbourhood(self, nodes: int, epoch: int) -> Graph:
         if self.settings.projection != "none":
@@ -280,18 +295,18 @@ class RowBatches:
 
     # What is embedded
 
-    def stream(self, rows_at_a_time: int = STREAMED) -> Iterator[tuple[int, int, Rows]]:
-        """All rows of the clean graph in their order, with their first number and end."""
-        for start, end in row_ranges(self.num_nodes, rows_at_a_time):
-            yield start, end, self._batch(slice(start, end), [self.clean])
+    def stream(self, first: int = 0) -> Iterator[tuple[int, int, Rows]]:
+        """Rows of the clean graph in their order, from one on, with their first number and end."""
+        for start, end in row_ranges(self.num_nodes, STREAMED):
+            if start >= first:
+                yield start, end, self._batch(slice(start, end), [self.clean])
 
     @torch.no_grad()
     def outputs(self, method: Method, first: int = 0) -> Iterator[tuple[int, int, Output]]:
         """Embedding and gate of all rows in their order, from a row on."""
         method.eval()
-        for start, end, rows in self.stream():
-            if start >= first:
-                yield start, end, method.output(rows)
+        for start, end, rows in self.stream(first):
+            yield start, end, method.output(rows)
 
     def calibrate(self, method: Method) -> None:
         """As `Method.calibrate`, exactly, by passes over all rows."""

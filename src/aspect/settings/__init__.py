@@ -53,9 +53,13 @@ class RowSettings(Config):
     """How a graph is trained on as rows; the method has its own settings besides."""
 
     batch: Count | None = None
-    """Rows of a step; none: 2,048 on a CPU, 8,192 on a GPU. All batches are about equally large."""
-    queue: Annotated[int, Field(ge=0)] = 4_096
-    """Rows of past batches that serve a contrast as further negatives."""
+    """Rows of a step; none: 1,024 on a CPU, 4,096 on a GPU. All batches are about equally large."""
+    queue: Annotated[int, Field(ge=0)] | None = None
+    """Rows of past batches that serve a contrast as further negatives; none: as many as a batch
+    has."""
+    run: Count | None = None
+    """Neighbouring rows that stay together when batches are drawn; none: 1, or 32 where the bases
+    are larger than 4 GiB, since a disk reads single rows slowly."""
     pool: Count = 4
     """Bases with dropped edges, for every drop rate of the method."""
     precision: Literal["float32", "float16"] = "float32"

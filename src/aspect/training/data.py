@@ -32,6 +32,11 @@ class TrainingData(Protocol):
         """Columns of the features."""
         ...
 
+    @property
+    def memory_options(self) -> tuple[str, ...]:
+        """What to lower when memory runs out, besides settings of the method."""
+        ...
+
     def prepare(self, method: Method) -> None:
         """As `Method.prepare`."""
         ...
@@ -55,6 +60,8 @@ class TrainingData(Protocol):
 
 class WholeGraph:
     """A graph that a step takes whole."""
+
+    memory_options: tuple[str, ...] = ()
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -216,12 +216,16 @@ class _Training:
         try:
             yield
         except (torch.OutOfMemoryError, MemoryError) as error:
-            raise TrainingError(_out_of_memory(self.epoch, self.method.config)) from error
+            raise TrainingError(
+                _out_of_memory(self.epoch, self.method.config, self.data.memory_options)
+            ) from error
         except RuntimeError as error:
             # torch has an error of its own for a full GPU, but none for a full main memory.
             if "allocate memory" not in str(error):
                 raise
-            raise TrainingError(_out_of_memory(self.epoch, self.method.config)) from error
+            raise TrainingError(
+                _out_of_memory(self.epoch, self.method.config, self.data.memory_options)
+            ) from error
 
     def run(self) -> TrainingResult:
         snapshot = self.recorder.latest()
@@ -423,11 +427,11 @@ def _gradient_not_finite(epoch: int, method: Method) -> str:
     )
 
 
-def _out_of_memory(epoch: int, config: MethodConfig) -> str:
+def _out_of_memory(epoch: int, config: MethodConfig, options: Sequence[str]) -> str:
     moment = f"at epoch {epoch}" if epoch else "before the first epoch"
     held = {name: value for name, value in config.model_dump().items() if name in MEMORY_SETTINGS}
-    lower = " or ".join(name for name, value in held.items() if value is not None)
-    bound = " or ".join(name for name, value in held.items() if value is None)
+    lower = " or ".join([*(name for name, value in held.items() if value is not None), *options])
+    bound = " or ".join(name for name, value in held.items() if value is None and not options)
     words = [f"lower {lower}"] * bool(lower) + [f"set {bound}"] * bool(bound)
     advice = ", ".join([*words, f"{'or ' if words else ''}choose another device"])
     return f"Out of memory {moment}. {advice[0].upper()}{advice[1:]}."

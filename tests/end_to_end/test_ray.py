@@ -1,4 +1,4 @@
-"""Propagation and training on a local Ray cluster: the results of one process, losses included."""
+"""A local Ray cluster of two workers: the results of one process, though workers are killed."""
 
 import os
 import signal
@@ -9,7 +9,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from aspect.cli.main import run
 from aspect.data.synthetic import mixed_graph
+from aspect.experiment.executor import Finished, Lost, Quiet, Started
+from aspect.experiment.ray_tasks import RayTasks
+from aspect.experiment.store import BenchFolder
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.randomness import isolated_seed
 from aspect.scale.bases import BasisSettings, compute_bases
@@ -22,6 +26,17 @@ from aspect.training.trainer import train
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(280)]
 
+PLAN = """
+title: Two small runs
+entries:
+  - {name: raw, title: Raw features}
+  - {name: ggd, title: GGD}
+graphs: [mixed]
+splits: random
+num_splits: 2
+seeds: 1
+set: {epochs: 2, width: 8}
+"""
 ROWS = RowSettings(batch=64, queue=32, pool=2)
 CONFIG = AspectConfig(
     epochs=4, order=2, width=8, gate_width=4, dropout=0, input_dropout=0, batch_norm=True
@@ -70,16 +85,9 @@ def method_of(store, marker=None):
 
 
 class TestPropagation:
-    @pytest.mark.parametrize("dtype", ["float32", "float16"])
-    def test_the_bases_are_those_of_one_process_bit_for_bit(self, store, tmp_path, dtype):
-        settings = BasisSettings(order=3, edge_drop=0.2, dtype=dtype)
-        alone = compute_bases(store, tmp_path / "alone", settings)
-        spread = compute_bases(store, tmp_path / "ray", settings, engine=RayPropagation())
-        everything = slice(0, store.num_nodes)
-        np.testing.assert_array_equal(spread.rows(everything), alone.rows(everything))
-
-    def test_a_killed_worker_costs_its_block(self, store, tmp_path):
-        marker, settings = tmp_path / "killed", BasisSettings(order=2)
+    def test_the_bases_are_those_of_one_process_though_a_worker_is_killed(self, store, tmp_path):
+        marker = tmp_path / "killed"
+        settings = BasisSettings(order=3, edge_drop=0.2, dtype="float16")
 
         def mortal(path, block, *rest):
             if block == 2:
@@ -94,7 +102,54 @@ class TestPropagation:
         np.testing.assert_array_equal(spread.rows(everything), alone.rows(everything))
 
 
+class TestTasks:
+    def test_a_task_whose_worker_is_killed_is_run_again(self, tmp_path):
+        marker = tmp_path / "killed"
+
+        def work(task):
+            if task == 1:
+                die_once(marker)
+            if task == 2:
+                raise ValueError("Two is refused.")
+            return 10 * task
+
+        news = [one for one in RayTasks(2).run(work, range(4)) if not isinstance(one, Quiet)]
+        ended = [one for one in news if not isinstance(one, Started)]
+        assert {one.task: one.result for one in ended if isinstance(one, Finished)} == {
+            0: 0,
+            1: 10,
+            3: 30,
+        }
+        assert [one.reason for one in ended if isinstance(one, Lost)] == [
+            "ValueError: Two is refused."
+        ]
+        assert [one.task for one in news if isinstance(one, Started)].count(1) == 2
+
+    def test_a_task_whose_worker_is_killed_every_time_is_lost(self):
+        def work(_):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        *_, last = RayTasks(1).run(work, [0])
+        assert isinstance(last, Lost)
+        assert "killed 2 times" in last.reason
+
+    @pytest.mark.slow
+    def test_a_bench_has_the_records_of_one_process(self, tmp_path):
+        plan = tmp_path / "plan.yaml"
+        plan.write_text(PLAN)
+        found = {}
+        for engine in ("local", "ray"):
+            out = tmp_path / engine
+            words = ["bench", str(plan), "--engine", engine, "--workers", "1", "--out", str(out)]
+            assert run([*words, "--device", "cpu"]) == 0
+            records = BenchFolder(out).records()
+            found[engine] = {record.cell.entry: record.scores for record in records}
+        assert len(found["ray"]) == 2
+        assert found["ray"] == found["local"]
+
+
 class TestTraining:
+    @pytest.mark.slow
     def test_two_workers_one_of_them_killed_end_with_the_model_of_one_process(
         self, store, tmp_path
     ):
