@@ -1,4 +1,4 @@
-"""Peak memory: it grows with what is taken, shrinks only when it is forgotten, and is the process's own."""
+"""Peak memory: it follows what is taken until it is forgotten, and is the process's own."""
 
 import subprocess
 import sys

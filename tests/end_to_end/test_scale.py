@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from aspect.scale.plan import Speeds
+from aspect.scale.rows import BATCH
 
 DRAWN = ["generate", "--nodes", "400", "--edges", "2000", "--features", "6", "--classes", "2"]
 
@@ -71,7 +72,9 @@ def test_a_folder_of_igb_becomes_a_store(cli, tmp_path):
 @pytest.fixture
 def calibrated(monkeypatch):
     """As if the machine had been measured."""
-    speeds = Speeds(1e-6, 1e-9, 1e-9, 2e-9, 1e-9, 3 * 10**8, 1.0, 5 * 10**8, 1e-5, 1e4, 1e-4, 1e5)
+    speeds = Speeds(
+        1e-6, 1e-9, 1e-9, 2e-9, 1e-9, 3 * 10**8, 1.0, 5 * 10**8, 1e-5, 1e4, 512, 1e-4, 1e5
+    )
     monkeypatch.setattr("aspect.scale.plan.calibrate", lambda *_, **__: speeds)
 
 
@@ -88,7 +91,7 @@ def test_a_plan_for_sizes(cli):
     more = cli("plan", *SIZES, "--epochs", "10", "--workers", "2", "--json").json
     assert more["modes"]["rows"]["steps"][2] == {
         "step": "10 epochs",
-        "seconds": 10 * 489 / 2,
+        "seconds": 10 * -(-1_000_000 // BATCH["cpu"]) / 2,
         "memory_bytes": found["modes"]["rows"]["steps"][2]["memory_bytes"],
         "disk_bytes": 0,
     }

@@ -34,6 +34,7 @@ SPEEDS = Speeds(
     batch_bytes=500_000_000,
     row=1e-5,
     row_bytes=10_000.0,
+    width=512,
     node=1e-4,
     node_bytes=100_000.0,
 )
@@ -149,7 +150,7 @@ def test_a_calibration_measures_everything(monkeypatch):
     monkeypatch.setattr(plan, "_apart", lambda measure, *given: measure(*given))
     monkeypatch.setitem(plan.BATCH, "cpu", 64)
     speeds = calibrate(GraphSize(1000, 5000, 4), "cca-ssg", RowSettings())
-    for name in ("sort", "write", "combine", "process", "batch", "row", "node"):
+    for name in ("sort", "write", "combine", "process", "batch", "row", "node", "width"):
         assert getattr(speeds, name) > 0, name
 
 

@@ -124,6 +124,7 @@ class Speeds:
     batch_bytes: int
     row: float  # of a row that is embedded
     row_bytes: float
+    width: int  # of an embedding
     node: float  # of a node in an epoch on the whole graph
     node_bytes: float
 
@@ -290,7 +291,7 @@ def training_needs(
     size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
 ) -> dict[Mode, tuple[Need, ...]]:
     """One epoch, and the embedding of all nodes, in each mode."""
-    width = int(method.config.model_dump().get("width", size.num_features))
+    width = speeds.width
     embeddings = FLOAT * size.num_nodes * (width + 1)
     plan = row_plan_of(method)
     settings = basis_settings(rows, plan)
@@ -355,6 +356,7 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
         batch_bytes=batch_bytes,
         row=row,
         row_bytes=row_bytes,
+        width=width,
         node=node,
         node_bytes=node_bytes,
     )
@@ -428,8 +430,8 @@ def _measure_propagation(folder: Path, columns: int, degree: int) -> tuple[float
 
 def _measure_rows(
     folder: Path, columns: int, degree: int, name: str, seed: int
-) -> tuple[float, int, float, float]:
-    """Seconds and bytes of a batch, and of a row that is embedded."""
+) -> tuple[float, int, float, float, int]:
+    """Seconds and bytes of a batch, those of a row that is embedded, and the embedding's width."""
     store = _trial_store(folder / "rows", TRIAL_BATCHES * BATCH["cpu"], columns, degree)
     method, settings = method_of(name, columns, seed), RowSettings(pool=1)
     views = stored_views(store, folder / "bases", row_plan_of(method), settings, seed=seed)
@@ -437,14 +439,14 @@ def _measure_rows(
         data = RowBatches(views, settings, seed=seed, device=torch.device("cpu"))
         seconds = try_epochs(method, data, seed=seed, epochs=1)[0]
     with _watch() as embedding:
-        for _ in data.outputs(method):
-            pass
+        widths = {output.embedding.shape[1] for *_, output in data.outputs(method)}
     held = views.num_bytes if views.num_bytes <= HELD_BYTES else 0
     return (
         seconds / data.num_batches,
         max(0, int(watched[1] - held)),
         embedding[0] / store.num_nodes,
         embedding[1] / store.num_nodes,
+        max(widths),
     )
 
 
