@@ -341,7 +341,7 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
         folder = Path(name)
         sort, write = _measure_sorting(folder), _measure_writing(folder)
         propagate, gather, combine = _measure_propagation(folder, columns, degree)
-        batch, batch_bytes, row, row_bytes = _apart(
+        batch, batch_bytes, row, row_bytes, width = _apart(
             _measure_rows, folder, columns, degree, method, seed
         )
         node, node_bytes = _apart(_measure_whole, folder, columns, degree, method, seed)
