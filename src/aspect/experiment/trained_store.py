@@ -82,7 +82,7 @@ def train_store(
             if folder.is_complete:
                 return dict(open_run(folder.path).record)
             folder.on_epoch = options.on_epoch
-            return _Run(model, store, rows, folder, options, ranks).carry_out()
+            return _StoreRun(model, store, rows, folder, options, ranks).carry_out()
 
 
 def embed_run(stored: StoredRun, out: Path, normalise: Normalisation) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def process_group(device: str | None) -> Iterator[tuple[Ranks, str | None]]:
         dist.destroy_process_group()
 
 
-class _Run:
+class _StoreRun:
     """The steps of a run; each takes up what was there."""
 
     def __init__(
