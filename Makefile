@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength prune settings tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength prune settings variants tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -53,9 +53,9 @@ browser: ## make sure that there is a browser for the tests
 	{ apt update && apt install -y --no-install-recommends chromium; }; \
 	command -v chromium >/dev/null || { echo "The tests of the report need a browser, and none could be installed here: put one of these on the PATH: $(BROWSERS) (on Debian: apt-get install chromium)."; exit 1; }
 
-docs: $(INSTALLED) ## build the documentation: docs/_build/index.html
-	@$(BIN)/python -m sphinx -b html -q -W --keep-going docs docs/_build
-	@echo "Wrote docs/_build/index.html."
+docs: $(INSTALLED) ## build the documentation: docs/_build/html/index.html
+	@$(BIN)/python -m sphinx -b html -q -W --keep-going docs docs/_build/html
+	@echo "Wrote docs/_build/html/index.html."
 
 smoke: $(INSTALLED) ## a small benchmark from the plan to the page: runs/smoke/report.html
 	@rm -rf runs/smoke
@@ -92,6 +92,9 @@ prune: $(INSTALLED) ## ASPECT with its least supported edges pruned, clean and p
 
 settings: $(INSTALLED) ## search settings of every method on every graph by one rule; hours of a GPU
 	@$(BIN)/python benchmarks/settings.py --workers $(WORKERS)
+
+variants: $(INSTALLED) ## defaults of ASPECT and variants of them on every graph: results/variants.csv; wants a GPU
+	@$(BIN)/python benchmarks/variants.py --workers $(WORKERS)
 
 tables: $(INSTALLED) ## make the tables of results/, of the README and of docs/
 	@$(BIN)/python benchmarks/tables.py

@@ -7,8 +7,9 @@ is searched is each method's own space (`aspect methods NAME`), widths up to 204
 
 The folders are those of `aspect tune`. A search that is complete is kept, one that was interrupted
 goes on: call it again until nothing is left. `--ship` writes the best settings of complete searches
-into the package and searches nothing; the authors' own are kept beside them as
-`GRAPH.published.yaml`. Several searches at a time share a GPU much faster under NVIDIA's MPS. The
+into the package, and all their trials into `results/searches/`; it searches nothing. The authors'
+own settings are kept as `GRAPH.published.yaml`. A search whose trials lie in `results/searches/` is
+not carried out again. Several searches at a time share a GPU much faster under NVIDIA's MPS. The
 graphs' files lie in the folder that ASPECT_DATA names. Run by `make settings`.
 """
 
@@ -46,6 +47,7 @@ from aspect.workspace import write_text  # noqa: E402
 from commands import positive, told_in_a_line  # noqa: E402
 
 SEARCHES = ROOT / "runs" / "settings"
+SHIPPED_TRIALS = ROOT / "results" / "searches"
 TRIALS = 20
 PLAN = load_plan("clean")
 OURS = ("aspect", "aspect-s")  # their published files are the paper's letter, not a start
@@ -86,6 +88,11 @@ class PlannedSearch:
     def name(self) -> str:
         """The folder of its search."""
         return f"{self.graph}-{self.method}"
+
+    @property
+    def shipped_trials(self) -> Path:
+        """All its trials as a table, once it is complete and shipped."""
+        return SHIPPED_TRIALS / f"{self.name}.csv"
 
     def start(self) -> tuple[Experiment, str]:
         """The first trial, and a word on where it comes from."""
@@ -221,6 +228,8 @@ def ship(planned: PlannedSearch, searches: Path, shipped: Path = SHIPPED) -> Pat
     official = official_file(planned.method, planned.graph, shipped)
     if official == path:
         path.rename(path.with_suffix(".published.yaml"))
+    SHIPPED_TRIALS.mkdir(exist_ok=True)
+    write_text(planned.shipped_trials, result.table())
     content = {"settings": result.best.settings, "origin": result.origin()}
     write_text(path, to_yaml({"method": planned.method, "graph": planned.graph, **content}))
     return path
@@ -248,7 +257,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
     searches = planned_searches(given.method, given.graph)
     if not given.ship:
-        return 0 if search_all(searches, given) else 2
+        left = [planned for planned in searches if not planned.shipped_trials.is_file()]
+        print(f"{len(left)} of {len(searches)} searches are left.", flush=True)
+        return 0 if search_all(left, given) else 2
     try:
         paths = {planned: ship(planned, given.searches) for planned in searches}
     except AspectError as error:

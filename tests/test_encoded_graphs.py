@@ -46,7 +46,7 @@ def test_a_training_that_fails_leaves_the_settings(labelled, monkeypatch):
     def fail(*_, **__):
         raise TrainingError("no")
 
-    monkeypatch.setattr("aspect.estimator.train", fail)
+    monkeypatch.setattr("aspect.estimator.model.train", fail)
     with pytest.raises(TrainingError):
         model.fit(labelled)
     assert model.config.row_normalise is True

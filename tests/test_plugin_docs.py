@@ -23,7 +23,9 @@ def package(tmp_path, monkeypatch, registries):  # noqa: ARG001, F811 - names ar
     """The files of the page, installed as pip would: a module, and what it offers."""
     for name, content in re.findall(r"```\w+\n# (\S+)\n(.*?)```", TEXT, re.DOTALL):
         (tmp_path / name).write_text(content, encoding="utf-8")
-    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
+    whole = tomllib.loads((tmp_path / "pyproject.toml").read_text())
+    assert whole["tool"]["setuptools"]["py-modules"] == [MODULE]  # else pip finds two, and refuses
+    project = whole["project"]
     info = tmp_path / f"{MODULE}-{project['version']}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")

@@ -6,8 +6,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
-from aspect.cli.main import commands
+from aspect.cli.main import app, commands
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -27,7 +28,7 @@ LINES = [
     line.partition("#")[0].strip()
     for block in blocks("console")
     for line in block.splitlines()
-    if line.startswith("aspect ")
+    if line.startswith("aspect ") and not line.startswith("aspect --")
 ]
 
 
@@ -40,6 +41,14 @@ def test_every_command_shown_has_the_options_shown(line):
     used = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
     assert {names.get(option, option) for option in used} <= known
     assert len(LINES) > 5
+
+
+def test_completion_can_be_installed_as_shown():
+    (line,) = [
+        line for block in blocks("console") for line in block.splitlines() if "-completion" in line
+    ]
+    options = [option for param in get_command(app).params for option in param.opts]
+    assert line.split()[1] in options
 
 
 def test_make_targets_shown_exist():

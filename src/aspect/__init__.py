@@ -10,7 +10,7 @@ Data flows through the package from top to bottom:
     methods/      ASPECT, ASPECT-S and the baselines: one file each
     settings/     hyperparameters shipped per method and graph
     training/     the one loop, and what it leaves on disk
-    estimator     fit, embed, policy, save, load
+    estimator/    fit, embed, policy, save, load
     testing       the contract of a method, for tests of other packages
     evaluation/   probes, metrics, significance, stability
     experiment/   runs, benchmarks and hyperparameter searches

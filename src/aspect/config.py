@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 from typing_extensions import override
 
 from aspect.errors import FileError, SettingsError, reason
@@ -27,8 +28,10 @@ __all__ = [
     "Range",
     "Share",
     "Weight",
+    "default_of",
     "load_yaml",
     "make_config",
+    "meaning_of",
     "parse_overrides",
     "to_yaml",
 ]
@@ -75,6 +78,16 @@ class Config(BaseModel):
 
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
+
+
+def default_of(field: FieldInfo) -> Any:  # noqa: ANN401 - of any setting
+    """The default of a setting."""
+    return field.get_default(call_default_factory=True)
+
+
+def meaning_of(field: FieldInfo) -> str:
+    """The explanation of a setting, in one line."""
+    return " ".join((field.description or "").split())
 
 
 def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str | None) -> AnyConfig:

@@ -14,7 +14,7 @@ NASTY = "\x1b]0;owned\x07[bold red]x[/] \u202ethgir\r\n"
 
 def screen(*, terminal, as_json=False):
     """A screen that writes into strings."""
-    found = Screen(as_json=as_json)
+    found = Screen("train", as_json=as_json)
     for name in ("out", "side"):
         made = Console(file=io.StringIO(), force_terminal=terminal, width=100, highlight=False)
         setattr(found, name, made)
@@ -69,18 +69,18 @@ def test_lines_elsewhere_now_and_then(monkeypatch):
 
 
 def test_json_is_all_there_is_on_standard_output(capsys):
-    own = Screen(as_json=True)
+    own = Screen("train", as_json=True)
     own.note("beside")
     own.answer({"name": NASTY, "value": 1.5}, show=lambda: pytest.fail("nothing else is shown"))
     out, err = capsys.readouterr()
-    assert json.loads(out) == {"name": NASTY, "value": 1.5}
+    assert json.loads(out) == {"schema": "aspect/train/1", "name": NASTY, "value": 1.5}
     assert "\x1b" not in out
     assert err == "beside\n"
 
 
 def test_json_holds_numbers_only():
     with pytest.raises(ValueError, match="JSON"):
-        Screen(as_json=True).answer({"value": float("nan")}, show=list)
+        Screen("train", as_json=True).answer({"value": float("nan")}, show=list)
 
 
 def test_columns_of_numbers_are_set_to_the_right():

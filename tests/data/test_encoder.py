@@ -210,17 +210,31 @@ def test_gaps_are_filled_when_asked(tmp_path, impute, x, colour):
         assert len(table) == 4
 
 
-def test_all_gaps_are_named_with_their_lines(tmp_path):
-    errors = [str(error) for error in read_all(*_paths(tmp_path, GAPS)).errors]
+def test_gaps_are_filled_by_themselves_with_a_warning_that_names_them(tmp_path):
+    graph = read(tmp_path, GAPS)
+    asked = read(tmp_path, GAPS, impute="indicator")
+    assert graph.feature_names == asked.feature_names
+    torch.testing.assert_close(dense(graph.features), dense(asked.features), rtol=0, atol=0)
+    (told,) = [notice for notice in graph.notices if isinstance(notice, Caution)]
+    assert told.startswith("Gaps are filled with the mean, or the most frequent value, of")
+    assert "and a feature says where ('x': line 3, line 7, " in told
+    assert "'colour': line 5, " in told
+    assert told.endswith("--impute chooses, --impute none refuses them.")
+
+
+def test_all_gaps_are_refused_with_their_lines_if_asked(tmp_path):
+    errors = [str(error) for error in read_all(*_paths(tmp_path, GAPS, impute="none")).errors]
     assert [("'x'" in text, "'colour'" in text) for text in errors] == [
         (True, False),
         (False, True),
     ]
     assert "line 3, line 7, line 11, line 15, line 19, ... (10 in all)" in errors[0]
     with pytest.raises(GraphError, match="1 more problem is listed by aspect check"):
-        read(tmp_path, GAPS)
+        read(tmp_path, GAPS, impute="none")
     names = ["", *(f"p{k}" for k in range(1, COUNT))]
-    assert read(tmp_path, {"name": names, "ok": cycle(0, 1)})  # a gap in what is left out
+    assert read(
+        tmp_path, {"name": names, "ok": cycle(0, 1)}, impute="none"
+    )  # a gap in what is left out
 
 
 def _paths(tmp_path, columns, **options):
@@ -358,7 +372,7 @@ def test_unseen_values_are_zeros_with_a_word(tmp_path, trained):
             {"colour": [1, 2, 3, 4]},
             "'colour' must hold values as in .* 'blue'. Got the numbers '1'",
         ),
-        ({"income": ["", 1, 2, 3]}, "column 'income' of .*: line 2 .*--impute mean"),
+        ({"income": ["inf", 1, 2, 3]}, "column 'income' of .*: line 2 .*--impute mean"),
     ],
 )
 def test_other_columns_are_refused_by_name(tmp_path, trained, changes, sentence):
@@ -368,8 +382,12 @@ def test_other_columns_are_refused_by_name(tmp_path, trained, changes, sentence)
 
 def test_gaps_are_filled_as_in_training(tmp_path, trained):
     gap = part(income=["", *MIXED["income"][1:4]])
-    graph = again(tmp_path, gap, trained, impute="mean")
-    assert dense(graph.features)[0, 0].item() == pytest.approx(0, abs=1e-4)
+    for options in ({"impute": "mean"}, {}):
+        graph = again(tmp_path, gap, trained, **options)
+        assert dense(graph.features)[0, 0].item() == pytest.approx(0, abs=1e-4)
+    assert noticed(graph, "Gaps are filled with the mean, or the most frequent value, of")
+    with pytest.raises(GraphError, match=r"column 'income' of .*: line 2 .*--impute mean"):
+        again(tmp_path, gap, trained, impute="none")
     filled = read(tmp_path, {**MIXED, "income": ["", *MIXED["income"][1:]]}, impute="indicator")
     alike = again(tmp_path, gap, filled)
     torch.testing.assert_close(dense(alike.features), dense(filled.features)[:4], rtol=0, atol=0)

@@ -70,8 +70,10 @@ def test_small_graph(tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "sentence"),
     [
-        (nodes_with("1", "", "2"), r"column 'x' of .*: line 3 \(1 in all\)\. .*--impute mean"),
-        (nodes_with("1", "-inf", "1e999"), r"column 'x' of .*: line 3, line 4 \(2 in all\)"),
+        (
+            nodes_with("1", "-inf", "1e999"),
+            r"column 'x' of .*: line 3, line 4 \(2 in all\)\. .*--im",
+        ),
         (nodes_with("1", "red", "3"), r"'x' of .* numbers but for 'red' in line 3 \(1 in all\)"),
         (nodes_with("2024-01-31", "soon", "2024-03-01"), "dates but for 'soon' in line 3"),
         (nodes_with("31.1.24", "1.2.24", "3.3.24"), "which part is the day. Write them as 2024-"),
@@ -148,7 +150,7 @@ def test_texts_that_are_refused(tmp_path, changed, sentence):
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("impute", "median", "'impute' of .* must be 'zero', 'mean' or 'indicator'. Got 'median'"),
+        ("impute", "median", "'impute' of .* 'indicator', 'mean', 'zero' or 'none'. Got 'median'"),
         ("encoding", "klingon", "one that Python knows, such as utf-8 or latin-1. Got 'klingon'"),
         ("encoding", "base64", "one that Python knows"),
         ("delimiter", ";;", "must be one ASCII character"),

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import aspect
+from aspect.cli.answers import ANSWERS, schema_of
+from aspect.cli.console import harmless
 
 SOURCES = Path(aspect.__file__).parent.parent
 DEADLINE_SECONDS = 120  # of what takes seconds
@@ -30,18 +32,30 @@ class Outcome:
     @property
     def json(self):
         assert self.code == 0, self.err
-        return json.loads(self.out)
+        return answer_of(self.out)
 
     def refused(self, *words):
-        """One line on standard error, nothing on standard output, exit code 2."""
+        """One line on standard error, exit code 2; with --json the same on standard output."""
         assert self.code == 2, (self.code, self.out, self.err)
-        assert self.out == ""
         errors = [line for line in self.err.splitlines() if line.startswith("Error: ")]
         assert errors == self.err.splitlines()[-1:], self.err
         assert "Traceback" not in self.err
+        if self.out:
+            answer = answer_of(self.out)
+            assert harmless(f"Error: {answer['error']['message']}") == errors[0]
+            assert answer["exit_code"] == self.code
         for word in words:
             assert word in errors[0], errors[0]
         return errors[0]
+
+
+def answer_of(text):
+    """The object that a command printed; it must be one that its schema allows."""
+    content = json.loads(text)
+    name = content["schema"].split("/")[1]
+    assert content["schema"] == schema_of(name)
+    ANSWERS[name].model_validate({key: content[key] for key in content if key != "schema"})
+    return content
 
 
 def command(*arguments):

@@ -68,7 +68,7 @@ def test_a_saved_data(cli):
         ("edges.csv", b"source,target\n7\n", "line 2"),
         ("edges.csv", b"source,target\n7,\xe9\n", "--encoding"),
         ("nodes.csv", b"id,f\n7,1\n7,2\n", "7"),
-        ("nodes.csv", b"id,f\n007,1\n7,nan\nNA,2\n=cmd(),3\n", "--impute"),
+        ("nodes.csv", b"id,f\n007,1\n7,inf\nNA,2\n=cmd(),3\n", "--impute"),
         ("nodes.csv", b"id,f\n007,1\n7,red\nNA,2\n=cmd(),3\n", "'f'"),
     ],
 )
@@ -173,7 +173,7 @@ def rows_of(path):
 
 
 def test_check_lists_everything_at_once(cli):
-    inputs = people(cli.cwd, gap=True)
+    inputs = [*people(cli.cwd, gap=True), "--impute", "none"]
     (cli.cwd / "p_edges.csv").write_text("a,b\np1,p2\np3,nobody\n")
     told = cli("check", *inputs)
     assert told.code == 2
@@ -228,8 +228,9 @@ def test_columns_alike_share_a_line(cli):
 
 def test_new_nodes_and_other_graphs_are_encoded_as_in_training(cli):
     inputs = people(cli.cwd, gap=True)
-    told = cli("train", *inputs, "--impute", "mean", *TINY, "--out", "run", "--json")
+    told = cli("train", *inputs, *TINY, "--out", "run", "--json")
     assert told.json["settings"]["row_normalise"] is False
+    assert "Warning: Gaps are filled with the mean" in told.err
     assert "Warning: Column 'name' is left out" in told.err
     stored = json.loads((cli.cwd / "run" / "features.json").read_text())
     assert [column["name"] for column in stored["columns"]] == ["income", "joined", "vip", "colour"]

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from aspect.experiment.spec import method_source
 from foreign import registries, write_module  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("registries")
@@ -32,8 +33,6 @@ def test_train_resume_embed_and_evaluate(cli, module):
     assert table["rows"][0]["name"] == f"{module}:Mine"
     with (cli.cwd / f"{module}.py").open("a") as file:
         file.write("# edited\n")
-    from aspect.experiment.spec import method_source
-
     method_source.cache_clear()
     done = cli("evaluate", run, "--json")
     assert done.code == 0
@@ -41,8 +40,6 @@ def test_train_resume_embed_and_evaluate(cli, module):
 
 
 def test_a_run_does_not_go_on_with_other_code(cli, module):
-    from aspect.experiment.spec import method_source
-
     words = ["train", "mixed", "--method", f"{module}:Mine", "--out", "run"]
     assert cli(*words).code == 0
     (cli.cwd / "run/record.json").unlink()  # as if it had been stopped
@@ -85,10 +82,15 @@ def test_bench_in_workers_with_attack_and_data_set(cli, module):
 
 def test_tune(cli, module):
     words = ["--trials", 2, "--workers", 1, "--max-epochs", 2, "--set", "width=4"]
-    done = cli("tune", "mine-graph", "--method", "mine", "--import", module, *words, "--json").json
-    (search,) = done["searches"]
+    words = ["tune", "mine-graph", "--method", "mine", "--import", module, *words, "--json"]
+    (search,) = cli(*words).json["searches"]
     assert search["complete"] + search["pruned"] + search["unhealthy"] == 2
     assert search["folder"] == "runs/tune/mine-graph-mine"
+    assert cli(*words).json["searches"][0]["done_before"] == 2
+    with (cli.cwd / f"{module}.py").open("a") as file:
+        file.write("# edited\n")
+    method_source.cache_clear()
+    cli(*words[:-1]).refused("changed since the search in runs/tune/mine-graph-mine began")
 
 
 def test_methods_and_datasets_list_them(cli, module):

@@ -45,8 +45,10 @@ def test_the_page_shows_history_importances_slices_and_every_trial(search_folder
     assert "67.00%" in page
     assert "the start has 60.00%" in page
     assert "6 complete, 1 unhealthy, 1 failed" in page
-    for title in ("History", "During training", "Importances", "temperature"):
+    for title in ("History", "During training", "Importances"):
         assert f"<h3>{title}</h3>" in page
+    slices = set(re.findall(r"<h3>(\w+)</h3>", page)) & result.search.space.keys()
+    assert len(slices) == 12
     assert page.count('<svg role="img"') == 3 + 12  # the most important settings alone
     rows = re.findall(r'<th scope="row" data-value="(\d+)">', page)
     assert rows == [str(number) for number in range(8)]

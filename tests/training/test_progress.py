@@ -99,7 +99,7 @@ def test_fit_shows_progress_when_asked(graph, capsys):
 @pytest.mark.usefixtures("at_once")
 def test_fit_is_silent_without_a_terminal_or_when_told_so(graph, capsys, monkeypatch):
     Embedder("grace", **SMALL).fit(graph)
-    monkeypatch.setattr("aspect.estimator.is_watched", lambda _: True)
+    monkeypatch.setattr("aspect.estimator.model.is_watched", lambda _: True)
     Embedder("grace", **SMALL).fit(graph, progress=False)
     Embedder("grace", **SMALL).fit(graph, recorder=Recorder())
     assert capsys.readouterr().err == ""

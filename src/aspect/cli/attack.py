@@ -10,6 +10,7 @@ from pydantic import Field
 
 from aspect.attacks.perturbation import SUFFIX, Budget
 from aspect.attacks.registry import AttackName, attack_info, attack_names
+from aspect.cli.completion import complete_graph
 from aspect.cli.console import duration
 from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
@@ -47,13 +48,13 @@ class AttackOptions(Config):
         ),
     ] = None
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
-    """Change one setting; may be repeated."""
+    """Change a setting of the attack."""
     budget: Annotated[Budget | None, typer.Option(metavar="RATIO")] = None
     """Flips as a ratio of the edges."""
     flips: Annotated[int | None, Field(gt=0)] = None
     """Flips as a number, in place of --budget."""
-    split: Annotated[list[int] | None, typer.Option(metavar="K", min=0)] = None
-    """Number of the split whose training labels are known; may be repeated."""
+    split: Annotated[list[Annotated[int, Field(ge=0)]] | None, typer.Option(metavar="K")] = None
+    """Number of the split whose training labels are known."""
     all_splits: bool = False
     """One attack for every split."""
     splits: Literal["class-balanced", "random", "published"] = "class-balanced"
@@ -161,7 +162,11 @@ def attack(
     session: Session,
     graph: Annotated[
         str,
-        typer.Argument(help="Data set, or files of a graph with labels.", metavar="GRAPH"),
+        typer.Argument(
+            help="Data set, or files of a graph with labels.",
+            metavar="GRAPH",
+            autocompletion=complete_graph,
+        ),
     ],
     options: AttackOptions,
     reading: Reading,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import Field
 
+from aspect.cli.completion import complete_plan
 from aspect.cli.console import duration
 from aspect.cli.options import Engine
 from aspect.cli.session import OUR_ERROR, Session, command
@@ -34,11 +35,11 @@ class BenchOptions(Config):
     """Which part of a plan is meant, and what is run although it is over."""
 
     entries: Annotated[list[str] | None, typer.Option("--entry", metavar="NAME")] = None
-    """Only this entry; may be repeated."""
+    """Only this entry."""
     graphs: Annotated[list[str] | None, typer.Option("--graph", metavar="NAME")] = None
-    """Only this graph; may be repeated."""
+    """Only this graph."""
     redo: Annotated[list[str] | None, typer.Option(metavar="ENTRY")] = None
-    """Run this entry again, done or not; may be repeated."""
+    """Run this entry again, done or not."""
     retry_failed: bool = False
     """Try the runs that failed again."""
     out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
@@ -57,7 +58,12 @@ class BenchOptions(Config):
 def bench(
     session: Session,
     plan: Annotated[
-        str, typer.Argument(help="A shipped plan's name, or a file of one.", metavar="PLAN")
+        str,
+        typer.Argument(
+            help="A shipped plan's name, or a file of one.",
+            metavar="PLAN",
+            autocompletion=complete_plan,
+        ),
     ],
     options: BenchOptions,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aspect.cli.completion import complete_graph
 from aspect.cli.session import USER_ERROR, Session, command
 from aspect.data.source import GraphSource, Reading
 from aspect.errors import AspectError, sentence_of
@@ -26,7 +27,12 @@ MOST_ALIKE = 3  # neighbours that have a line each
 def check(
     session: Session,
     graph: Annotated[
-        str, typer.Argument(help="Edge table, .npz, saved Data or data set.", metavar="GRAPH")
+        str,
+        typer.Argument(
+            help="Edge table, .npz, saved Data or data set.",
+            metavar="GRAPH",
+            autocompletion=complete_graph,
+        ),
     ],
     reading: Reading,
 ) -> None:

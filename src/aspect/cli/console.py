@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from aspect.cli.answers import schema_of
 from aspect.training.progress import Advance, duration, show_progress
 
 __all__ = [
@@ -48,10 +49,15 @@ def harmless(text: object) -> str:
 
 
 class Screen:
-    """Where a command writes; with `as_json` the answer is one JSON object instead of tables."""
+    """Where a command writes; with `as_json` the answer is one JSON object instead of tables.
 
-    def __init__(self, *, as_json: bool = False) -> None:
+    The object says by which schema it is written; `aspect.cli.answers` has them all.
+    """
+
+    def __init__(self, command: str = "", *, as_json: bool = False) -> None:
+        self.command = command
         self.as_json = as_json
+        self.is_answered = False
         self.out = Console(highlight=False, soft_wrap=True)
         if not self.out.is_terminal:
             self.out.width = WIDTH_OF_FILES
@@ -64,15 +70,25 @@ class Screen:
 
         It is said before it is written: a disk that is full by now does not cost the numbers.
         """
+        content = {"schema": schema_of(self.command), **content}
         if self.as_json:
-            sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
-            sys.stdout.flush()
+            _write_json(content)
         else:
             show()
+        self.is_answered = True
         if out is not None:
             from aspect.workspace import write_json
 
             write_json(out, content)
+
+    def fail(self, sentence: str, kind: str, code: int) -> int:
+        """Say what went wrong in a line beside the answer; as JSON, it is the answer as well."""
+        sys.stderr.write(f"{harmless(sentence)}\n")
+        if self.as_json and not self.is_answered:
+            error = {"kind": kind, "message": sentence.removeprefix("Error: ")}
+            content = {"command": self.command or None, "error": error, "exit_code": code}
+            _write_json({"schema": schema_of("error"), **content})
+        return code
 
     def say(self, line: str) -> None:
         """A line of the answer."""
@@ -138,6 +154,11 @@ class Screen:
             yield
         finally:
             logger.removeHandler(handler)
+
+
+def _write_json(content: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+    sys.stdout.flush()
 
 
 class _ScreenHandler(logging.Handler):

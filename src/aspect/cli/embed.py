@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from aspect.cli.completion import complete_graph
 from aspect.cli.options import CONFIG, Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
@@ -58,7 +59,9 @@ def embed(
     graph: Annotated[
         str | None,
         typer.Argument(
-            help="A graph with the same features.  [default: the one trained on]", metavar="GRAPH"
+            help="A graph with the same features.  [default: the one trained on]",
+            metavar="GRAPH",
+            autocompletion=complete_graph,
         ),
     ] = None,
 ) -> None:
@@ -110,7 +113,8 @@ def _embed(
             raise SettingsError("--prune needs the graph in memory, and the run is of a store.")
         return embed_run(open_run(model), files["embeddings"], how.normalise)
     embedder, whole, known = _load(session, model, source, adds=how.add is not None)
-    session.screen.notices(whole.notices)
+    if source is not None:  # what is to be said of the graph trained on was said then
+        session.screen.notices(dict.fromkeys(whole.notices))
     graph = prune_edges(whole, how.prune)
     embeddings = embedder.embed(graph, normalise=how.normalise)[known:]
     policy = embedder.policy(graph)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aspect.cli.completion import complete_graph
 from aspect.cli.console import explain, interval_text, number_text, score_text
 from aspect.cli.options import (
     CONFIG,
@@ -47,6 +48,7 @@ def evaluate(
         typer.Argument(
             help="Folders of runs (seeds of one method), or one graph to train on.",
             metavar="RUN...|GRAPH",
+            autocompletion=complete_graph,
         ),
     ],
     wanted: SettingsOptions,

@@ -14,12 +14,13 @@ from aspect.cli.attack import attack
 from aspect.cli.bench import bench
 from aspect.cli.check import check
 from aspect.cli.cluster import cluster
-from aspect.cli.console import harmless
+from aspect.cli.console import Screen
 from aspect.cli.datasets import datasets
 from aspect.cli.demo import demo
 from aspect.cli.embed import embed
 from aspect.cli.evaluate import evaluate
 from aspect.cli.generate import generate
+from aspect.cli.grammar import SectionedCommand, SectionedGroup
 from aspect.cli.inspect import inspect
 from aspect.cli.methods import methods
 from aspect.cli.neighbours import neighbours
@@ -31,6 +32,7 @@ from aspect.cli.store import store
 from aspect.cli.theory import theory
 from aspect.cli.train import train
 from aspect.cli.tune import tune
+from aspect.methods.registry import method_names, setting_names
 
 __all__ = ["app", "commands", "main", "run"]
 
@@ -41,7 +43,7 @@ app = typer.Typer(
     name="aspect",
     help="Node embeddings without labels: every node decides how much to trust its low-pass "
     "and its high-pass view.",
-    add_completion=False,
+    cls=SectionedGroup,
     rich_markup_mode=None,
 )
 
@@ -64,33 +66,24 @@ def _callback(
     pass
 
 
-commands = (
-    check,
-    train,
-    embed,
-    evaluate,
-    neighbours,
-    inspect,
-    attack,
-    stability,
-    bench,
-    tune,
-    cluster,
-    report,
-    theory,
-    datasets,
-    generate,
-    store,
-    plan,
-    methods,
-    demo,
-)
-for function in commands:
-    app.command()(function)
+SECTIONS = {
+    "Your graph": (check, train, embed, evaluate, neighbours),
+    "What a model does": (inspect, attack, stability),
+    "Comparisons": (bench, tune, report),
+    "Large graphs": (plan, generate, store, cluster),
+    "Lists and examples": (datasets, methods, demo, theory),
+}
+commands = tuple(function for functions in SECTIONS.values() for function in functions)
+for section, functions in SECTIONS.items():
+    for function in functions:
+        app.command(cls=SectionedCommand, rich_help_panel=section)(function)
+
+
+NAMES = {function.__name__ for function in commands}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; return the exit code. Wrong usage is one line on standard error.
+    """Run one command; return the exit code. Wrong usage is one line.
 
     No word at all asks for help.
     """
@@ -99,8 +92,9 @@ def run(arguments: Sequence[str]) -> int:
             args=list(arguments) or ["--help"], prog_name="aspect", standalone_mode=False
         )
     except UsageError as error:
-        sys.stderr.write(f"Error: {harmless(_usage(error))}\n")
-        return USER_ERROR
+        command = next((word for word in arguments if word in NAMES), "")
+        screen = Screen(command, as_json="--json" in arguments)
+        return screen.fail(f"Error: {_usage(error)}", "UsageError", USER_ERROR)
     except typer.Abort:
         return INTERRUPTED
     except BrokenPipeError:
@@ -120,11 +114,14 @@ def _usage(error: Exception) -> str:
 def _setting_advice(error: Exception) -> str:
     """Where an unknown option may be meant as a setting of the method: how those are given."""
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    if name is None or context is None or getattr(error, "possibilities", None):
+    if name is None or context is None:
         return ""
     takes_settings = any("--set" in option.opts for option in context.command.params)
     setting = str(name).lstrip("-").replace("-", "_")
-    return f" A setting of the method is given by --set {setting}=..." if takes_settings else ""
+    is_setting = any(setting in setting_names(method) for method in method_names())
+    if not takes_settings or (getattr(error, "possibilities", None) and not is_setting):
+        return ""
+    return f" A setting of the method is given by --set {setting}=..."
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from aspect.cli.completion import complete_method
 from aspect.cli.session import Session, command
 from aspect.errors import AspectError
 from aspect.methods.registry import (
@@ -32,7 +33,12 @@ __all__ = ["methods"]
 def methods(
     session: Session,
     name: Annotated[
-        str | None, typer.Argument(help="One method, to be shown whole.", metavar="[NAME]")
+        str | None,
+        typer.Argument(
+            help="One method, to be shown whole.",
+            metavar="[NAME]",
+            autocompletion=complete_method,
+        ),
     ] = None,
 ) -> None:
     """List the methods: papers, runtime per epoch, and what they can embed."""

@@ -98,7 +98,7 @@ class SettingsOptions(Config):
     """A settings file, `defaults`, `published` or `paper`.  [default: what is shipped for the
     graph]"""
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
-    """Change one setting; may be repeated."""
+    """Change a setting."""
 
 
 class FolderOptions(Config):
@@ -170,8 +170,8 @@ class ProbeOptions(Config):
     """neutral; paper: the probe of published tables; published: the same as the published settings
     of a run have it."""
     prune: Annotated[list[Share] | None, typer.Option(metavar="RATIO")] = None
-    """A further row, embedded without this ratio of the edges, those with the least support; may be
-    repeated, and validation chooses."""
+    """A further row, embedded without this ratio of the edges, those with the least support; of
+    several, validation chooses."""
 
     def check_task(self) -> None:
         """Refuse options of another task."""
@@ -194,7 +194,7 @@ class SeedOptions(Config):
     """Replace the graph's runs under runs/."""
     embeddings: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None
     """Train nothing, and probe these embeddings of the graph: .npy or .pt with a row per node, or
-    .csv, .tsv or .parquet with ids; several are seeds of one method."""
+    .csv, .tsv or .parquet with ids; seeds of one method."""
 
     @property
     def is_training(self) -> bool:
@@ -269,10 +269,9 @@ class SweepOptions(Config):
     """On which perturbed graphs runs are judged, and whether they were trained on them."""
 
     perturbation: Annotated[list[Path] | None, typer.Option(metavar="FILE|FOLDER")] = None
-    """File of `aspect attack`, folder of such files, or pattern in quotes; may be repeated."""
+    """File of `aspect attack`, folder of such files, or pattern in quotes."""
     budget: Annotated[list[Budget] | None, typer.Option(metavar="RATIO")] = None
-    """Flips of each file, and masked features, as a ratio; may be repeated.  [default: all
-    flips]"""
+    """Flips of each file, and masked features, as a ratio.  [default: all flips]"""
     mode: Mode | None = None
     """poison: train and probe on perturbed graphs; evade: do both on the clean one, and test on
     perturbed ones.  [default: poison]"""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from aspect.cli.options import Overwrite, check_target
-from aspect.cli.session import Session, command
+from aspect.cli.session import Session, command, require
 from aspect.config import Config
 from aspect.data.files import is_file, is_folder, is_present, reason, replacing, target_of
 from aspect.errors import FileError, SettingsError
@@ -35,7 +35,7 @@ class ReportOptions(Config):
     """Folder for the tables as .csv, .md and .tex."""
     figures: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """Folder for the figures."""
-    formats: Annotated[str | None, typer.Option(metavar="LIST")] = None
+    formats: Annotated[list[Format] | None, typer.Option(metavar="FORMAT")] = None
     """Of the figures: svg, pdf, png.  [default: svg,pdf]"""
     published: bool = False
     """Put the paper's figures beside ours."""
@@ -69,12 +69,7 @@ class ReportOptions(Config):
             return DEFAULT_FORMATS
         if self.figures is None:
             raise SettingsError("--formats belongs to --figures, and no folder for them is named.")
-        wanted = [each.strip() for each in self.formats.split(",")]
-        if not set(wanted) <= set(FORMATS):
-            raise SettingsError(
-                f"--formats must be a list of {', '.join(FORMATS)}. Got {self.formats!r}."
-            )
-        return tuple(each for each in FORMATS if each in wanted)
+        return tuple(each for each in FORMATS if each in self.formats)
 
 
 @command(without=("seed",))
@@ -91,6 +86,7 @@ def report(
     wanted: ReportOptions,
 ) -> None:
     """Write a page that needs nothing but a browser; tables and figures for a paper on request."""
+    require("matplotlib", "jinja2")
     if len(runs) == 1 and is_file(runs[0] / "search.yaml"):
         report_search(session, runs[0], wanted)
         return

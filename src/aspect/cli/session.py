@@ -7,31 +7,31 @@ import sys
 import traceback
 import typing
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
-from annotated_types import Ge
-from pydantic import Field
-from pydantic.fields import FieldInfo
-from typer.models import OptionInfo
+from pydantic import Field, PrivateAttr
 
-from aspect.cli.console import Screen, harmless
-from aspect.config import Config, make_config
+from aspect.cli.console import Screen
+from aspect.cli.grammar import gather, options_of
+from aspect.config import Config
 from aspect.errors import AspectError
 from aspect.plugins import import_plugin
 
-__all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "complain"]
+__all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "require"]
 
 USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
 # Packages that some commands need, by the extra that installs them.
 EXTRAS = {"optuna": "tune", "matplotlib": "report", "jinja2": "report"}
-# Of a library's models, which say nothing of a command line.
-METAVARS = {int: "N", float: "X", (str, ...): "NAMES"}
 
 
 class Session(Config):
-    """One call of a command: the options of every command, and where to write."""
+    """Options of every command.
+
+    And where one call of it writes.
+    """
 
     as_json: Annotated[bool, typer.Option("--json")] = False
     """Print one JSON object on standard output, and nothing else."""
@@ -42,14 +42,16 @@ class Session(Config):
     data_dir: Annotated[str | None, typer.Option(metavar="PATH")] = None
     """Folder with the files of named data sets.  [default: $ASPECT_DATA]"""
     imports: Annotated[list[str] | None, typer.Option("--import", metavar="MODULE")] = None
-    """Import a module that adds methods, attacks or data sets; may be repeated."""
+    """Import a module that adds methods, attacks or data sets."""
     debug: bool = False
     """Show the whole traceback of an error."""
 
-    @cached_property
+    _screen: Screen = PrivateAttr(default_factory=Screen)
+
+    @property
     def screen(self) -> Screen:
         """Where to write."""
-        return Screen(as_json=self.as_json)
+        return self._screen
 
 
 def command(
@@ -71,26 +73,28 @@ def command(
     groups = {one.name: hints[one.name] for one in own if _is_group(hints[one.name])}
 
     def call(**values: Any) -> None:  # noqa: ANN401 - what typer parsed
-        session = _gather(Session, values)
+        screen, debug = Screen(function.__name__, as_json=values["as_json"]), values["debug"]
         try:
+            session = gather(Session, values)
+            session._screen = screen
             for module in session.imports or ():
                 import_plugin(module)
-            gathered = {name: _gather(kind, values) for name, kind in groups.items()}
-            with session.screen.logging():
+            gathered = {name: gather(kind, values) for name, kind in groups.items()}
+            with screen.logging():
                 function(session, **gathered, **values)
         except typer.Exit:
             raise  # the command has said what is to be said, and chose the code
         except (Exception, KeyboardInterrupt) as error:
-            raise typer.Exit(complain(error, debug=session.debug)) from error
+            raise typer.Exit(_complain(error, screen, debug=debug)) from error
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     only, parameters = inspect.Parameter.KEYWORD_ONLY, []
     for one in own:
         hint = hints[one.name]
         parameters += (
-            _options(hint) if one.name in groups else [one.replace(annotation=hint, kind=only)]
+            options_of(hint) if one.name in groups else [one.replace(annotation=hint, kind=only)]
         )
-    parameters += [one for one in _options(Session) if one.name not in without]
+    parameters += [one for one in options_of(Session) if one.name not in without]
     vars(call)["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
@@ -100,54 +104,19 @@ def _is_group(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Config)
 
 
-def _gather(kind: type[Config], values: dict[str, Any]) -> Any:  # noqa: ANN401 - a group
-    """Take the fields of a group out of what was parsed."""
-    taken = {name: values.pop(name) for name in kind.model_fields if name in values}
-    return make_config(kind, taken, owner=None)
+def require(*packages: str) -> None:
+    """Refuse at once where an optional package is missing, and not after all the work."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
 
 
-def _options(group: type[Config]) -> list[inspect.Parameter]:
-    plain = typing.get_type_hints(group)  # typer checks no bounds but the least value
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None if _is_names(plain[name]) else field.default,
-            annotation=Annotated[
-                list[str] | None if _is_names(plain[name]) else plain[name], _option(name, field)
-            ],
-        )
-        for name, field in group.model_fields.items()
-    ]
-
-
-def _is_names(hint: object) -> bool:
-    """Whether a field holds any number of names; typer knows lists of them alone."""
-    return typing.get_args(hint) == (str, ...)
-
-
-def _option(name: str, field: FieldInfo) -> OptionInfo:
-    """A model's field as typer wants it: `graph_path` is --graph-path."""
-    given = next((item for item in field.metadata if isinstance(item, OptionInfo)), None)
-    least: Any = next((item.ge for item in field.metadata if isinstance(item, Ge)), None)
-    kinds = typing.get_args(field.annotation) or (field.annotation,)
-    option: OptionInfo = typer.Option(
-        given.default if given and given.default is not ... else f"--{name.replace('_', '-')}",
-        help=(given and given.help) or (field.description or "").replace("\n", " "),
-        metavar=given.metavar if given else METAVARS.get(kinds, METAVARS.get(kinds[0])),
-        min=given.min if given and least is None else least,
-        hidden=bool(given and given.hidden),
-    )
-    return option
-
-
-def complain(error: BaseException, *, debug: bool = False) -> int:
-    """Say on standard error what went wrong, in one line; return the exit code."""
+def _complain(error: BaseException, screen: Screen, *, debug: bool = False) -> int:
+    """Say what went wrong, in one line; return the exit code."""
     if debug and not isinstance(error, KeyboardInterrupt):
         traceback.print_exception(error)
     sentence, code = _explain(error)
-    sys.stderr.write(f"{harmless(sentence)}\n")
-    return code
+    return screen.fail(sentence, type(error).__name__, code)
 
 
 def _explain(error: BaseException) -> tuple[str, int]:

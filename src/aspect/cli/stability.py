@@ -13,7 +13,6 @@ from aspect.attacks.registry import attack_info, attack_names
 from aspect.cli.options import Overwrite, check_out, check_run
 from aspect.cli.session import Session, command
 from aspect.config import Config
-from aspect.errors import SettingsError
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
     DEFAULT_KINDS,
@@ -34,22 +33,22 @@ class StabilityOptions(Config):
     kind: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Attacks of {', '.join(attack_names())}; several with commas; may be repeated.  "
+            help=f"Attacks of {', '.join(attack_names())}.  "
             f"[default: {','.join(DEFAULT_KINDS)}, as far as the graph allows]",
             metavar="ATTACK",
         ),
     ] = None
     budget: Annotated[
-        list[str] | None,
+        list[float] | None,
         typer.Option(
-            help="Flips as a ratio of the edges, for `feature` of the entries; several with "
-            f"commas; may be repeated.  [default: {','.join(f'{b:g}' for b in DEFAULT_BUDGETS)}]",
+            help="Flips as a ratio of the edges, for `feature` of the entries.  "
+            f"[default: {','.join(f'{b:g}' for b in DEFAULT_BUDGETS)}]",
             metavar="RATIO",
         ),
     ] = None
     perturbation: Annotated[list[Path] | None, typer.Option(metavar="FILE|FOLDER")] = None
     """File of `aspect attack`, folder of such files, or pattern in quotes, in place of the
-    metattack made here; may be repeated."""
+    metattack made here."""
     splits: Annotated[
         Literal["random", "published", "class-balanced"] | None,
         typer.Option(
@@ -84,8 +83,8 @@ def stability(
     that mislead a classifier, found with the labels of training nodes.
     """
     request = StabilityRequest.of(
-        _words(options.kind),
-        _ratios(options.budget),
+        options.kind or (),
+        options.budget or (),
         splits=options.splits,
         num_splits=options.num_splits,
         seed=session.seed or 0,
@@ -108,20 +107,6 @@ def stability(
     for warning in content["warnings"]:
         session.screen.warn(warning)
     session.screen.answer(content, lambda: _show(session, content), options.out)
-
-
-def _words(given: Sequence[str] | None) -> Iterator[str]:
-    """Single words, of which several may come with commas between them."""
-    for text in given or ():
-        yield from (word.strip() for word in text.split(","))
-
-
-def _ratios(given: Sequence[str] | None) -> Iterator[float]:
-    for word in _words(given):
-        try:
-            yield float(word)
-        except ValueError as error:
-            raise SettingsError(f"Budget must be a ratio in (0, 1]. Got {word!r}.") from error
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aspect.attacks.registry import attack_title
+from aspect.cli.completion import complete_graph
 from aspect.cli.options import CONFIG, FolderOptions, PoisonOptions, ScaleOptions, SettingsOptions
 from aspect.cli.session import Session, command
 from aspect.config import parse_overrides
@@ -126,6 +127,7 @@ def train(
         typer.Argument(
             help="Data set, .npz, edge table or saved Data.  [default: the embedded mixed graph]",
             metavar="GRAPH",
+            autocompletion=complete_graph,
         ),
     ] = None,
     out: Annotated[

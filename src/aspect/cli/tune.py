@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import Field
 
+from aspect.cli.completion import complete_graph
 from aspect.cli.console import duration
 from aspect.cli.options import Engine, Overwrite, SettingsOptions
-from aspect.cli.session import Session, command
+from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
 from aspect.config import Config, Count, parse_overrides
 from aspect.data.source import NO_READING, Reading
@@ -36,13 +37,12 @@ class TuneOptions(Config):
     """What is tuned from where, and how, the same for every graph and method."""
 
     method: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None
-    """A method of `aspect methods`; may be repeated.  [default: that of the settings file, or
-    aspect]"""
+    """A method of `aspect methods`.  [default: that of the settings file, or aspect]"""
     config: Annotated[str | None, typer.Option(metavar="FILE|NAME")] = None
     """Where to start: a settings file, `defaults`, `published` or `paper`.  [default: what is
     shipped for the graph]"""
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
-    """Fix one setting; may be repeated."""
+    """Fix a setting."""
     trials: Count = 30
     """Trials in all, those of an interrupted search included."""
     workers: Annotated[int | None, Field(ge=1)] = None
@@ -61,7 +61,11 @@ def tune(
     session: Session,
     graphs: Annotated[
         list[str],
-        typer.Argument(help="Data sets, or files of graphs with labels.", metavar="GRAPH"),
+        typer.Argument(
+            help="Data sets, or files of graphs with labels.",
+            metavar="GRAPH",
+            autocompletion=complete_graph,
+        ),
     ],
     options: TuneOptions,
     request: SearchRequest,
@@ -71,6 +75,7 @@ def tune(
 
     The same command goes on with a search that was interrupted. The first trial is the start.
     """
+    require("optuna", "matplotlib", "jinja2")  # its page is drawn at the end
     started, screen = time.monotonic(), session.screen
     plans = _plans(graphs, options, reading, session.seed)
     for plan in plans.values():

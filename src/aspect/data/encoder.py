@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 FeatureScaling = Literal["standard", "rows", "none"]
-Impute = Literal["zero", "mean", "indicator"]
+Impute = Literal["indicator", "mean", "zero", "none"]
 Kind = Literal["number", "boolean", "date", "text"]
 Structural = Literal["degree", "identity", "random", "laplacian"]
 
@@ -74,6 +74,14 @@ class ParsedColumn:
             return np.array([cell is None for cell in self.values], dtype=np.bool_)
         missing: NDArray[np.bool_] = ~np.isfinite(self.values)
         return missing
+
+    @property
+    def infinite(self) -> NDArray[np.bool_]:
+        """Rows with an infinite number, which is no gap but a fault of whatever computed it."""
+        if self.kind == "text":
+            return np.zeros(len(self.values), dtype=np.bool_)
+        infinite: NDArray[np.bool_] = np.isinf(self.values)
+        return infinite
 
 
 class Column(Config):
@@ -184,6 +192,7 @@ class FeatureEncoder(Config):
     scaling: FeatureScaling | None = None
     """As it was asked for; none: bags of words by row, other numbers standardised."""
     impute: Impute | None = None
+    """As it was asked for; none: as `indicator`, with a warning."""
     bag_scale: float = 1.0
     """What the rows of the bag of words are multiplied by, once each is divided by its sum."""
     structural: Structural | None = None
@@ -203,7 +212,7 @@ class FeatureEncoder(Config):
         fitted, left_out = [], {}
         bag = _bag_of_words(columns) if scaling is None else set()
         for column in columns:
-            indicator = impute == "indicator" and bool(column.missing.any())
+            indicator = impute in (None, "indicator") and bool(column.missing.any())
             if column.kind == "text":
                 made = _fit_text(column)
             else:

@@ -208,11 +208,12 @@ def as_tensor(values: object, what: str) -> Tensor:
 def imputed(features: Features, how: Impute | None) -> tuple[Features, list[str]]:
     """Zero, or the mean of the column's finite entries, for what is NaN or infinite; and a notice.
 
-    A column without a finite entry becomes zero either way. None changes nothing.
+    A column without a finite entry becomes zero either way. Nothing changes by None and `none`:
+    in an array these are faults, which the graph refuses.
     """
     values = features.values if isinstance(features, SparseMatrix) else features
     bad = ~torch.isfinite(values)
-    if how is None or not bool(bad.any()):
+    if how in (None, "none") or not bool(bad.any()):
         return features, []
     if isinstance(features, SparseMatrix):
         columns = features.pattern.columns.long()

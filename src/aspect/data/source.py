@@ -424,7 +424,7 @@ class Reading(Config):
     features: Literal["degree", "identity", "random", "laplacian"] | None = None
     """Structural features in place of the graph's own."""
     columns: ColumnNames = ()
-    """Columns of the node table that become features, with commas between them.  [default: all]"""
+    """Columns of the node table that become features.  [default: all]"""
     drop: ColumnNames = ()
     """Columns of the node table to leave out."""
     categorical: ColumnNames = ()
@@ -433,9 +433,10 @@ class Reading(Config):
     feature_scaling: Literal["standard", "rows", "none"] | None = None
     """standard: mean 0 and std 1 in every numeric column; rows: each node's features divided by
     their sum; none.  [default: rows for a bag of words, standard for other numbers]"""
-    impute: Literal["zero", "mean", "indicator"] | None = None
-    """What stands in for missing features, which are refused otherwise; mean: the column's mean or
-    most frequent value; indicator: the same, and a column that says where."""
+    impute: Literal["indicator", "mean", "zero", "none"] | None = None
+    """What stands in for missing features; mean: the column's mean or most frequent value;
+    indicator: the same, and a feature that says where; none: they are refused.  [default: indicator
+    for gaps of a table, with a warning; none for infinite numbers, and for arrays]"""
     directed: Literal["symmetrise", "error"] = "symmetrise"
     """What happens to edges without their reverse."""
     encoding: str = "utf-8"

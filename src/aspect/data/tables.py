@@ -37,7 +37,7 @@ from aspect.data.graph import (
 )
 from aspect.data.source import NO_READING, OF_NODES, SETTLED, Reading
 from aspect.data.table_files import TableFile, as_parsed, read_table
-from aspect.errors import AspectError, FileError, GraphError, SettingsError, shown
+from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 
 __all__ = [
     "TablesRead",
@@ -223,27 +223,13 @@ def _with_features(
         graph = replace(graph, notices=(*graph.notices, *told))
         return _with_made_features(graph, reading, trained)
     encoded = encoder.encode({column.name: column for column in table.columns}, reading.impute)
-    gaps = _imputed_notices(table.columns, encoder, reading.impute or encoder.impute)
     dominant = [] if trained else encoder.dominant(encoded.features)
     return graph.with_features(
         torch.from_numpy(encoded.features),
         encoded.names,
         encoder=encoder,
-        notices=[*gaps, *told, *dominant, *encoded.notices],
+        notices=[*told, *dominant, *encoded.notices],
     )
-
-
-def _imputed_notices(
-    columns: Sequence[ParsedColumn], encoder: FeatureEncoder, impute: Impute | None
-) -> list[str]:
-    used = {column.name for column in encoder.columns}
-    gaps = [int(column.missing.sum()) for column in columns if column.name in used]
-    count, total = sum(gap > 0 for gap in gaps), sum(gaps)
-    if not total:
-        return []
-    by = {"zero": "zero", "mean": "mean", "indicator": "mean, with a column that says where"}
-    told = by[impute or "mean"]
-    return [f"{total} missing or infinite features in {count} columns set to {told}."]
 
 
 def _with_made_features(graph: Graph, reading: Reading, encoder: FeatureEncoder | None) -> Graph:
@@ -450,8 +436,12 @@ def _parse_nodes(
             scaling=reading.feature_scaling,
             impute=reading.impute,
         )
-    if columns and fitted is not None and (reading.impute or fitted.impute) is None:
-        result.errors += _gaps(source, columns, fitted)
+    if fitted is not None:
+        impute = reading.impute or fitted.impute
+        used = {column.name for column in fitted.columns}
+        features = [column for column in columns if column.name in used]
+        result.errors += _refused_gaps(source, features, impute)
+        result.notices += _filled_gaps(source, features, fitted, impute)
     result.columns, result.encoder = columns, fitted
     return NodeTable(tuple(ids), source.has_integers(id_name), columns, fitted, cells)
 
@@ -473,19 +463,46 @@ def _labels(
     return name, cells
 
 
-def _gaps(
-    source: TableFile, columns: Sequence[ParsedColumn], encoder: FeatureEncoder
+def _refused_gaps(
+    source: TableFile, features: Sequence[ParsedColumn], impute: Impute | None
 ) -> Iterator[GraphError]:
-    """An error for each column that would be a feature, but lacks values."""
-    used = {column.name for column in encoder.columns}
-    for column in columns:
-        rows = np.flatnonzero(column.missing).tolist() if column.name in used else []
+    """An error for each column whose gaps, or infinite numbers, nothing fills."""
+    if impute not in (None, "none"):
+        return
+    for column in features:
+        rows = np.flatnonzero(column.infinite if impute is None else column.missing).tolist()
         if rows:
             yield GraphError(
                 "Features must be there and finite. Missing, NaN or infinite in column "
                 f"{column.name!r} of {str(source.path)!r}: {source.places(rows)}. Fix them, "
                 f"pass --impute mean (or zero, or indicator), or --drop {column.name}."
             )
+
+
+def _filled_gaps(
+    source: TableFile,
+    features: Sequence[ParsedColumn],
+    encoder: FeatureEncoder,
+    impute: Impute | None,
+) -> list[str]:
+    """What was filled in: where nobody asked for it, a warning that names the cells."""
+    gaps = {column.name: rows for column in features if len(rows := np.flatnonzero(column.missing))}
+    total, count = sum(map(len, gaps.values())), len(gaps)
+    if not gaps or impute == "none":
+        return []
+    if impute is not None:
+        by = {"zero": "zero", "mean": "mean", "indicator": "mean, with a column that says where"}
+        return [f"{total} missing or infinite features in {count} columns set to {by[impute]}."]
+    places = [f"{name!r}: {source.places(gaps[name].tolist())}" for name in [*gaps][:MOST_SHOWN]]
+    more = f"; and {count - MOST_SHOWN} more columns" if count > MOST_SHOWN else ""
+    told = any(column.indicator for column in encoder.columns if column.name in gaps)
+    return [
+        Caution(
+            "Gaps are filled with the mean, or the most frequent value, of their "
+            f"column{', and a feature says where' if told else ''} ({'; '.join(places)}"
+            f"{more}): --impute chooses, --impute none refuses them."
+        )
+    ]
 
 
 def _id_name(source: TableFile, given: str | None, notices: list[str]) -> str:

@@ -16,7 +16,7 @@ from aspect import __version__
 from aspect.config import Choice, Config, Count, Range, make_config
 from aspect.data.source import MIXED, GraphSource, Reading
 from aspect.errors import SettingsError
-from aspect.experiment.spec import ProbeName
+from aspect.experiment.spec import ProbeName, method_source
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 
@@ -117,7 +117,9 @@ class Search(Config):
     """All that decides the trials of a search; equal searches continue each other."""
 
     method: str
-    """Name in the registry."""
+    """Name in the registry; `module:Class` of a method from outside."""
+    source_sha256: str | None = None
+    """Of the method's code; none: it is the released one, see `method_source`."""
     graph: str
     """Name of a data set, or absolute path of a file."""
     reading: Reading = Reading()
@@ -256,6 +258,7 @@ def plan_search(
     splits, masks = request.splits, labelled.masks
     return Search(
         method=experiment.method,
+        source_sha256=method_source(method.name),
         graph=source.graph,
         reading=source.reading,
         graph_sha256=content_sha256(labelled),

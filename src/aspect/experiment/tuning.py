@@ -261,7 +261,8 @@ class SearchResult:
             f"over {search.num_splits} {search.splits} splits and pre-training {seeds}, by the "
             f"{search.probe} probe. Mean cosine of two nodes {best.health.mean_cosine:.2f}, "
             f"effective rank {best.health.effective_rank:.1f}. Start: {search.settings_from}, "
-            f"{at_start}. The labels of each split's test nodes were masked."
+            f"{at_start}. Device: {search.device}. The labels of each split's test nodes were "
+            "masked."
         )
 
     def settings_yaml(self) -> str:
@@ -333,11 +334,17 @@ def check_folder(path: Path, search: Search, *, overwrite: bool = False) -> None
         return
     before, now = _read_search(path).decisive(), search.decisive()
     for name in {**before, **now}:
-        if before.get(name) != now.get(name):
+        if before.get(name) == now.get(name):
+            continue
+        if name == "source_sha256":
             raise RunError(
-                f"{path} holds another search, with {name} {before.get(name)!r}. "
-                f"Got {now.get(name)!r}. Choose another --out, or pass --overwrite."
+                f"The source of {search.method} changed since the search in {path} began. Bring it "
+                "back to go on, or pass --overwrite to search anew."
             )
+        raise RunError(
+            f"{path} holds another search, with {name} {before.get(name)!r}. "
+            f"Got {now.get(name)!r}. Choose another --out, or pass --overwrite."
+        )
 
 
 @contextmanager

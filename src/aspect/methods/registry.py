@@ -29,6 +29,7 @@ __all__ = [
     "method_names",
     "register",
     "require_method_name",
+    "setting_names",
     "short_name",
 ]
 
@@ -158,15 +159,51 @@ def register(
 
 
 @cache
-def _modules_by_name() -> dict[str, str]:
-    """Which sibling module registers which name, read from the source."""
-    modules: dict[str, str] = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _sources() -> dict[str, ast.Module]:
+    """The sibling modules, parsed and not imported."""
+    paths = sorted(Path(__file__).parent.glob("*.py"))
+    return {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+@cache
+def _registered_classes() -> dict[str, tuple[str, str]]:
+    """Which sibling module registers which name, and the class of its settings."""
+    found: dict[str, tuple[str, str]] = {}
+    for module, tree in _sources().items():
+        for node in ast.walk(tree):
             for call in getattr(node, "decorator_list", ()):
                 if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "register":
-                    modules[str(ast.literal_eval(call.args[0]))] = path.stem
-    return modules
+                    (config,) = (word.value for word in call.keywords if word.arg == "config")
+                    name = str(ast.literal_eval(call.args[0]))
+                    found[name] = (module, str(getattr(config, "id", "")))
+    return found
+
+
+def _modules_by_name() -> dict[str, str]:
+    return {name: module for name, (module, _) in _registered_classes().items()}
+
+
+def setting_names(method: str) -> list[str]:
+    """Settings of a method, without importing it; of one from outside, those of all methods.
+
+    >>> {"epochs", "gate_width"} <= set(setting_names("aspect"))
+    True
+    """
+    classes = {
+        node.name: node
+        for tree in _sources().values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+    names: list[str] = []
+    left = [_registered_classes().get(method, ("base", "MethodConfig"))[1]]
+    while left:
+        node = classes.get(left.pop())
+        if node is not None:
+            fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+            names += [field.target.id for field in fields if isinstance(field.target, ast.Name)]
+            left += [base.id for base in node.bases if isinstance(base, ast.Name)]
+    return list(dict.fromkeys(names))
 
 
 def method_names() -> list[str]:

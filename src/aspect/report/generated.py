@@ -16,6 +16,7 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 
 import pandas as pd
 
+from aspect.config import meaning_of
 from aspect.data.files import replacing
 from aspect.errors import FileError, SettingsError, UnknownNameError, reason, shown
 from aspect.experiment.store import read_records
@@ -243,7 +244,7 @@ def keywords_module() -> str:
         "",
     ]
     for name, field in find_method("aspect-s").config.model_fields.items():
-        meaning = " ".join((field.description or "").split())
+        meaning = meaning_of(field)
         lines.append(f"    {name}: {_type_text(field.annotation)}")
         wrapped = textwrap.wrap(f'"""{meaning}"""', 100 - len(INDENT))
         lines += [f"{INDENT}{line}" for line in wrapped]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from aspect.config import Choice, Config, Range
+from aspect.config import Choice, Config, Range, meaning_of
 from aspect.methods.registry import Registration, find_method, method_names
 from aspect.settings import FOLDER, load_experiment
 
@@ -64,7 +64,7 @@ def describe_settings(config: type[Config]) -> list[dict[str, str]]:
             "default": _as_yaml(field.default),
             "allowed": _allowed(field.annotation, field.metadata),
             "searched": _searched(field.metadata),
-            "explanation": " ".join((field.description or "").split()),
+            "explanation": meaning_of(field),
         }
         for name, field in config.model_fields.items()
     ]

@@ -14,6 +14,11 @@ from scripts import load_script
 script = load_script("settings")
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_shipped_yet(tmp_path, monkeypatch):
+    monkeypatch.setattr(script, "SHIPPED_TRIALS", tmp_path / "trials")
+
+
 def test_every_method_is_searched_on_every_graph():
     searches = script.planned_searches()
     methods = {planned.method for planned in searches}
@@ -84,6 +89,15 @@ def test_a_complete_search_is_shipped_without_what_belongs_to_its_run(searched, 
     assert (found.method, found.graph, found.settings) == ("dgi", "texas", result.best.settings)
     assert found.graph_sha256 is None
     assert "of 2 trials" in found.origin
+    assert planned.shipped_trials.read_text() == result.table()
+
+
+def test_a_search_that_was_shipped_is_not_carried_out_again(searched, tmp_path, capsys):
+    planned, searches = searched
+    script.ship(planned, searches, tmp_path)
+    words = ["--method", "dgi", "--graph", "texas", "--searches", str(tmp_path / "none")]
+    assert script.main(words) == 0
+    assert capsys.readouterr().out == "0 of 1 searches are left.\n"
 
 
 def test_a_search_with_too_few_trials_is_not_shipped(searched, tmp_path, monkeypatch):
@@ -116,6 +130,8 @@ def test_what_a_search_found_is_a_default_or_could_be_drawn():
             continue  # the start, which was not drawn
         config = find_method(experiment.method).config
         for name, drawn in search_space(experiment.method, config).items():
+            if name not in experiment.settings:
+                continue  # a setting that came after the search
             value = experiment.settings[name]
             if name == "patience" and value is None:  # off where the best epoch is a setting
                 continue

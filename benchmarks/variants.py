@@ -1,0 +1,110 @@
+"""Validation accuracy of a method's defaults and of variants of them, graph by graph.
+
+What a user's graph gets are the defaults: a change of them must pay on most graphs before anything
+is tuned. Scored as trials of a search are, on splits that no table reports; no test label is read.
+Several trainings at a time share a GPU much faster under NVIDIA's MPS. The graphs' files lie in the
+folder that ASPECT_DATA names. Run by `make variants`; results/variants.csv has what came out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
+
+import pandas as pd  # noqa: E402 - the path comes first
+
+from aspect.config import parse_overrides  # noqa: E402
+from aspect.experiment.executor import Finished, LocalProcesses, Lost  # noqa: E402
+from aspect.experiment.search import SearchRequest, plan_search  # noqa: E402
+from aspect.experiment.trial import load_problem, score_settings  # noqa: E402
+from aspect.settings import Experiment  # noqa: E402
+from commands import positive, told_in_a_line  # noqa: E402
+from settings import GRAPHS, SMALL  # noqa: E402
+
+RESULTS = ROOT / "results" / "variants.csv"
+VARIANTS = ("skip_weight=0", "skip_weight=0.3", "width=2048")
+SEEDS_ON_SMALL = 3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Settings of a method on a graph, as `--set` takes them; none: the defaults."""
+
+    method: str
+    graph: str
+    changes: tuple[str, ...]
+    device: str | None
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        return " ".join(self.changes) or "defaults"
+
+
+def scores_of(variant: Variant) -> list[dict[str, Any]]:
+    """The score at every epoch at which a training is scored."""
+    logging.getLogger("aspect").setLevel(logging.ERROR)
+    settings = parse_overrides(list(variant.changes))
+    experiment = Experiment(method=variant.method, graph=variant.graph, settings=settings)
+    request = SearchRequest(seeds=SEEDS_ON_SMALL if variant.graph in SMALL else 1, max_cosine=1.0)
+    search = plan_search(experiment, request, settings_from=variant.name, device=variant.device)
+    problem = load_problem(search.model_dump_json(), None)
+    scores = score_settings(problem, search, search.settings, lambda *_: None)
+    known = {"method": variant.method, "graph": variant.graph, "variant": variant.name}
+    return [
+        {**known, "epoch": epoch, "validation": round(score.validation, 3)}
+        for epoch, score in scores.items()
+    ]
+
+
+def table(scores: pd.DataFrame) -> str:
+    """After the last epoch, a line for each variant, with the mean over the graphs."""
+    last = scores.sort_values("epoch").groupby(["variant", "graph"]).validation.last().unstack()
+    last = last[[graph for graph in GRAPHS if graph in last]]
+    last["mean"] = last.mean(axis=1)
+    return last.round(1).to_string()
+
+
+@told_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train all variants and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("variants", nargs="*", default=VARIANTS, help="such as width=2048")
+    parser.add_argument("--method", default="aspect")
+    parser.add_argument("--graph", choices=GRAPHS, action="append", default=[])
+    parser.add_argument("--workers", type=positive, default=2)
+    parser.add_argument("--device", help="as of aspect tune")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--tables", action="store_true", help="train nothing, print the table")
+    given = parser.parse_args(arguments)
+    if not given.tables:
+        tasks = [
+            Variant(given.method, graph, tuple(words.split()), given.device)
+            for graph in reversed(given.graph or GRAPHS)
+            for words in ("", *given.variants)
+        ]
+        scores: list[dict[str, Any]] = []
+        with closing(LocalProcesses(given.workers).run(scores_of, tasks)) as events:
+            for event in events:
+                if isinstance(event, Finished):
+                    scores += event.result
+                elif isinstance(event, Lost):
+                    print(f"{event.task}: {event.reason}", file=sys.stderr, flush=True)
+        pd.DataFrame(scores).sort_values(["graph", "variant", "epoch"]).to_csv(
+            given.out, index=False
+        )
+    print(table(pd.read_csv(given.out)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(None))

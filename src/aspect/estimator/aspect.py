@@ -1,0 +1,136 @@
+"""ASPECT and ASPECT-S with their settings as keywords."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self, Unpack
+
+from pydantic.fields import FieldInfo
+from typing_extensions import override
+
+from aspect.config import default_of, meaning_of
+from aspect.errors import CheckpointError, UnknownNameError
+from aspect.estimator.embedder import Embedder
+from aspect.estimator.manifest import settings_of
+from aspect.keywords import AspectKeywords
+from aspect.methods.registry import find_method
+from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
+
+__all__ = ["Aspect"]
+
+
+def _presets() -> set[str]:
+    """Data sets that settings are shipped for, and `paper`; published ones are not ours."""
+    names = {path.stem for path in (FOLDER / "aspect").glob("*.yaml")}
+    return {name for name in names if not name.endswith(".published")}
+
+
+class Aspect(Embedder):
+    """ASPECT with its settings as keywords; with `stable=True` it is ASPECT-S.
+
+    Graphs are given as `Embedder` lists them, and it is a transformer of scikit-learn as well.
+
+    Example:
+        >>> from aspect import Aspect, mixed_graph
+        >>> graph = mixed_graph(num_nodes=60, seed=0)
+        >>> model = Aspect(epochs=2, width=8, seed=0, device="cpu").fit(graph)
+        >>> model.embed(graph).shape, model.policy(graph).shape
+        (torch.Size([60, 16]), torch.Size([60]))
+
+    Args:
+        stable: Train ASPECT-S: searched perturbations of the graph, and a loss on their effect.
+        seed: Of first weights and all draws; the same seed gives the same embeddings.
+        device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
+        graph: The graph whose nodes the rows given to `fit` and `transform` stand for; without
+            it they are given graphs.
+        scale: `full` trains on the whole graph at every step, `rows` on batches of nodes whose
+            propagated features lie on the disk, `auto` on rows where the whole does not fit.
+    """
+
+    def __init__(
+        self,
+        *,
+        stable: bool = False,
+        seed: int = 0,
+        device: str | None = None,
+        graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: Scale | RowSettings = "auto",
+        **settings: Unpack[AspectKeywords],
+    ) -> None:
+        method = "aspect-s" if stable else "aspect"
+        super().__init__(method, seed=seed, device=device, graph=graph, scale=scale, **settings)
+        self._arguments = {"stable": stable, "seed": seed, "device": device, "scale": scale}
+
+    @override
+    def _shown(self) -> Iterator[str]:
+        if self._arguments["stable"]:
+            yield "stable=True"
+        yield from self._shown_keywords()
+
+    @classmethod
+    @override
+    def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:
+        method, seed, settings = manifest["method"], manifest["seed"], settings_of(manifest)
+        if method not in ("aspect", "aspect-s"):
+            raise CheckpointError(
+                f"{path} holds a model of {method!r}, not of ASPECT. Read it with Embedder.load."
+            )
+        return cls(stable=method == "aspect-s", seed=seed, device=device, **settings)
+
+    @classmethod
+    def preset(
+        cls,
+        name: str,
+        *,
+        stable: bool = False,
+        seed: int = 0,
+        device: str | None = None,
+        graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: Scale | RowSettings = "auto",
+        **changes: Unpack[AspectKeywords],
+    ) -> Self:
+        """The settings shipped for a data set, or those of `paper`; keywords change some."""
+        if name not in (known := _presets()):
+            raise UnknownNameError("preset", str(name), known)
+        method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
+        experiment, _ = find_experiment(method, name, choice)
+        settings: dict[str, Any] = {**experiment.settings, **changes}
+        return cls(stable=stable, seed=seed, device=device, graph=graph, scale=scale, **settings)
+
+
+def _type_text(name: str, field: FieldInfo) -> object:
+    """A setting's type as `keywords.py` writes it, without the bounds."""
+    hint = AspectKeywords.__annotations__.get(name, field.annotation)
+    return getattr(hint, "__forward_arg__", hint)
+
+
+def _explain_settings(cls: type[Aspect]) -> None:
+    """Put every setting, its default and its meaning into the class's signature and docstring.
+
+    They are declared in the settings' classes alone.
+    """
+    plain, whole = (find_method(name).config.model_fields for name in ("aspect", "aspect-s"))
+    lines: list[str] = []
+    for name, field in whole.items():
+        only = "" if name in plain else ", with stable=True"
+        text = f"{name} (default {default_of(field)!r}{only}): {meaning_of(field)}"
+        lines += textwrap.wrap(text, 96, initial_indent="    ", subsequent_indent=" " * 8)
+    fixed = list(inspect.signature(cls.__init__).parameters.values())[:-1]
+    given = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default_of(field),
+            annotation=_type_text(name, field),
+        )
+        for name, field in whole.items()
+    ]
+    signature = inspect.Signature([*fixed, *given], return_annotation=None)
+    cls.__init__.__signature__ = signature  # type: ignore[attr-defined]  # what inspect reads
+    cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n" + "\n".join(lines)
+
+
+_explain_settings(Aspect)

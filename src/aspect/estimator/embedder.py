@@ -1,0 +1,201 @@
+"""Any method for a user's script; how it is shown, saved and loaded."""
+
+from __future__ import annotations
+
+import html
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from aspect import __version__
+from aspect.config import default_of, meaning_of
+from aspect.data.files import is_folder
+from aspect.data.graph import Graph, LabelledGraph
+from aspect.data.tensors import read_tensors, write_tensors
+from aspect.errors import CheckpointError, SettingsError, UnknownNameError
+from aspect.estimator.manifest import check_manifest, encoder_of, names_of, settings_of
+from aspect.estimator.model import choose_device
+from aspect.estimator.transformer import Transformer
+from aspect.methods.base import Method
+from aspect.methods.registry import find_method
+from aspect.nn.normalisation import Scaling
+from aspect.settings import RowSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Embedder"]
+
+MODEL = "model.safetensors"  # in the folder of a run
+PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
+SCALING = "scaling/"  # before the names of its tensors in a saved model
+
+OLD_STATISTICS = (
+    "%s was saved by aspect %s. The statistics that it normalises by are the old ones, running "
+    "averages of batch norm that had not converged, or missing. Recompute them on the training "
+    "graph: model.calibrate(graph) in Python; `aspect embed RUN` does it by itself."
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Embedder(Transformer):
+    """Any method of the registry: `Embedder("grace", epochs=100).fit(graph).embed(graph)`.
+
+    A graph is a data set's name or a file's path; a PyG `Data` or `HeteroData`; a pandas or polars
+    frame of edges, or a pair of frames (edges, nodes); a NetworkX, igraph or DGL graph; an
+    adjacency of SciPy, NumPy or torch, or an `edge_index`, each alone or in a pair with a feature
+    matrix; or an `aspect.Graph`. What is cleaned in it is said once, by a `GraphWarning`.
+
+    It is also a transformer of scikit-learn. `transform` is `embed` as an array. With the graph
+    given at construction, `fit` and `transform` take rows of a node table instead of a graph, so
+    that pipelines and cross-validation can choose among nodes.
+
+    Args:
+        method: Its name; `aspect methods` lists them. One of another package is named as
+            `aspect.plugins` says, or given as a class.
+        seed: Of first weights and all draws; the same seed gives the same embeddings.
+        device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
+        graph: The graph whose nodes the rows given to `fit` and `transform` stand for.
+        scale: `full` trains on the whole graph at every step, `rows` on batches of nodes whose
+            propagated features lie on the disk (`RowSettings` in place of the word say how), `auto`
+            on rows where the whole graph would not fit the memory. See docs/scale.md.
+        settings: The method's own; `Embedder.settings("grace")` lists them.
+    """
+
+    @staticmethod
+    def settings(method: str | type[Method]) -> pd.DataFrame:
+        """The settings of a method: a row each, with default and meaning."""
+        import pandas as pd
+
+        fields = find_method(method).config.model_fields
+        rows = [(default_of(field), meaning_of(field)) for field in fields.values()]
+        names = pd.Index(list(fields), name="setting")
+        return pd.DataFrame(rows, index=names, columns=["default", "meaning"], dtype=object)
+
+    # How it is shown
+
+    def __repr__(self) -> str:
+        """Arguments that differ from their defaults, and whether it is fitted.
+
+        >>> Embedder("grace", epochs=5)
+        Embedder('grace', epochs=5) [not fitted]
+        """
+        return f"{type(self).__name__}({', '.join(self._shown())}) [{self._state}]"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: all settings, those that differ from their defaults in bold."""
+        fields = self.registration.config.model_fields
+        rows = []
+        for name, value in self.config:
+            cell = html.escape(repr(value))
+            cell = cell if value == default_of(fields[name]) else f"<b>{cell}</b>"
+            meaning = html.escape(meaning_of(fields[name]))
+            rows.append(f"<tr><td>{name}</td><td>{cell}</td><td>{meaning}</td></tr>")
+        return (
+            f"<details><summary><code>{html.escape(repr(self))}</code></summary><table>"
+            f"<tr><th>setting</th><th>value</th><th>meaning</th></tr>{''.join(rows)}</table>"
+            "</details>"
+        )
+
+    def _shown(self) -> Iterator[str]:
+        """Arguments that differ from their defaults, as one writes them."""
+        yield repr(self.name)
+        yield from self._shown_keywords()
+
+    def _shown_keywords(self) -> Iterator[str]:
+        fields = self.registration.config.model_fields
+        for name, value in self.config:
+            if value != default_of(fields[name]):
+                yield f"{name}={value!r}"
+        if self.seed != 0:
+            yield f"seed={self.seed}"
+        if self._arguments["device"] is not None:
+            yield f"device={self._arguments['device']!r}"
+        if self.scale != "auto":
+            yield f"scale={self.scale!r}"
+        if self.graph is not None:
+            yield f"graph={_short(self.graph)}"
+
+    @property
+    def _state(self) -> str:
+        if not self.is_fitted:
+            return "not fitted"
+        epochs = "" if self.result is None else f"{self.result.epochs} epochs on "
+        return f"fitted: {epochs}{self._size}" if self._size else "fitted"
+
+    # Files
+
+    def save(self, path: str | Path) -> None:
+        """Write the trained model to one safetensors file; nothing in it is code."""
+        manifest = {
+            "kind": "model",
+            "version": __version__,
+            "method": self.name,
+            "settings": self.config.model_dump(mode="json"),
+            "num_features": self._num_features,
+            "feature_names": self._feature_names,
+            "encoder": None if self.encoder is None else self.encoder.to_json(),
+            "seed": self.seed,
+            "trained_on": self._trained_on,
+            "rows": None if self.rows is None else self.rows.model_dump(mode="json"),
+        }
+        tensors = dict(self.method.state_dict())
+        if self._projection is not None:
+            tensors[PROJECTION] = self._projection
+        if (scaling := self._measured_scaling()) is not None:
+            tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
+        write_tensors(Path(path), tensors, manifest)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str | None = None) -> Self:
+        """Read what `save` wrote, or the model of a run's folder; what is damaged is refused.
+
+        One of version 0.1 is read with a warning: see `calibrate`.
+        """
+        chosen = str(choose_device(device))
+        path = Path(path) / MODEL if is_folder(Path(path)) else path
+        tensors, manifest = read_tensors(Path(path))
+        check_manifest(manifest, path)
+        try:
+            model = cls._described_by(manifest, path, chosen)
+        except (SettingsError, UnknownNameError) as error:
+            raise CheckpointError(f"{path} does not fit this version. {error}") from error
+        model._num_features = manifest["num_features"]
+        model._feature_names = names_of(manifest, path)
+        model.encoder = encoder_of(manifest, path)
+        model._trained_on = manifest.get("trained_on")
+        scaling = {
+            name.removeprefix(SCALING): tensors.pop(name).to(model.device)
+            for name in list(tensors)
+            if name.startswith(SCALING)
+        }
+        try:
+            if manifest.get("rows") is not None:
+                model.rows = RowSettings(**manifest["rows"])
+                model._projection = tensors.pop(PROJECTION, None)
+            method = model._build(model._columns)
+            method.load_state_dict(tensors)
+            model._scaling = Scaling(**scaling) if scaling else None
+        except (RuntimeError, TypeError) as error:
+            raise CheckpointError(
+                f"The weights in {path} do not fit the method {model.name!r} that it names."
+            ) from error
+        model._method = method
+        if model.is_stale:
+            logger.warning(OLD_STATISTICS, path, manifest["version"])
+        return model
+
+    @classmethod
+    def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:  # noqa: ARG003
+        """An unfitted one, as a saved model's manifest says."""
+        seed, settings = manifest["seed"], settings_of(manifest)
+        return cls(manifest["method"], seed=seed, device=device, **settings)
+
+
+def _short(graph: object) -> str:
+    """A graph in a few letters, whatever its form."""
+    if isinstance(graph, str | Graph | LabelledGraph):
+        return repr(graph)
+    return f"<{type(graph).__module__.partition('.')[0]} {type(graph).__name__}>"
