@@ -17,7 +17,7 @@ from aspect.estimator.embedder import Embedder
 from aspect.estimator.manifest import settings_of
 from aspect.keywords import AspectKeywords
 from aspect.methods.registry import find_method
-from aspect.settings import FOLDER, find_experiment
+from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
 
 __all__ = ["Aspect"]
 
@@ -46,6 +46,8 @@ class Aspect(Embedder):
         device: `cpu`, `cuda` or `cuda:1`, for example; None: the GPU if there is one.
         graph: The graph whose nodes the rows given to `fit` and `transform` stand for; without
             it they are given graphs.
+        scale: `full` trains on the whole graph at every step, `rows` on batches of nodes whose
+            propagated features lie on the disk, `auto` on rows where the whole does not fit.
     """
 
     def __init__(
@@ -55,11 +57,12 @@ class Aspect(Embedder):
         seed: int = 0,
         device: str | None = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: Scale | RowSettings = "auto",
         **settings: Unpack[AspectKeywords],
     ) -> None:
         method = "aspect-s" if stable else "aspect"
-        super().__init__(method, seed=seed, device=device, graph=graph, **settings)
-        self._arguments = {"stable": stable, "seed": seed, "device": device}
+        super().__init__(method, seed=seed, device=device, graph=graph, scale=scale, **settings)
+        self._arguments = {"stable": stable, "seed": seed, "device": device, "scale": scale}
 
     @override
     def _shown(self) -> Iterator[str]:
@@ -86,6 +89,7 @@ class Aspect(Embedder):
         seed: int = 0,
         device: str | None = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: Scale | RowSettings = "auto",
         **changes: Unpack[AspectKeywords],
     ) -> Self:
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
@@ -94,7 +98,7 @@ class Aspect(Embedder):
         method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
         experiment, _ = find_experiment(method, name, choice)
         settings: dict[str, Any] = {**experiment.settings, **changes}
-        return cls(stable=stable, seed=seed, device=device, graph=graph, **settings)
+        return cls(stable=stable, seed=seed, device=device, graph=graph, scale=scale, **settings)
 
 
 def _type_text(name: str, field: FieldInfo) -> object:

@@ -312,7 +312,10 @@ class _Run:
         spec = self.spec
         if self.cell.embeddings:
             return precomputed_model(self.cell.embeddings, spec.source, self.device)
-        return Embedder(spec.method, seed=spec.seed, device=self.device, **spec.settings)
+        scale = spec.rows or "full"
+        return Embedder(
+            spec.method, seed=spec.seed, device=self.device, scale=scale, **spec.settings
+        )
 
     def _trained_graph(self) -> Graph:
         """The clean graph, or the one that was poisoned for the run's only split."""
