@@ -118,7 +118,7 @@ class AspectConfig(BatchNormConfig):
     """Hidden units of the gate."""
     gate_input: GateInput = "layer-norm"
     """Input of the gate: the bands' embeddings at one scale, or raw as in the paper."""
-    gate_hops: Annotated[int, Field(ge=0), Range(0, 4)] = 1
+    gate_hops: Annotated[int, Field(ge=0, le=100), Range(0, 4)] = 1
     """Hops over which gate logits and channel losses are averaged (ours; the paper has none)."""
     gate_gradient: bool = True
     """Let the gate's gradient reach the encoder through the gate's input."""
