@@ -56,7 +56,7 @@ def test_a_saved_data(cli):
     told = cli("train", "ring.pt", *TINY, "--json")
     assert told.json["graph"]["edges"] == 12
     assert "12 edges had no reverse" in told.err
-    assert np.load(cli.cwd / told.json["run"] / "embeddings.npy").shape == (12, 16)
+    assert np.load(cli.cwd / told.json["run"] / "embeddings.npy").shape == (12, 16 + 3 * 3)
 
 
 @pytest.mark.parametrize(
