@@ -23,6 +23,7 @@ ORDER = [
     {"methods"},
     {"settings"},
     {"training"},
+    {"scale"},
     {"estimator"},
     {"testing"},
     {"evaluation"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import resource
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ __all__ = ["device_name", "forget_peak", "peak_bytes", "versions"]
 PACKAGES = ("torch", "torch-geometric", "numpy")
 
 STATUS = Path("/proc/self/status")
+CLEAR, FORGET_PEAK = Path("/proc/self/clear_refs"), "5"
 KIB = 1024
 
 
@@ -36,13 +38,15 @@ def device_name(device: torch.device) -> str:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Begin to count memory anew, where that is possible: on a GPU."""
+    """Begin to count memory anew, where that is possible: on a GPU, and for a process on Linux."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+    with suppress(OSError):  # a container may forbid it
+        CLEAR.write_text(FORGET_PEAK)
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Memory taken at most: on a GPU by tensors since `forget_peak`, else by the whole process."""
+    """Memory taken at most since `forget_peak`: on a GPU by tensors, else by the whole process."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     if STATUS.is_file():

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from aspect.data.files import LEFT_BEHIND, file_bytes, is_file, naming, replacing
-from aspect.errors import FileError, RunError
+from aspect.errors import FileError, RunError, reason
 
 __all__ = [
     "LOCK",
@@ -242,7 +242,7 @@ class Workspace:
             names: Files of the folder.
             coming: Texts of files that are written next: the one that says "complete" comes last.
         """
-        files = {name: _sha256(file_bytes(self.path / name)) for name in names if self.has(name)}
+        files = {name: _sha256_of_file(self.path / name) for name in names if self.has(name)}
         files |= {name: _sha256(text.encode()) for name, text in (coming or {}).items()}
         write_json(self.path / MANIFEST, Manifest(files=files).model_dump())
 
@@ -261,7 +261,7 @@ class Workspace:
                 raise RunError(f"{self.path / MANIFEST} is damaged: it names {name!r}. {fix}")
             if not is_file(file):
                 raise RunError(f"{file} is missing, which {MANIFEST} names. {fix}")
-            found = _sha256(file_bytes(file))
+            found = _sha256_of_file(file)
             if found != expected:
                 raise RunError(
                     f"{file} is damaged or of another folder: its SHA-256 must be "
@@ -276,6 +276,15 @@ class Workspace:
             for item in folder.iterdir() if folder.is_dir() else ():
                 if LEFT_BEHIND.fullmatch(item.name):
                     item.unlink()
+
+
+def _sha256_of_file(path: Path) -> str:
+    """Of a file of any size; it is read piece by piece."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileError(f"Cannot read {str(path)!r}: {reason(error)}.") from error
 
 
 def _sha256(content: bytes) -> str:

@@ -33,11 +33,16 @@ FILES = {
 }
 
 
+def skip(record):
+    """Columns of the skip connection beside the two bands."""
+    return min(32, 3 * record["graph"]["features"])
+
+
 def test_train_leaves_a_whole_folder(trained):
     assert {path.name for path in trained.iterdir()} - {".lock"} == FILES
     record = json.loads((trained / "record.json").read_text())
     embeddings, policy = np.load(trained / "embeddings.npy"), np.load(trained / "policy.npy")
-    assert embeddings.shape == (30, 16) == (record["graph"]["nodes"], record["dim"])
+    assert embeddings.shape == (30, record["dim"]) == (record["graph"]["nodes"], 16 + skip(record))
     assert policy.shape == (30,)
     assert record["gate"]["mean"] == pytest.approx(policy.mean(), rel=1e-5)
     assert len((trained / "metrics.jsonl").read_text().splitlines()) == record["epochs"] == 2
@@ -52,7 +57,8 @@ def test_a_settings_file_of_the_method_alone_and_one_json_object(cli, inputs):
     done = cli("train", *inputs, "--config", "own.yaml", "--set", "width=6", "--json")
     record = done.json
     assert done.out.count("\n") == 1
-    assert (record["run"], record["epochs"], record["dim"]) == ("runs/edges-aspect-0", 2, 12)
+    assert (record["run"], record["epochs"]) == ("runs/edges-aspect-0", 2)
+    assert record["dim"] == 12 + skip(record)
     assert record["seconds"] > 0
     assert set(record["gate"]) == {"mean", "std"}
     assert record["settings"]["learning_rate"] == 1e-3
@@ -189,11 +195,10 @@ def test_embed_gives_what_training_left(cli, trained):
     found = cli("embed", trained, "--out", "z.parquet", "--gate", "--json").json
     assert found["nodes"] == 30
     assert found["gate_out"] is None
-    assert found["dim"] == 16
     table = pyarrow.parquet.read_table(cli.cwd / "z.parquet").to_pydict()
     assert table["id"][1] == "person 01/ä"
     np.testing.assert_allclose(table["gate"], np.load(trained / "policy.npy"), rtol=1e-6)
-    matrix = np.stack([table[f"z{k}"] for k in range(16)], axis=1)
+    matrix = np.stack([table[f"z{k}"] for k in range(found["dim"])], axis=1)
     np.testing.assert_allclose(matrix, np.load(trained / "embeddings.npy"), rtol=1e-6)
 
 

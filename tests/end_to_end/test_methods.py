@@ -7,7 +7,7 @@ from aspect.methods.registry import find_method, method_names
 
 def test_the_list_has_every_method_with_its_abilities(cli):
     found = cli("methods", "--json").json
-    assert list(found) == ["methods"]
+    assert list(found) == ["schema", "methods"]
     entries = {entry["name"]: entry for entry in found["methods"]}
     assert list(entries) == method_names()
     assert entries["grace"]["needs_quadratic_time"] is True

@@ -56,7 +56,7 @@ def test_a_saved_data(cli):
     told = cli("train", "ring.pt", *TINY, "--json")
     assert told.json["graph"]["edges"] == 12
     assert "12 edges had no reverse" in told.err
-    assert np.load(cli.cwd / told.json["run"] / "embeddings.npy").shape == (12, 16)
+    assert np.load(cli.cwd / told.json["run"] / "embeddings.npy").shape == (12, 16 + 3 * 3)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_an_added_graph_is_listed_trained_on_and_embedded_with_its_ids(cli, ring
     added = cli("datasets", "add", *ring, *entry, "--json").json
     assert added["path"] == str(tmp_path / "data" / "ring.npz")
     listed = {entry["name"]: entry for entry in cli("datasets", "--json").json["datasets"]}
-    assert listed["ring"] == added
+    assert {"schema": added["schema"], **listed["ring"]} == added
     assert (added["nodes"], added["edges"], added["classes"]) == (12, 24, 2)
     assert "A ring." in cli("datasets").out
     record = cli("train", "ring", *TINY, "--out", "run", "--json").json

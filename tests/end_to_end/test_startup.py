@@ -34,6 +34,9 @@ COMMANDS = (
     "report",
     "theory",
     "datasets",
+    "generate",
+    "store",
+    "plan",
     "methods",
     "demo",
 )

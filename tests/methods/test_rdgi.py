@@ -57,7 +57,7 @@ class TestSwitch:
     def test_a_margin_below_all_takes_the_changed_graph(self, graph):
         method = make(graph, margin=ALWAYS, **FAR)
         own = own_draws()
-        changed = method.discriminate(graph, method.search(graph, own).view, own)
+        changed = method.discriminate(graph, method.search(graph, own).view, Step(1, own))
         found = loss_of(method, graph)
         assert_close(found, changed, rtol=0, atol=0)
         assert_close(gradients(found, method), gradients(changed, method), rtol=0, atol=0)
@@ -87,15 +87,15 @@ class TestSwitch:
 class TestSearch:
     def test_it_does_harm_where_the_corruption_stays_the_same(self, graph, monkeypatch):
         order = torch.randperm(graph.num_nodes, generator=generator(4))
-        monkeypatch.setattr("aspect.methods.dgi.draw_order", lambda *_: order)
+        monkeypatch.setattr("aspect.methods.base.draw_order", lambda *_: order)
         # A model that tells nodes apart; training it as DGI spares the searches.
         plain = make(graph, DGI, DGIConfig, epochs=60, patience=None, learning_rate=0.02)
         train(plain, graph, seed=0)
         method = make(graph)
         method.load_state_dict(plain.state_dict())
-        clean = method.discriminate(graph, method.source(graph).clean, generator())
+        clean = method.discriminate(graph, method.source(graph).clean, Step(1, generator()))
         harm = method.search(graph, generator())
-        changed = method.discriminate(graph, harm.view, generator())
+        changed = method.discriminate(graph, harm.view, Step(1, generator()))
         assert float((changed - clean).detach()) > 0.001
         assert len(harm.flips) > 0
 
@@ -113,12 +113,13 @@ class TestSearch:
         order = torch.randperm(graph.num_nodes, generator=generator(4))
         slopes = []
         for each, corruption in ((graph, order), (mirror, turned[order[turned]])):
-            monkeypatch.setattr("aspect.methods.dgi.draw_order", lambda *_, c=corruption: c)
+            monkeypatch.setattr("aspect.methods.base.draw_order", lambda *_, c=corruption: c)
             pairs = flippable_pairs(each, method.config, generator())
             projected = method.encoder.project(method.source(each).features).detach()
 
             def loss(shares, each=each, pairs=pairs, projected=projected):
-                return method.tell_apart(each, projected, pairs.smoothing(shares), generator())
+                step = Step(1, generator())
+                return method.tell_apart(each, projected, pairs.smoothing(shares), step)
 
             _, (slope,) = slopes_of(loss, pairs.nothing())
             slopes.append(slope + slope.t())
@@ -132,7 +133,7 @@ class TestSearch:
             drawn.append(torch.randperm(nodes, generator=generator))
             return drawn[-1]
 
-        monkeypatch.setattr("aspect.methods.dgi.draw_order", listen)
+        monkeypatch.setattr("aspect.methods.base.draw_order", listen)
         loss_of(make(graph, perturbation_steps=3), graph)
         assert len(drawn) == 2 * (3 + 1) + 2
         assert len({tuple(order.tolist()) for order in drawn}) == len(drawn)

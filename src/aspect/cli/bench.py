@@ -14,6 +14,7 @@ from pydantic import Field
 
 from aspect.cli.completion import complete_plan
 from aspect.cli.console import duration
+from aspect.cli.options import Engine
 from aspect.cli.session import OUR_ERROR, Session, command
 from aspect.config import Config
 from aspect.data.files import is_folder
@@ -45,6 +46,7 @@ class BenchOptions(Config):
     """Folder of the records.  [default: runs/PLAN]"""
     workers: Annotated[int | None, Field(ge=1)] = None
     """Runs at a time.  [default: the cores, or up to 4 on each GPU]"""
+    engine: Engine = "local"
     perturbations: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """Folder of perturbation files to use; what it lacks is made in the records' folder.  [default:
     results/perturbations, if it is there]"""
@@ -84,7 +86,7 @@ def bench(
         from aspect.experiment.store import BenchFolder
 
         whole.check_changes()
-        placement = Placement.choose(session.device, options.workers)
+        placement = Placement.choose(session.device, options.workers, options.engine)
         folder = BenchFolder(options.out or Path("runs") / whole.name)
         folder.check(whole)
     with session.screen.activity("Reading graphs"):

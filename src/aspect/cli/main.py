@@ -13,18 +13,22 @@ from aspect import __version__
 from aspect.cli.attack import attack
 from aspect.cli.bench import bench
 from aspect.cli.check import check
+from aspect.cli.cluster import cluster
 from aspect.cli.console import Screen
 from aspect.cli.datasets import datasets
 from aspect.cli.demo import demo
 from aspect.cli.embed import embed
 from aspect.cli.evaluate import evaluate
+from aspect.cli.generate import generate
 from aspect.cli.grammar import SectionedCommand, SectionedGroup
 from aspect.cli.inspect import inspect
 from aspect.cli.methods import methods
 from aspect.cli.neighbours import neighbours
+from aspect.cli.plan import plan
 from aspect.cli.report import report
 from aspect.cli.session import INTERRUPTED, USER_ERROR
 from aspect.cli.stability import stability
+from aspect.cli.store import store
 from aspect.cli.theory import theory
 from aspect.cli.train import train
 from aspect.cli.tune import tune
@@ -66,6 +70,7 @@ SECTIONS = {
     "Your graph": (check, train, embed, evaluate, neighbours),
     "What a model does": (inspect, attack, stability),
     "Comparisons": (bench, tune, report),
+    "Large graphs": (plan, generate, store, cluster),
     "Lists and examples": (datasets, methods, demo, theory),
 }
 commands = tuple(function for functions in SECTIONS.values() for function in functions)

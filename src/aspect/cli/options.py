@@ -20,16 +20,18 @@ from aspect.attacks.pruning import SCORES, Pruning
 from aspect.config import Config, Count, Share, parse_overrides
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
-from aspect.settings import PerturbedBy
+from aspect.settings import PerturbedBy, RowSettings, Scale
 
 __all__ = [
     "CONFIG",
+    "Engine",
     "FolderOptions",
     "OutFolder",
     "Overwrite",
     "PoisonOptions",
     "ProbeOptions",
     "PruneOptions",
+    "ScaleOptions",
     "ScoreOptions",
     "SeedOptions",
     "SettingsOptions",
@@ -45,6 +47,13 @@ CONFIG, RECORD = "config.yaml", "record.json"
 SIGNS_OF_A_RUN = ("start.json", "metrics.jsonl", "checkpoint.safetensors", RECORD)
 PROBES = ("neutral", "paper", "published")
 
+Engine = Annotated[
+    Literal["local", "ray"],
+    typer.Option(
+        help="local: processes of this machine; ray: the cluster of $RAY_ADDRESS, or one that is "
+        "started here (aspect cluster)."
+    ),
+]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
@@ -104,6 +113,36 @@ class FolderOptions(Config):
     """Epochs between checkpoints."""
     tensorboard: bool = False
     """Write curves for TensorBoard."""
+
+
+class ScaleOptions(RowSettings):
+    """Whether a step takes the whole graph, and how it is trained on as rows."""
+
+    scale: Scale = "auto"
+    """full: the whole graph at every step; rows: batches of nodes whose propagated features lie on
+    the disk; auto: rows where the whole does not fit the memory."""
+
+    engine: Engine = "local"
+    workers: Count | None = None
+    """Processes that share every batch, with --engine ray.  [default: the CPUs or GPUs of the
+    cluster]"""
+    storage: Annotated[str | None, typer.Option(metavar="URI")] = None
+    """Where checkpoints of --engine ray go: a path or URI that all machines see.  [default: the
+    run's folder]"""
+
+    def changes(self) -> dict[str, object]:
+        """What they change of an experiment; nothing where nothing is said."""
+        rows = RowSettings(**self.model_dump(include=set(RowSettings.model_fields)))
+        if rows != RowSettings() and self.scale != "rows":
+            raise SettingsError(
+                "--batch, --queue, --run, --pool, --precision and --projection belong to "
+                f"--scale rows. Got --scale {self.scale}."
+            )
+        return (
+            {"scale": self.scale, "rows": rows}
+            if self.scale == "rows"
+            else ({} if self.scale == "auto" else {"scale": self.scale, "rows": None})
+        )
 
 
 def _known_probe(name: str) -> str:

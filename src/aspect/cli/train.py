@@ -20,6 +20,7 @@ from aspect.cli.options import (
     FolderOptions,
     PoisonOptions,
     PruneOptions,
+    ScaleOptions,
     SettingsOptions,
 )
 from aspect.cli.session import Session, command
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PlannedRun", "plan_run", "run_all", "run_plan", "train"]
 
+ENGINE = {"engine", "workers", "storage"}  # options of a training on a store
 NAMED_CHOICES = ("defaults", "published", "paper")
 
 
@@ -126,13 +128,14 @@ def _source(graph: str | None, reading: Reading, file: Experiment | None) -> Gra
 
 
 @command
-def train(
+def train(  # noqa: PLR0913, PLR0917 - groups of options
     session: Session,
     options: SettingsOptions,
     reading: Reading,
     folder: FolderOptions,
     poison: PoisonOptions,
     pruning: PruneOptions,
+    scale: ScaleOptions,
     graph: Annotated[
         str | None,
         typer.Argument(
@@ -157,13 +160,15 @@ def train(
             raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
         options = options.model_copy(update={"config": str(config)})
     plan = plan_run(graph, options, reading, session.seed, perturbation, prune)
+    plan = replace(plan, experiment=plan.experiment.model_copy(update=scale.changes()))
     if plan.experiment.perturbation is not None:  # a budget that its file cannot serve is refused
         with session.screen.activity("Reading the perturbation"):
             from aspect.experiment.run import PerturbedGraph
 
             plan = plan.on_perturbed_graph(PerturbedGraph.read(plan.experiment.perturbation))
-    record = run_plan(session, plan, out or plan.default_out, folder)
-    session.screen.answer(record, lambda: _show(session, record))
+    record = run_plan(session, plan, out or plan.default_out, folder, scale=scale)
+    if record:  # of several processes, the first one has it
+        session.screen.answer(record, lambda: _show(session, record))
 
 
 def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> list[Path]:
@@ -191,6 +196,7 @@ def run_plan(
     *,
     turn: str = "",
     is_told: bool = True,
+    scale: ScaleOptions | None = None,
 ) -> dict[str, Any]:
     """Train with progress on the screen; what the record warns of is said as well.
 
@@ -201,11 +207,14 @@ def run_plan(
         folder: What is done with it.
         turn: Which of several it is.
         is_told: Whether to say what was cleaned in the graph, and what lies ahead.
+        scale: Who trains on a store.
     """
     screen = session.screen
     screen.note(f"{turn}Training {plan.title}; settings: {plan.settings_from}.")
     with screen.activity("Starting"):
         from aspect.experiment.trained import RunOptions, train_run
+        from aspect.experiment.trained_store import train_store
+        from aspect.scale.store import is_store
 
     def note(*sentences: str) -> None:
         screen.notices(sentences if is_told else ())
@@ -222,13 +231,18 @@ def run_plan(
                     report.epoch, report.epochs, f"loss {report.values['loss']:.4f}"
                 ),
                 **folder.model_dump(),
+                **({} if scale is None else scale.model_dump(include=ENGINE)),
             )
-            record = train_run(plan.experiment, out, options)
+            place = Path(plan.source.graph)
+            if is_store(place):
+                record = train_store(plan.experiment, place, out, options)
+            else:
+                record = train_run(plan.experiment, out, options)
     except KeyboardInterrupt as interrupt:
         begun = (out / CONFIG).is_file()
         then = f"Go on with: aspect train --out {out} --resume" if begun else "Nothing was written."
         raise KeyboardInterrupt(f"Interrupted. {then}") from interrupt
-    for warning in record["warnings"]:
+    for warning in record.get("warnings", ()):
         screen.warn(warning)
     return record
 
@@ -267,5 +281,5 @@ def _show(session: Session, record: dict[str, Any]) -> None:
         what = "Edges with a low score weighed less" if told["soft"] else pruned
         say(f"{what}: score {told['score']}, ratio {told['ratio']}.")
     say(f"Embeddings, model and record are in {run}.")
-    has_labels = graph["classes"] > 1
+    has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")

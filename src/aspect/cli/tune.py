@@ -13,7 +13,7 @@ from pydantic import Field
 
 from aspect.cli.completion import complete_graph
 from aspect.cli.console import duration
-from aspect.cli.options import Overwrite, SettingsOptions
+from aspect.cli.options import Engine, Overwrite, SettingsOptions
 from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
 from aspect.config import Config, Count, parse_overrides
@@ -47,6 +47,7 @@ class TuneOptions(Config):
     """Trials in all, those of an interrupted search included."""
     workers: Annotated[int | None, Field(ge=1)] = None
     """Trials at a time.  [default: the cores, or up to 4 on each GPU; at most 8]"""
+    engine: Engine = "local"
     seconds: Annotated[float | None, Field(ge=0), typer.Option(metavar="N")] = None
     """Begin no trial after so many seconds; of several searches together.  [default: no limit]"""
     out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
@@ -151,7 +152,7 @@ def _run(
     from aspect.report.study import write_study_page
 
     screen, trials = session.screen, options.trials
-    placement = Placement.choose(session.device, options.workers)
+    placement = Placement.choose(session.device, options.workers, options.engine)
     workers = min(placement.workers, options.workers or MOST_WORKERS, trials)
     screen.note(
         f"Tuning {search.method} on {search.source.name}: {trials} trials, {workers} at a time, "

@@ -35,6 +35,7 @@ __all__ = [
     "count_pairs",
     "edge_index_of",
     "edge_keys",
+    "edge_notices",
     "encode_labels",
     "flip_pairs",
     "label_graph",
@@ -530,27 +531,34 @@ def _simple_undirected(
     edge_index: Tensor, num_nodes: int, directed_is_error: bool
 ) -> tuple[Tensor, list[str]]:
     """Each edge once per direction, sorted; and what had to be changed for that."""
-    notices: list[str] = []
     source, target = edge_index[:, edge_index[0] != edge_index[1]]
     loops = edge_index.shape[1] - len(source)
-    if loops:
-        notices.append(f"{loops} self-loops removed; methods that need them add them.")
     keys = torch.unique(source * num_nodes + target)
-    if len(keys) < len(source):
-        notices.append(f"{len(source) - len(keys)} duplicate edges removed.")
+    duplicates = len(source) - len(keys)
     source, target = keys // num_nodes, keys % num_nodes
     both = torch.unique(torch.cat([keys, target * num_nodes + source]))
     # A table that lists every edge once in an arbitrary direction is as common as a directed graph;
     # nothing in the input tells the two apart, so both are symmetrised, with a notice.
     missing = len(both) - len(keys)
-    if missing:
-        if directed_is_error:
-            raise GraphError(
-                f"The graph is directed: {missing} edges lack their reverse. "
-                "Drop --directed error to symmetrise."
-            )
-        notices.append(f"{missing} edges had no reverse and were made undirected.")
+    notices = edge_notices(loops, duplicates, missing, directed_is_error=directed_is_error)
     return torch.stack([both // num_nodes, both % num_nodes]), notices
+
+
+def edge_notices(
+    loops: int, duplicates: int, missing: int, *, directed_is_error: bool = False
+) -> list[str]:
+    """What was done to make edges simple and undirected, one sentence each."""
+    if missing and directed_is_error:
+        raise GraphError(
+            f"The graph is directed: {missing} edges lack their reverse. "
+            "Drop --directed error to symmetrise."
+        )
+    told = {
+        f"{loops} self-loops removed; methods that need them add them.": loops,
+        f"{duplicates} duplicate edges removed.": duplicates,
+        f"{missing} edges had no reverse and were made undirected.": missing,
+    }
+    return [sentence for sentence, count in told.items() if count]
 
 
 def check_weights(

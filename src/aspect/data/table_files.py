@@ -24,7 +24,7 @@ import pyarrow.parquet
 from aspect.data.files import check_memory, file_bytes
 from aspect.errors import MOST_SHOWN, FileError, GraphError, SettingsError, shown
 
-__all__ = ["TableFile", "as_parsed", "read_table"]
+__all__ = ["TableFile", "as_parsed", "read_table", "separator_of"]
 
 MOST_COLUMNS = 50_000
 BLOCK_BYTES = 64 * 2**20  # one row must fit: rows of wide feature tables are long
@@ -188,8 +188,8 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     return sum(pc.sum(part).as_py() or 0 for part in lengths)
 
 
-def _separator(path: Path, delimiter: str | None) -> str:
-    """The one character between cells."""
+def separator_of(path: Path, delimiter: str | None) -> str:
+    """The one character between cells of a text table."""
     if delimiter is None:
         return "\t" if path.suffix.lower() == ".tsv" else ","
     mark = SPELLED.get(delimiter, delimiter)
@@ -206,7 +206,7 @@ def _read_text(path: Path, encoding: str, delimiter: str | None) -> TableFile:
 
     The first line is the header; lines without any character are no rows.
     """
-    separator = _separator(path, delimiter)
+    separator = separator_of(path, delimiter)
     text = _as_utf8(file_bytes(path), path, encoding)
     if not text.strip():
         raise FileError(f"{str(path)!r} is empty. A table needs a header line and rows.")

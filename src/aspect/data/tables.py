@@ -39,7 +39,15 @@ from aspect.data.source import NO_READING, OF_NODES, SETTLED, Reading
 from aspect.data.table_files import TableFile, as_parsed, read_table
 from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 
-__all__ = ["TablesRead", "extend_graph", "read_all", "read_tables"]
+__all__ = [
+    "TablesRead",
+    "edge_columns",
+    "extend_graph",
+    "label_cells",
+    "node_columns",
+    "read_all",
+    "read_tables",
+]
 
 ID_NAMES = ("id", "node", "node_id")
 LABEL_NAMES = ("label", "y")
@@ -270,6 +278,23 @@ def _read_edges(
     return None
 
 
+def edge_columns(source: TableFile, reading: Reading) -> tuple[str, str, str | None]:
+    """The columns of both ends and of the weights, by the options or by their names."""
+    _check_header(source)
+    weight = _weight_name(source, reading.weight)
+    first, second = _named_ends(source, reading) or _first_two(source, weight)
+    return first, second, weight
+
+
+def node_columns(source: TableFile, reading: Reading) -> tuple[str, str | None, list[str]]:
+    """The columns of ids, of labels and of features, by the options or by their names."""
+    _check_header(source)
+    id_name = _id_name(source, reading.id, [])
+    label = _label_name(source, reading.label, id_name)
+    taken = [name for name in (id_name, label) if name is not None]
+    return id_name, label, list(_feature_columns(source, taken, reading))
+
+
 def _check_header(source: TableFile, known: Sequence[str] = ()) -> None:
     """Refuse a text table whose first line is a row: it would be taken for names, and lost."""
     numbers = [name for name in source.names if re.match(NUMBER, name.strip())]
@@ -433,7 +458,7 @@ def _labels(
                 "--label names the one with the classes."
             )
         return None, None
-    cells = result.tried(_label_cells, source.table.column(name), name)
+    cells = result.tried(label_cells, source.table.column(name), name)
     result.notices += [] if cells is None else _label_notices(cells, name)
     return name, cells
 
@@ -617,7 +642,7 @@ def _label_name(source: TableFile, label: str | None, id_name: str) -> str | Non
     return label
 
 
-def _label_cells(column: pa.ChunkedArray, name: str) -> list[str | None]:
+def label_cells(column: pa.ChunkedArray, name: str) -> list[str | None]:
     """Labels as strings, None where missing; a column with gaps may keep integers as floats."""
     try:
         if pa.types.is_floating(column.type):

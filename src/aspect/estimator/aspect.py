@@ -18,7 +18,7 @@ from aspect.estimator.manifest import settings_of
 from aspect.estimator.model import PruneLike
 from aspect.keywords import AspectKeywords
 from aspect.methods.registry import find_method
-from aspect.settings import FOLDER, find_experiment
+from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
 
 __all__ = ["Aspect"]
 
@@ -38,8 +38,8 @@ class Aspect(Embedder):
         >>> from aspect import Aspect, mixed_graph
         >>> graph = mixed_graph(num_nodes=60, seed=0)
         >>> model = Aspect(epochs=2, width=8, seed=0, device="cpu").fit(graph)
-        >>> model.embed(graph).shape, model.policy(graph).shape
-        (torch.Size([60, 16]), torch.Size([60]))
+        >>> len(model.embed(graph)), len(model.policy(graph))  # a row for each node
+        (60, 60)
 
     Args:
         stable: Train ASPECT-S: searched perturbations of the graph, and a loss on their effect.
@@ -49,6 +49,8 @@ class Aspect(Embedder):
             `auto`, or an `aspect.attacks.Pruning`; None: no edge goes.
         graph: The graph whose nodes the rows given to `fit` and `transform` stand for; without
             it they are given graphs.
+        scale: `full` trains on the whole graph at every step, `rows` on batches of nodes whose
+            propagated features lie on the disk, `auto` on rows where the whole does not fit.
     """
 
     def __init__(
@@ -59,11 +61,20 @@ class Aspect(Embedder):
         device: str | None = None,
         prune: PruneLike = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: Scale | RowSettings = "auto",
         **settings: Unpack[AspectKeywords],
     ) -> None:
         method = "aspect-s" if stable else "aspect"
-        super().__init__(method, seed=seed, device=device, prune=prune, graph=graph, **settings)
-        self._arguments = {"stable": stable, "seed": seed, "device": device, "prune": prune}
+        super().__init__(
+            method, seed=seed, device=device, prune=prune, graph=graph, scale=scale, **settings
+        )
+        self._arguments = {
+            "stable": stable,
+            "seed": seed,
+            "device": device,
+            "prune": prune,
+            "scale": scale,
+        }
 
     @override
     def _shown(self) -> Iterator[str]:
@@ -92,6 +103,7 @@ class Aspect(Embedder):
         device: str | None = None,
         prune: PruneLike = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: Scale | RowSettings = "auto",
         **changes: Unpack[AspectKeywords],
     ) -> Self:
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
@@ -100,7 +112,15 @@ class Aspect(Embedder):
         method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
         experiment, _ = find_experiment(method, name, choice)
         settings: dict[str, Any] = {**experiment.settings, **changes}
-        return cls(stable=stable, seed=seed, device=device, prune=prune, graph=graph, **settings)
+        return cls(
+            stable=stable,
+            seed=seed,
+            device=device,
+            prune=prune,
+            graph=graph,
+            scale=scale,
+            **settings,
+        )
 
 
 def _type_text(name: str, field: FieldInfo) -> object:

@@ -20,6 +20,7 @@ from aspect.estimator.transformer import Transformer
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Scaling
+from aspect.settings import RowSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Embedder"]
 
 MODEL = "model.safetensors"  # in the folder of a run
+PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model
 
 OLD_STATISTICS = (
@@ -58,6 +60,9 @@ class Embedder(Transformer):
         prune: Prune edges before the method sees a graph, in training and in embedding: the ratio,
             `auto`, or an `aspect.attacks.Pruning`; None: no edge goes.
         graph: The graph whose nodes the rows given to `fit` and `transform` stand for.
+        scale: `full` trains on the whole graph at every step, `rows` on batches of nodes whose
+            propagated features lie on the disk (`RowSettings` in place of the word say how), `auto`
+            on rows where the whole graph would not fit the memory. See docs/scale.md.
         settings: The method's own; `Embedder.settings("grace")` lists them.
     """
 
@@ -112,6 +117,8 @@ class Embedder(Transformer):
             yield f"device={self._arguments['device']!r}"
         if self.prune is not None:
             yield f"prune={self._arguments['prune']!r}"
+        if self.scale != "auto":
+            yield f"scale={self.scale!r}"
         if self.graph is not None:
             yield f"graph={_short(self.graph)}"
 
@@ -136,10 +143,13 @@ class Embedder(Transformer):
             "encoder": None if self.encoder is None else self.encoder.to_json(),
             "seed": self.seed,
             "trained_on": self._trained_on,
+            "rows": None if self.rows is None else self.rows.model_dump(mode="json"),
         }
         if self.prune is not None:
             manifest["prune"] = self.prune.to_json()
         tensors = dict(self.method.state_dict())
+        if self._projection is not None:
+            tensors[PROJECTION] = self._projection
         if (scaling := self._measured_scaling()) is not None:
             tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
         write_tensors(Path(path), tensors, manifest)
@@ -168,7 +178,10 @@ class Embedder(Transformer):
             if name.startswith(SCALING)
         }
         try:
-            method = model._build(model._num_features)
+            if manifest.get("rows") is not None:
+                model.rows = RowSettings(**manifest["rows"])
+                model._projection = tensors.pop(PROJECTION, None)
+            method = model._build(model._columns)
             method.load_state_dict(tensors)
             model._scaling = Scaling(**scaling) if scaling else None
         except (RuntimeError, TypeError) as error:

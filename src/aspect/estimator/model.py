@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, overload
 from weakref import WeakKeyDictionary
@@ -36,6 +37,9 @@ from aspect.methods.base import Method, Output
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.randomness import isolated_seed, seed_for
+from aspect.scale.fit import as_rows, check_scale, choose_rows, output_of, row_batches, row_outlook
+from aspect.scale.rows import RowBatches, row_plan_of
+from aspect.settings import RowSettings
 from aspect.training.health import Health
 from aspect.training.outlook import estimate
 from aspect.training.progress import is_watched, show_progress
@@ -89,6 +93,7 @@ class GraphModel:
         device: str | None = None,
         prune: PruneLike = None,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
+        scale: object = "auto",
         **settings: Any,  # noqa: ANN401 - the method's own
     ) -> None:
         self.registration = find_method(method)
@@ -100,10 +105,18 @@ class GraphModel:
         self.device = choose_device(device)
         self.prune = Pruning.of(prune)
         self.graph = graph
+        self.scale = check_scale(scale)
+        self.rows: RowSettings | None = None  # how the fitted model sees a graph; None: whole
+        self._projection: Tensor | None = None  # of features, before they are propagated as rows
         self.result: TrainingResult | None = None
         # As given, for `get_params` and `clone`.
-        self._arguments: dict[str, Any] = {"method": method, "seed": seed, "device": device}
-        self._arguments["prune"] = prune
+        self._arguments: dict[str, Any] = {
+            "method": method,
+            "seed": seed,
+            "device": device,
+            "prune": prune,
+            "scale": scale,
+        }
         self._settings = settings
         self._container = "default"  # of what `transform` returns
         self._method: Method | None = None
@@ -172,27 +185,75 @@ class GraphModel:
         config, placed = self.config, self._pruned(self._placed(given))
         self.suit(given)
         try:
-            method = self._build(placed.num_features)
-            self.result = self._train(method, placed, recorder, progress=progress)
+            method, rows = self._planned(placed)
+            self.result, projection = self._train(method, placed, rows, recorder, progress=progress)
         except BaseException:
             self.config = config
             raise
         self._method, self._num_features = method, placed.num_features
+        self.rows, self._projection = rows, projection
         self._feature_names, self.encoder = placed.feature_names, placed.encoder
         self._trained_on = None if method.inductive else graph_sha256(placed)
         self._size = f"{given.num_nodes:,} nodes and {given.num_edges:,} edges"
-        self._keep_copy(given, placed)
+        self._forget_outputs()
+        if rows is None:
+            self._keep_copy(given, placed)
         self._scaling, self._unmeasured = None, given
         return self
 
+    def rows_for(self, graph: Any) -> RowSettings | None:  # noqa: ANN401
+        """How `fit` would train on a graph as rows; None: whole."""
+        placed = self._pruned(self._placed(self._converted(graph, is_new=True)))
+        return self._planned(placed)[1]
+
+    def untrained(self, num_features: int) -> Method:
+        """The method with its first weights, which the seed decides."""
+        return self._build(num_features)
+
+    def take(
+        self,
+        method: Method,
+        *,
+        num_features: int,
+        rows: RowSettings,
+        projection: Tensor | None,
+        scaling: Scaling | None,
+        result: TrainingResult,
+    ) -> None:
+        """Become the model that was trained on the rows of a store (`aspect.scale.rows`)."""
+        self._method, self._num_features, self.result = method, num_features, result
+        self.rows, self._projection = rows, projection
+        self._scaling, self._unmeasured = scaling, None
+        self._forget_outputs()
+
+    def _planned(self, graph: Graph) -> tuple[Method, RowSettings | None]:
+        """An untrained method, and how it is trained on rows."""
+        method = self._build(graph.num_features)
+        rows = choose_rows(self.scale, method, graph)
+        if rows is not None and rows.projection_width is not None:
+            method = self._build(rows.projection_width)
+        return method, rows
+
     def _train(
-        self, method: Method, graph: Graph, recorder: Recorder | None, *, progress: bool
-    ) -> TrainingResult:
-        if not progress:
-            return train(method, graph, seed=self.seed, recorder=recorder)
-        with show_progress("Epoch", Console(stderr=True, highlight=False)) as advance:
-            watched = ProgressRecorder(recorder or Recorder(), advance)
-            return train(method, graph, seed=self.seed, recorder=watched)
+        self,
+        method: Method,
+        graph: Graph,
+        rows: RowSettings | None,
+        recorder: Recorder | None,
+        *,
+        progress: bool,
+    ) -> tuple[TrainingResult, Tensor | None]:
+        """The result, and what features were projected by."""
+        with ExitStack() as stack:
+            data: Graph | RowBatches = graph
+            if rows is not None:
+                data = stack.enter_context(row_batches(method, graph, rows, seed=self.seed))
+            if progress:
+                screen = Console(stderr=True, highlight=False)
+                advance = stack.enter_context(show_progress("Epoch", screen))
+                recorder = ProgressRecorder(recorder or Recorder(), advance)
+            result = train(method, data, seed=self.seed, recorder=recorder)
+            return result, None if isinstance(data, Graph) else data.projection
 
     def _graph_of(self, source: Any, *, is_new: bool = False) -> Graph:  # noqa: ANN401
         """The graph given at construction, else the one given here."""
@@ -256,7 +317,9 @@ class GraphModel:
         """
         given = self._converted(graph, is_new=True)
         placed = self._pruned(self._placed(given))
-        method = self._build(placed.num_features)
+        method, rows = self._planned(placed)
+        if rows is not None:
+            return tuple(row_outlook(method, placed, rows, is_chosen=self.scale == "auto"))
         sentences = tuple(method.outlook(placed))
         try:
             expected = estimate(method, placed, seed=self.seed)
@@ -265,6 +328,12 @@ class GraphModel:
         if expected is None:
             return sentences
         return (*sentences, *expected.sentences(method, " ".join(sentences)))
+
+    @property
+    def _columns(self) -> int:
+        """Columns of what the method is given: features, or their projection."""
+        width = None if self.rows is None else self.rows.projection_width
+        return width or self._num_features
 
     def _build(self, num_features: int) -> Method:
         with isolated_seed(seed_for(self.seed, "weights")):
@@ -328,6 +397,12 @@ class GraphModel:
             return frame_of(scaled.numpy().copy(), given)
         return scaled.clone() if scaled is embedding else scaled  # the caller may change it
 
+    def scaled(
+        self, rows: Float[Tensor, "rows dim"], normalise: Normalisation
+    ) -> Float[Tensor, "rows dim"]:
+        """Embeddings as the method gives them, moved and scaled as `embed` does it."""
+        return (self._measured_scaling() or Scaling.of(rows)).apply(rows, normalise)
+
     def health(self, graph: Any) -> Health:  # noqa: ANN401
         """Signs of representation collapse, measured before any centring."""
         return Health.of(self._output(graph).uncentred)
@@ -351,7 +426,7 @@ class GraphModel:
         kept = self._outputs.get(given)
         if kept is None or kept[0] != versions:
             self._outputs.clear()
-            kept = self._outputs[given] = (versions, self.method.eval().output(seen))
+            kept = self._outputs[given] = (versions, output_of(self.method.eval(), seen))
         return kept[1]
 
     def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401
@@ -368,6 +443,8 @@ class GraphModel:
                 f"Got a graph with {seen.num_features}."
             )
         self._check_encoder(seen)
+        if self.rows is not None:
+            seen = as_rows(seen, row_plan_of(fitted), self._projection)
         if not fitted.inductive and self._trained_on != graph_sha256(seen):
             raise GraphError(f"{self.name} cannot embed a graph that it was not trained on.")
         self._keep_copy(given, seen)

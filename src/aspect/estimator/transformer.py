@@ -116,7 +116,7 @@ class Transformer(GraphModel):
         vars(self).update(state, _method=None, _read=None, _unmeasured=None)
         self._forget_outputs()
         if weights is not None:
-            self._method = self._build(self._num_features)
+            self._method = self._build(self._columns)
             self._method.load_state_dict(weights)
 
 

@@ -312,8 +312,14 @@ class _Run:
         spec = self.spec
         if self.cell.embeddings:
             return precomputed_model(self.cell.embeddings, spec.source, self.device)
+        scale = spec.rows or "full"
         return Embedder(
-            spec.method, seed=spec.seed, device=self.device, prune=spec.pruning, **spec.settings
+            spec.method,
+            seed=spec.seed,
+            device=self.device,
+            prune=spec.pruning,
+            scale=scale,
+            **spec.settings,
         )
 
     def _trained_graph(self) -> Graph:

@@ -32,9 +32,10 @@ from aspect.experiment.store import BenchFolder
 from aspect.methods.registry import find_method
 from aspect.provenance import versions
 
-__all__ = ["Bench", "BenchProgress", "Clock", "Placement", "State", "cost"]
+__all__ = ["Bench", "BenchProgress", "Clock", "EngineName", "Placement", "State", "cost"]
 
 State = Literal["done", "failed", "left"]
+EngineName = Literal["local", "ray"]
 
 # Small graphs leave a GPU idle between launches, so a few processes share it; each has its own copy
 # of everything, hence no more than fit.
@@ -51,15 +52,25 @@ class Placement:
     kind: Literal["cpu", "cuda"]
     workers: int
     gpus: tuple[str, ...] = ()  # as CUDA_VISIBLE_DEVICES names them
+    engine: EngineName = "local"
 
     @classmethod
-    def choose(cls, device: str | None, workers: int | None) -> Placement:
+    def choose(
+        cls, device: str | None, workers: int | None, engine: EngineName = "local"
+    ) -> Placement:
         """What was asked for; by default every core, or a few workers on each GPU.
 
         Args:
             device: As for `choose_device`; `cuda` without a number means all GPUs.
             workers: Their number, if it was asked for.
+            engine: `ray` takes the CPUs of a cluster, or its GPUs if the device is `cuda`.
         """
+        if engine == "ray":
+            from aspect.scale.ray_engine import connect, num_gpus
+
+            cores, kind = connect(workers), torch.device(device or "cpu").type
+            most = num_gpus() * MOST_PER_GPU if kind == "cuda" else cores
+            return cls("cuda" if kind == "cuda" else "cpu", workers or max(1, most), (), engine)
         chosen = choose_device(device)
         if chosen.type == "cpu":
             return cls("cpu", workers or available_cores())
@@ -71,8 +82,12 @@ class Placement:
         gpus = tuple(names[number] for number in numbers)
         return cls("cuda", workers or most * len(gpus), gpus)
 
-    def processes(self) -> LocalProcesses:
+    def processes(self) -> Executor:
         """The workers; with several GPUs each sees one, in turn."""
+        if self.engine == "ray":
+            from aspect.experiment.ray_tasks import RayTasks
+
+            return RayTasks(self.workers, gpus=1 / MOST_PER_GPU if self.kind == "cuda" else 0.0)
         places = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in self.gpus]
         return LocalProcesses(self.workers, environments=places)
 

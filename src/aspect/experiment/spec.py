@@ -18,6 +18,7 @@ from aspect.config import Config
 from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.methods.registry import find_method
 from aspect.plugins import source_sha256
+from aspect.settings import RowSettings
 
 __all__ = ["Cell", "ProbeName", "Spec", "SplitName", "method_source"]
 
@@ -26,7 +27,15 @@ SplitName = Literal["random", "published", "class-balanced"]
 ProbeName = Literal["neutral", "paper"]
 
 # Left out where they hold nothing: older records, which lack them, keep their keys.
-OPTIONAL = ("splits_sha256", "perturbation_sha256", "doubt", "probe", "source", "pruning")
+OPTIONAL = (
+    "splits_sha256",
+    "perturbation_sha256",
+    "doubt",
+    "probe",
+    "source",
+    "rows",
+    "pruning",
+)
 
 RELEASED = Path(__file__).parent / "released.json"  # SHA-256 of the methods' modules, by name
 
@@ -69,6 +78,8 @@ class Spec(Config):
     """Ratios of edges to prune, of which validation chooses; none: all edges are kept."""
     pruning: Pruning | None = None
     """Edges that are pruned before the method sees a graph, in training and after it."""
+    rows: RowSettings | None = None
+    """How the graph is trained on as rows; none: the whole graph at every step."""
     seed: int
     """Pre-training seed."""
     device: Literal["cpu", "cuda"] = "cpu"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -87,6 +87,9 @@ class RunOptions:
     overwrite: bool = False
     checkpoint_every: int = 20  # epochs
     tensorboard: bool = False
+    engine: Literal["local", "ray"] = "local"  # of a store: who propagates and trains
+    workers: int | None = None  # of Ray; none: all of the cluster
+    storage: str | None = None  # where Ray's checkpoints go; none: into the run's folder
     settings_from: str = ""  # a word on where the settings come from, for the record
     on_graph: Callable[[LabelledGraph], None] = _ignore  # called with the clean graph
     on_outlook: Callable[[str], None] = _ignore  # called with what to know before training
@@ -112,12 +115,17 @@ def train_run(
     unless the options name others.
     """
     options = _as_begun(options or RunOptions(), Path(out))
+    if options.engine != "local":
+        raise SettingsError(
+            "--engine ray trains on a store. Make one of the graph with: aspect store."
+        )
     source = source_of(experiment).absolute()
     model = Embedder(
         experiment.method,
         seed=experiment.seed,
         device=options.device,
         prune=experiment.prune,
+        scale=(experiment.rows or "rows") if experiment.scale == "rows" else experiment.scale,
         **experiment.settings,
     )
     labelled = source.read(options.data_dir)
@@ -130,6 +138,9 @@ def train_run(
     if poison is not None and options.resume:
         poison = _as_first_read(poison, Path(out))
     graph = labelled.graph if poison is None else poison.apply(labelled)
+    rows = model.rows_for(graph)
+    if rows is not None:
+        experiment = experiment.model_copy(update={"scale": "rows", "rows": rows})
     with RunFolder.open(
         Path(out),
         _config_text(experiment, model, source, checksum, poison),
@@ -149,7 +160,7 @@ def train_run(
         for sentence in model.outlook(graph):
             options.on_outlook(sentence)
         folder.on_epoch = options.on_epoch
-        spec = _spec(model, checksum, poison)
+        spec = _spec(model, checksum, poison).model_copy(update={"rows": rows})
         cell = Cell.outside_plans("train", model.name, source, spec)
         task = Task(cell, () if poison is None else (poison,), is_probed=False)
         outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
@@ -275,6 +286,7 @@ def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
         **({} if spec.source is None else {"source": spec.source}),
         "seed": spec.seed,
         "settings": spec.settings,
+        **({} if spec.rows is None else {"rows": spec.rows.model_dump(mode="json")}),
         **record.model_dump(mode="json", include=set(OF_RECORD)),
         "seconds": record.seconds["train"],  # in the process that ended it
         "device": str(outcome.model.device),

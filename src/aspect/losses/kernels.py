@@ -49,11 +49,11 @@ def fused_log_sums(
         or temperature < LOWEST_HALF_TEMPERATURE
     )
     kind = queries.dtype if precise else torch.float16
-    rows, columns = _LogSums.apply(queries, keys, 1 / temperature, block, keep, kind)  # type: ignore[no-untyped-call]  # torch
+    rows, columns = _FusedLogSums.apply(queries, keys, 1 / temperature, block, keep, kind)  # type: ignore[no-untyped-call]  # torch
     return rows, columns
 
 
-class _LogSums(torch.autograd.Function):
+class _FusedLogSums(torch.autograd.Function):
     """`log sum_j exp(s_ij) - s_ii` along rows and columns for s_ij = sharpness * u_i . v_j."""
 
     @staticmethod

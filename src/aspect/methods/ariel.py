@@ -13,6 +13,7 @@ from typing_extensions import override
 from aspect.attacks.view_search import AdversarialView, find_at_once
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan
 from aspect.losses.info_nce import LOWEST_FLOAT32_TEMPERATURE
 from aspect.losses.similarity import information_hinge
 from aspect.methods.base import Step
@@ -103,6 +104,10 @@ class ARIEL(GRACE):
     starting_weights: ClassVar[StartingWeights] = "uniform"
 
     config: ARIELConfig
+
+    @override
+    def row_plan(self) -> RowPlan | None:
+        return None  # its views are drawn from the whole graph
 
     @override
     def prepare(self, graph: Graph) -> None:

@@ -6,7 +6,7 @@ paper's numbers; docs/paper_in_code.md lists all of them with their functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
@@ -29,8 +29,11 @@ from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import dense, mask_columns, seen_features
 from aspect.data.graph import Features, Graph
 from aspect.data.operators import Operator, Propagation, largest_eigenvalue
+from aspect.data.rows import RowPlan, Rows
+from aspect.errors import SettingsError
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, NodeLosses, info_nce, sampled_info_nce
 from aspect.losses.policy_target import channel_costs, policy_loss, policy_target
+from aspect.losses.queued import PastRows, queued_info_nce
 from aspect.methods.base import BatchNormConfig, FilterBank, Group, Method, Output, PerGraph, Step
 from aspect.methods.registry import Citation, Cost, register
 from aspect.nn.augmentations import keep_mask
@@ -45,7 +48,7 @@ from aspect.nn.gate import (
     read_out,
 )
 from aspect.nn.normalisation import Centre
-from aspect.nn.skip import Skip
+from aspect.nn.skip import HOPS, Skip
 from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
 from aspect.randomness import generator_for
 
@@ -115,7 +118,7 @@ class AspectConfig(BatchNormConfig):
     """Hidden units of the gate."""
     gate_input: GateInput = "layer-norm"
     """Input of the gate: the bands' embeddings at one scale, or raw as in the paper."""
-    gate_hops: Annotated[int, Field(ge=0), Range(0, 4)] = 1
+    gate_hops: Annotated[int, Field(ge=0, le=100), Range(0, 4)] = 1
     """Hops over which gate logits and channel losses are averaged (ours; the paper has none)."""
     gate_gradient: bool = True
     """Let the gate's gradient reach the encoder through the gate's input."""
@@ -185,6 +188,10 @@ class SpectralEmbedding:
         """Eq. (10), fusion."""
         return fuse(self.bands, self.weights)
 
+    def gathered(self, step: Step) -> SpectralEmbedding:
+        """That of all processes' rows, where several share a batch."""
+        return SpectralEmbedding(step.gather(self.bands, 1), step.gather(self.log_weights, 0))
+
     def keys(self, target: StabilityTarget) -> Float[Tensor, "bands nodes dim"]:
         """What each perturbed band is contrasted with: the fused embedding, or the same band."""
         return self.bands if target == "band" else self.fused.expand_as(self.bands)
@@ -246,6 +253,7 @@ class AspectMethod(Method):
         self.centre = Centre(config.width, len(self.bands)) if config.centred else None
         self.skip = Skip(num_features, config.skip_dim) if config.skip_weight > 0 else None
         self.ready = PerGraph(self._prepare)
+        self._past = PastRows()
         self._monitors: dict[str, Tensor] = {}
 
     def forward(
@@ -263,7 +271,7 @@ class AspectMethod(Method):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         """Eq. (17), ASPECT objective, and our loss within the bands."""
-        contrast, channels, policy = self.losses(graph, step.generator)
+        contrast, channels, policy = self.losses(graph, step)
         return weighted(
             contrast=(1.0, contrast),  # L_std
             channels=(self.config.channel_weight, channels),  # ours; the paper has none
@@ -273,34 +281,35 @@ class AspectMethod(Method):
     def losses(
         self,
         graph: Graph,
-        generator: torch.Generator,
+        step: Step,
         sensitivity: Float[Tensor, "bands nodes"] | None = None,
         sensitivity_weight: float = 0.0,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """The contrast, the loss within the bands and the policy loss; None where one is not used.
 
         Args:
-            graph: The training graph.
-            generator: For the two views, dropout and negatives.
+            graph: The training graph, or rows of it.
+            step: Its generator serves the two views, dropout and negatives.
             sensitivity: How far a perturbation moves each band of each node (ASPECT-S).
             sensitivity_weight: Its weight in the channel cost (lambda_s).
         """
         config = self.config
-        signal, first, second = self._two_views(graph, generator)
+        operator, first, second = self._two_views(graph, step)
+        first, second = first.gathered(step), second.gathered(step)
         # Eq. (11), standard loss
-        contrast = self._contrast(first.fused, second.fused, generator).mean()
+        contrast = self._contrast(graph, step, "fused", (first.fused, second.fused)).mean()
         self._monitors = self._gate_monitors(first)
         if not (self._uses_channels or self._uses_policy):
             return contrast, None, None
         with torch.set_grad_enabled(self._uses_channels):
-            channel_losses = self._channel_losses(first, second, generator)
+            channel_losses = self._channel_losses(graph, step, first, second)
         channels = channel_losses.mean() if self._uses_channels else None
         if not self._uses_policy:
             return contrast, channels, None
         # Eq. (14), channel cost: detached, so that only the gate weights have a gradient.
-        costs = channel_costs(self._pooled(channel_losses.detach(), signal.operator))
+        costs = channel_costs(self._pooled(channel_losses.detach(), operator))
         if sensitivity is not None and sensitivity_weight > 0:
-            moved = channel_costs(self._pooled(sensitivity, signal.operator))
+            moved = channel_costs(self._pooled(sensitivity, operator))
             costs = costs + sensitivity_weight * moved
         target = policy_target(costs, config.gate_temperature)  # Eq. (15), policy target
         policy = policy_loss(first.log_weights, target)  # Eq. (16), policy loss
@@ -315,15 +324,61 @@ class AspectMethod(Method):
         is_node_wise = len(self.bands) > 1 and self.config.fusion == "node-wise"
         return is_node_wise and self.config.policy_weight > 0
 
+    @override
+    def row_plan(self) -> RowPlan | None:
+        """Both views of a step from stored bases.
+
+        In a batch of rows no node has a neighbour: the gate averages over none, whatever
+        `gate_hops` is. Input dropout meets the entries of the basis. The skip connection has the
+        features as they are propagated, normalised where the settings say so.
+        """
+        config = self.config
+        if config.lambda_max != "two":
+            raise SettingsError(
+                f"On rows lambda_max must be 'two', for all views alike. Got {config.lambda_max!r}."
+            )
+        first = config.edge_drop if config.views == "both" else 0.0
+        views = first, config.edge_drop
+        order = config.order if self.skip is None else max(config.order, HOPS)
+        return RowPlan(order, config.self_loops, config.row_normalise, views)
+
     def _two_views(
-        self, graph: Graph, generator: torch.Generator
-    ) -> tuple[Signal, SpectralEmbedding, SpectralEmbedding]:
-        """The first view's signal, clean or augmented as the settings say, and both views."""
+        self, graph: Graph, step: Step
+    ) -> tuple[Operator, SpectralEmbedding, SpectralEmbedding]:
+        """Both views, the first clean or augmented as the settings say, and its operator."""
         both = self.config.views == "both"
+        if isinstance(graph, Rows):
+            first, second = self._row_signals(graph, step.generator)
+            return first.operator, self(first, step.own), self(second, step.own)
+        generator = step.generator
         signal = self.augmented(graph, generator) if both else self.ready(graph).signal
         coefficients = self.encoder.coefficients()  # of the filters, the same in both views
-        first = self(signal, generator, coefficients)
-        return signal, first, self(self.augmented(graph, generator), generator, coefficients)
+        embedded = self(signal, generator, coefficients)
+        other = self(self.augmented(graph, generator), generator, coefficients)
+        return signal.operator, embedded, other
+
+    def _row_signals(self, rows: Rows, generator: torch.Generator) -> tuple[Signal, Signal]:
+        """The two views of a batch, whose edges were dropped before; columns are masked now.
+
+        Rows with the clean view alone have it twice.
+        """
+        views = rows.views if len(rows.views) > 1 else rows.views * 2
+        is_masked = self.config.views == "both", True
+        masks = [
+            keep_mask(rows.num_features, self.config.column_mask, generator, rows.dtype)
+            if masked
+            else None
+            for masked in is_masked
+        ]
+        first, second = (
+            self._row_signal(view if keep is None else view * keep)
+            for view, keep in zip(views, masks, strict=True)
+        )
+        return first, second
+
+    def _row_signal(self, view: Float[Tensor, "terms rows features"]) -> Signal:
+        basis = view[: self.config.order + 1]
+        return Signal(basis[0], _without_neighbours, basis, is_rows=True)
 
     def augmented(self, graph: Graph, generator: torch.Generator) -> Signal:
         """A random view of the graph: edges dropped, feature columns masked."""
@@ -339,11 +394,11 @@ class AspectMethod(Method):
         )
 
     def _channel_losses(
-        self, first: SpectralEmbedding, second: SpectralEmbedding, generator: torch.Generator
+        self, graph: Graph, step: Step, first: SpectralEmbedding, second: SpectralEmbedding
     ) -> Float[Tensor, "bands nodes"]:
         """Eq. (12), channel losses."""
-        pairs = zip(first.bands, second.bands, strict=True)
-        return torch.stack([self._contrast(*pair, generator) for pair in pairs])
+        pairs = zip(self.bands, first.bands, second.bands, strict=True)
+        return torch.stack([self._contrast(graph, step, band, pair) for band, *pair in pairs])
 
     def _pooled(
         self, evidence: Float[Tensor, "bands nodes"], operator: Operator
@@ -352,12 +407,16 @@ class AspectMethod(Method):
         return neighbourhood_mean(evidence.t(), operator, self.config.gate_hops).t()
 
     def _contrast(
-        self,
-        queries: Float[Tensor, "nodes dim"],
-        keys: Float[Tensor, "nodes dim"],
-        generator: torch.Generator,
+        self, graph: Graph, step: Step, name: str, views: Sequence[Float[Tensor, "nodes dim"]]
     ) -> Float[Tensor, " nodes"]:
-        losses = self.node_losses(queries, keys, generator)
+        """InfoNCE of every node, in one direction or both; rows have past ones as negatives too."""
+        queries, keys = views
+        if isinstance(graph, Rows):
+            past = self._past.of(step.epoch, name)
+            losses = queued_info_nce(queries, keys, self.config.temperature, graph.whole, past)
+            self._past.keep(name, (queries, keys), graph.queue)
+        else:
+            losses = self.node_losses(queries, keys, step.generator)
         return losses.symmetric if self.config.symmetric else losses.rows
 
     def node_losses(
@@ -408,6 +467,10 @@ class AspectMethod(Method):
 
     def _prepare(self, graph: Graph) -> PreparedGraph:
         config = self.config
+        if isinstance(graph, Rows):
+            propagation = Propagation(graph, self_loops=False)
+            signal = self._row_signal(graph.views[0])
+            return PreparedGraph(graph, graph.features, propagation, signal)
         features = seen_features(graph.features, normalise_rows=config.row_normalise)
         propagation = Propagation(
             graph, self_loops=config.self_loops, lambda_max=self._lambda_max(graph)
@@ -445,7 +508,12 @@ class AspectMethod(Method):
         """What is read out of the bands, and the skip connection beside it."""
         if self.skip is None:
             return embedding
-        skipped = self.skip(graph.features, self.ready(graph).signal.operator)
+        operator = self.ready(graph).signal.operator
+        propagated: tuple[Tensor, ...] = ()
+        if isinstance(graph, Rows):  # L X, and L L X by the second polynomial
+            own, once, second = graph.views[0][: HOPS + 1]
+            propagated = once, (second + own) / 2
+        skipped = self.skip(graph.features, operator, propagated)
         return torch.cat([embedding, self.config.skip_weight * skipped], dim=1)
 
     @override
@@ -465,8 +533,9 @@ class AspectMethod(Method):
     def band_losses(
         self, graph: Graph, generator: torch.Generator
     ) -> dict[str, Float[Tensor, " nodes"]]:
-        signal, first, second = self._two_views(graph, generator)
-        losses = self._pooled(self._channel_losses(first, second, generator), signal.operator)
+        step = Step(0, generator)
+        operator, first, second = self._two_views(graph, step)
+        losses = self._pooled(self._channel_losses(graph, step, first, second), operator)
         return dict(zip(self.bands, losses, strict=True))
 
     @override
@@ -486,6 +555,11 @@ class AspectMethod(Method):
         Candidates are drawn anew. Where the true largest eigenvalue rescales the clean graph, its
         bound does so here: flips can raise it, and both sides of a comparison are rescaled alike.
         """
+        if isinstance(graph, Rows):
+            raise SettingsError(
+                "A model that was trained on rows sees no edges, so that none can be searched. "
+                "Train it with --scale full."
+            )
         ready = self.ready(graph)
         encoder = fold(self.encoder)
         projected = encoder.project(ready.features)
@@ -532,6 +606,11 @@ class AspectMethod(Method):
                 f"(std {std:.1e}), which is global fusion. Try stronger augmentation, a lower "
                 "gate_temperature or a higher policy_weight."
             )
+
+
+def _without_neighbours(x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
+    """The rescaled Laplacian of nodes that have no edge, by the bound 2."""
+    return torch.zeros_like(x)
 
 
 def weighted(**terms: tuple[float, Tensor | None]) -> dict[str, Tensor]:

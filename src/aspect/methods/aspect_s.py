@@ -25,12 +25,15 @@ from aspect.attacks.projected_ascent import (
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.features import num_entries
 from aspect.data.graph import Graph
+from aspect.data.rows import Rows
 from aspect.data.sparse import SparseMatrix
 from aspect.losses.blocked import kept_bytes_on
 from aspect.methods.aspect import PAPER, AspectConfig, AspectMethod, weighted
 from aspect.methods.base import Step
 from aspect.methods.registry import register
 from aspect.nn.spectral_encoder import Signal
+
+SEARCHED_NODES = 4_096  # of a sampled neighbourhood, where the graph is trained on as rows
 
 __all__ = ["AspectSConfig", "AspectSMethod", "SearchCost", "SearchedGraph"]
 
@@ -109,7 +112,7 @@ class AspectSMethod(AspectMethod):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         """Eq. (20), ASPECT-S objective, in epochs with a search; Eq. (17) in all others."""
-        if not self.is_due(step.epoch):
+        if not self.is_due(step.epoch) or isinstance(graph, Rows):
             return super().loss_terms(graph, step)
         config = self.config
         # A generator apart, so that the draws of the plain epoch stay as they are.
@@ -117,7 +120,7 @@ class AspectSMethod(AspectMethod):
         self.calibrate(graph)
         perturbed = self.search(graph, generator)
         contrast, channels, policy = self.losses(
-            graph, step.generator, perturbed.sensitivity, config.sensitivity_weight
+            graph, step, perturbed.sensitivity, config.sensitivity_weight
         )
         self._monitors |= self._search_monitors(perturbed)
         stable = None
@@ -129,6 +132,15 @@ class AspectSMethod(AspectMethod):
             policy=(config.policy_weight, policy),  # lambda_pol L_pol
             stability=(config.stability_weight, stable),  # lambda_stab L_stab
         )
+
+    @override
+    def row_neighbourhood(self, epoch: int) -> int:
+        """An epoch with a search has a step on a sampled neighbourhood besides its rows.
+
+        That one is a graph of its own, with its edges: the search and the loss on it are the usual
+        ones.
+        """
+        return SEARCHED_NODES if self.is_due(epoch) else 0
 
     @override
     def capture_key(self, step: Step) -> Hashable | None:

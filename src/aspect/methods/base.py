@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import torch
@@ -17,10 +16,14 @@ from typing_extensions import override
 
 from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 from aspect.config import Choice, Config, Count
+from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
+from aspect.data.operators import Operator
+from aspect.data.rows import RowPlan, Rows, RowView
 from aspect.errors import SettingsError
 from aspect.methods.registry import Cost
-from aspect.nn.augmentations import View, ViewSource
+from aspect.nn.augmentations import RowViews, View, ViewSource, draw_order
+from aspect.nn.gcn import GCNStack
 from aspect.nn.normalisation import Calibrated, NormStatistics, recording
 from aspect.randomness import generator_for
 
@@ -66,6 +69,14 @@ class Step:
     epoch: int  # 1 is the first
     generator: torch.Generator  # the only source of randomness; on the graph's device
     phase: str = "main"
+    rank: int = 0  # of the process, where several train one model on shares of a batch
+    # Rows of all processes along a dimension, with gradients; here one process has all of them.
+    gather: Callable[[Tensor, int], Tensor] = lambda rows, dim: rows  # noqa: ARG005
+
+    @property
+    def own(self) -> torch.Generator:
+        """For draws that differ between processes: those of single rows."""
+        return self.generator if self.rank == 0 else self.apart(f"rank {self.rank}")
 
     def apart(self, purpose: str) -> torch.Generator:
         """A generator for a purpose of its own: its draws leave those of the step as they are."""
@@ -125,6 +136,18 @@ class Method(nn.Module, ABC):
     searchable: ClassVar[bool] = False  # implements `search_problem`
 
     config: MethodConfig
+
+    def row_plan(self) -> RowPlan | None:
+        """What it takes to train on rows (`aspect.data.rows`); None: it needs the whole graph.
+
+        A method with a plan takes `Rows` wherever it takes a graph: in `loss_terms` with the
+        plan's views, in `embed` and `output` with the clean one alone.
+        """
+        return None
+
+    def row_neighbourhood(self, epoch: int) -> int:  # noqa: ARG002
+        """Nodes of a sampled part of the graph that an epoch trains on besides its rows."""
+        return 0
 
     def prepare(self, graph: Graph) -> None:
         """Compute once what every epoch on this graph needs: each `PerGraph` of the method."""
@@ -309,8 +332,45 @@ class OneEncoder(Method):
     def __init__(self, config: OneEncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.source = PerGraph(partial(ViewSource, normalise_rows=config.row_normalise))
+        self.source = PerGraph(self._views_of)
         self.monitored: dict[str, Tensor] = {}  # of the last step, where there is more than a loss
+
+    def _views_of(self, graph: Graph) -> ViewSource:
+        if isinstance(graph, Rows):
+            return RowViews(graph)
+        return ViewSource(graph, normalise_rows=self.config.row_normalise)
+
+    def smoothed_rows(self, layers: int, *views: RowView) -> RowPlan:
+        """The plan of a graph convolution of so many layers: all hops first, then the layers.
+
+        That is a variation of the method: nothing is propagated between two layers.
+        """
+        return RowPlan(layers, True, self.config.row_normalise, views, smoothed=True)
+
+    def embed_both(
+        self,
+        graph: Graph,
+        projected: Float[Tensor, "nodes hidden"],
+        operator: Operator,
+        generator: torch.Generator,
+        keep: Float[Tensor, " features"] | None = None,
+    ) -> tuple[Float[Tensor, "nodes dim"], Float[Tensor, "nodes dim"]]:
+        """Embeddings of the nodes, and of the same graph with its features shuffled (DGI, GGD).
+
+        Args:
+            graph: The graph, or rows that have a shuffled view.
+            projected: Its features times the encoder's first weights.
+            operator: What propagates them.
+            generator: For the order; rows were shuffled before they were propagated.
+            keep: The columns that `projected` was made of.
+        """
+        encoder = self.encoder
+        assert isinstance(encoder, GCNStack)
+        if isinstance(graph, Rows):
+            shuffled = encoder(mask_columns(graph.shuffled, keep), operator)
+            return encoder.propagate(projected, operator), shuffled
+        order = draw_order(graph.num_nodes, generator)
+        return encoder.propagate_both(projected, operator, order)
 
     def encode(
         self, view: View, generator: torch.Generator | None = None

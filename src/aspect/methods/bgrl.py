@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan
 from aspect.losses.similarity import bootstrap_loss
 from aspect.methods.base import (
     BatchNormConfig,
@@ -132,12 +133,16 @@ class BGRL(OneEncoder):
         second = config.second_edge_drop, config.second_column_mask
         views = [source.corrupted(*rates, step.generator) for rates in (first, second)]
         # In this order: the second view leaves its statistics behind.
-        predicted = [self.predictor(self.encode(view)) for view in views]
-        targets = [self.target(view.features, view.operator) for view in views]
+        predicted = [step.gather(self.predictor(self.encode(view)), 0) for view in views]
+        targets = [step.gather(self.target(view.features, view.operator), 0) for view in views]
         return {
             "first": bootstrap_loss(predicted[0], targets[1]),
             "second": bootstrap_loss(predicted[1], targets[0]),
         }
+
+    @override
+    def row_plan(self) -> RowPlan | None:
+        return self.smoothed_rows(2, self.config.first_edge_drop, self.config.second_edge_drop)
 
     @override
     def learning_rate_factor(self, epoch: int) -> float:

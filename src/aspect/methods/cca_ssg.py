@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan
 from aspect.losses.correlation import canonical_loss
 from aspect.methods.base import BatchNormConfig, OneEncoder, OneEncoderConfig, Step
 from aspect.methods.registry import Citation, register
@@ -92,12 +93,16 @@ class CCASSG(OneEncoder):
         return embeddings
 
     @override
+    def row_plan(self) -> RowPlan | None:
+        if self.config.backbone == "mlp":
+            return self.smoothed_rows(0, 0.0, 0.0)
+        return self.smoothed_rows(self.config.layers, *[self.config.edge_drop] * 2)
+
+    @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         config, source = self.config, self.source(graph)
         # An MLP has no edges to drop.
         edge_drop = config.edge_drop if config.backbone == "gcn" else 0.0
-        one, other = (
-            self.encode(source.corrupted(edge_drop, config.column_mask, step.generator))
-            for _ in range(2)
-        )
+        views = (source.corrupted(edge_drop, config.column_mask, step.generator) for _ in range(2))
+        one, other = (step.gather(self.encode(view), 0) for view in views)
         return {"correlation": canonical_loss(one, other, config.decorrelation)}

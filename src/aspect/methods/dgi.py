@@ -14,10 +14,11 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Weight
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator
+from aspect.data.rows import RowPlan
 from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
 from aspect.methods.registry import Citation, register
-from aspect.nn.augmentations import View, draw_order
+from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack
 from aspect.nn.scorers import BilinearScorer, sigmoid_mean
 
@@ -74,25 +75,23 @@ class DGI(OneEncoder):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         clean = self.source(graph).clean
-        return {"discrimination": self.discriminate(graph, clean, step.generator)}
+        return {"discrimination": self.discriminate(graph, clean, step)}
 
-    def discriminate(
-        self, graph: Graph, view: View, generator: torch.Generator
-    ) -> Float[Tensor, ""]:
+    @override
+    def row_plan(self) -> RowPlan | None:
+        return self.smoothed_rows(1, 0.0, "shuffled")
+
+    def discriminate(self, graph: Graph, view: View, step: Step) -> Float[Tensor, ""]:
         """The loss on the graph as a view has it, with a corruption drawn for it."""
         projected = self.encoder.project(view.features)
-        return self.tell_apart(graph, projected, view.operator, generator)
+        return self.tell_apart(graph, projected, view.operator, step)
 
     def tell_apart(
-        self,
-        graph: Graph,
-        projected: Float[Tensor, "nodes dim"],
-        operator: Operator,
-        generator: torch.Generator,
+        self, graph: Graph, projected: Float[Tensor, "nodes dim"], operator: Operator, step: Step
     ) -> Float[Tensor, ""]:
         """As `discriminate`, from features times the encoder's weights."""
-        order = draw_order(graph.num_nodes, generator)
-        real, corrupted = self.encoder.propagate_both(projected, operator, order)
+        both = self.embed_both(graph, projected, operator, step.generator)
+        real, corrupted = (step.gather(rows, 0) for rows in both)
         summaries = self.summaries(graph, projected, real)
         return two_group_loss(self._score(real, summaries), self._score(corrupted, summaries))
 

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from aspect.config import Choice
 from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan
 from aspect.methods.base import PerGraph
 from aspect.methods.grace import GRACE, LaterGRACEConfig
 from aspect.methods.registry import Citation, register
@@ -111,6 +112,10 @@ class GCA(GRACE):
             return pagerank_centrality(graph, EDGE_STEPS), pagerank_centrality(graph, COLUMN_STEPS)
         leading = eigenvector_centrality(graph)
         return leading.clamp(min=0) + SMALLEST, leading
+
+    @override
+    def row_plan(self) -> RowPlan | None:
+        return None  # its views are drawn from the whole graph
 
     @override
     def corrupted(self, graph: Graph, generator: torch.Generator) -> tuple[View, View]:

@@ -12,10 +12,11 @@ from typing_extensions import override
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import mask_columns
 from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan
 from aspect.losses.mutual_information import two_group_loss
 from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
 from aspect.methods.registry import Citation, register
-from aspect.nn.augmentations import draw_order, exact_mask
+from aspect.nn.augmentations import exact_mask
 from aspect.nn.gcn import GCNStack
 from aspect.nn.propagation import spread
 from aspect.nn.scorers import SummedLinearScorer
@@ -84,9 +85,13 @@ class GGD(OneEncoder):
         clean, rate = self.source(graph).clean, self.config.column_mask
         kept = exact_mask(graph.num_features, rate, step.generator, graph.dtype)
         projected = self.encoder.project(mask_columns(clean.features, kept))
-        order = draw_order(graph.num_nodes, step.generator)
-        real, corrupted = self.encoder.propagate_both(projected, clean.operator, order)
+        both = self.embed_both(graph, projected, clean.operator, step.generator, kept)
+        real, corrupted = (step.gather(rows, 0) for rows in both)
         return {"discrimination": two_group_loss(self.scorer(real), self.scorer(corrupted))}
+
+    @override
+    def row_plan(self) -> RowPlan | None:
+        return self.smoothed_rows(1, 0.0, "shuffled")
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

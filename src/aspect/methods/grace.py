@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, intra_view_info_nce
 from aspect.methods.base import OneEncoder, OneEncoderConfig, Step
 from aspect.methods.registry import Citation, Cost, register
@@ -108,6 +109,11 @@ class GRACE(OneEncoder):
         )
         self.projector = MLP([width, config.projection_width, width], activation="elu")
 
+    @override
+    def row_plan(self) -> RowPlan | None:
+        drops = self.config.first_edge_drop, self.config.second_edge_drop
+        return self.smoothed_rows(2, *drops)
+
     def corrupted(self, graph: Graph, generator: torch.Generator) -> tuple[View, View]:
         """Two views of the graph, drawn one after the other."""
         config, source = self.config, self.source(graph)
@@ -131,5 +137,5 @@ class GRACE(OneEncoder):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         first, second = self.corrupted(graph, step.generator)
-        u, v = self.projections(first), self.projections(second)
+        u, v = (step.gather(self.projections(view), 0) for view in (first, second))
         return {"contrast": self.contrast(u, v)}

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from aspect.config import Choice, Share
 from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan
 from aspect.methods.base import PerGraph
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import Citation, register
@@ -98,6 +99,10 @@ class GraphCL(DGI):
             return draw_view(graph, self.config.augmentation, self.config.ratio, generator)
 
         return draw(1), draw(2)
+
+    @override
+    def row_plan(self) -> RowPlan | None:
+        return None  # its views are drawn from the whole graph
 
     @override
     def summaries(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from aspect.attacks.view_search import AdversarialView, find_in_turn
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator
+from aspect.data.rows import RowPlan
 from aspect.data.sparse import SparseMatrix
 from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
@@ -91,6 +93,10 @@ class RDGI(DGI):
     config: RDGIConfig
 
     @override
+    def row_plan(self) -> RowPlan | None:
+        return None  # its views are drawn from the whole graph
+
+    @override
     def capture_key(self, step: Step) -> Hashable | None:
         return None  # the search decides by numbers read back
 
@@ -98,8 +104,8 @@ class RDGI(DGI):
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         generator = step.apart("perturbation")
         harm = self.search(graph, generator)
-        clean = self.discriminate(graph, self.source(graph).clean, step.generator)
-        changed = self.discriminate(graph, harm.view, generator)
+        clean = self.discriminate(graph, self.source(graph).clean, step)
+        changed = self.discriminate(graph, harm.view, replace(step, generator=generator))
         does_harm = float((changed - clean).detach()) >= self.config.margin
         self.monitored = {
             "clean_loss": clean.detach(),
@@ -113,7 +119,7 @@ class RDGI(DGI):
         clean = self.source(graph).clean
 
         def loss(projected: Float[Tensor, "nodes dim"], operator: Operator) -> Tensor:
-            return self.tell_apart(graph, projected, operator, generator)
+            return self.tell_apart(graph, projected, operator, Step(1, generator))
 
         return find_in_turn(graph, clean, self.encoder.project, loss, self.config, generator)
 

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from typing_extensions import override
 
 from aspect.data.features import mask_columns, seen_features, take_rows
 from aspect.data.graph import Features, Graph, edge_keys, pair_keys, with_pairs
 from aspect.data.operators import Operator, Propagation
+from aspect.data.rows import Rows
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation, neighbour_mean
 
 __all__ = [
+    "RowViews",
     "Subgraph",
     "View",
     "ViewSource",
@@ -120,6 +123,40 @@ class ViewSource:
         weights = kept(graph.edge_index.shape[1], edge_drop)
         columns = kept(graph.num_features, column_drop)
         return View(mask_columns(self.features, columns), self.propagation.smoothing(weights))
+
+
+class RowViews(ViewSource):
+    """The same for rows of a graph whose propagated features are stored: nothing is propagated.
+
+    Each call of `corrupted` takes the next view of the batch, in the order of the method's plan.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.graph, self.features = rows, rows.features
+        self._views = iter(rows.views)
+
+    @property
+    @override
+    def clean(self) -> View:
+        return View(self.features, _as_it_is)
+
+    @override
+    def corrupted(
+        self,
+        edge_drop: float | Float[Tensor, " entries"],
+        column_drop: float | Float[Tensor, " features"],
+        generator: torch.Generator,
+    ) -> View:
+        """A view whose edges were dropped before; columns are masked for all rows, now."""
+        (features,) = next(self._views)
+        assert not isinstance(column_drop, Tensor)  # of GCA alone, which needs the whole graph
+        keep = keep_mask(features.shape[1], column_drop, generator, features.dtype)
+        return View(mask_columns(features, keep), _as_it_is)
+
+
+def _as_it_is(x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
+    """The operator of a graph convolution on nodes whose neighbours were gathered before."""
+    return x
 
 
 # --- draws of nodes, pairs and batches ------------------------------------------------------------

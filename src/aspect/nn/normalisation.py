@@ -8,7 +8,7 @@ dropped, while the layers are `recording`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -92,6 +92,8 @@ class BatchNorm(Calibrated):
 
     running_mean: Float[Tensor, "rows width"]
     running_var: Float[Tensor, "rows width"]
+    # Where several processes share a batch: the sum of what each of them has, with gradients.
+    sum_of_all: Callable[[Tensor], Tensor] | None = None
 
     def __init__(
         self,
@@ -119,6 +121,8 @@ class BatchNorm(Calibrated):
         by_batch = self.training or self.statistics == "graph"
         row = min(band, len(self.running_mean) - 1)
         keeps = self.training and self.statistics == "running"
+        if by_batch and self.sum_of_all is not None:
+            return self._normalise(x, self.sum_of_all, row if keeps else None)
         return batch_norm(
             x,
             self.running_mean[row] if keeps or not by_batch else None,
@@ -129,6 +133,23 @@ class BatchNorm(Calibrated):
             momentum=self.momentum,
             eps=EPSILON,
         )
+
+    def _normalise(
+        self,
+        x: Float[Tensor, "nodes width"],
+        sum_of_all: Callable[[Tensor], Tensor],
+        kept: int | None,
+    ) -> Float[Tensor, "nodes width"]:
+        """By the batch of all processes; `kept` is the row of running statistics to move."""
+        count = sum_of_all(x.new_full((), len(x)))
+        mean = sum_of_all(x.sum(0)) / count
+        centred = x - mean
+        variance = sum_of_all(centred.square().sum(0)) / count
+        if kept is not None:
+            unbiased = variance.detach() * count / (count - 1)
+            self.running_mean[kept].lerp_(mean.detach(), self.momentum)
+            self.running_var[kept].lerp_(unbiased, self.momentum)
+        return centred * (variance + EPSILON).rsqrt() * self.weight + self.bias
 
     def _record(self, x: Float[Tensor, "nodes width"], band: int) -> None:
         """The batch's own statistics; by the biased variance, as training normalises."""

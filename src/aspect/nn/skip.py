@@ -8,6 +8,8 @@ bring it back (docs/lab_book.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -19,7 +21,7 @@ from aspect.data.graph import Features
 from aspect.data.operators import Operator
 from aspect.nn.normalisation import Calibrated
 
-__all__ = ["Skip", "principal_components"]
+__all__ = ["HOPS", "Skip", "principal_components"]
 
 HOPS = 2
 EXACT_UP_TO = 2048  # columns whose covariance is decomposed as a whole
@@ -46,14 +48,32 @@ class Skip(Calibrated):
         self.register_buffer("axes", torch.zeros(columns, min(dim, columns)))
 
     @override
-    def forward(self, features: Features, operator: Operator) -> Float[Tensor, "nodes dim"]:
-        blocks = [dense(features)]
-        for _ in range(HOPS):
+    def forward(
+        self,
+        features: Features,
+        operator: Operator,
+        propagated: Sequence[Float[Tensor, "nodes features"]] = (),
+    ) -> Float[Tensor, "nodes dim"]:
+        """`propagated` are LX and LLX where they were computed before."""
+        blocks = [dense(features), *propagated]
+        for _ in range(HOPS - len(propagated)):
             blocks.append(operator(blocks[-1]))
         if self.is_recording:
             self._record(blocks)
         rows = torch.cat(blocks, dim=1) / self._scales()
         return normalize((rows - self.mean) @ self.axes, dim=1)
+
+    def settle(
+        self,
+        lengths: Float[Tensor, " blocks"],
+        mean: Float[Tensor, " columns"],
+        sample: Float[Tensor, "sample columns"],
+    ) -> None:
+        """Take the blocks' mean lengths and columns' means; axes are those of some of the rows."""
+        self.lengths.copy_(torch.where(lengths > 0, lengths, 1))
+        self.mean.copy_(mean / self._scales())
+        centred = sample / self._scales() - self.mean
+        self.axes.copy_(principal_components(centred, self.axes.shape[1]))
 
     def _scales(self) -> Float[Tensor, " columns"]:
         """What each column is divided by."""

@@ -40,11 +40,16 @@ MOST_TERMS = 16  # of a basis that the kernels combine
 
 @dataclass(frozen=True, eq=False)
 class Signal:
-    """Features on a graph; `basis` holds T_0(L)X, ..., T_K(L)X where they were computed before."""
+    """Features on a graph; `basis` holds T_0(L)X, ..., T_K(L)X where they were computed before.
+
+    Of rows there is the basis alone: their operator knows no neighbours, and input dropout, which
+    should come before propagation, meets the entries of the basis.
+    """
 
     features: Features
     operator: Operator
     basis: Float[Tensor, "terms nodes features"] | None = None
+    is_rows: bool = False
 
     @classmethod
     def of(cls, graph: Graph, *, normalise_rows: bool) -> Signal:
@@ -150,8 +155,14 @@ class SpectralEncoder(nn.Module):
         keeps_input = generator is None or self.input_dropout == 0
         if self._is_fused(signal):
             return self._embed_fused(signal, generator, coefficients, keeps_input=keeps_input)
-        if not self.project_first and signal.basis is not None and keeps_input:
+        serves = signal.is_rows or (keeps_input and not self.project_first)
+        if signal.basis is not None and serves:
             filtered = _combine(coefficients, signal.basis)
+            if not keeps_input:  # an entry goes in all terms, hence in all bands
+                ones = torch.ones_like(filtered[0], requires_grad=False)
+                filtered = filtered * dropout(ones, self.input_dropout, generator)
+            if self.project_first:  # a filter is linear: it may as well come first
+                filtered = filtered @ self.linear.weight.t()
         else:
             features = drop_entries(signal.features, self.input_dropout, generator)
             x = features @ self.linear.weight.t() if self.project_first else dense(features)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from aspect.attacks.pruning import Pruning
-from aspect.config import Config, load_yaml, make_config
+from aspect.config import Config, Count, load_yaml, make_config
 from aspect.data.source import Reading
 from aspect.errors import SettingsError
 
@@ -16,6 +16,8 @@ __all__ = [
     "Experiment",
     "PerturbedBy",
     "PublishedProbe",
+    "RowSettings",
+    "Scale",
     "find_experiment",
     "load_experiment",
     "shipped",
@@ -24,6 +26,7 @@ __all__ = [
 FOLDER = Path(__file__).parent
 
 Source = Literal["ours", "published"]
+Scale = Literal["auto", "full", "rows"]
 
 
 class PublishedProbe(Config):
@@ -47,6 +50,28 @@ class PerturbedBy(Config):
     """Checksum of the flips and of the mask's seed, in the settings that a run leaves behind."""
 
 
+class RowSettings(Config):
+    """How a graph is trained on as rows; the method has its own settings besides."""
+
+    batch: Count | None = None
+    """Rows of a step; none: 1,024 on a CPU, 4,096 on a GPU. All batches are about equally large."""
+    queue: Annotated[int, Field(ge=0)] | None = None
+    """Rows of past batches that serve a contrast as further negatives; none: as many as a batch
+    has."""
+    run: Count | None = None
+    """Neighbouring rows that stay together when batches are drawn; none: 1, or 32 where the bases
+    are larger than 4 GiB, since a disk reads single rows slowly."""
+    pool: Count = 4
+    """Bases with dropped edges, for every drop rate of the method."""
+    precision: Literal["float32", "float16"] = "float32"
+    """Type of the numbers in the bases."""
+    projection: Literal["none", "gaussian", "svd"] = "none"
+    """Map wide features to fewer columns before propagation: at random, or on the leading singular
+    vectors."""
+    projection_width: Count | None = None
+    """Columns after the projection."""
+
+
 class Experiment(Config):
     """A method with its settings, for one graph or for any."""
 
@@ -64,6 +89,11 @@ class Experiment(Config):
     """Edges that are pruned before the method sees a graph; none: no edge goes."""
     seed: int = 0
     """Seed of first weights and of every draw in training."""
+    scale: Scale = "auto"
+    """Train on the whole graph at every step (`full`), on batches of rows (`rows`), or on rows
+    where the whole does not fit the memory (`auto`)."""
+    rows: RowSettings | None = None
+    """How it is trained on as rows; none: as `RowSettings` has it."""
     settings_of: str = ""
     """In a shipped file: the method whose settings for the same graph these are changes of."""
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -34,7 +34,17 @@ from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_
 from aspect.training.trainer import EpochReport, Recorder, Snapshot
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, naming, read_json
 
-__all__ = ["CONFIG", "FEATURES", "METRICS", "RECORD", "RUN", "RunFolder", "Start", "read_start"]
+__all__ = [
+    "CHECKPOINT",
+    "CONFIG",
+    "FEATURES",
+    "METRICS",
+    "RECORD",
+    "RUN",
+    "RunFolder",
+    "Start",
+    "read_start",
+]
 
 logger = logging.getLogger(__name__)
 

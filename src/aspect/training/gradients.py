@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from aspect.data.graph import Graph
 from aspect.methods.base import Method, Step
 
-__all__ = ["Gradients", "Numbers"]
+__all__ = ["Gradients", "Numbers", "Pass"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pass:
+class Pass:
     """The tensors that a pass writes; those of a captured one are written at every replay."""
 
     names: list[str]
@@ -73,7 +73,7 @@ class Gradients:
         self.may_capture = graph.device.type == "cuda"
         self.key: Hashable = None
         self.repeated = 0  # passes with this key
-        self.captured: _Pass | None = None
+        self.captured: Pass | None = None
 
     def compute(self, step: Step) -> Numbers:
         """Gradients of the loss at the method's present weights."""
@@ -86,7 +86,14 @@ class Gradients:
         values = dict(zip(done.names, numbers, strict=True))
         return Numbers(values, done.terms, watched, norm)
 
-    def _repeat(self, step: Step, key: Hashable) -> _Pass:
+    def of_batch(self, step: Step, batch: Graph) -> Pass:
+        """The same of a batch in place of the graph; nothing is read back to the host."""
+        done = self._run(step, batch)
+        for parameter, gradient in zip(self.parameters, done.gradients, strict=True):
+            parameter.grad = gradient
+        return done
+
+    def _repeat(self, step: Step, key: Hashable) -> Pass:
         if key != self.key:
             self.key, self.repeated, self.captured = key, 0, None
         if self.captured is None and self.repeated >= WARM_UP:
@@ -97,9 +104,9 @@ class Gradients:
         self.captured.graph.replay()
         return self.captured
 
-    def _run(self, step: Step) -> _Pass:
+    def _run(self, step: Step, batch: Graph | None = None) -> Pass:
         with training_precision(self.graph.device):
-            terms = self.method.loss_terms(self.graph, step)
+            terms = self.method.loss_terms(batch or self.graph, step)
             loss = torch.stack(list(terms.values())).sum()
             parts: Sequence[Tensor | None] = torch.autograd.grad(
                 loss, self.parameters, allow_unused=True
@@ -109,9 +116,9 @@ class Gradients:
         named = {"loss": loss, **terms, **self.method.monitors()}
         norm = torch.nn.utils.get_total_norm([part for part in gradients if part is not None])
         numbers = torch.stack([*named.values(), self.method.watched(terms), norm]).detach()
-        return _Pass(list(named), list(terms), numbers, gradients)
+        return Pass(list(named), list(terms), numbers, gradients)
 
-    def _capture(self, step: Step) -> _Pass | None:
+    def _capture(self, step: Step) -> Pass | None:
         try:
             # A failed capture spoils its generator, so the first one draws from another.
             self._record(replace(step, generator=torch.Generator(device=self.graph.device)))
@@ -125,7 +132,7 @@ class Gradients:
             )
             return None
 
-    def _record(self, step: Step) -> _Pass:
+    def _record(self, step: Step) -> Pass:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(step.generator)
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):

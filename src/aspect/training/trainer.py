@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -18,7 +18,8 @@ from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
-from aspect.training.gradients import Gradients
+from aspect.training.data import TrainingData, as_training_data
+from aspect.training.gradients import Numbers
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 
@@ -164,7 +165,7 @@ class ProgressRecorder(Recorder):
 
 
 def train(
-    method: Method, graph: Graph, *, seed: int, recorder: Recorder | None = None
+    method: Method, graph: Graph | TrainingData, *, seed: int, recorder: Recorder | None = None
 ) -> TrainingResult:
     """Train in place; the same seed gives the same weights, interrupted or not.
 
@@ -172,16 +173,18 @@ def train(
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
     its state at the last check that found a healthy embedding.
     """
-    training = _Training(method, graph, seed, recorder or Recorder())
+    training = _Training(method, as_training_data(graph), seed, recorder or Recorder())
     with training.naming_lack_of_memory():
         return training.run()
 
 
-def try_epochs(method: Method, graph: Graph, *, seed: int, epochs: int) -> list[float]:
+def try_epochs(
+    method: Method, graph: Graph | TrainingData, *, seed: int, epochs: int
+) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
-    training = _Training(method, graph, seed, Recorder())
+    training = _Training(method, as_training_data(graph), seed, Recorder())
     with training.naming_lack_of_memory():
-        method.prepare(graph)
+        training.data.prepare(method)
         seconds = []
         for _ in range(epochs):
             started = time.perf_counter()
@@ -191,15 +194,15 @@ def try_epochs(method: Method, graph: Graph, *, seed: int, epochs: int) -> list[
 
 
 class _Training:
-    def __init__(self, method: Method, graph: Graph, seed: int, recorder: Recorder) -> None:
-        self.method, self.graph, self.seed, self.recorder = method, graph, seed, recorder
+    def __init__(self, method: Method, data: TrainingData, seed: int, recorder: Recorder) -> None:
+        self.method, self.data, self.seed, self.recorder = method, data, seed, recorder
         self.optimisers = _optimisers(method) if method.trainable else {}
         self.gradients = {
-            phase: Gradients(method, graph, _parameters(optimiser))
+            phase: data.gradients(method, _parameters(optimiser))
             for phase, optimiser in self.optimisers.items()
         }
         # Seeded anew for every epoch; one object throughout, which a CUDA graph can draw from.
-        self.generator = torch.Generator(device=graph.device)
+        self.generator = torch.Generator(device=data.device)
         self.stopping = EarlyStopping(method.config.patience)
         self.collapse = CollapseStopping(method.config.stop_on_collapse)
         self.best: dict[str, Tensor] = {}
@@ -213,18 +216,22 @@ class _Training:
         try:
             yield
         except (torch.OutOfMemoryError, MemoryError) as error:
-            raise TrainingError(_out_of_memory(self.epoch, self.method.config)) from error
+            raise TrainingError(
+                _out_of_memory(self.epoch, self.method.config, self.data.memory_options)
+            ) from error
         except RuntimeError as error:
             # torch has an error of its own for a full GPU, but none for a full main memory.
             if "allocate memory" not in str(error):
                 raise
-            raise TrainingError(_out_of_memory(self.epoch, self.method.config)) from error
+            raise TrainingError(
+                _out_of_memory(self.epoch, self.method.config, self.data.memory_options)
+            ) from error
 
     def run(self) -> TrainingResult:
         snapshot = self.recorder.latest()
         if snapshot is not None:
             self._restore(snapshot)
-        self.method.prepare(self.graph)
+        self.data.prepare(self.method)
         epochs = self.method.config.epochs if self.optimisers else 0
         while self.epoch < epochs and not (
             self.collapse.is_over or self.stopping.is_over(self.epoch)
@@ -237,7 +244,7 @@ class _Training:
         kept = self.healthy if self.collapse.is_over else self.best
         if kept:
             self.method.load_state_dict(kept)
-        self.method.calibrate(self.graph)
+        self.data.calibrate(self.method)
         self.method.eval()
         self.recorder.training_done()
         return TrainingResult(self.epoch, self.epoch < epochs, self.values, self._kept_epoch())
@@ -264,8 +271,8 @@ class _Training:
     @torch.no_grad()
     def _check_for_collapse(self) -> None:
         """Keep the state of a healthy embedding; warn of the end where it no longer is one."""
-        self.method.calibrate(self.graph)
-        health = Health.of(self.method.eval().output(self.graph).uncentred)
+        self.data.calibrate(self.method)
+        health = Health.of(self.data.uncentred(self.method.eval()))
         if self.collapse.observe(self.epoch, is_collapsed=health.is_collapsed):
             self.healthy = self._kept_state()
         elif self.collapse.is_over:
@@ -290,15 +297,19 @@ class _Training:
     def _run_phase(
         self, step: Step, optimiser: torch.optim.Optimizer
     ) -> tuple[dict[str, float], float]:
-        numbers = self.gradients[step.phase].compute(step)
-        # Checked before the step, so that no weight, and no checkpoint, is ever spoilt.
+        def update() -> None:
+            optimiser.step()
+            self.method.after_step(step)
+
+        gradients = self.gradients[step.phase]
+        numbers = self.data.one_pass(gradients, step, update, self._check_finite)
+        return numbers.values, numbers.watched
+
+    def _check_finite(self, numbers: Numbers) -> None:
         if not math.isfinite(numbers.values["loss"]):
             raise TrainingError(_not_finite(self.epoch, numbers.terms, numbers.values))
         if not math.isfinite(numbers.gradient):
             raise TrainingError(_gradient_not_finite(self.epoch, self.method))
-        optimiser.step()
-        self.method.after_step(step)
-        return numbers.values, numbers.watched
 
     def _snapshot(self) -> Snapshot:
         tensors = {f"method/{name}": value for name, value in self.method.state_dict().items()}
@@ -319,7 +330,7 @@ class _Training:
         )
 
     def _restore(self, snapshot: Snapshot) -> None:
-        device = self.graph.device
+        device = self.data.device
         best, healthy = (_under(prefix, snapshot.tensors) for prefix in ("best/", "healthy/"))
         try:
             self.method.load_state_dict(_under("method/", snapshot.tensors))
@@ -333,7 +344,7 @@ class _Training:
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"The checkpoint does not fit {self.method.name or 'this method'} with these "
-                f"settings on a graph with {self.graph.num_features} features."
+                f"settings on a graph with {self.data.num_features} features."
             ) from error
         self.best = {name: value.to(device) for name, value in best.items()}
         self.healthy = {name: value.to(device) for name, value in healthy.items()}
@@ -416,11 +427,11 @@ def _gradient_not_finite(epoch: int, method: Method) -> str:
     )
 
 
-def _out_of_memory(epoch: int, config: MethodConfig) -> str:
+def _out_of_memory(epoch: int, config: MethodConfig, options: Sequence[str]) -> str:
     moment = f"at epoch {epoch}" if epoch else "before the first epoch"
     held = {name: value for name, value in config.model_dump().items() if name in MEMORY_SETTINGS}
-    lower = " or ".join(name for name, value in held.items() if value is not None)
-    bound = " or ".join(name for name, value in held.items() if value is None)
+    lower = " or ".join([*(name for name, value in held.items() if value is not None), *options])
+    bound = " or ".join(name for name, value in held.items() if value is None and not options)
     words = [f"lower {lower}"] * bool(lower) + [f"set {bound}"] * bool(bound)
     advice = ", ".join([*words, f"{'or ' if words else ''}choose another device"])
     return f"Out of memory {moment}. {advice[0].upper()}{advice[1:]}."

@@ -1,0 +1,181 @@
+"""Time and memory of `--scale rows` on generated graphs: propagation, an epoch, the embedding.
+
+    python benchmarks/scale_train.py 10000:100000 100000:1000000
+    python benchmarks/scale_train.py 1000000:10000000 --device cuda --precision float16
+
+Every line is a process of its own. Memory is the most that the process held, and what its tensors
+took on the GPU. The exponents compare two lines of a method, one below the other: 1 is linear
+growth in the number of nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+import torch  # noqa: E402 - the path comes first
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from aspect.estimator import Embedder  # noqa: E402
+from aspect.provenance import peak_bytes  # noqa: E402
+from aspect.scale.embedding import embed_store  # noqa: E402
+from aspect.scale.generate import generate_store  # noqa: E402
+from aspect.scale.options import MixedModel  # noqa: E402
+from aspect.scale.rows import RowBatches, row_plan_of, stored_views  # noqa: E402
+from aspect.settings import RowSettings  # noqa: E402
+from aspect.training.trainer import EpochReport, Recorder, train  # noqa: E402
+
+COLUMNS = ("generate_s", "propagate_s", "load_s", "epoch_s", "embed_s", "rss_gib", "gpu_gib")
+
+
+def main() -> int:
+    """Measure every size with every method, and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("sizes", nargs="+", metavar="NODES:EDGES")
+    parser.add_argument("--methods", nargs="+", default=["aspect", "ggd"])
+    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--order", type=int, default=5, help="of ASPECT's filters (5)")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=None)
+    parser.add_argument("--queue", type=int, default=None)
+    parser.add_argument("--pool", type=int, default=2)
+    parser.add_argument("--precision", choices=["float32", "float16"], default="float32")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--folder", type=Path, default=Path("runs/scale"), help="for all files")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    wanted = parser.parse_args()
+    if wanted.one:
+        print(json.dumps(measure(wanted, wanted.sizes[0], wanted.methods[0])))
+        return 0
+    rows = []
+    table = Table("method", "nodes", "edges", *COLUMNS)
+    for method in wanted.methods:
+        for size in wanted.sizes:
+            found = in_own_process(size, method)
+            rows.append(found)
+            cells = ("-" if found[name] is None else f"{found[name]:.2f}" for name in COLUMNS)
+            table.add_row(method, f"{found['nodes']:,}", f"{found['edges']:,}", *cells)
+            print(json.dumps(found), flush=True)
+    Console(width=140).print(table)
+    for small, large in pairwise(rows):
+        if small["method"] == large["method"]:
+            print(exponents(small, large))
+    return 0
+
+
+def in_own_process(size: str, method: str) -> dict[str, Any]:
+    """A line of the table."""
+    given = [word for word in sys.argv[1:] if ":" not in word or word.startswith("-")]
+    command = [sys.executable, __file__, size, *_without_methods(given), "--methods", method]
+    done = subprocess.run([*command, "--one"], capture_output=True, text=True, check=False)  # noqa: S603 - this very file
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _without_methods(words: list[str]) -> list[str]:
+    if "--methods" not in words:
+        return words
+    begin = words.index("--methods")
+    rest = words[begin + 1 :]
+    count = next((k for k, word in enumerate(rest) if word.startswith("-")), len(rest))
+    return words[:begin] + rest[count:]
+
+
+def measure(wanted: argparse.Namespace, size: str, name: str) -> dict[str, Any]:
+    """Generate the graph, unless it is there, propagate, train, embed."""
+    nodes, edges = map(int, size.split(":"))
+    device, seconds = torch.device(wanted.device), {}
+    place = wanted.folder / f"{nodes}-{edges}-{wanted.features}"
+
+    def timed(step: str, started: float) -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds[f"{step}_s"] = time.perf_counter() - started
+
+    started = time.perf_counter()
+    model = MixedModel(nodes=nodes, edges=edges, features=wanted.features)
+    store = generate_store(model, place / "store")
+    timed("generate", started)
+    settings = {"width": wanted.width, "epochs": wanted.epochs, "patience": None}
+    if name.startswith("aspect"):
+        settings["order"] = wanted.order
+    embedder = Embedder(name, device=wanted.device, scale="rows", **settings)
+    method = embedder.untrained(store.num_features)
+    rows = RowSettings(
+        batch=wanted.batch, queue=wanted.queue, pool=wanted.pool, precision=wanted.precision
+    )
+    started = time.perf_counter()
+    work = place / name
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    plan = row_plan_of(method)
+    views = stored_views(store, work / "bases", plan, rows, seed=0, device=wanted.device)
+    timed("propagate", started)
+    started = time.perf_counter()
+    data = RowBatches(views, rows, seed=0, device=device)
+    timed("load", started)
+    clock = Clock()
+    train(method, data, seed=0, recorder=clock)
+    started = time.perf_counter()
+    embed_store(data, method, work)
+    timed("embed", started)
+    shutil.rmtree(work)
+    seconds["epoch_s"] = statistics.median(clock.seconds[1:] or clock.seconds)
+    gpu = peak_bytes(device) / 2**30 if device.type == "cuda" else None
+    rss = peak_bytes(torch.device("cpu")) / 2**30
+    facts = {"method": name, "nodes": nodes, "edges": store.num_edges, "epochs": wanted.epochs}
+    return {
+        **facts,
+        **seconds,
+        "rss_gib": rss,
+        "gpu_gib": gpu,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+
+
+class Clock(Recorder):
+    """Seconds of every epoch."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.last = time.perf_counter()
+
+    def epoch_done(self, report: EpochReport, snapshot: object) -> None:  # noqa: ARG002
+        """Note an epoch; its numbers were read, so that a GPU was waited for."""
+        now = time.perf_counter()
+        self.seconds.append(now - self.last)
+        self.last = now
+
+
+def exponents(small: dict[str, Any], large: dict[str, Any]) -> str:
+    """How time and memory grow with the nodes between two lines."""
+    growth = math.log(large["nodes"] / small["nodes"])
+    words = [
+        f"{name} {math.log(large[name] / small[name]) / growth:.2f}"
+        for name in ("propagate_s", "epoch_s", "embed_s", "rss_gib")
+        if small[name] and large[name]
+    ]
+    return f"{large['method']}, {small['nodes']:,} to {large['nodes']:,} nodes: {', '.join(words)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""`aspect store`: a graph of any size as a store on disk, or what a store holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from aspect.cli.session import Session, command
+from aspect.config import Config, Count, Positive
+from aspect.data.source import Reading
+from aspect.errors import FileError
+from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
+
+if TYPE_CHECKING:
+    from aspect.scale.store import GraphStore
+
+__all__ = ["StoreOptions", "show_store", "store"]
+
+GIB = 2**30
+
+
+class StoreOptions(Config):
+    """How a store is written."""
+
+    rows_per_block: Count = ROWS_PER_BLOCK
+    """Nodes of a block."""
+    dtype: FeatureType = "float32"
+    """Type of the features on disk."""
+    memory: Annotated[Positive, typer.Option(metavar="GIB")] = 1.0
+    """Memory for sorting and mapping, in GiB."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """The same in bytes."""
+        return int(self.memory * GIB)
+
+
+class LabelOptions(Config):
+    """Labels that are no column of the node table."""
+
+    labels: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """Class numbers as .npy, beside features as .npy."""
+    classes: Literal["19", "2K"] = "19"
+    """Which labels of a data set of IGB."""
+
+
+@command(without=("seed", "device", "data_dir"))
+def store(
+    session: Session,
+    reading: Reading,
+    options: StoreOptions,
+    labels: LabelOptions,
+    graph: Annotated[
+        Path,
+        typer.Argument(
+            help="Edges as .parquet, .csv, .tsv or .npy; a folder of OGB or IGB; or a store.",
+            metavar="GRAPH",
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the store to make.", metavar="DIR")
+    ] = None,
+) -> None:
+    """Make a store of a graph that may be larger than the memory; or check one.
+
+    Nodes come from --nodes: a table with ids and columns of numbers, or features as .npy, by whose
+    rows the edges then name their ends. Without it, --features degree or random. `aspect store
+    STORE` alone verifies the checksum of every block. A call that was stopped goes on.
+    """
+    from aspect.scale.store import GraphStore, is_store
+
+    if out is None:
+        if not is_store(graph):
+            raise FileError(f"Give the folder of the store to make, with --out. Got {graph} alone.")
+        with session.screen.activity("Checking every block"):
+            made = GraphStore.open(graph)
+            made.verify()
+    else:
+        with session.screen.activity("Making the store"):
+            made = _made(graph, out, reading, options, labels)
+    show_store(session, made)
+
+
+def _made(
+    source: Path, out: Path, reading: Reading, options: StoreOptions, labels: LabelOptions
+) -> GraphStore:
+    from aspect.scale.build import build_store
+    from aspect.scale.formats import import_igb, import_ogb, layout_of
+
+    rows, dtype, memory = options.rows_per_block, options.dtype, options.memory_bytes
+    layout = layout_of(source)
+    if layout == "ogb":
+        return import_ogb(source, out, rows_per_block=rows, dtype=dtype, memory_bytes=memory)
+    if layout == "igb":
+        return import_igb(
+            source,
+            out,
+            labels=labels.classes,
+            rows_per_block=rows,
+            dtype=dtype,
+            memory_bytes=memory,
+        )
+    return build_store(
+        source,
+        out,
+        reading,
+        labels=labels.labels,
+        rows_per_block=rows,
+        dtype=dtype,
+        memory_bytes=memory,
+    )
+
+
+def show_store(session: Session, made: GraphStore) -> None:
+    """Say what a store holds."""
+    facts = made.facts
+    num_bytes = sum(file.stat().st_size for file in made.path.iterdir())
+    content = {
+        "path": str(made.path),
+        "nodes": facts.num_nodes,
+        "edges": facts.num_edges,
+        "features": facts.num_features,
+        "classes": len(facts.class_names),
+        "weighted": facts.weight_scale is not None,
+        "blocks": len(made.blocks),
+        "bytes": num_bytes,
+        "notices": list(facts.notices),
+    }
+
+    def show() -> None:
+        session.screen.notices(facts.notices)
+        session.screen.say(
+            f"{made.path}: {facts.num_nodes:,} nodes, {facts.num_edges:,} edges, "
+            f"{facts.num_features:,} features, {len(facts.class_names):,} classes in "
+            f"{len(made.blocks):,} blocks, {num_bytes / GIB:,.2f} GiB."
+        )
+
+    session.screen.answer(content, show)

@@ -1,0 +1,294 @@
+"""Folders of blocks: each block written whole with its SHA-256, a killed writer goes on.
+
+A block is a NumPy file. Its name and SHA-256 are noted in a journal once it is on the disk, so that
+a writer that was killed keeps the blocks it finished. The last step turns the journal into the
+folder's manifest; a folder with a manifest is complete.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from aspect.data.files import file_bytes, is_file, replacing
+from aspect.errors import FileError, GraphError, RunError
+from aspect.workspace import (
+    MANIFEST,
+    FolderKind,
+    Manifest,
+    Workspace,
+    json_text,
+    read_json_lines,
+    sealed,
+    write_json,
+)
+
+__all__ = [
+    "JOB",
+    "SCRATCH",
+    "BlockFolder",
+    "BlockedRows",
+    "check_disk",
+    "converted",
+    "mapped",
+    "row_ranges",
+]
+
+JOB = "job.json"  # what a folder is filled with: another job must not go on with it
+JOURNAL = "blocks.jsonl"
+SCRATCH = "scratch-"  # names of blocks that only serve to make others begin so
+GIB = 2**30
+
+
+def row_ranges(num_rows: int, rows_per_block: int) -> list[tuple[int, int]]:
+    """First row and end of every block.
+
+    >>> row_ranges(5, 2)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    starts = range(0, num_rows, rows_per_block)
+    return [(start, min(start + rows_per_block, num_rows)) for start in starts]
+
+
+def check_disk(path: Path, num_bytes: int, advice: str) -> None:
+    """Refuse beforehand what the disk has no room for.
+
+    Args:
+        path: Where it would be written; it need not be there yet.
+        num_bytes: What will be written.
+        advice: A sentence on what to lower.
+    """
+    place = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(place).free
+    if num_bytes > free:
+        raise FileError(
+            f"{str(path)!r} needs {num_bytes / GIB:.2f} GiB of disk, and {free / GIB:.2f} GiB are "
+            f"free. {advice}"
+        )
+
+
+class BlockRecord(BaseModel):
+    """A finished block, as the journal knows it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str
+    sha256: str
+    num_bytes: int
+    counts: dict[str, int] = {}  # what was counted while it was made
+
+
+class _HashedFile:
+    """A file that is written once, from its beginning on, with the SHA-256 of what was written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._digest, self.num_bytes = file, hashlib.sha256(), 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._digest.update(data)
+        self.num_bytes += len(data)
+        return self._file.write(data)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+class BlockFolder:
+    """A folder that is being filled with blocks; open it with `BlockFolder.open`."""
+
+    def __init__(self, workspace: Workspace, advice: str) -> None:
+        self.path, self._workspace, self._advice = workspace.path, workspace, advice
+        self._records = {record.name: record for record in self._read_journal()}
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, path: Path, kind: FolderKind, job: Mapping[str, Any], advice: str
+    ) -> Iterator[BlockFolder]:
+        """Hold the folder for this process and this job; finished blocks of the same job are kept.
+
+        Args:
+            path: The folder, made if need be.
+            kind: What it is a folder of.
+            job: What decides every byte of it; a folder of another job is refused.
+            advice: What to lower when the disk is full, a sentence.
+        """
+        with Workspace.open(path, kind) as workspace:
+            text = json_text(job)
+            if workspace.has(JOB) and file_bytes(path / JOB) != text.encode():
+                raise RunError(
+                    f"{path} was begun with other input or settings, which {path / JOB} names. "
+                    "Choose another --out, or remove it."
+                )
+            if not workspace.has(JOB):
+                workspace.write(JOB, text)
+            folder = cls(workspace, advice)
+            if folder.is_complete:
+                folder._remove_scratch()  # of a process that was killed in its last moment
+            try:
+                yield folder
+            except GraphError:
+                folder._discard()  # the input is wrong: nothing made of it is worth keeping
+                raise
+            except MemoryError as error:
+                raise RunError(
+                    f"Out of memory while {path} was filled. Lower --memory (memory_bytes in "
+                    "Python) or the columns of the features. The same command then goes on."
+                ) from error
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every block is there and sealed."""
+        return self._workspace.has(MANIFEST)
+
+    def has(self, name: str) -> bool:
+        """Whether a block is finished: noted, there, and of its size."""
+        record = self._records.get(name)
+        file = self.path / name
+        return record is not None and is_file(file) and file.stat().st_size == record.num_bytes
+
+    def write(self, name: str, block: NDArray[Any], **counts: int) -> None:
+        """Write a block, then note it."""
+        try:
+            with replacing(self.path / name, overwrite=True) as file:
+                hashed = _HashedFile(file)
+                block = np.ascontiguousarray(block)
+                header = np.lib.format.header_data_from_array_1_0(block)
+                np.lib.format.write_array_header_1_0(hashed, header)
+                hashed.write(block.reshape(-1).view(np.uint8).data)  # without a copy
+            self.note(name, hashed.sha256, hashed.num_bytes, **counts)
+        except (FileError, OSError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+                told = f"Cannot write {str(self.path / name)!r}: the disk is full."
+                raise FileError(f"{told} {self._advice} The same command then goes on.") from error
+            raise
+
+    def note(self, name: str, sha256: str, num_bytes: int, **counts: int) -> None:
+        """Put a block that lies in the folder into the journal."""
+        record = BlockRecord(name=name, sha256=sha256, num_bytes=num_bytes, counts=counts)
+        with (self.path / JOURNAL).open("ab") as journal:
+            journal.write(sealed(record).encode())
+        self._records[name] = record
+
+    def read(self, name: str) -> NDArray[Any]:
+        """A finished block, memory-mapped."""
+        return mapped(self.path / name)
+
+    def counts(self, name: str) -> dict[str, int]:
+        """What was counted while a finished block was made."""
+        return self._records[name].counts
+
+    def finish(self, texts: Mapping[str, str]) -> None:
+        """Write the last files and the manifest: the folder is complete, and has no scratch files.
+
+        Args:
+            texts: Text files by name.
+        """
+        names = [name for name in self._records if not name.startswith(SCRATCH)]
+        for name, text in texts.items():
+            self._workspace.write(name, text)
+        small = {name: file_bytes(self.path / name) for name in (JOB, *texts)}
+        files = {name: self._records[name].sha256 for name in sorted(names)}
+        files |= {name: hashlib.sha256(content).hexdigest() for name, content in small.items()}
+        write_json(self.path / MANIFEST, Manifest(files=files).model_dump())
+        self._workspace.remove(JOURNAL)
+        self._remove_scratch()
+
+    def _discard(self) -> None:
+        self._remove_scratch()
+        self._workspace.remove(JOB, JOURNAL, *self._records)
+
+    def _remove_scratch(self) -> None:
+        for file in self.path.glob(f"{SCRATCH}*"):
+            file.unlink()
+
+    def _read_journal(self) -> list[BlockRecord]:
+        """The finished blocks; the last line may be torn, where the writer was killed."""
+        if not self._workspace.has(JOURNAL):
+            return []
+        journal = self.path / JOURNAL
+        content = file_bytes(journal)
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            with journal.open("r+b") as file:
+                file.truncate(whole)
+        return read_json_lines(journal, BlockRecord, fix="Remove the folder and begin anew.")
+
+
+def mapped(file: Path) -> NDArray[Any]:
+    """A block, memory-mapped; it leaves the memory with the array."""
+    try:
+        # Copy-on-write: torch takes no array that is read-only; nothing reaches the file.
+        block: NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FileError(
+            f"{str(file)!r} is missing, cut off or damaged ({error}). Make the folder anew."
+        ) from error
+    return block
+
+
+def converted(array: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
+    """The same numbers in another floating type; torch is several times faster at float16."""
+    if np.float16 not in (array.dtype, np.dtype(dtype)):
+        return array.astype(dtype)
+    wanted = getattr(torch, np.dtype(dtype).name)
+    numbers: NDArray[Any] = torch.from_numpy(array).to(wanted, copy=True).numpy()
+    return numbers
+
+
+class BlockedRows:
+    """A matrix or vector on disk, cut into blocks of rows; an index reads what it names.
+
+    `rows[3:10]` and `rows[numbers]` are arrays in memory; `rows.block(2)` is memory-mapped.
+    """
+
+    def __init__(self, files: Sequence[Path], ranges: Sequence[tuple[int, int]]) -> None:
+        assert len(files) == len(ranges) > 0
+        self._files, self.ranges = list(files), list(ranges)
+        self._starts = np.array([start for start, _ in ranges])
+        first = self.block(0)
+        self.dtype: np.dtype[Any] = first.dtype
+        self.shape: tuple[int, ...] = (ranges[-1][1], *first.shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def block(self, number: int) -> NDArray[Any]:
+        """The rows of one block, memory-mapped."""
+        return mapped(self._files[number])
+
+    def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> NDArray[Any]:
+        """These rows, copied into memory; a slice has no step."""
+        if isinstance(rows, slice):
+            start, end, step = rows.indices(len(self))
+            assert step == 1
+            return self.between(start, max(start, end), self.dtype)
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        result = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        for owner in np.flatnonzero(np.bincount(owners, minlength=len(self.ranges))):
+            chosen = np.flatnonzero(owners == owner)
+            result[chosen] = self.block(int(owner))[rows[chosen] - self._starts[owner]]
+        return result
+
+    def between(self, start: int, end: int, dtype: np.dtype[Any] | str) -> NDArray[Any]:
+        """The rows from the first to before the end, as numbers of this type."""
+        result = np.empty((end - start, *self.shape[1:]), dtype)
+        for number, (first, last) in enumerate(self.ranges):
+            low, high = max(start, first), min(end, last)
+            if low < high:
+                result[low - start : high - start] = converted(
+                    self.block(number)[low - first : high - first], dtype
+                )
+        return result

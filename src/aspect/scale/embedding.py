@@ -1,0 +1,159 @@
+"""Embeddings and gate of all nodes in one pass, into memory-mapped files; resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel
+from torch import Tensor
+
+from aspect.data.files import is_file, replacing
+from aspect.errors import RunError
+from aspect.methods.base import Method
+from aspect.nn.normalisation import Scaling
+from aspect.scale.blocks import BlockedRows, check_disk, row_ranges
+from aspect.scale.calibration import Moments
+from aspect.scale.rows import STREAMED, RowBatches
+from aspect.workspace import read_json, write_json
+
+__all__ = ["embed_store", "gate_moments", "scaling_of", "write_row_groups"]
+
+EMBEDDINGS, POLICY, PROGRESS = "embeddings.npy", "policy.npy", "embedding.json"
+SYNCED = 16  # parts of a pass between two notes of how far it is
+
+Numbers = NDArray[np.float32]
+
+
+class _Progress(BaseModel):
+    """How far a pass came, on the disk."""
+
+    rows: int
+
+
+def embed_store(data: RowBatches, method: Method, folder: Path) -> tuple[Numbers, Numbers | None]:
+    """Write the embedding of every node, and its low band's weight, in the order of the nodes.
+
+    A pass that was killed goes on where it last noted its progress.
+
+    Returns:
+        Both files, memory-mapped: [nodes, dim] and [nodes].
+    """
+    first = next(data.outputs(method))[2]
+    shape = (data.num_nodes, first.embedding.shape[1])
+    done = _begun(folder, shape)
+    advice = "Free some space, or lower width."
+    if done == 0:
+        check_disk(folder, 4 * shape[0] * (shape[1] + 1), advice)
+    embeddings = _opened(folder / EMBEDDINGS, shape, resume=done > 0)
+    has_gate = first.gate is not None
+    policy = _opened(folder / POLICY, shape[:1], resume=done > 0) if has_gate else None
+    for number, (start, end, output) in enumerate(data.outputs(method, done), start=1):
+        embeddings[start:end] = output.embedding.cpu().numpy()
+        if policy is not None and output.gate is not None:
+            policy[start:end] = output.gate[:, 0].cpu().numpy()
+        if number % SYNCED == 0:
+            embeddings.flush()
+            if policy is not None:
+                policy.flush()
+            write_json(folder / PROGRESS, {"rows": end})
+            # Mapped anew, so that what is on the disk leaves the memory.
+            embeddings = _opened(folder / EMBEDDINGS, shape, resume=True)
+    embeddings.flush()
+    if policy is not None:
+        policy.flush()
+    write_json(folder / PROGRESS, {"rows": data.num_nodes})
+    return embeddings, policy
+
+
+def _begun(folder: Path, shape: tuple[int, int]) -> int:
+    """Rows that an earlier pass of this run wrote."""
+    if not (is_file(folder / PROGRESS) and is_file(folder / EMBEDDINGS)):
+        return 0
+    try:
+        written = np.load(folder / EMBEDDINGS, mmap_mode="r", allow_pickle=False)
+        progress = read_json(folder / PROGRESS, _Progress, fix="The pass begins anew.")
+    except (ValueError, OSError, RunError):
+        return 0
+    rows = progress.rows // STREAMED * STREAMED
+    return rows if written.shape == shape else 0
+
+
+def _opened(
+    path: Path, shape: tuple[int, ...], *, resume: bool
+) -> np.memmap[tuple[int, ...], np.dtype[np.float32]]:
+    mode = "r+" if resume else "w+"
+    return np.lib.format.open_memmap(path, mode=mode, dtype=np.float32, shape=shape)
+
+
+def scaling_of(embeddings: Numbers) -> Scaling:
+    """As `Scaling.of`, of a file, in two passes."""
+    moments = None
+    for part in _parts(embeddings):
+        moments = moments or Moments.none(part)
+        moments.add(part)
+    assert moments is not None  # a store has nodes
+    mean = moments.mean
+    length = sum(float((part.double() - mean).norm(dim=1).sum()) for part in _parts(embeddings))
+    std = (moments.squares / moments.count).sqrt()
+    return Scaling(mean.float(), std.float(), torch.tensor(length / len(embeddings)))
+
+
+def gate_moments(policy: Numbers | None) -> dict[str, float] | None:
+    """Mean and standard deviation of the low band's weight."""
+    if policy is None:
+        return None
+    moments = Moments.none(torch.empty(0, 1))
+    for start, end in row_ranges(len(policy), STREAMED):
+        moments.add(torch.from_numpy(policy[start:end].copy()).unsqueeze(1))
+    unbiased = moments.squares / max(1, moments.count - 1)
+    return {"mean": float(moments.mean), "std": float(unbiased.sqrt())}
+
+
+def write_row_groups(
+    path: Path, folder: Path, ids: BlockedRows | None, scale: Callable[[Tensor], Tensor]
+) -> dict[str, int]:
+    """Write the files of `embed_store` as one Parquet table, a row group at a time.
+
+    Args:
+        path: The table: `id`, `gate` where there is one, `z0`, `z1`, ...
+        folder: That of the files.
+        ids: Of the nodes; none: their row numbers.
+        scale: What is done to the embeddings of a group.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    embeddings = np.load(folder / EMBEDDINGS, mmap_mode="r", allow_pickle=False)
+    has_gate = is_file(folder / POLICY)
+    policy = np.load(folder / POLICY, mmap_mode="r", allow_pickle=False) if has_gate else None
+    writer = None
+    with replacing(path, overwrite=True) as file:
+        for start, end in row_ranges(len(embeddings), STREAMED):
+            rows = scale(torch.from_numpy(embeddings[start:end].copy())).cpu().numpy()
+            columns: dict[str, Any] = {
+                "id": np.arange(start, end) if ids is None else _texts(ids[start:end])
+            }
+            if policy is not None:
+                columns["gate"] = policy[start:end].copy()
+            columns |= {f"z{k}": np.ascontiguousarray(rows[:, k]) for k in range(rows.shape[1])}
+            group = pa.table(columns)
+            writer = writer or pq.ParquetWriter(file, group.schema)
+            writer.write_table(group)
+        assert writer is not None  # a store has nodes
+        writer.close()
+    return {"nodes": len(embeddings), "dim": embeddings.shape[1]}
+
+
+def _texts(ids: NDArray[Any]) -> NDArray[Any]:
+    """Ids as they are written: texts lie in a store as bytes."""
+    return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids
+
+
+def _parts(embeddings: Numbers) -> Iterator[Tensor]:
+    for start, end in row_ranges(len(embeddings), STREAMED):
+        yield torch.from_numpy(embeddings[start:end].copy())

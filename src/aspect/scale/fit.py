@@ -1,0 +1,155 @@
+"""A graph in memory trained on and embedded as rows, and the choice between that and the whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aspect.data.features import dense, seen_features
+from aspect.data.graph import Graph
+from aspect.data.operators import Propagation
+from aspect.data.rows import RowPlan, Rows, smoothing_coefficients
+from aspect.errors import UnknownNameError
+from aspect.methods.base import Method, Output
+from aspect.nn.filters import chebyshev_basis
+from aspect.scale.blocks import row_ranges
+from aspect.scale.rows import STREAMED, RowBatches, basis_settings, row_plan_of, stored_views
+from aspect.scale.store import GraphStore
+from aspect.settings import RowSettings, Scale
+
+__all__ = [
+    "as_rows",
+    "check_scale",
+    "choose_rows",
+    "output_of",
+    "row_batches",
+    "row_outlook",
+    "step_bytes",
+]
+
+SCALES: tuple[Scale, ...] = ("auto", "full", "rows")
+
+FLOAT_BYTES = 4
+WORTH_TELLING = 2**30  # bytes on the disk
+SHARE_OF_MEMORY = 0.8  # of what is free, that a training may take
+
+
+def check_scale(scale: object) -> Scale | RowSettings:
+    """What was given, if it is a scale."""
+    for known in SCALES:
+        if scale == known:
+            return known
+    if isinstance(scale, RowSettings):
+        return scale
+    raise UnknownNameError("scale", str(scale), SCALES)
+
+
+def choose_rows(scale: Scale | RowSettings, method: Method, graph: Graph) -> RowSettings | None:
+    """How the graph is trained on as rows; None: whole.
+
+    `auto` takes rows where a step on the whole graph would not fit the free memory of its device.
+    """
+    if isinstance(scale, RowSettings):
+        return scale
+    if scale == "full":
+        return None
+    if scale == "rows":
+        return RowSettings()
+    needed = step_bytes(method, graph.num_nodes, graph.num_features)
+    fits = needed <= SHARE_OF_MEMORY * _free_bytes(graph.device)
+    return None if fits or method.row_plan() is None else RowSettings()
+
+
+def row_outlook(
+    method: Method, graph: Graph, settings: RowSettings, *, is_chosen: bool
+) -> Iterator[str]:
+    """What to know before a training on rows, one sentence each."""
+    plan = row_plan_of(method)
+    if is_chosen:
+        needed = step_bytes(method, graph.num_nodes, graph.num_features) / 2**30
+        yield (
+            f"A step on the whole graph would take about {needed:,.1f} GiB, more than is free: the "
+            "graph is trained on as rows (--scale rows)."
+        )
+    pool = sum(1 if view in (0.0, "shuffled") else settings.pool for view in {0.0, *plan.views})
+    basis = basis_settings(settings, plan).num_bytes(graph.num_nodes, graph.num_features)
+    if pool * basis > WORTH_TELLING:
+        yield (
+            f"Rows take {pool} bases of {basis / 2**30:,.2f} GiB each on the disk while they are "
+            "trained on."
+        )
+
+
+def step_bytes(method: Method, nodes: int, features: int) -> int:
+    """About what a step on so many nodes holds: activations of two views, and similarities."""
+    config = method.config.model_dump()
+    width, terms = config.get("width", features), config.get("order", 0) + 1
+    # Basis and bands of both views, each held a few times on the way to the loss and back.
+    numbers = 2 * nodes * (3 * terms * features + 2 * (4 * features + 6 * width))
+    if method.cost == "quadratic":
+        drawn = min(nodes, config.get("negatives") or 8_192)
+        numbers += 12 * nodes * drawn  # of three contrasts in both directions
+    return int(FLOAT_BYTES * numbers)
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+@contextmanager
+def row_batches(
+    method: Method, graph: Graph, settings: RowSettings, *, seed: int
+) -> Iterator[RowBatches]:
+    """The graph as batches of rows; store and bases lie in a temporary folder meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="aspect-rows-") as folder:
+        store = GraphStore.from_graph(graph.to("cpu"), Path(folder) / "store")
+        device = graph.device
+        views = stored_views(
+            store,
+            Path(folder) / "bases",
+            row_plan_of(method),
+            settings,
+            seed=seed,
+            device=str(device),
+        )
+        yield RowBatches(views, settings, seed=seed, device=device)
+
+
+def as_rows(
+    graph: Graph, plan: RowPlan, projection: Float[Tensor, "features columns"] | None = None
+) -> Rows:
+    """All nodes of a graph in memory as rows, with their clean view alone."""
+    features = dense(seen_features(graph.features, normalise_rows=plan.normalise_rows))
+    if projection is not None:
+        features = features @ projection.to(features)
+    operator = Propagation(graph, self_loops=plan.self_loops).operator()
+    basis = torch.stack(list(chebyshev_basis(operator, features, max(1, plan.order))))
+    if plan.smoothed:
+        weights = smoothing_coefficients(plan.order).to(basis)
+        basis = torch.einsum("t,tnf->nf", weights, basis[: len(weights)]).unsqueeze(0)
+    return Rows.of((basis,), graph.num_nodes)
+
+
+def output_of(method: Method, graph: Graph) -> Output:
+    """As `Method.output`; rows are taken some at a time."""
+    if not isinstance(graph, Rows):
+        return method.output(graph)
+    parts = [
+        method.output(Rows.of((graph.views[0][:, start:end],), graph.whole))
+        for start, end in row_ranges(graph.num_nodes, STREAMED)
+    ]
+    gates = [part.gate for part in parts if part.gate is not None]
+    return Output(
+        torch.cat([part.embedding for part in parts]),
+        torch.cat([part.uncentred for part in parts]),
+        torch.cat(gates) if gates else None,
+    )

@@ -1,0 +1,40 @@
+"""How stores are written and large graphs drawn: what the command line offers before any work."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from aspect.config import Config, Count
+
+__all__ = ["ROWS_PER_BLOCK", "FeatureType", "MixedModel"]
+
+ROWS_PER_BLOCK = 65_536
+
+FeatureType = Literal["float32", "float16"]
+Part = Annotated[float, Field(ge=0, le=1)]
+
+
+class MixedModel(Config):
+    """A block model with power-law degrees, of a homophilic and a heterophilic region."""
+
+    nodes: Count = 1_000_000
+    """Nodes of the graph."""
+    edges: Count = 10_000_000
+    """Edges that are drawn; the few that repeat another one are left out."""
+    features: Count = 128
+    """Columns of the features."""
+    classes: Annotated[int, Field(ge=2)] = 4
+    """Classes, of equal size."""
+    heterophilic: Part = 0.5
+    """Share of the nodes in the heterophilic region, which are the last ones."""
+    purity: Part = 0.75
+    """Share of the homophilic region's edges inside a class, and of the heterophilic region's
+    edges between classes."""
+    bridges: Part = 0.05
+    """Share of the edges between the regions, if these are equal; fewer if not."""
+    signal: Annotated[float, Field(ge=0)] = 0.7
+    """Length of the class means; the noise of every feature has std one."""
+    exponent: Annotated[float, Field(gt=2)] = 3.0
+    """Exponent of the power law of degrees."""

@@ -1,0 +1,483 @@
+"""What a graph needs before anything is begun: time, memory and disk of each mode, and advice.
+
+Bytes follow from formulas. Times follow from a short calibration of this machine: it sorts edges,
+propagates a block, writes to the disk, trains some batches of rows and an epoch of a small graph.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aspect.data.files import available_bytes
+from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan
+from aspect.methods.base import Method
+from aspect.methods.registry import find_method
+from aspect.provenance import forget_peak, peak_bytes
+from aspect.randomness import isolated_seed
+from aspect.scale.bases import ENTRY_BYTES, BasisSettings, propagate_block
+from aspect.scale.bases import MEMORY_BYTES as HELD_TERM
+from aspect.scale.blocks import BlockedRows, BlockFolder
+from aspect.scale.build import MEMORY_BYTES as SORTING_BYTES
+from aspect.scale.embedding import SYNCED
+from aspect.scale.fit import step_bytes
+from aspect.scale.generate import generate_store
+from aspect.scale.options import ROWS_PER_BLOCK, MixedModel
+from aspect.scale.rows import (
+    BATCH,
+    HELD_BYTES,
+    STREAMED,
+    RowBatches,
+    basis_settings,
+    row_plan_of,
+    stored_views,
+)
+from aspect.scale.sorting import merge_runs, write_run
+from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, store_bytes
+from aspect.settings import RowSettings
+from aspect.training.trainer import try_epochs
+
+__all__ = [
+    "GraphSize",
+    "Machine",
+    "Need",
+    "Outlook",
+    "Speeds",
+    "basis_need",
+    "calibrate",
+    "foresee",
+    "method_of",
+]
+
+Mode = Literal["full", "rows"]
+Previous = NDArray[np.float32] | BlockedRows
+Measured = TypeVar("Measured")
+
+FLOAT = 4  # bytes
+SHARE_OF_MEMORY = 0.8  # of what a machine has, that a mode may take
+BLOCK_COPIES = 4  # of a block's rows, as terms are combined, converted and written
+RUN_BYTES = 16  # of an edge in a sorted run, which lies on the disk until all is merged
+TRIAL_NODES = 2_500  # of the graph that is trained on whole: beyond, ASPECT draws its negatives
+TRIAL_BATCHES = 3
+MOST_DEGREE = 50  # of a trial graph
+TRIAL_TERM = 2**28  # bytes of the term whose rows a trial block gathers: more than caches hold
+TRIAL_ENTRIES = 400_000
+TRIAL_EDGES = 500_000
+TRIAL_WRITE = 2**26  # bytes
+NOTHING_FITS = "Neither mode fits"
+
+
+@dataclass(frozen=True)
+class GraphSize:
+    """What decides the needs of a graph."""
+
+    num_nodes: int
+    num_edges: int  # undirected, each counted once
+    num_features: int
+
+    @property
+    def num_entries(self) -> int:
+        """Entries of the adjacency: every edge in both its rows."""
+        return 2 * self.num_edges
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What there is to run on: each of so many workers has this memory; they share the disk."""
+
+    memory_bytes: int
+    disk_bytes: int
+    workers: int = 1
+    gpu_bytes: int | None = None  # of each worker's GPU, if it has one
+
+    @classmethod
+    def here(cls, folder: Path) -> Machine:
+        """This machine as it is now."""
+        gpu = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else None
+        return cls(available_bytes(), shutil.disk_usage(folder).free, gpu_bytes=gpu)
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What a calibration measured, in seconds, and bytes of memory."""
+
+    sort: float  # of an edge, until it stands in its rows
+    write: float  # of a byte, with its checksum, until it is on the disk
+    propagate: float  # of an entry of the adjacency and a column
+    gather: float  # the same, where the previous term is read from the disk, or from its cache
+    combine: float  # of a number of a term, read and combined with others
+    process: int  # bytes that a process has before any work
+    batch: float  # of a step on a batch of rows
+    batch_bytes: int
+    row: float  # of a row that is embedded
+    row_bytes: float
+    width: int  # of an embedding
+    node: float  # of a node in an epoch on the whole graph
+    node_bytes: float
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a step takes."""
+
+    step: str
+    seconds: float
+    memory_bytes: int  # at most at any time, of a worker
+    disk_bytes: int  # that stay
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a mode takes."""
+
+    mode: Mode
+    needs: tuple[Need, ...]
+    gpu_bytes: int  # of a step, where it is computed on a GPU
+    fits: bool = True
+
+    @property
+    def seconds(self) -> float:
+        """All steps together."""
+        return sum(need.seconds for need in self.needs)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most of any step, of a worker."""
+        return max(need.memory_bytes for need in self.needs)
+
+    @property
+    def disk_bytes(self) -> int:
+        """All that stays."""
+        return sum(need.disk_bytes for need in self.needs)
+
+
+def foresee(
+    size: GraphSize,
+    method: Method,
+    rows: RowSettings,
+    machine: Machine,
+    speeds: Speeds,
+    *,
+    is_stored: bool = False,
+) -> tuple[list[Outlook], str]:
+    """The needs of both modes on a machine, and a sentence which to take.
+
+    Args:
+        size: Of the graph.
+        method: What is trained.
+        rows: How it is trained on as rows.
+        machine: What there is to run on.
+        speeds: Of a calibration with the same method.
+        is_stored: Whether the graph is a store already, which needs not be made.
+    """
+    stored = () if is_stored else (_store_need(size, machine, speeds),)
+    by_rows = (*stored, *_basis_needs(size, method, rows, machine, speeds))
+    trained = training_needs(size, method, rows, machine, speeds)
+    columns = basis_settings(rows, row_plan_of(method)).columns(size.num_features)
+    batch = min(size.num_nodes, rows.batch or BATCH["cuda"])
+    outlooks = [
+        _outlook(
+            Outlook("full", trained["full"], step_bytes(method, size.num_nodes, columns)), machine
+        ),
+        _outlook(
+            Outlook("rows", (*by_rows, *trained["rows"]), step_bytes(method, batch, columns)),
+            machine,
+        ),
+    ]
+    return outlooks, _advice(outlooks, machine)
+
+
+def _outlook(outlook: Outlook, machine: Machine) -> Outlook:
+    """The same, and whether it fits the machine."""
+    fits = outlook.disk_bytes <= machine.disk_bytes
+    if machine.gpu_bytes is None or outlook.mode == "rows":
+        fits = fits and outlook.memory_bytes <= SHARE_OF_MEMORY * machine.memory_bytes
+    if machine.gpu_bytes is not None:
+        fits = fits and outlook.gpu_bytes <= SHARE_OF_MEMORY * machine.gpu_bytes
+    return replace(outlook, fits=fits)
+
+
+def _advice(outlooks: list[Outlook], machine: Machine) -> str:
+    full, rows = outlooks
+    if full.fits:
+        return "Take --scale full: it fits the memory, and takes every node at every step."
+    if rows.fits:
+        return "Take --scale rows: the whole graph does not fit the memory."
+    if rows.disk_bytes > machine.disk_bytes:
+        return (
+            f"{NOTHING_FITS}: rows need {rows.disk_bytes / 1e9:,.1f} GB of disk. Take a larger "
+            "disk, float16, a smaller pool of views, or a projection of the features."
+        )
+    return (
+        f"{NOTHING_FITS}: rows need {rows.memory_bytes / 1e9:,.1f} GB of memory. Take a machine "
+        "with more, a smaller batch, or a projection of the features."
+    )
+
+
+# Bytes by formula, times by speeds
+
+
+def _store_need(size: GraphSize, machine: Machine, speeds: Speeds) -> Need:
+    """Sorting the edges and copying the features."""
+    disk = store_bytes(size.num_nodes, size.num_edges, size.num_features, "float32")
+    block = ROWS_PER_BLOCK * size.num_features * FLOAT
+    return Need(
+        "make the store",
+        size.num_edges * speeds.sort + disk * speeds.write / machine.workers,
+        speeds.process + min(SORTING_BYTES, size.num_edges * 2 * RUN_BYTES) + 3 * block,
+        disk,
+    )
+
+
+def _basis_needs(
+    size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
+) -> tuple[Need, ...]:
+    """The bases of all views that the method trains on."""
+    plan = row_plan_of(method)
+    settings = basis_settings(rows, plan)
+    views = _num_views(plan, rows)
+    need = basis_need(size, settings, speeds)
+    return (
+        Need(
+            f"{views} {'basis' if views == 1 else 'bases'} of order {settings.order}",
+            views * need.seconds / machine.workers,
+            need.memory_bytes,
+            views * need.disk_bytes,
+        ),
+    )
+
+
+def _num_views(plan: RowPlan, rows: RowSettings) -> int:
+    """Bases that are kept: one of the clean graph, a pool for every drop rate, a shuffled one."""
+    return sum(rows.pool if isinstance(view, float) and view else 1 for view in {0.0, *plan.views})
+
+
+def basis_need(size: GraphSize, settings: BasisSettings, speeds: Speeds) -> Need:
+    """The bases of one view, by one process."""
+    columns, word = settings.columns(size.num_features), settings.working_type.itemsize
+    numbers = size.num_nodes * columns
+    disk = settings.num_bytes(size.num_nodes, size.num_features)
+    is_held = numbers * word <= HELD_TERM
+    seconds = (
+        settings.order
+        * size.num_entries
+        * columns
+        * (speeds.propagate if is_held else speeds.gather)
+        + settings.order * numbers * speeds.combine
+        + disk * speeds.write
+    )
+    block_rows = min(ROWS_PER_BLOCK, size.num_nodes)
+    block = BLOCK_COPIES * block_rows * columns * word
+    entries = block_rows * size.num_entries // max(1, size.num_nodes)
+    term = numbers * word if is_held else 0  # gathered, some rows at a time
+    memory = speeds.process + size.num_nodes * word + term + block + entries * ENTRY_BYTES
+    return Need("one basis", seconds, int(memory), disk + size.num_nodes * 8)
+
+
+def training_needs(
+    size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
+) -> dict[Mode, tuple[Need, ...]]:
+    """One epoch, and the embedding of all nodes, in each mode."""
+    width = speeds.width
+    embeddings = FLOAT * size.num_nodes * (width + 1)
+    plan = row_plan_of(method)
+    settings = basis_settings(rows, plan)
+    views = _num_views(plan, rows)
+    held = views * settings.num_bytes(size.num_nodes, size.num_features)
+    held = held if held <= HELD_BYTES else 0  # else they are read from the disk
+    batches = -(-size.num_nodes // (rows.batch or BATCH["cpu"]))
+    process = speeds.process + 8 * size.num_nodes
+    # Of the embeddings, what was written since the file was last synced is in memory.
+    streamed = min(size.num_nodes, STREAMED)
+    fresh = min(embeddings, FLOAT * SYNCED * STREAMED * (width + 1))
+    by_rows = (
+        Need(
+            "an epoch",
+            batches * speeds.batch / machine.workers,
+            process + held + speeds.batch_bytes,
+            0,
+        ),
+        Need(
+            "embed",
+            size.num_nodes * speeds.row,
+            int(process + held + streamed * speeds.row_bytes + fresh),
+            embeddings,
+        ),
+    )
+    whole = int(speeds.process + size.num_nodes * speeds.node_bytes)
+    in_full = (
+        Need("an epoch", size.num_nodes * speeds.node, whole, 0),
+        Need("embed", size.num_nodes * speeds.node / 3, whole, embeddings),
+    )
+    return {"full": in_full, "rows": by_rows}
+
+
+# Calibration
+
+
+def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0) -> Speeds:
+    """Measure this machine with graphs of this mean degree and these features, in seconds."""
+    cpu = torch.device("cpu")
+    forget_peak(cpu)
+    process = peak_bytes(cpu)
+    degree = min(MOST_DEGREE, max(1, 2 * size.num_edges // size.num_nodes))
+    columns = basis_settings(rows, row_plan_of(method_of(method, 2, seed))).columns(
+        size.num_features
+    )
+    with tempfile.TemporaryDirectory(prefix="aspect-plan-") as name:
+        folder = Path(name)
+        sort, write = _measure_sorting(folder), _measure_writing(folder)
+        propagate, gather, combine = _measure_propagation(folder, columns, degree)
+        batch, batch_bytes, row, row_bytes, width = _apart(
+            _measure_rows, folder, columns, degree, method, seed
+        )
+        node, node_bytes = _apart(_measure_whole, folder, columns, degree, method, seed)
+    return Speeds(
+        sort=sort,
+        write=write,
+        propagate=propagate,
+        gather=gather,
+        combine=combine,
+        process=process,
+        batch=batch,
+        batch_bytes=batch_bytes,
+        row=row,
+        row_bytes=row_bytes,
+        width=width,
+        node=node,
+        node_bytes=node_bytes,
+    )
+
+
+def _apart(measure: Callable[..., Measured], *arguments: object) -> Measured:
+    """Measure in a process of its own, whose memory holds nothing of what was measured before."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        return executor.submit(_with_threads, torch.get_num_threads(), measure, arguments).result()
+
+
+def _with_threads(
+    threads: int, measure: Callable[..., Measured], arguments: tuple[object, ...]
+) -> Measured:
+    torch.set_num_threads(threads)
+    return measure(*arguments)
+
+
+@contextmanager
+def _watch() -> Iterator[list[float]]:
+    """Seconds, and bytes beyond those before, of what is done inside; in a list when it is done."""
+    cpu, watched = torch.device("cpu"), list[float]()
+    forget_peak(cpu)
+    before, started = peak_bytes(cpu), time.perf_counter()
+    yield watched
+    watched += [time.perf_counter() - started, peak_bytes(cpu) - before]
+
+
+def _measure_sorting(folder: Path) -> float:
+    drawn = np.random.default_rng(0)
+    nodes = TRIAL_EDGES // 10
+    ends = drawn.integers(0, nodes, (2, TRIAL_EDGES))
+    with BlockFolder.open(folder / "sorted", STORE, {}, "") as opened:
+        with _watch() as watched:
+            write_run(opened, "run", ends[0], ends[1], nodes)
+            merge_runs(opened, ["run"], nodes, ROWS_PER_BLOCK, memory_bytes=SORTING_BYTES)
+        return watched[0] / TRIAL_EDGES
+
+
+def _measure_writing(folder: Path) -> float:
+    block = np.random.default_rng(0).random(TRIAL_WRITE // 8)
+    with BlockFolder.open(folder / "written", STORE, {}, "") as opened:
+        with _watch() as watched:
+            opened.write("block.npy", block)
+        return watched[0] / TRIAL_WRITE
+
+
+def _measure_propagation(folder: Path, columns: int, degree: int) -> tuple[float, float, float]:
+    """Seconds of an entry and a column, held and gathered, and of a number of a term."""
+    drawn = np.random.default_rng(0)
+    nodes = TRIAL_TERM // (columns * FLOAT)
+    rows = min(nodes, TRIAL_ENTRIES // degree)
+    term = drawn.random((nodes, columns), dtype=np.float32)
+    np.save(folder / "term.npy", term)
+    on_disk = BlockedRows([folder / "term.npy"], [(0, nodes)])
+    scales, own = np.ones(nodes, np.float32), np.array(term[:rows])
+
+    def seconds(entries: int, previous: Previous) -> float:
+        pointers = np.arange(rows + 1, dtype=np.int64) * entries
+        neighbours = drawn.integers(0, nodes, rows * entries).astype(np.int32)
+        block = AdjacencyBlock(pointers, neighbours, None)
+        with _watch() as watched:
+            propagate_block(block, (0, rows), scales, previous, own, own, BasisSettings())
+        return watched[0]
+
+    combine = seconds(0, term)
+    held, gathered = (max(0.0, seconds(degree, each) - combine) for each in (term, on_disk))
+    pairs = rows * degree * columns
+    return held / pairs, gathered / pairs, combine / (rows * columns)
+
+
+def _measure_rows(
+    folder: Path, columns: int, degree: int, name: str, seed: int
+) -> tuple[float, int, float, float, int]:
+    """Seconds and bytes of a batch, those of a row that is embedded, and the embedding's width."""
+    store = _trial_store(folder / "rows", TRIAL_BATCHES * BATCH["cpu"], columns, degree)
+    method, settings = method_of(name, columns, seed), RowSettings(pool=1)
+    views = stored_views(store, folder / "bases", row_plan_of(method), settings, seed=seed)
+    with _watch() as watched:
+        data = RowBatches(views, settings, seed=seed, device=torch.device("cpu"))
+        seconds = try_epochs(method, data, seed=seed, epochs=1)[0]
+    with _watch() as embedding:
+        widths = {output.embedding.shape[1] for *_, output in data.outputs(method)}
+    held = views.num_bytes if views.num_bytes <= HELD_BYTES else 0
+    return (
+        seconds / data.num_batches,
+        max(0, int(watched[1] - held)),
+        embedding[0] / store.num_nodes,
+        embedding[1] / store.num_nodes,
+        max(widths),
+    )
+
+
+def _measure_whole(
+    folder: Path, columns: int, degree: int, name: str, seed: int
+) -> tuple[float, float]:
+    """Seconds and bytes of a node in an epoch on the whole graph."""
+    store = _trial_store(folder / "whole", TRIAL_NODES, columns, degree)
+    graph, method = _in_memory(store), method_of(name, columns, seed)
+    with _watch() as watched:
+        seconds = try_epochs(method, graph, seed=seed, epochs=1)[0]
+    return seconds / graph.num_nodes, watched[1] / graph.num_nodes
+
+
+def _trial_store(path: Path, nodes: int, columns: int, degree: int) -> GraphStore:
+    model = MixedModel(nodes=nodes, edges=nodes * degree // 2 or 1, features=columns)
+    return generate_store(model, path)
+
+
+def _in_memory(store: GraphStore) -> Graph:
+    parts = []
+    for block, (start, end) in enumerate(store.blocks):
+        pointers, neighbours, _ = store.adjacency(block)
+        rows = np.repeat(np.arange(start, end), np.diff(pointers))
+        parts.append(np.stack([rows, neighbours.astype(np.int64)]))
+    return Graph.build(torch.from_numpy(store.features[:]), torch.from_numpy(np.hstack(parts)))
+
+
+def method_of(name: str, columns: int, seed: int = 0) -> Method:
+    """An untrained method with its default settings."""
+    entry = find_method(name)
+    with isolated_seed(seed):
+        method: Method = entry.method(entry.config(), columns)
+    return method

@@ -1,0 +1,347 @@
+"""Training and embedding on rows of stored bases: `--scale rows`.
+
+A step reads the rows of a batch, from the disk or from a copy in memory, and computes its loss from
+them alone. Negatives come from the batch and from past batches; views with dropped edges from a
+pool of bases that were propagated before. A pass over all rows in their order calibrates the method
+and embeds the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from aspect.data.graph import Graph
+from aspect.data.rows import RowPlan, Rows, RowView, smoothing_coefficients
+from aspect.errors import SettingsError
+from aspect.methods.base import Method, Output, Step
+from aspect.randomness import generator_for, seed_for
+from aspect.scale.bases import Bases, BasisSettings, Engine, compute_bases
+from aspect.scale.blocks import row_ranges
+from aspect.scale.calibration import calibrate_rows
+from aspect.scale.ranks import Ranks
+from aspect.scale.sampling import sample_neighbourhood
+from aspect.scale.store import GraphStore
+from aspect.settings import RowSettings
+from aspect.training.data import Check, Update
+from aspect.training.gradients import Gradients, Numbers, Pass
+
+__all__ = ["RowBatches", "StoredViews", "basis_settings", "row_plan_of", "stored_views"]
+
+BATCH = {"cpu": 1_024, "cuda": 4_096}  # rows of a step, by kind of device
+Gather = Callable[[Tensor, int], Tensor]  # rows of all processes along a dimension
+
+STREAMED = 16_384  # rows of a pass over all of them at a time
+HELD_BYTES = 4 * 2**30  # of bases that are copied into the main memory
+SHARE_OF_GPU = 0.6  # of its free memory, for bases that are copied there
+RUN = 32  # rows that a disk reads together
+SAMPLE = 4_096  # rows by which the health of an embedding is judged
+WATCHED, GRADIENT = "watched loss", "norm of the gradient"  # beside the names of a step's numbers
+
+
+def basis_settings(settings: RowSettings, plan: RowPlan) -> BasisSettings:
+    """Those of the clean bases."""
+    return BasisSettings(
+        order=max(1, plan.order),
+        self_loops=plan.self_loops,
+        row_normalise=plan.normalise_rows,
+        projection=settings.projection,
+        width=settings.projection_width,
+        dtype=settings.precision,
+    )
+
+
+def row_plan_of(method: Method) -> RowPlan:
+    """The method's plan; one that needs the whole graph is refused."""
+    plan = method.row_plan()
+    if plan is None:
+        raise SettingsError(
+            f"{method.name} needs the whole graph: it has no scale 'rows'. Pass --scale full."
+        )
+    if getattr(method.config, "norm_statistics", "recomputed") == "graph":
+        raise SettingsError(
+            "Rows are embedded one by one: norm_statistics must be recomputed or running. "
+            "Got 'graph'."
+        )
+    return plan
+
+
+# What is read
+
+
+@dataclass(frozen=True, eq=False)
+class StoredViews:
+    """The bases that a plan asks for, each kind of view with its pool; the clean ones always."""
+
+    store: GraphStore
+    plan: RowPlan
+    pools: dict[RowView, tuple[Bases, ...]]
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the features, after a projection."""
+        return self.pools[0.0][0].facts.num_columns
+
+    @property
+    def num_bytes(self) -> int:
+        """All of them together."""
+        settings = self.pools[0.0][0].facts.settings
+        one = settings.num_bytes(self.store.num_nodes, self.store.num_features)
+        return one * sum(len(pool) for pool in self.pools.values())
+
+
+def stored_views(
+    store: GraphStore,
+    folder: Path,
+    plan: RowPlan,
+    settings: RowSettings,
+    *,
+    seed: int,
+    device: str = "cpu",
+    engine: Engine | None = None,
+) -> StoredViews:
+    """Propagate what a plan asks for into a folder; what is there already is taken.
+
+    Args:
+        store: The graph.
+        folder: Where the bases go, one folder each.
+        plan: What the method takes.
+        settings: How many, and how they are kept.
+        seed: Of dropped edges and shuffled features.
+        device: Where it is multiplied.
+        engine: Who multiplies, in place of this process: `aspect.scale.ray_engine`.
+    """
+    clean = basis_settings(settings, plan)
+
+    def pool_of(view: RowView) -> tuple[Bases, ...]:
+        if view == 0.0:
+            return (compute_bases(store, folder / "clean", clean, device=device, engine=engine),)
+        size = settings.pool if view != "shuffled" else 1
+        members = []
+        for member in range(size):
+            changes: dict[str, object] = {"view_seed": seed_for(seed, "view", str(view), member)}
+            changes |= {"shuffled": True} if view == "shuffled" else {"edge_drop": view}
+            one = clean.model_copy(update=changes)
+            place = folder / f"{view}-{member}"
+            members.append(compute_bases(store, place, one, device=device, engine=engine))
+        return tuple(members)
+
+    return StoredViews(store, plan, {view: pool_of(view) for view in (0.0, *plan.views)})
+
+
+class _Reader:
+    """Rows of one basis, as the plan wants them, from a copy in memory or from the disk."""
+
+    def __init__(self, bases: Bases, plan: RowPlan, device: torch.device, *, held: bool) -> None:
+        self.bases, self.device = bases, device
+        self.weights = smoothing_coefficients(plan.order) if plan.smoothed else None
+        self.held: Tensor | None = None
+        if held:
+            nodes, first = bases.facts.num_nodes, self._read(slice(0, 1))
+            self.held = first.new_empty(len(first), nodes, first.shape[2])
+            for start, end in row_ranges(nodes, STREAMED):
+                self.held[:, start:end] = self._read(slice(start, end))
+
+    def __call__(self, rows: Tensor | slice) -> Float[Tensor, "terms rows features"]:
+        if self.held is None:
+            return self._read(rows if isinstance(rows, slice) else rows.numpy()).float()
+        chosen = self.held[:, rows] if isinstance(rows, slice) else self.held.index_select(1, rows)
+        return chosen.float()
+
+    def _read(self, rows: slice | NDArray[np.int64]) -> Tensor:
+        """Of the type of the disk, on the device."""
+        terms = torch.from_numpy(self.bases.rows(rows)).to(self.device, non_blocking=True)
+        if self.weights is None:
+            return terms
+        weights = self.weights.to(terms.device, torch.float32)
+        used = terms[: len(weights)].float()
+        return torch.einsum("t,trf->rf", weights, used).unsqueeze(0).to(terms.dtype)
+
+
+# What is trained on
+
+
+class RowBatches:
+    """A graph as the trainer sees it: an epoch is all rows once, in batches drawn anew.
+
+    Args:
+        views: The bases.
+        settings: Of batches and negatives.
+        seed: Of the order of the rows and the choice of views.
+        device: Where batches are computed. Bases that fit are copied there; others are read from
+            the disk, a batch ahead.
+        ranks: The processes that train one model; each has its share of every batch.
+    """
+
+    memory_options: tuple[str, ...] = ("--batch", "--queue")
+
+    def __init__(
+        self,
+        views: StoredViews,
+        settings: RowSettings,
+        *,
+        seed: int,
+        device: torch.device,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self.views, self.settings, self.seed = views, settings, seed
+        self.device, self.num_features = device, views.num_columns
+        self.ranks = ranks or Ranks()
+        self.num_nodes = views.store.num_nodes
+        held = views.num_bytes <= _room(device)
+        self.readers = {
+            view: [_Reader(bases, views.plan, device, held=held) for bases in pool]
+            for view, pool in views.pools.items()
+        }
+        # Row numbers lie where the rows are read.
+        self.home = device if held else torch.device("cpu")
+        size = settings.batch or BATCH[device.type]
+        self.num_batches = -(-self.num_nodes // size)
+        self.run = settings.run or (1 if views.num_bytes <= HELD_BYTES else RUN)
+        self.queue = size if settings.queue is None else settings.queue
+
+    def prepare(self, method: Method) -> None:
+        """Share batch statistics between processes; the weights begin alike in all of them."""
+        self.ranks.prepare(method)
+
+    def gradients(self, method: Method, parameters: list[nn.Parameter]) -> Gradients:
+        """Those of a batch's loss."""
+        return Gradients(method, self._batch(slice(0, 0), [self.clean]), parameters)
+
+    @property
+    def projection(self) -> Float[Tensor, "features columns"] | None:
+        """What features were multiplied by before they were propagated."""
+        matrix = self.clean.bases.projection
+        return None if matrix is None else torch.from_numpy(matrix).float().to(self.device)
+
+    @property
+    def clean(self) -> _Reader:
+        """The rows of the graph as it is."""
+        return self.readers[0.0][0]
+
+    def one_pass(self, gradients: Gradients, step: Step, update: Update, check: Check) -> Numbers:
+        """A step for every batch.
+
+        The host learns their numbers when all are done: to ask after each would let a GPU wait.
+        They are checked then, before a checkpoint is written.
+        """
+        done: list[Pass] = []
+        for number, (batch, gather) in enumerate(self._batches(gradients.method, step.epoch)):
+            step = replace(step, rank=self.ranks.rank, gather=gather)
+            step.generator.manual_seed(seed_for(self.seed, "batch", step.epoch, number))
+            computed = gradients.of_batch(step, batch)
+            self.ranks.average(gradients.parameters)
+            update()
+            done.append(replace(computed, gradients=[]))  # which would fill the memory
+        numbers = _means(done)
+        check(numbers)
+        return numbers
+
+    def _batches(self, method: Method, epoch: int) -> Iterator[tuple[Graph, Gather]]:
+        """Those of an epoch, each read while the one before is computed."""
+        order = self._order(epoch)
+        if nodes := method.row_neighbourhood(epoch):
+            yield self._neighbourhood(nodes, epoch), _all_here
+        with ThreadPoolExecutor(1) as ahead:
+            waiting: list[tuple[Future[Rows], Gather]] = []
+            for number, rows in enumerate(order.tensor_split(self.num_batches)):
+                reading = ahead.submit(self._batch_of, self.ranks.share(rows), epoch, number)
+                waiting.append((reading, self.ranks.gathering(len(rows))))
+                if len(waiting) > 1:
+                    yield waiting[0][0].result(), waiting.pop(0)[1]
+            for reading, gather in waiting:
+                yield reading.result(), gather
+
+    def _order(self, epoch: int) -> Tensor:
+        """All rows as an epoch takes them: runs of neighbouring ones, in a random order."""
+        draw = generator_for(self.seed, "rows", epoch, device=self.home)
+        runs = -(-self.num_nodes // self.run)
+        order = torch.randperm(runs, generator=draw, device=self.home)
+        if self.run == 1:
+            return order
+        rows = order.unsqueeze(1) * self.run + torch.arange(self.run, device=self.home)
+        return rows.flatten()[rows.flatten() < self.num_nodes]
+
+    def _batch_of(self, rows: Tensor, epoch: int, number: int) -> Rows:
+        """Rows in the views of a step; two of one kind are different members of their pool."""
+        taken: dict[RowView, int] = {}
+        readers = []
+        for view in self.views.plan.views:
+            pool = self.readers[view]
+            first = taken.setdefault(view, seed_for(self.seed, "member", epoch, number, str(view)))
+            readers.append(pool[first % len(pool)])
+            taken[view] = first + 1
+        return self._batch(rows, readers)
+
+    def _batch(self, rows: Tensor | slice, readers: Sequence[_Reader]) -> Rows:
+        views = tuple(reader(rows) for reader in readers)
+        return Rows.of(views, self.num_nodes, self.queue)
+
+    def _neighbourhood(self, nodes: int, epoch: int) -> Graph:
+        if self.settings.projection != "none":
+            raise SettingsError(
+                "A search on a sampled neighbourhood needs the features as they are. "
+                "Train ASPECT-S without a projection."
+            )
+        drawn = np.random.default_rng(seed_for(self.seed, "neighbourhood", epoch))
+        return sample_neighbourhood(self.views.store, nodes, drawn).to(self.device)
+
+    # What is embedded
+
+    def stream(self, first: int = 0) -> Iterator[tuple[int, int, Rows]]:
+        """Rows of the clean graph in their order, from one on, with their first number and end."""
+        for start, end in row_ranges(self.num_nodes, STREAMED):
+            if start >= first:
+                yield start, end, self._batch(slice(start, end), [self.clean])
+
+    @torch.no_grad()
+    def outputs(self, method: Method, first: int = 0) -> Iterator[tuple[int, int, Output]]:
+        """Embedding and gate of all rows in their order, from a row on."""
+        method.eval()
+        for start, end, rows in self.stream(first):
+            yield start, end, method.output(rows)
+
+    def calibrate(self, method: Method) -> None:
+        """As `Method.calibrate`, exactly, by passes over all rows."""
+        calibrate_rows(method, lambda: (rows for _, _, rows in self.stream()))
+
+    @torch.no_grad()
+    def uncentred(self, method: Method) -> Float[Tensor, "sample dim"]:
+        """Of a sample of rows, the same at every call."""
+        draw = generator_for(self.seed, "sample", device=self.home)
+        sample = torch.randperm(self.num_nodes, generator=draw, device=self.home)[:SAMPLE]
+        return method.output(self._batch(sample.sort().values, [self.clean])).uncentred
+
+
+def _all_here(rows: Tensor, dim: int) -> Tensor:  # noqa: ARG001
+    """Of a batch that every process has whole."""
+    return rows
+
+
+def _room(device: torch.device) -> int:
+    """Bytes of bases that are copied into memory."""
+    if device.type == "cpu":
+        return HELD_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(SHARE_OF_GPU * free)
+
+
+def _means(passes: Sequence[Pass]) -> Numbers:
+    """The numbers of an epoch: of each name, the mean over the steps that have it."""
+    sums: dict[str, list[Tensor]] = {}
+    terms = dict.fromkeys(term for done in passes for term in done.terms)
+    for done in passes:
+        for name, value in zip((*done.names, WATCHED, GRADIENT), done.numbers, strict=True):
+            sums.setdefault(name, []).append(value)
+    means = torch.stack([torch.stack(values).mean() for values in sums.values()]).tolist()
+    values = dict(zip(sums, means, strict=True))
+    watched, gradient = values.pop(WATCHED), values.pop(GRADIENT)
+    return Numbers(values, list(terms), watched, gradient)

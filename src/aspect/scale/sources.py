@@ -1,0 +1,294 @@
+"""What a store is built from: edges in parts and nodes in blocks, from arrays or from tables."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from aspect.data.features import COLUMNS, SEED
+from aspect.data.graph import UNLABELLED, encode_labels
+from aspect.data.tables import edge_columns, label_cells, node_columns
+from aspect.errors import FileError, GraphError, SettingsError, shown
+from aspect.randomness import seed_for
+from aspect.scale.blocks import row_ranges
+from aspect.scale.chunks import TablePiece, TablePieces, as_ids, file_identity, mapped_array
+from aspect.scale.encoding import encode_piece, fit_pieces
+
+__all__ = [
+    "EdgeArray",
+    "EdgePieces",
+    "EdgeSource",
+    "Edges",
+    "NamedBy",
+    "NodeArrays",
+    "NodePieces",
+    "NodeSource",
+    "StructuralNodes",
+]
+
+ENDS = 2  # of an edge
+FIT_ROWS = 65_536  # of a table that are parsed at a time while its columns are measured
+DEGREE_BINS = 32  # powers of two: no degree has more
+
+Numbers = NDArray[Any]
+Columns = dict[str, Numbers]  # features, and perhaps labels and split, of a block of rows
+
+
+class Edges(NamedTuple):
+    """Some edges: the ids or numbers of their ends, and their weights."""
+
+    source: Numbers
+    target: Numbers
+    weights: Numbers | None
+
+
+class EdgeSource(Protocol):
+    """Edges that are read in parts, the same at every call."""
+
+    identity: list[Any]
+    is_weighted: bool
+
+    def parts(self, rows: int) -> Iterator[Edges]:
+        """So many edges at a time."""
+
+
+# What the ends of edges are: numbers of rows, ids of the nodes, or ids that edges alone know.
+NamedBy = Literal["rows", "ids", "edges"]
+
+
+class NodeSource(ABC):
+    """Nodes that are read in blocks of rows."""
+
+    identity: list[Any]
+    named_by: NamedBy
+    num_features: int
+    num_nodes: int | None = None  # None: those that the edges name
+    feature_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] = ()
+
+    def ids(self, rows: int) -> Iterator[Numbers]:  # noqa: ARG002
+        """The ids of so many nodes at a time, where they have any."""
+        return iter(())
+
+    @abstractmethod
+    def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
+        """So many nodes at a time.
+
+        Args:
+            rows: How many.
+            degrees: Those of the nodes of a block.
+        """
+
+
+class EdgeArray:
+    """Integers of shape [2, edges] or [edges, 2], memory-mapped."""
+
+    is_weighted = False
+
+    def __init__(self, array: Numbers, identity: list[Any]) -> None:
+        self.identity = identity
+        if array.ndim != ENDS or ENDS not in array.shape or array.dtype.kind not in "iu":
+            raise FileError(
+                "Edges as an array must be integers of shape [2, edges] or [edges, 2]. "
+                f"Got {array.dtype} of shape {list(array.shape)} in {identity[0]!r}."
+            )
+        self._ends = array if array.shape[0] == ENDS else array.T
+
+    @classmethod
+    def read(cls, path: Path) -> EdgeArray:
+        """Those of a NumPy file."""
+        return cls(mapped_array(path, ENDS), file_identity(path))
+
+    def parts(self, rows: int) -> Iterator[Edges]:
+        """So many edges at a time."""
+        for start, end in row_ranges(self._ends.shape[1], rows):
+            source, target = np.array(self._ends[:, start:end], np.int64)
+            yield Edges(source, target, None)
+
+
+class EdgePieces:
+    """Edges of a table; without `as_integers` their ids are texts."""
+
+    def __init__(self, table: TablePieces, *, as_integers: bool) -> None:
+        self.identity = [*file_identity(table.path), table.reading.model_dump()]
+        self._table, self._as_integers = table, as_integers
+        self._source, self._target, weight = edge_columns(table.header, table.reading)
+        self._weight = None if table.reading.unweighted else weight
+        self.is_weighted = self._weight is not None
+
+    @staticmethod
+    def has_integers(table: TablePieces) -> bool:
+        """Whether the ends are of an integer type."""
+        source, target, _ = edge_columns(table.header, table.reading)
+        return table.header.has_integers(source) and table.header.has_integers(target)
+
+    def parts(self, rows: int) -> Iterator[Edges]:
+        """So many edges at a time."""
+        ends = [self._source, self._target]
+        names = ends if self._weight is None else [*ends, self._weight]
+        for piece in self._table.pieces(names, rows):
+            source, target = (as_ids(piece, name, as_integers=self._as_integers) for name in ends)
+            yield Edges(source, target, self._weights(piece))
+
+    def _weights(self, piece: TablePiece) -> Numbers | None:
+        if self._weight is None:
+            return None
+        column = piece.table.column(self._weight)
+        try:
+            weights: Numbers = column.cast("float64").fill_null(1.0).to_numpy()
+        except (ValueError, NotImplementedError) as error:  # of Arrow
+            raise GraphError(
+                f"Edge weights must be positive numbers. Column {self._weight!r} of "
+                f"{str(piece.path)!r} is of type {column.type} or has other cells."
+            ) from error
+        return weights
+
+
+class NodeArrays(NodeSource):
+    """Features as a matrix, memory-mapped; nodes are called by their rows."""
+
+    named_by: NamedBy = "rows"
+
+    def __init__(
+        self,
+        features: Numbers,
+        identity: list[Any],
+        *,
+        labels: Numbers | None = None,  # NaN or -1 where unknown
+        split: Numbers | None = None,
+    ) -> None:
+        self.identity, self._features, self._split = identity, features, split
+        self.num_nodes, self.num_features = features.shape
+        self._labels = None if labels is None else _class_numbers(labels, len(features))
+        if self._labels is not None:
+            classes = int(self._labels.max(initial=UNLABELLED)) + 1
+            self.class_names = tuple(map(str, range(classes)))
+
+    @override
+    def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
+        for start, end in row_ranges(len(self._features), rows):
+            columns = {"features": np.array(self._features[start:end])}
+            if self._labels is not None:
+                columns["labels"] = self._labels[start:end]
+            if self._split is not None:
+                columns["split"] = self._split[start:end]
+            yield columns
+
+
+def _class_numbers(labels: Numbers, num_nodes: int) -> NDArray[np.int32]:
+    flat = np.asarray(labels).reshape(-1)
+    if len(flat) != num_nodes:
+        raise GraphError(f"Labels must be one per node, {num_nodes} in all. Got {len(flat)}.")
+    if flat.dtype.kind == "f":
+        flat = np.where(np.isnan(flat), UNLABELLED, flat)
+    classes = flat.astype(np.int32)
+    wrong = np.flatnonzero((classes != flat) | (classes < UNLABELLED))
+    if len(wrong):
+        raise GraphError(
+            f"Labels must be class numbers from 0, or {UNLABELLED} where unknown. "
+            f"Got {shown(flat[wrong].tolist())}."
+        )
+    return classes
+
+
+class NodePieces(NodeSource):
+    """Nodes of a table with ids, columns of features and perhaps labels."""
+
+    named_by: NamedBy = "ids"
+
+    def __init__(self, table: TablePieces, *, as_integers: bool) -> None:
+        self.identity = [*file_identity(table.path), table.reading.model_dump()]
+        self._table, self._as_integers = table, as_integers
+        self._id, self._label, self._columns = node_columns(table.header, table.reading)
+        if not self._columns:
+            raise GraphError(
+                f"{str(table.path)!r} must have columns of features besides ids and labels."
+            )
+        if table.reading.categorical:
+            raise SettingsError(
+                "A store takes no categories: --categorical needs all values of a column at once."
+            )
+        self._read = [*self._columns, *([self._label] if self._label else [])]
+        self._fit()
+
+    @staticmethod
+    def has_integers(table: TablePieces) -> bool:
+        """Whether the ids are of an integer type."""
+        return table.header.has_integers(node_columns(table.header, table.reading)[0])
+
+    def _fit(self) -> None:
+        """The encoder, the number of nodes and the classes, by one pass through the table."""
+        counted, classes = 0, dict[str | None, None]()
+
+        def pieces() -> Iterator[TablePiece]:
+            nonlocal counted
+            for piece in self._table.pieces(self._read, FIT_ROWS):
+                counted += piece.table.num_rows
+                if self._label:
+                    classes.update(dict.fromkeys(self._cells(piece)))
+                yield piece
+
+        reading = self._table.reading
+        self._encoder = fit_pieces(
+            pieces(), self._columns, scaling=reading.feature_scaling, impute=reading.impute
+        )
+        self.num_nodes, self.class_names = counted, encode_labels([*classes])[1]
+        self.feature_names = self._encoder.feature_names
+        self.num_features = len(self.feature_names)
+
+    def _cells(self, piece: TablePiece) -> list[str | None]:
+        assert self._label is not None
+        return label_cells(piece.table.column(self._label), self._label)
+
+    @override
+    def ids(self, rows: int) -> Iterator[Numbers]:
+        """The ids of so many nodes at a time."""
+        for piece in self._table.pieces([self._id], rows):
+            yield as_ids(piece, self._id, as_integers=self._as_integers)
+
+    @override
+    def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
+        number = {name: k for k, name in enumerate(self.class_names)}
+        for piece in self._table.pieces(self._read, rows):
+            columns: Columns = {"features": encode_piece(piece, self._encoder)}
+            if self._label:
+                numbers = [number.get(str(cell), UNLABELLED) for cell in self._cells(piece)]
+                columns["labels"] = np.array(numbers, np.int32)
+            yield columns
+
+
+class StructuralNodes(NodeSource):
+    """Nodes that the edges alone name, with random features or those of their degrees."""
+
+    named_by: NamedBy = "edges"
+
+    def __init__(self, kind: str | None) -> None:
+        if kind not in ("degree", "random"):
+            raise SettingsError(
+                "A store needs features: give --nodes with a table or a .npy matrix, or "
+                f"--features degree or random. Got --features {kind}."
+            )
+        self.identity, self._kind = [kind], kind
+        self.num_features = DEGREE_BINS if kind == "degree" else COLUMNS
+
+    @override
+    def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
+        """Block by block, without end: as in `with_structural_features`."""
+        block = 0
+        while True:
+            counts = degrees(block)
+            if self._kind == "degree":
+                bins = np.floor(np.log2(counts + 1)).astype(int)
+                features = np.eye(DEGREE_BINS, dtype=np.float32)[bins]
+            else:
+                drawn = np.random.default_rng(seed_for(SEED, "features", block))
+                features = drawn.standard_normal((len(counts), COLUMNS), dtype=np.float32)
+                features *= np.float32(COLUMNS**-0.5)
+            yield {"features": features}
+            block += 1

@@ -1,0 +1,291 @@
+"""A graph on disk: undirected and simple, in blocks of rows that are read one at a time.
+
+```text
+job.json              what the store was made of
+pointers-00000.npy    row pointers of block 0, from 0 on (int64)
+neighbours-00000.npy  neighbours of its rows, ascending (int32); every edge stands in both its rows
+weights-00000.npy     their weights (float32), in a weighted graph
+features-00000.npy    [rows, features] (float32 or float16)
+labels-00000.npy      class numbers, -1 where unknown; likewise region, split and ids
+store.json            sizes, names
+manifest.json         the SHA-256 of every file, written last
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from aspect.data.files import file_bytes, is_file
+from aspect.data.graph import Graph, LabelledGraph
+from aspect.data.sparse import LARGEST_INT32, SparseMatrix
+from aspect.errors import GraphError, RunError
+from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, mapped, row_ranges
+from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
+from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
+
+__all__ = [
+    "FULL_DISK",
+    "STORE",
+    "AdjacencyBlock",
+    "GraphStore",
+    "StoreFacts",
+    "block_name",
+    "check_size",
+    "is_store",
+    "seal_store",
+    "store_bytes",
+]
+
+FACTS = "store.json"
+FIX = "Make the store anew."
+FULL_DISK = "Free some space, take float16, or fewer features, nodes or edges."
+
+STORE = FolderKind(
+    foreign="holds no graph store",
+    owns=lambda names: bool(names & {FACTS, JOB}),
+)
+
+
+class StoreFacts(BaseModel):
+    """What a store holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = 1
+    num_nodes: int
+    num_edges: int  # undirected, each counted once
+    num_features: int
+    rows_per_block: int
+    weight_scale: float | None = None  # what stored weights are multiplied by; None: no weights
+    columns: tuple[str, ...] = ()  # of labels, region, split and ids, those that are there
+    class_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] | None = None
+    notices: tuple[str, ...] = ()  # what was cleaned, one sentence each
+
+
+class AdjacencyBlock(NamedTuple):
+    """Rows of the adjacency matrix in compressed form, as SciPy and torch take them."""
+
+    pointers: NDArray[np.int64]  # [rows + 1], from 0 on
+    neighbours: NDArray[np.int32]  # [entries], ascending in each row
+    weights: NDArray[np.float32] | None  # [entries]; none: every edge weighs one
+
+
+def block_name(part: str, block: int) -> str:
+    """The file of a block: `features-00003.npy`."""
+    return f"{part}-{block:05d}.npy"
+
+
+def is_store(path: Path) -> bool:
+    """Whether a complete store lies there."""
+    return is_file(path / FACTS) and is_file(path / MANIFEST)
+
+
+def check_size(num_nodes: int, rows_per_block: int) -> None:
+    """Refuse what a store cannot number."""
+    if not 2 <= num_nodes <= LARGEST_INT32:  # noqa: PLR2004 - two nodes can be contrasted
+        raise GraphError(f"A store must have 2 to {LARGEST_INT32} nodes. Got {num_nodes}.")
+    if rows_per_block < 1:
+        raise GraphError(f"A block must have at least one row. Got {rows_per_block}.")
+
+
+def store_bytes(
+    num_nodes: int, num_edges: int, num_features: int, dtype: FeatureType, *, weighted: bool = False
+) -> int:
+    """What a store takes on disk; sorting its edges takes four times as much for them meanwhile."""
+    entries = 2 * num_edges * (4 + 4 * weighted)
+    return entries + num_nodes * (8 + num_features * np.dtype(dtype).itemsize)
+
+
+class GraphStore:
+    """A complete store, read-only; open it with `GraphStore.open`."""
+
+    def __init__(self, path: Path, facts: StoreFacts) -> None:
+        self.path, self.facts = path, facts
+
+    @classmethod
+    def open(cls, path: Path) -> GraphStore:
+        """The store in a folder; it is not read through: see `verify`."""
+        if not is_store(path):
+            begun = is_file(path / JOB)
+            raise RunError(
+                f"The store in {path} is not complete. Run the command that makes it again."
+                if begun
+                else f"{path} holds no graph store. Make one with: aspect store."
+            )
+        return cls(path, read_json(path / FACTS, StoreFacts, fix=FIX, newest=1))
+
+    def verify(self) -> None:
+        """Read every file and refuse one that is cut off, changed or missing, by its SHA-256."""
+        Workspace(self.path, STORE).verify(FIX)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the manifest, and so of every byte of the store."""
+        return hashlib.sha256(file_bytes(self.path / MANIFEST)).hexdigest()
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, isolated ones included."""
+        return self.facts.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Undirected edges, each counted once."""
+        return self.facts.num_edges
+
+    @property
+    def num_features(self) -> int:
+        """Columns of the feature matrix."""
+        return self.facts.num_features
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """First row and end of every block."""
+        return row_ranges(self.num_nodes, self.facts.rows_per_block)
+
+    def adjacency(self, block: int) -> AdjacencyBlock:
+        """The rows of a block, memory-mapped; weights are copied where they must be scaled."""
+        read = self._block
+        weights, scale = None, self.facts.weight_scale
+        if scale is not None:
+            weights = read("weights", block)
+            weights = weights if scale == 1 else weights * np.float32(scale)
+        return AdjacencyBlock(read("pointers", block), read("neighbours", block), weights)
+
+    @cached_property
+    def features(self) -> BlockedRows:
+        """[nodes, features]."""
+        return self._rows("features")
+
+    @property
+    def labels(self) -> BlockedRows | None:
+        """Class numbers, -1 where unknown."""
+        return self._column("labels")
+
+    @property
+    def region(self) -> BlockedRows | None:
+        """Which region a node was generated in, see `aspect.data.synthetic`."""
+        return self._column("region")
+
+    @property
+    def split(self) -> BlockedRows | None:
+        """The published part of a node: 0 none, 1 train, 2 validation, 3 test."""
+        return self._column("split")
+
+    @property
+    def ids(self) -> BlockedRows | None:
+        """The user's integer ids, or texts as bytes; none: they are the row numbers."""
+        return self._column("ids")
+
+    @cached_property
+    def degrees(self) -> NDArray[np.int64]:
+        """Number of neighbours of every node."""
+        counts = [np.diff(self._block("pointers", k)) for k in range(len(self.blocks))]
+        return np.concatenate(counts)
+
+    def _column(self, name: str) -> BlockedRows | None:
+        return self._rows(name) if name in self.facts.columns else None
+
+    def _rows(self, part: str) -> BlockedRows:
+        ranges = self.blocks
+        files = [self.path / block_name(part, block) for block in range(len(ranges))]
+        return BlockedRows(files, ranges)
+
+    def _block(self, part: str, block: int) -> NDArray[Any]:
+        return mapped(self.path / block_name(part, block))
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: Graph | LabelledGraph,
+        path: Path,
+        rows_per_block: int = ROWS_PER_BLOCK,
+        *,
+        dtype: FeatureType = "float32",
+    ) -> GraphStore:
+        """A graph in memory as a store; with its labels if it has them."""
+        labelled = graph if isinstance(graph, LabelledGraph) else None
+        plain = labelled.graph if labelled else graph
+        assert isinstance(plain, Graph)
+        check_size(plain.num_nodes, rows_per_block)
+        job = {
+            "graph": _digest(plain),
+            "labels": None if labelled is None else _sha256(labelled.labels.numpy()),
+            "rows_per_block": rows_per_block,
+            "dtype": dtype,
+        }
+        with BlockFolder.open(path, STORE, job, FULL_DISK) as folder:
+            if not folder.is_complete:
+                for block, (start, end) in enumerate(row_ranges(plain.num_nodes, rows_per_block)):
+                    for part, rows in _parts_of(plain, labelled, start, end, dtype):
+                        folder.write(block_name(part, block), rows)
+                facts = StoreFacts(
+                    num_nodes=plain.num_nodes,
+                    num_edges=plain.num_edges,
+                    num_features=plain.num_features,
+                    rows_per_block=rows_per_block,
+                    weight_scale=None if plain.weights is None else 1.0,
+                    columns=() if labelled is None else ("labels",),
+                    class_names=() if labelled is None else labelled.class_names,
+                    feature_names=plain.feature_names,
+                    notices=plain.notices,
+                )
+                seal_store(folder, facts)
+        return cls.open(path)
+
+
+def seal_store(folder: BlockFolder, facts: StoreFacts) -> None:
+    """Write what the store holds, and its manifest: it is complete."""
+    folder.finish({FACTS: json_text(facts.model_dump(mode="json"))})
+
+
+def _parts_of(
+    graph: Graph, labelled: LabelledGraph | None, start: int, end: int, dtype: FeatureType
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The blocks of some rows, each under its name."""
+    rows, columns = graph.edge_index.numpy()
+    low, high = np.searchsorted(rows, [start, end])
+    pointers = np.searchsorted(rows[low:high], np.arange(start, end + 1))
+    yield "pointers", pointers.astype(np.int64)
+    yield "neighbours", columns[low:high].astype(np.int32)
+    if graph.weights is not None:
+        yield "weights", graph.weights[low:high].numpy().astype(np.float32)
+    yield "features", _dense_rows(graph, start, end).astype(dtype)
+    if labelled is not None:
+        yield "labels", labelled.labels[start:end].numpy().astype(np.int32)
+
+
+def _dense_rows(graph: Graph, start: int, end: int) -> NDArray[Any]:
+    features = graph.features
+    if not isinstance(features, SparseMatrix):
+        rows: NDArray[Any] = features[start:end].numpy()
+        return rows
+    starts = features.pattern.row_pointers
+    low, high = int(starts[start]), int(starts[end])
+    dense = np.zeros((end - start, graph.num_features), features.values.numpy().dtype)
+    dense[
+        features.pattern.rows[low:high].numpy() - start,
+        features.pattern.columns[low:high].numpy(),
+    ] = features.values[low:high].numpy()
+    return dense
+
+
+def _digest(graph: Graph) -> Mapping[str, str]:
+    features = graph.features
+    values = features.values if isinstance(features, SparseMatrix) else features
+    parts = {"edges": graph.edge_index, "features": values, "weights": graph.weights}
+    return {name: _sha256(part.numpy()) for name, part in parts.items() if part is not None}
+
+
+def _sha256(array: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()

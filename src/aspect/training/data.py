@@ -1,0 +1,97 @@
+"""What a training passes over in an epoch: the whole graph in one step, or batches of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aspect.data.graph import Graph
+from aspect.methods.base import Method, Step
+from aspect.training.gradients import Gradients, Numbers
+
+__all__ = ["TrainingData", "WholeGraph", "as_training_data"]
+
+Update = Callable[[], None]  # moves the weights by their gradients
+Check = Callable[[Numbers], None]  # raises where a number is not finite
+
+
+class TrainingData(Protocol):
+    """A graph as the trainer sees it; `aspect.scale.rows` has another kind."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it lies."""
+        ...
+
+    @property
+    def num_features(self) -> int:
+        """Columns of the features."""
+        ...
+
+    @property
+    def memory_options(self) -> tuple[str, ...]:
+        """What to lower when memory runs out, besides settings of the method."""
+        ...
+
+    def prepare(self, method: Method) -> None:
+        """As `Method.prepare`."""
+        ...
+
+    def gradients(self, method: Method, parameters: list[torch.nn.Parameter]) -> Gradients:
+        """What computes the gradients of a phase's parameters."""
+        ...
+
+    def one_pass(self, gradients: Gradients, step: Step, update: Update, check: Check) -> Numbers:
+        """Update once, or for every batch; the numbers of the loss, or their means."""
+        ...
+
+    def calibrate(self, method: Method) -> None:
+        """As `Method.calibrate`."""
+        ...
+
+    def uncentred(self, method: Method) -> Float[Tensor, "nodes dim"]:
+        """Embeddings before any centring, of nodes enough to judge their health by."""
+        ...
+
+
+class WholeGraph:
+    """A graph that a step takes whole."""
+
+    memory_options: tuple[str, ...] = ()
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.device, self.num_features = graph.device, graph.num_features
+
+    def prepare(self, method: Method) -> None:
+        """As `Method.prepare`."""
+        method.prepare(self.graph)
+
+    def gradients(self, method: Method, parameters: list[torch.nn.Parameter]) -> Gradients:
+        """Those of the loss on the graph."""
+        return Gradients(method, self.graph, parameters)
+
+    def one_pass(self, gradients: Gradients, step: Step, update: Update, check: Check) -> Numbers:
+        """One step."""
+        numbers = gradients.compute(step)
+        # Checked before the step, so that no weight, and no checkpoint, is ever spoilt.
+        check(numbers)
+        update()
+        return numbers
+
+    def calibrate(self, method: Method) -> None:
+        """As `Method.calibrate`."""
+        method.calibrate(self.graph)
+
+    def uncentred(self, method: Method) -> Float[Tensor, "nodes dim"]:
+        """Of all nodes."""
+        return method.output(self.graph).uncentred
+
+
+def as_training_data(graph: Graph | TrainingData) -> TrainingData:
+    """A graph to be taken whole, or what is training data already."""
+    return WholeGraph(graph) if isinstance(graph, Graph) else graph

@@ -1,0 +1,166 @@
+"""Runs from a store: whole, killed at any moment and resumed, by the command line."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from aspect.cli.main import run
+from aspect.data.synthetic import mixed_graph
+from aspect.errors import RunError
+from aspect.experiment.trained import RunOptions, open_run
+from aspect.experiment.trained_store import train_store
+from aspect.methods.aspect import AspectMethod
+from aspect.scale import embedding, rows
+from aspect.scale.fit import as_rows, output_of
+from aspect.scale.rows import row_plan_of
+from aspect.scale.store import GraphStore
+from aspect.settings import Experiment, RowSettings
+
+EXPERIMENT = Experiment(
+    method="aspect",
+    seed=3,
+    scale="rows",
+    rows=RowSettings(batch=50, queue=30, pool=2),
+    settings={"epochs": 4, "width": 8, "order": 2, "gate_width": 4},
+)
+
+# A child that kills itself: after its third epoch, or in the middle of the embedding.
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from aspect.experiment.trained import RunOptions
+from aspect.experiment.trained_store import train_store
+from aspect.scale import embedding, rows
+from aspect.settings import Experiment
+
+when, store, out, experiment = sys.argv[1:]
+embedding.STREAMED = rows.STREAMED = 64
+embedding.SYNCED = 1
+die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+write = embedding.write_json
+def note(path, content):
+    write(path, content)
+    if when == "embedding" and content["rows"] == 128:
+        die()
+embedding.write_json = note
+options = RunOptions(
+    device="cpu",
+    checkpoint_every=2,
+    on_epoch=lambda report: die() if when == "training" and report.epoch == 3 else None,
+)
+train_store(Experiment.model_validate_json(experiment), Path(store), Path(out), options)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_rows_at_a_time():
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (embedding, rows):
+            patch.setattr(module, "STREAMED", 64)
+        patch.setattr(embedding, "SYNCED", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("store") / "graph"
+    return GraphStore.from_graph(mixed_graph(num_nodes=200, seed=1), path, rows_per_block=70)
+
+
+@pytest.fixture(scope="module")
+def whole(store, tmp_path_factory):
+    """A run that nothing stopped."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    train_store(EXPERIMENT, store.path, out, RunOptions(device="cpu", checkpoint_every=2))
+    return out
+
+
+def test_a_run_has_the_files_and_the_model_of_any_run(store, whole):
+    stored = open_run(whole)
+    assert stored.record["graph"]["nodes"] == store.num_nodes
+    assert stored.record["epochs"] == 4
+    assert sorted(path.name for path in whole.iterdir() if path.name != ".lock") == [
+        "config.yaml",
+        "embeddings.npy",
+        "manifest.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "policy.npy",
+        "record.json",
+        "start.json",
+    ]
+    model, graph = stored.load_model("cpu"), mixed_graph(num_nodes=200, seed=1).graph
+    expected = output_of(model.method, as_rows(graph, row_plan_of(model.method)))
+    found = np.load(whole / "embeddings.npy")
+    np.testing.assert_allclose(found, expected.embedding.detach(), atol=1e-5)
+    np.testing.assert_allclose(np.load(whole / "policy.npy"), model.policy(graph), atol=1e-6)
+    assert not model.is_stale
+    centred = model.embed(graph)
+    assert abs(float(centred.norm(dim=1).mean()) - 4) < 1e-3
+
+
+@pytest.mark.parametrize("when", ["training", "embedding"])
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(store, whole, tmp_path, when):
+    out = tmp_path / "run"
+    words = [when, str(store.path), str(out), EXPERIMENT.model_dump_json()]
+    source = f"import sys; sys.path[:0] = {sys.path!r}\n{CHILD}"
+    killed = subprocess.run([sys.executable, "-c", source, *words], check=False)
+    assert killed.returncode == -9
+    assert not (out / "record.json").exists()
+    assert (out / "model.safetensors").exists() == (when == "embedding")
+    options = RunOptions(device="cpu", checkpoint_every=2, resume=True)
+    record = train_store(EXPERIMENT, store.path, out, options)
+    assert record["epochs"] == 4
+    for name in ("embeddings.npy", "policy.npy", "metrics.jsonl"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+    assert record["loss"] == json.loads((whole / "record.json").read_text())["loss"]
+
+
+def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):
+    out = tmp_path / "nodes.parquet"
+    assert run(["embed", str(whole), "--out", str(out), "--normalise", "none"]) == 0
+    assert "Wrote 200 embeddings of 48 dimensions" in capsys.readouterr().out
+    table = parquet.read_table(out)
+    assert parquet.ParquetFile(out).num_row_groups == 4
+    assert table.column_names[:3] == ["id", "gate", "z0"]
+    rows = np.stack([table[f"z{k}"].to_numpy() for k in range(48)], axis=1)
+    np.testing.assert_array_equal(rows, np.load(whole / "embeddings.npy"))
+    np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(200))
+    assert run(["embed", str(whole), "--out", str(tmp_path / "nodes.csv")]) == 2
+    assert "written as .parquet" in capsys.readouterr().err
+
+
+def test_a_complete_run_is_left_as_it_is(store, whole):
+    before = (whole / "record.json").stat().st_mtime_ns
+    record = train_store(EXPERIMENT, store.path, whole, RunOptions(device="cpu", resume=True))
+    assert record["epochs"] == 4
+    assert (whole / "record.json").stat().st_mtime_ns == before
+
+
+def test_another_run_in_the_folder_is_refused(store, whole):
+    other = EXPERIMENT.model_copy(update={"seed": 4})
+    with pytest.raises(RunError, match="other settings"):
+        train_store(other, store.path, whole, RunOptions(device="cpu", resume=True))
+
+
+def test_the_command_line_takes_a_store(store, tmp_path, capsys):
+    out = tmp_path / "run"
+    words = ["train", str(store.path), "--scale", "rows", "--batch", "80", "--out", str(out)]
+    assert run([*words, "--set", "epochs=1", "--set", "width=8", "--device", "cpu"]) == 0
+    assert "200 nodes" in capsys.readouterr().out
+    assert run(["train", "--out", str(out), "--resume"]) == 0  # it is complete
+
+
+def test_out_of_memory_says_what_to_lower(store, tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(AspectMethod, "loss_terms", full)
+    words = ["train", str(store.path), "--scale", "rows", "--out", str(tmp_path / "run")]
+    assert run([*words, "--device", "cpu"]) == 2
+    said = "Out of memory at epoch 1. Lower order or width or --batch or --queue, or choose"
+    assert said in capsys.readouterr().err

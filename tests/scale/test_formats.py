@@ -1,0 +1,132 @@
+"""Small files in the layouts of OGB and IGB become stores of the same graph."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from aspect.errors import FileError, GraphError
+from aspect.scale.formats import import_igb, import_ogb, layout_of
+
+NODES, EDGES = 40, 150
+
+
+@pytest.fixture
+def drawn():
+    generator = np.random.default_rng(0)
+    ends = generator.integers(0, NODES, (2, EDGES))
+    features = generator.normal(size=(NODES, 6)).astype(np.float32)
+    labels = generator.integers(0, 3, NODES).astype(np.float32)
+    return ends, features, labels
+
+
+def packed(path, array):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        np.savetxt(file, array, fmt="%.9g", delimiter=",")
+
+
+def split_into(folder, name="time"):
+    numbers = np.arange(NODES)
+    for part, chosen in {"train": numbers[::4], "valid": numbers[1::4], "test": [2, 3]}.items():
+        packed(folder / "split" / name / f"{part}.csv.gz", np.array(chosen))
+
+
+@pytest.fixture
+def ogb(tmp_path, drawn):
+    ends, features, labels = drawn
+    raw = tmp_path / "ogbn_small" / "raw"
+    packed(raw / "edge.csv.gz", ends.T)
+    packed(raw / "node-feat.csv.gz", features)
+    packed(raw / "node-label.csv.gz", labels)
+    packed(raw / "num-node-list.csv.gz", np.array([NODES]))
+    packed(raw / "num-edge-list.csv.gz", np.array([EDGES]))
+    split_into(raw.parent)
+    return raw.parent
+
+
+def check(store, drawn):
+    ends, features, labels = drawn
+    matrix = np.zeros((NODES, NODES), bool)
+    matrix[ends[0], ends[1]] = matrix[ends[1], ends[0]] = True
+    np.fill_diagonal(matrix, False)
+    for block, (start, end) in enumerate(store.blocks):
+        pointers, neighbours, _ = store.adjacency(block)
+        rows = np.repeat(np.arange(start, end), np.diff(pointers))
+        np.testing.assert_array_equal(
+            np.stack([rows, neighbours]),
+            np.stack(matrix.nonzero())[:, np.isin(matrix.nonzero()[0], rows)],
+        )
+    assert store.num_edges == matrix.sum() // 2
+    np.testing.assert_array_equal(store.features[:], features)
+    np.testing.assert_array_equal(store.labels[:], np.where(np.isnan(labels), -1, labels))
+    store.verify()
+
+
+def check_split(store):
+    split = store.split[:]
+    assert (np.flatnonzero(split == 1) == np.arange(0, NODES, 4)).all()
+    assert (np.flatnonzero(split == 2) == np.arange(1, NODES, 4)).all()
+    assert np.flatnonzero(split == 3).tolist() == [2, 3]
+
+
+def test_ogb_as_text(ogb, drawn, tmp_path):
+    assert layout_of(ogb) == "ogb"
+    store = import_ogb(ogb, tmp_path / "store", rows_per_block=16, memory_bytes=256 * 50)
+    check(store, drawn)
+    check_split(store)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_ogb_as_arrays(drawn, tmp_path, save):
+    """The layout of papers100M, whose labels are missing but for a few."""
+    ends, features, labels = drawn
+    labels[5:] = np.nan
+    folder = tmp_path / "papers100M-bin"
+    split_into(folder)
+    (folder / "raw").mkdir()
+    sizes = {"num_nodes_list": np.array([NODES]), "num_edges_list": np.array([EDGES])}
+    save(folder / "raw" / "data.npz", edge_index=ends, node_feat=features, **sizes)
+    save(folder / "raw" / "node-label.npz", node_label=labels[:, None])
+    store = import_ogb(folder, tmp_path / "store", rows_per_block=16)
+    check(store, drawn)
+    check_split(store)
+    assert {file.name for file in tmp_path.iterdir()} == {"papers100M-bin", "store"}
+
+
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_igb(drawn, tmp_path, is_bare):
+    """Bare: as in its sizes large and full."""
+    ends, _, labels = drawn
+    features = np.random.default_rng(1).normal(size=(NODES, 1024)).astype(np.float32)
+    papers, cites = (
+        tmp_path / "small" / "processed" / name for name in ("paper", "paper__cites__paper")
+    )
+    papers.mkdir(parents=True)
+    cites.mkdir()
+    np.save(cites / "edge_index.npy", ends.T)
+    for name, array in {"node_feat": features, "node_label_19": labels}.items():
+        if is_bare:
+            array.tofile(papers / f"{name}.npy")
+        else:
+            np.save(papers / f"{name}.npy", array)
+    assert layout_of(tmp_path / "small") == "igb"
+    store = import_igb(tmp_path / "small", tmp_path / "store", rows_per_block=16)
+    check(store, (ends, features, labels))
+    assert np.bincount(store.split[:]).tolist() == [0, 24, 8, 8]
+    with pytest.raises(FileError, match="node_label_2K"):
+        import_igb(tmp_path / "small", tmp_path / "other", labels="2K")
+
+
+def test_what_is_missing_is_named(ogb, tmp_path):
+    assert layout_of(tmp_path) is None
+    split_into(ogb, "random")
+    with pytest.raises(GraphError, match=r"must hold one split\. Got 2: random, time"):
+        import_ogb(ogb, tmp_path / "store")
+    (ogb / "raw" / "node-feat.csv.gz").unlink()
+    with pytest.raises(GraphError, match=r"must have raw/node-feat\.csv\.gz"):
+        import_ogb(ogb, tmp_path / "store")
+    packed(ogb / "raw" / "num-node-list.csv.gz", np.array([20, 20]))
+    (ogb / "raw" / "data.npz").write_bytes(b"no archive")
+    with pytest.raises(FileError, match=r"must be a \.npz archive with 'num_nodes_list'"):
+        import_ogb(ogb, tmp_path / "store")
