@@ -36,6 +36,27 @@ def test_a_file_and_what_is_said_of_it(cli, inputs):
     assert trace.apply(labelled, 0.1).num_nodes == 30
 
 
+def test_without_a_split_the_first_is_taken_and_said_so(cli, inputs):
+    named = cli("attack", *inputs, "--flips", 3, "--split", 0, "--out", "named", "--json")
+    done = cli("attack", *inputs, "--flips", 3, "--out", "first", "--json")
+    assert done.json["files"][0]["split"] == 0
+    assert "No split is named: the attacker knows the training labels of class-balanced" in done.err
+    assert "No split is named" not in named.err
+    flips = [PerturbationFile.read(cli.cwd / name).keys.tolist() for name in ("named", "first")]
+    assert flips[0] == flips[1]
+
+
+def test_the_objective_and_what_is_avoided_are_settings_in_the_file(cli, inputs):
+    settings = ["--set", "train_weight=meta-train", "--set", "avoid_below=0.2"]
+    for kind in ("metattack", "pr-bcd"):
+        given = settings if kind == "metattack" else settings[2:]
+        done = cli("attack", *inputs, "--kind", kind, "--flips", 2, *given, "--out", kind, "--json")
+        stored = PerturbationFile.read(cli.cwd / kind).facts.settings
+        assert done.json["files"][0]["settings"] == stored
+        assert stored["avoid_below"] == 0.2
+        assert stored.get("train_weight", 1.0) == 1.0
+
+
 def test_before_it_starts_it_says_time_and_memory(cli, inputs):
     done = cli("attack", *inputs, "--budget", 0.3, "--split", 0, "--out", FILE)
     assert done.code == 0, done.err

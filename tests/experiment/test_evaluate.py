@@ -418,6 +418,17 @@ def test_the_drop_is_that_of_the_means(place):
     assert gain["drop"] == pytest.approx(-10.0)
 
 
+def test_the_interval_is_that_of_the_drops_of_splits_and_of_the_seeds_where_there_are_several(
+    place,
+):
+    row = drop_row(place, [[80.0, 50.0]], [[60.0, 45.0]])  # drops of 25% and 10%
+    middle, width = 17.5, 7.5 * 12.7062  # Student's t of one degree of freedom
+    assert row["drop_interval"]["low"] == pytest.approx(middle - width, rel=1e-4)
+    assert row["drop_interval"]["high"] == pytest.approx(middle + width, rel=1e-4)
+    seeds = drop_row(place, [[80.0, 50.0], [80.0, 50.0]], [[60.0, 45.0], [60.0, 45.0]])
+    assert seeds["drop_interval"] == {"low": pytest.approx(17.5), "high": pytest.approx(17.5)}
+
+
 def test_seeds_count_alike(place):
     row = drop_row(place, [[80.0, 60.0], [100.0, 80.0]], [[40.0, 40.0], [80.0, 80.0]])
     assert row["drop"] == pytest.approx(100 * (80 - 60) / 80)

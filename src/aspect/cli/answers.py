@@ -139,7 +139,7 @@ class EvaluateAnswer(Answer):
     """Folders of the runs, or files of embeddings."""
     rows: list[Object]
     """The table: `name`, and for every score its mean, std and interval; under perturbations
-    `budget`, `clean`, `perturbed`, `drop` as well."""
+    `budget`, `clean`, `perturbed`, `drop`, `drop_interval` as well."""
     notices: list[str]
     """What to know of the numbers."""
     warnings: list[str]

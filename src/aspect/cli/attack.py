@@ -54,7 +54,7 @@ class AttackOptions(Config):
     flips: Annotated[int | None, Field(gt=0)] = None
     """Flips as a number, in place of --budget."""
     split: Annotated[list[Annotated[int, Field(ge=0)]] | None, typer.Option(metavar="K")] = None
-    """Number of the split whose training labels are known."""
+    """Number of the split whose training labels are known.  [default: 0]"""
     all_splits: bool = False
     """One attack for every split."""
     splits: Literal["class-balanced", "random", "published"] = "class-balanced"
@@ -71,8 +71,8 @@ class AttackOptions(Config):
 
     @property
     def numbers(self) -> list[int] | None:
-        """Numbers of the splits; None: all of them."""
-        return None if self.all_splits else list(dict.fromkeys(self.split or []))
+        """Numbers of the splits, the first if none is named; None: all of them."""
+        return None if self.all_splits else list(dict.fromkeys(self.split or [0]))
 
     @property
     def is_several(self) -> bool:
@@ -88,13 +88,11 @@ class AttackOptions(Config):
         """Refuse what is wrong for every graph."""
         sizes = self.budget is not None, self.flips is not None
         self._check_import(any(sizes))
-        for pair, (first, second), is_free in (
-            ("--budget RATIO or --flips N", sizes, self.imported is not None),
-            ("--split K or --all-splits", (bool(self.split), self.all_splits), False),
-        ):
-            if first == second and (first or not is_free):
-                given = "both" if first else "neither"
-                raise SettingsError(f"Pass {pair}, one of them. Got {given}.")
+        if all(sizes) or not (any(sizes) or self.imported):
+            given = "both" if any(sizes) else "neither"
+            raise SettingsError(f"Pass --budget RATIO or --flips N, one of them. Got {given}.")
+        if self.split and self.all_splits:
+            raise SettingsError("Pass --split K or --all-splits, one of them. Got both.")
         if self.resume and self.overwrite:
             raise SettingsError("Pass --resume or --overwrite, one of them. Got both.")
 
@@ -188,6 +186,11 @@ def attack(
     settings = options.values()
     source = GraphSource.named(graph, reading)
     options.check_out(out, source)
+    if not options.split and not options.all_splits:
+        session.screen.note(
+            f"No split is named: the attacker knows the training labels of {options.splits} "
+            "split 0, and the result counts on that split alone."
+        )
     if options.imported is not None:
         _import(session, options, source, out)
         return

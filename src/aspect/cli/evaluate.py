@@ -334,7 +334,7 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
         f"{table.splits} split{'' if counts == {1} else 's'}; probe: {table.probe}"
     )
     uneven = ["splits"] if len(counts) > 1 else []
-    names = ["method", "budget", *uneven, "clean", "perturbed", "drop", "macro-F1"]
+    names = ["method", "budget", *uneven, "clean", "perturbed", "drop", "95% interval", "macro-F1"]
     cells = [
         [
             row["name"],
@@ -343,6 +343,7 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
             score_text(row["clean"]),
             score_text(row["perturbed"]),
             number_text(row["drop"]),
+            interval_text(row["drop_interval"]),
             score_text(row["macro_f1"]),
         ]
         for row in table.rows
@@ -352,7 +353,10 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
         " and of feature entries masked" if perturbation.features else ", with all features kept"
     )
     screen.say(f"budget: ratio of edges flipped{masked}. macro-F1: perturbed.")
-    screen.say("drop: (clean - perturbed) / clean of the two means, in percent.")
+    screen.say(
+        "drop: (clean - perturbed) / clean of the two means, in percent; its interval is that of "
+        "the drops of single splits, or of seeds where there are several."
+    )
     explain(screen, dict.fromkeys(row["name"] for row in table.rows if row["name"] != table.method))
     for notice in table.notices:
         screen.say(notice)

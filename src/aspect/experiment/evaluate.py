@@ -253,6 +253,7 @@ def _perturbed_row(
         "clean": before,
         "perturbed": after,
         "drop": drop,
+        "drop_interval": _drop_interval(clean, perturbed),
         "macro_f1": _spread(perturbed, "macro_f1"),
         "clean_macro_f1": _spread(clean, "macro_f1"),
         "optimistic": _spread(perturbed, "optimistic"),
@@ -267,6 +268,17 @@ def _perturbed_row(
             for key, lines in (("scores", perturbed), ("clean_scores", clean))
         },
     }
+
+
+def _drop_interval(clean: pd.DataFrame, perturbed: pd.DataFrame) -> dict[str, float | None]:
+    """The 95% interval of the drops of single splits, as of `Spread`; None for fewer than two."""
+    sides = (lines[["seed", "split", "strict"]] for lines in (clean, perturbed))
+    pairs = next(sides).merge(next(sides), on=["seed", "split"], suffixes=("", "_perturbed"))
+    if pairs.empty or not pairs["strict"].all():
+        return {"low": None, "high": None}
+    drops = PERCENT * (pairs["strict"] - pairs["strict_perturbed"]) / pairs["strict"]
+    spread = Spread.of([list(values) for _, values in drops.groupby(pairs["seed"])])
+    return {"low": spread.low, "high": spread.high}
 
 
 def _by_seed(lines: pd.DataFrame, metric: str) -> list[list[Any]] | None:
