@@ -1,6 +1,6 @@
 """Which edges have little support, and what an embedding gains and loses without them.
 
-First table: how well support (`aspect.evaluation.pruning`) tells the edges that attacks of record
+First table: how well support (`aspect.attacks.purification`) tells the edges that attacks of record
 added, at 10% of the edges, from all others of the poisoned graph; no label is read. Second table:
 ASPECT with its shipped settings, trained on the clean graph and on the one poisoned for each split
 (unrolled Metattack and masked features, 10%), and read with growing shares of the least supported
@@ -9,6 +9,9 @@ on the graph at hand, the smallest of equals; test labels choose nothing. The la
 against the reading with all edges, by the tests of the other tables. Scores go to
 `results/pruned_edges.csv`; the graphs' files lie in the folder that ASPECT_DATA names. Run by
 `make prune`.
+
+With `--rule` nothing is trained: it prints what `--prune auto` leaves out, of the clean graph and
+after both attacks at 10%, split 0.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
+from aspect.attacks.pruning import Pruning  # noqa: E402
 from aspect.attacks.purification import edge_support, prune_edges  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import LabelledGraph, edge_keys  # noqa: E402
@@ -140,6 +144,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--graph", choices=GRAPHS, action="append", help="one graph only")
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time (default: 2)")
     parser.add_argument("--device", help="where to train (default: the GPU if there is one)")
+    parser.add_argument("--rule", action="store_true", help="what --prune auto leaves out")
+    parser.add_argument("--score", default="support", help="edge score of --rule")
     parser.add_argument("--show", action="store_true", help="train nothing, read the scores")
     return parser.parse_args(arguments)
 
@@ -148,6 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train, keep the scores, print both tables."""
     given, console = parse(arguments), Console(width=140)
     graphs = given.graph or GRAPHS
+    if given.rule:
+        console.print(rule_table(graphs, Pruning(ratio="auto", score=given.score)))
+        return 0
     kept = read_scores() if SCORES.exists() else []
     if not given.show:
         wanted = [
@@ -205,6 +214,26 @@ def detection_table(graphs: Sequence[str], splits: int = 3) -> Table:
             pairs = [detection(labelled, flips_of(graph, solver, k)) for k in range(splits)]
             area, share = torch.tensor(pairs).mean(0).tolist()
             table.add_row(graph, solver, str(splits), f"{area:.3f}", f"{100 * share:.0f}%")
+    return table
+
+
+def rule_table(graphs: Sequence[str], pruning: Pruning) -> Table:
+    """What the rule prunes: how many edges, how many of the added ones, and of the clean ones."""
+    table = Table("graph", "perturbation", "pruned", "added edges found", "clean edges lost")
+    for graph in graphs:
+        labelled = load_named(graph)
+        for solver in ("", "unrolled", "implicit"):
+            whole = labelled.graph
+            if solver:
+                whole = flips_of(graph, solver, 0).apply(labelled, BUDGET, features=False)
+            keys = edge_keys(whole)
+            added = ~torch.isin(keys, edge_keys(labelled.graph))
+            gone = ~torch.isin(keys, edge_keys(pruning.apply(whole)))
+            parts = (gone, gone[added], gone[~added])
+            cells = [
+                f"{100 * float(part.float().mean()):.1f}%" if len(part) else "-" for part in parts
+            ]
+            table.add_row(graph, f"metattack ({solver})" if solver else "none", *cells)
     return table
 
 

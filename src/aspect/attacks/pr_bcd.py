@@ -111,6 +111,10 @@ def _avoiding(search: type[Any], floor: ScoreFloor) -> type[Any]:
     """The search, whose blocks hold no pair below the floor: they are drawn, and thrown away."""
 
     class Avoiding(search):  # type: ignore[misc]  # the library has no types
+        current_block: Tensor
+        block_edge_index: Tensor
+        block_edge_weight: Tensor
+
         def _sample_random_block(self, budget: int = 0) -> None:
             super()._sample_random_block(budget)
             self._throw_away(budget)
