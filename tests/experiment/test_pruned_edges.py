@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import torch
+
+from aspect.data.graph import edge_keys, flip_pairs, with_pairs
+from aspect.data.synthetic import mixed_graph
 from scripts import load_script
 
 ROOT = Path(__file__).parents[2]
@@ -40,3 +44,28 @@ def test_missing_flips_are_told_before_anything_is_trained(tmp_path, monkeypatch
     assert script.main(["--graph", "cora"]) == 2
     assert "make perturbations" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_rules_table_counts_what_goes_of_added_and_of_clean_edges(monkeypatch):
+    clean = mixed_graph(num_nodes=60, seed=0)
+    edge = edge_keys(clean.graph)[:1]
+    absent = torch.tensor([key for key in range(1, 60) if key not in edge_keys(clean.graph)][:1])
+
+    class Flips:
+        def apply(self, labelled, budget, *, features):
+            assert (budget, features) == (script.BUDGET, False)
+            return flip_pairs(labelled.graph, absent)
+
+    class Rule:
+        def apply(self, graph):  # prunes one clean edge and the added one
+            kept = edge_keys(graph)
+            return with_pairs(graph, kept[~torch.isin(kept, torch.cat([edge, absent]))])
+
+    monkeypatch.setattr(script, "load_named", lambda _: clean)
+    monkeypatch.setattr(script, "flips_of", lambda *_: Flips())
+    table = script.rule_table(["any"], Rule())
+    lost = f"{100 / clean.graph.num_edges:.1f}%"
+    columns = [list(column.cells) for column in table.columns]
+    assert columns[1] == ["none", "metattack (unrolled)", "metattack (implicit)"]
+    assert columns[3] == ["-", "100.0%", "100.0%"]
+    assert columns[4] == [lost, lost, lost]
