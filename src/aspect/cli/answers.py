@@ -474,8 +474,8 @@ class TheoryAnswer(Answer):
     """That gives the same again."""
 
 
-class StoreFactsOf(Config):
-    """What a store holds."""
+class StoreAnswer(Answer):
+    """`aspect store`: what the store holds."""
 
     path: str
     """Its folder."""
@@ -497,12 +497,8 @@ class StoreFactsOf(Config):
     """What was cleaned."""
 
 
-class StoreAnswer(StoreFactsOf, Answer):
-    """`aspect store`."""
-
-
-class GenerateAnswer(StoreFactsOf, Answer):
-    """`aspect generate`."""
+class GenerateAnswer(StoreAnswer):
+    """`aspect generate`: the same of the graph that was drawn."""
 
 
 class PlanAnswer(Answer):
@@ -536,7 +532,8 @@ class ClusterAnswer(Answer):
 
 
 ANSWERS: dict[str, type[Answer]] = {
-    kind.__name__.removesuffix("Answer").lower(): kind for kind in Answer.__subclasses__()
+    kind.__name__.removesuffix("Answer").lower(): kind
+    for kind in (*Answer.__subclasses__(), *StoreAnswer.__subclasses__())
 }
 
 
