@@ -70,7 +70,8 @@ def test_every_setting_is_a_documented_keyword_of_aspect():
         assert f"{name} (default {field.default!r}{only}): " in " ".join(text.split())
         first_words = " ".join((field.description or "").split()[:3])
         assert first_words in " ".join(text.split())
-    assert list(parameters)[:5] == ["stable", "seed", "device", "graph", "epochs"]
+    first = ["stable", "seed", "device", "graph", "scale", "epochs"]
+    assert list(parameters)[:6] == first
     assert inspect.Parameter.VAR_KEYWORD not in {each.kind for each in parameters.values()}
 
 

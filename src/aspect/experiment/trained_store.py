@@ -121,6 +121,8 @@ def process_group(device: str | None) -> Iterator[tuple[Ranks, str | None]]:
         yield Ranks.here(), device
         return
     on_gpu = torch.cuda.is_available() and device != "cpu"
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl" if on_gpu else "gloo")
     try:
         yield Ranks.here(), f"cuda:{os.environ['LOCAL_RANK']}" if on_gpu else "cpu"

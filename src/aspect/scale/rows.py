@@ -237,9 +237,10 @@ class RowBatches:
         for number, (batch, gather) in enumerate(self._batches(gradients.method, step.epoch)):
             step = replace(step, rank=self.ranks.rank, gather=gather)
             step.generator.manual_seed(seed_for(self.seed, "batch", step.epoch, number))
-            done.append(gradients.of_batch(step, batch))
+            computed = gradients.of_batch(step, batch)
             self.ranks.average(gradients.parameters)
             update()
+            done.append(replace(computed, gradients=[]))  # which would fill the memory
         numbers = _means(done)
         check(numbers)
         return numbers
