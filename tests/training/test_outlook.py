@@ -53,6 +53,7 @@ def test_beyond_ten_minutes_there_is_advice():
     _, advice = told(601, "aspect")
     assert advice == (
         "That is long. Faster: negatives=1000, a lower width or order, fewer epochs, a GPU, "
+        "batches of rows (--scale rows), "
         "a method of linear cost such as ggd."
     )
     assert "a GPU" not in told(601, "aspect", device="cuda")[1]

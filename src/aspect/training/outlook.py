@@ -59,6 +59,8 @@ class Estimate:
         yield "fewer epochs"
         if self.device == "cpu":
             yield "a GPU"
+        if method.row_plan() is not None:
+            yield "batches of rows (--scale rows)"
         if method.cost == "quadratic":
             yield f"a method of linear cost such as {LINEAR}"
 
