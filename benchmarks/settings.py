@@ -9,8 +9,9 @@ The folders are those of `aspect tune`. A search that is complete is kept, one t
 goes on: call it again until nothing is left. `--ship` writes the best settings of complete searches
 into the package, and all their trials into `results/searches/`; it searches nothing. The authors'
 own settings are kept as `GRAPH.published.yaml`. A search whose trials lie in `results/searches/` is
-not carried out again. Several searches at a time share a GPU much faster under NVIDIA's MPS. The
-graphs' files lie in the folder that ASPECT_DATA names. Run by `make settings`.
+not carried out again; `--table` prints what was found. Several searches at a time share a GPU much
+faster under NVIDIA's MPS. The graphs' files lie in the folder that ASPECT_DATA names. Run by
+`make settings`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import TypeVar
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
+import pandas as pd  # noqa: E402
 import torch  # noqa: E402
 
 from aspect.config import to_yaml  # noqa: E402
@@ -235,6 +237,20 @@ def ship(planned: PlannedSearch, searches: Path, shipped: Path = SHIPPED) -> Pat
     return path
 
 
+def found_table() -> str:
+    """The highest validation accuracy of every shipped search, methods by graphs."""
+    rows = []
+    for planned in planned_searches():
+        if planned.shipped_trials.is_file():
+            trials = pd.read_csv(planned.shipped_trials)
+            best = trials[trials.state == "complete"].validation.max()
+            rows.append({"method": planned.method, "graph": planned.graph, "validation": best})
+    if not rows:
+        return f"{SHIPPED_TRIALS} holds no trials."
+    wide = pd.DataFrame(rows).pivot_table(index="method", columns="graph", values="validation")
+    return wide.round(1).to_string(na_rep="-")
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -242,6 +258,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.add_argument(
             f"--{name}", choices=choices, action="append", default=[], help=f"one {name} only"
         )
+    parser.add_argument("--table", action="store_true", help="search nothing, print what was found")
     parser.add_argument("--ship", action="store_true", help="search nothing, ship what is there")
     parser.add_argument("--trials", type=positive, default=TRIALS, help="trials of each search")
     parser.add_argument("--seconds", type=positive, help="begin no trial after so many")
@@ -255,6 +272,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search, or ship what was found, with one line for each."""
     given = parse(arguments)
+    if given.table:
+        print(found_table())
+        return 0
     searches = planned_searches(given.method, given.graph)
     if not given.ship:
         left = [planned for planned in searches if not planned.shipped_trials.is_file()]

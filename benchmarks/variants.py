@@ -52,7 +52,6 @@ class Variant:
 
 def scores_of(variant: Variant) -> list[dict[str, Any]]:
     """The score at every epoch at which a training is scored."""
-    logging.getLogger("aspect").setLevel(logging.ERROR)
     settings = parse_overrides(list(variant.changes))
     experiment = Experiment(method=variant.method, graph=variant.graph, settings=settings)
     request = SearchRequest(seeds=SEEDS_ON_SMALL if variant.graph in SMALL else 1, max_cosine=1.0)
@@ -64,6 +63,12 @@ def scores_of(variant: Variant) -> list[dict[str, Any]]:
         {**known, "epoch": epoch, "validation": round(score.validation, 3)}
         for epoch, score in scores.items()
     ]
+
+
+def quietly(variant: Variant) -> list[dict[str, Any]]:
+    """The same in a worker, without the warnings of each training."""
+    logging.getLogger("aspect").setLevel(logging.ERROR)
+    return scores_of(variant)
 
 
 def table(scores: pd.DataFrame) -> str:
@@ -93,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for words in ("", *given.variants)
         ]
         scores: list[dict[str, Any]] = []
-        with closing(LocalProcesses(given.workers).run(scores_of, tasks)) as events:
+        with closing(LocalProcesses(given.workers).run(quietly, tasks)) as events:
             for event in events:
                 if isinstance(event, Finished):
                     scores += event.result

@@ -25,6 +25,10 @@ REFUSED = {
     "methods": ["aspekt"],
     "demo": ["--import", "not_here"],
     "theory": ["--import", "not_here"],
+    "plan": ["--nodes", "10"],
+    "generate": ["--nodes", "3", "--out", "graph"],
+    "store": ["edges.parquet", "--out", "graph"],
+    "cluster": ["--import", "not_here"],
 }
 
 

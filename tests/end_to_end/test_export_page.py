@@ -37,7 +37,7 @@ def test_the_page_runs(cli, monkeypatch):
     scope = {}
     for block in blocks("python"):
         exec(block, scope)  # noqa: S102 - our own page
-    assert scope["z"].shape == (12, 32)
+    assert scope["z"].shape == (12, 32 + 6)  # two bands, skip connection
     assert list(scope["z"].columns[:2]) == ["z0", "z1"]
     assert scope["gate"].between(0, 1).all()
     assert len(scope["nearest"].rows) == 3

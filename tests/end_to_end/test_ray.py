@@ -24,7 +24,7 @@ from aspect.settings import RowSettings
 from aspect.training.trainer import train
 
 ray = pytest.importorskip("ray")
-pytestmark = [pytest.mark.distributed, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
 
 PLAN = """
 title: Two small runs

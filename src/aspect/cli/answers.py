@@ -93,8 +93,12 @@ class TrainAnswer(Answer):
     """What is wrong with the model."""
     notices: list[str] | None = None
     """What was cleaned in the graph."""
+    rows: Object | None = None
+    """How it was trained on as rows; null: on the whole graph."""
     seconds: float
     """Of the training."""
+    seconds_by_step: dict[str, float] | None = None
+    """Of a store: `propagate`, `train`, `embed`."""
     device: str
     """`cpu` or the GPU's name."""
     versions: dict[str, str]
@@ -472,8 +476,66 @@ class TheoryAnswer(Answer):
     """That gives the same again."""
 
 
+class StoreAnswer(Answer):
+    """`aspect store`: what the store holds."""
+
+    path: str
+    """Its folder."""
+    nodes: int
+    """Of the graph."""
+    edges: int
+    """Undirected, each counted once."""
+    features: int
+    """Columns."""
+    classes: int
+    """Of the labels."""
+    weighted: bool
+    """Whether edges have weights."""
+    blocks: int
+    """That it is cut into."""
+    bytes: int
+    """On the disk."""
+    notices: list[str]
+    """What was cleaned."""
+
+
+class GenerateAnswer(StoreAnswer):
+    """`aspect generate`: the same of the graph that was drawn."""
+
+
+class PlanAnswer(Answer):
+    """`aspect plan`."""
+
+    nodes: int
+    """Of the graph."""
+    edges: int
+    """Undirected."""
+    features: int
+    """Columns."""
+    workers: int
+    """That share the work."""
+    modes: Object
+    """`full` and `rows`: time, memory and disk of every step."""
+    advice: str
+    """Which to take, a sentence."""
+
+
+class ClusterAnswer(Answer):
+    """`aspect cluster`."""
+
+    address: str | None
+    """`$RAY_ADDRESS`; null: it is not set."""
+    how: list[str]
+    """To start a cluster and to join it, a line each."""
+    cpus: int | None = None
+    """Of the cluster at the address."""
+    gpus: int | None = None
+    """Of the cluster at the address."""
+
+
 ANSWERS: dict[str, type[Answer]] = {
-    kind.__name__.removesuffix("Answer").lower(): kind for kind in Answer.__subclasses__()
+    kind.__name__.removesuffix("Answer").lower(): kind
+    for kind in (*Answer.__subclasses__(), *StoreAnswer.__subclasses__())
 }
 
 

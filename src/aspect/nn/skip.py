@@ -81,10 +81,8 @@ class Skip(Calibrated):
 
     def _record(self, blocks: list[Float[Tensor, "nodes features"]]) -> None:
         lengths = torch.stack([block.norm(dim=1).mean() for block in blocks])
-        self.lengths.copy_(torch.where(lengths > 0, lengths, 1))
-        rows = torch.cat(blocks, dim=1) / self._scales()
-        self.mean.copy_(rows.mean(dim=0, dtype=torch.float64))
-        self.axes.copy_(principal_components(rows - self.mean, self.axes.shape[1]))
+        rows = torch.cat(blocks, dim=1)
+        self.settle(lengths, rows.mean(dim=0, dtype=torch.float64), rows)
 
 
 def principal_components(

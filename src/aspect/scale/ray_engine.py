@@ -39,7 +39,8 @@ __all__ = ["RayPropagation", "RayTraining", "connect", "num_gpus"]
 
 ATTEMPTS = 3  # further ones of a block, or of a training, after its worker was lost
 CHECKPOINT = "checkpoint.safetensors"
-SECONDS_TO_START = 30.0
+# Workers import torch before they begin, which takes long on a busy machine: Ray would wait 60 s.
+STARTING = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300"
 
 
 def connect(workers: int | None = None) -> int:
@@ -214,6 +215,7 @@ class RayTraining:
         from ray.train.torch import TorchTrainer
 
         connect(self.workers)
+        os.environ.setdefault(*STARTING)
         work = {
             "method": method.cpu(),
             "views": views,

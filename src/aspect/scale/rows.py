@@ -37,6 +37,8 @@ from aspect.training.gradients import Gradients, Numbers, Pass
 __all__ = ["RowBatches", "StoredViews", "basis_settings", "row_plan_of", "stored_views"]
 
 BATCH = {"cpu": 1_024, "cuda": 4_096}  # rows of a step, by kind of device
+ONE_BATCH = 4_096  # nodes of a graph that is taken whole: its settings were chosen for such steps
+
 Gather = Callable[[Tensor, int], Tensor]  # rows of all processes along a dimension
 
 STREAMED = 16_384  # rows of a pass over all of them at a time
@@ -203,7 +205,8 @@ class RowBatches:
         }
         # Row numbers lie where the rows are read.
         self.home = device if held else torch.device("cpu")
-        size = settings.batch or BATCH[device.type]
+        small = self.num_nodes if self.num_nodes <= ONE_BATCH else None
+        size = settings.batch or small or BATCH[device.type]
         self.num_batches = -(-self.num_nodes // size)
         self.run = settings.run or (1 if views.num_bytes <= HELD_BYTES else RUN)
         self.queue = size if settings.queue is None else settings.queue

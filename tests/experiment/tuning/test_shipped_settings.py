@@ -92,6 +92,14 @@ def test_a_complete_search_is_shipped_without_what_belongs_to_its_run(searched, 
     assert planned.shipped_trials.read_text() == result.table()
 
 
+def test_what_was_found_is_a_table(searched, tmp_path, capsys):
+    planned, searches = searched
+    script.ship(planned, searches, tmp_path)
+    assert script.main(["--table"]) == 0
+    result, _ = load_search(searches / planned.name)
+    assert capsys.readouterr().out.split()[-2:] == ["dgi", f"{result.best.validation:.1f}"]
+
+
 def test_a_search_that_was_shipped_is_not_carried_out_again(searched, tmp_path, capsys):
     planned, searches = searched
     script.ship(planned, searches, tmp_path)
