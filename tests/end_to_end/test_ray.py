@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import ray
 import torch
 from torch.testing import assert_close
 
@@ -23,7 +24,6 @@ from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings
 from aspect.training.trainer import train
 
-ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
 
 PLAN = """
