@@ -29,3 +29,12 @@ def test_the_table_has_the_last_epoch_and_the_mean_over_graphs():
     lines = script.table(scores).splitlines()
     assert lines[0].split() == ["graph", "texas", "cora", "mean"]
     assert lines[2].split() == ["defaults", "80.0", "90.0", "85.0"]
+
+
+def test_the_table_of_the_lab_book_is_what_the_results_say(capsys):
+    assert script.main(["--tables"]) == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    book = (script.ROOT / "docs" / "lab_book.md").read_text()
+    for name, *scores in table[2:]:
+        written = name if name == "defaults" else f"`{name}`"
+        assert f"| {written} | {' | '.join(scores[:-1])} |" in book
