@@ -29,7 +29,7 @@ from aspect.experiment.trained import MODEL, RECORD_FORMAT, RunOptions, StoredRu
 from aspect.methods.base import Method
 from aspect.nn.normalisation import Normalisation
 from aspect.provenance import versions
-from aspect.scale.bases import Engine
+from aspect.scale.bases import Propagator
 from aspect.scale.embedding import (
     PROGRESS,
     embed_store,
@@ -270,7 +270,7 @@ def _rows_of(
     rows: RowSettings,
     folder: Path,
     ranks: Ranks,
-    engine: Engine | None = None,
+    engine: Propagator | None = None,
 ) -> tuple[Method, RowBatches]:
     """An untrained method, and the store as batches; the first process propagates."""
     method = model.untrained(rows.projection_width or store.num_features)

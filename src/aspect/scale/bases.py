@@ -6,11 +6,11 @@ term is a function of the previous terms alone (`propagate_block`). A killed run
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -38,7 +38,8 @@ __all__ = [
     "Bases",
     "BasisFacts",
     "BasisSettings",
-    "Engine",
+    "MissingBlocks",
+    "Propagator",
     "compute_bases",
     "inverse_roots",
     "kept_entries",
@@ -168,7 +169,7 @@ def compute_bases(
     *,
     memory_bytes: int = MEMORY_BYTES,
     device: str = "cpu",
-    engine: Engine | None = None,
+    engine: Propagator | None = None,
 ) -> Bases:
     """The bases of a store in a folder; an interrupted run goes on where it stopped.
 
@@ -351,20 +352,20 @@ def _multiply(
 # All blocks
 
 
-class Engine(Protocol):
-    """Who multiplies the blocks of a term: a loop in this process, or a cluster."""
+@dataclass(frozen=True, eq=False)
+class MissingBlocks:
+    """Blocks of a term that are to be computed; the terms before it are complete in the folder."""
 
-    def __call__(
-        self,
-        store: GraphStore,
-        path: Path,
-        facts: BasisFacts,
-        scales: Numbers,
-        term: int,
-        missing: Sequence[int],
-    ) -> Iterator[tuple[int, Numbers]]:
-        """The missing blocks of a term; the terms before it are complete in the folder."""
-        ...
+    store: GraphStore
+    path: Path  # of the bases
+    facts: BasisFacts
+    scales: Numbers  # of the nodes, by their degrees
+    term: int
+    blocks: Sequence[int]
+
+
+# Who multiplies the blocks of a term: a loop in this process, or a cluster.
+Propagator = Callable[[MissingBlocks], Iterator[tuple[int, Numbers]]]
 
 
 @dataclass(frozen=True)
@@ -374,36 +375,28 @@ class _Loop:
     memory_bytes: int
     device: str
 
-    def __call__(
-        self,
-        store: GraphStore,
-        path: Path,
-        facts: BasisFacts,
-        scales: Numbers,
-        term: int,
-        missing: Sequence[int],
-    ) -> Iterator[tuple[int, Numbers]]:
-        settings = facts.settings
-        before = None if term == 1 else term_rows(path, facts, term - 2)
-        on_disk = term_rows(path, facts, term - 1)
-        previous = _held(on_disk, settings, self.memory_bytes, self.device)
-        for block in missing:
+    def __call__(self, missing: MissingBlocks) -> Iterator[tuple[int, Numbers]]:
+        store, facts, term = missing.store, missing.facts, missing.term
+        before = None if term == 1 else term_rows(missing.path, facts, term - 2)
+        on_disk = term_rows(missing.path, facts, term - 1)
+        previous = _held(on_disk, facts.settings, self.memory_bytes, self.device)
+        for block in missing.blocks:
             rows = propagate_block(
                 store.adjacency(block),
                 store.blocks[block],
-                scales,
+                missing.scales,
                 previous,
                 on_disk.block(block),
                 None if before is None else before.block(block),
-                settings,
+                facts.settings,
                 memory_bytes=self.memory_bytes,
                 device=self.device,
             )
-            yield block, converted(rows, settings.dtype)
+            yield block, converted(rows, facts.settings.dtype)
 
 
 def _compute_terms(
-    store: GraphStore, folder: BlockFolder, facts: BasisFacts, engine: Engine
+    store: GraphStore, folder: BlockFolder, facts: BasisFacts, engine: Propagator
 ) -> None:
     _first_term(store, folder, facts)
     scales = _scales(store, folder, facts.settings)
@@ -411,7 +404,8 @@ def _compute_terms(
         names = [block_name(f"term{term}", block) for block in range(len(store.blocks))]
         missing = [block for block, name in enumerate(names) if not folder.has(name)]
         if missing:
-            for block, rows in engine(store, folder.path, facts, scales, term, missing):
+            todo = MissingBlocks(store, folder.path, facts, scales, term, missing)
+            for block, rows in engine(todo):
                 folder.write(names[block], rows)
 
 

@@ -24,7 +24,7 @@ from typing_extensions import override
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import SettingsError, TrainingError
 from aspect.methods.base import Method
-from aspect.scale.bases import BasisFacts, Numbers, propagate_block, term_rows
+from aspect.scale.bases import BasisFacts, MissingBlocks, Numbers, propagate_block, term_rows
 from aspect.scale.blocks import BlockedRows, converted, row_ranges
 from aspect.scale.ranks import Ranks
 from aspect.scale.rows import RowBatches, StoredViews
@@ -113,26 +113,19 @@ class RayPropagation:
     memory_bytes: int = 2**30
     work: Callable[..., Numbers] = field(default_factory=lambda: _propagate)  # what a task does
 
-    def __call__(
-        self,
-        store: GraphStore,
-        path: Path,
-        facts: BasisFacts,
-        scales: Numbers,
-        term: int,
-        missing: Sequence[int],
-    ) -> Iterator[tuple[int, Numbers]]:
+    def __call__(self, missing: MissingBlocks) -> Iterator[tuple[int, Numbers]]:
         """The missing blocks of a term as they are done; terms before it are read from the disk."""
         import ray
 
         connect()
-        shared = ray.put(scales)
+        path, facts, term = missing.path, missing.facts, missing.term
+        shared = ray.put(missing.scales)
         before = self._objects(path, facts, term - 2) if term > 1 else None
         previous = self._objects(path, facts, term - 1)
         task = ray.remote(max_retries=ATTEMPTS)(self.work)
         waiting = {
             task.remote(
-                str(store.path),
+                str(missing.store.path),
                 block,
                 shared,
                 previous,
@@ -140,7 +133,7 @@ class RayPropagation:
                 facts,
                 self.memory_bytes,
             ): block
-            for block in missing
+            for block in missing.blocks
         }
         while waiting:
             (ready, *_), _ = ray.wait(list(waiting), num_returns=1)

@@ -24,7 +24,7 @@ from aspect.data.rows import RowPlan, Rows, RowView, smoothing_coefficients
 from aspect.errors import SettingsError
 from aspect.methods.base import Method, Output, Step
 from aspect.randomness import generator_for, seed_for
-from aspect.scale.bases import Bases, BasisSettings, Engine, compute_bases
+from aspect.scale.bases import Bases, BasisSettings, Propagator, compute_bases
 from aspect.scale.blocks import row_ranges
 from aspect.scale.calibration import calibrate_rows
 from aspect.scale.ranks import Ranks
@@ -108,7 +108,7 @@ def stored_views(
     *,
     seed: int,
     device: str = "cpu",
-    engine: Engine | None = None,
+    engine: Propagator | None = None,
 ) -> StoredViews:
     """Propagate what a plan asks for into a folder; what is there already is taken.
 
