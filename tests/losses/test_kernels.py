@@ -36,6 +36,22 @@ def test_the_same_as_in_plain_torch(nodes, dim, block, kept_bytes, monkeypatch):
     assert_close(fused, losses_and_gradients(*views, 0.3), rtol=1e-5, atol=1e-6)
 
 
+def test_a_lack_of_memory_goes_on_in_smaller_blocks(monkeypatch):
+    kernels = pytest.importorskip("aspect.losses.kernels", reason="needs Triton")
+    views, sizes, compute = two_views(60, 8), [], kernels.fused_log_sums
+
+    def small_memory(queries, keys, temperature, block, keep):
+        sizes.append((block, keep))
+        if block > 20:
+            raise torch.OutOfMemoryError("full")
+        return compute(queries, keys, temperature, block, keep)
+
+    expected = losses_and_gradients(*views, 0.3)
+    monkeypatch.setattr(kernels, "fused_log_sums", small_memory)
+    assert_close(losses_and_gradients(*views, 0.3), expected)
+    assert sizes == [(60, True), (30, False), (15, False)]
+
+
 @pytest.mark.parametrize("temperature", [0.1, 0.5])
 def test_close_where_products_may_be_in_tf32(temperature):
     exact = losses_and_gradients(*two_views(1000, 256), temperature)

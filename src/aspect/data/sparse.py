@@ -26,14 +26,18 @@ ALIGNED = 16
 
 LARGEST_INT32 = 2**31 - 1
 
+OLDEST_GPU = (8, 0)  # compute capability that Triton supports fully
+
 # torch says so at the first compressed tensor of every process; our tests hold what we use of it.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
 
 @cache
 def has_triton() -> bool:
-    """Whether Triton, which compiles our kernels for a GPU, is installed; CUDA builds bring it."""
-    return find_spec("triton") is not None
+    """Whether our kernels can be compiled: Triton comes with CUDA builds, and wants a newer GPU."""
+    if find_spec("triton") is None or not torch.cuda.is_available():
+        return False
+    return torch.cuda.get_device_capability() >= OLDEST_GPU
 
 
 def aligned(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*padded"]:

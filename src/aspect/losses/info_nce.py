@@ -304,7 +304,11 @@ def _log_sums(
         from aspect.losses.kernels import fused_log_sums  # needs Triton
 
         size = block or (len(queries) if keep else rows_per_block(others))
-        return fused_log_sums(queries, keys, temperature, size, keep)
+
+        def fused(rows: int) -> tuple[Tensor, Tensor]:
+            return fused_log_sums(queries, keys, temperature, rows, keep and rows == size)
+
+        return with_smaller_blocks(fused, size, queries.element_size() * len(others))
     rows, columns = _LogSums.apply(  # type: ignore[no-untyped-call]  # torch
         queries, keys, 1 / temperature, left_out, block or rows_per_block(others), keep
     )
