@@ -10,6 +10,7 @@ from aspect.data.source import Reading
 from aspect.data.tables import read_tables
 from aspect.errors import FileError, GraphError, RunError, SettingsError
 from aspect.scale.build import build_store
+from aspect.scale.chunks import TablePieces
 from aspect.scale.store import GraphStore
 from faults import contents, run_and_kill
 
@@ -251,3 +252,9 @@ def test_files_that_do_not_fit(tables, tmp_path):
             Reading(nodes=str(table)),
             labels=tmp_path / "pairs.npy",
         )
+
+
+@pytest.mark.parametrize("name", ["nosuch", "nosuch.csv", "nosuch.parquet"])
+def test_a_table_that_is_not_there_is_named(name, tmp_path):
+    with pytest.raises(FileError, match=f"{name}.*there is no such file"):
+        TablePieces(tmp_path / name, Reading())
