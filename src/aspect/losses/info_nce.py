@@ -41,6 +41,7 @@ __all__ = [
     "LOWEST_TEMPERATURE",
     "NodeLosses",
     "Positives",
+    "in_safe_precision",
     "info_nce",
     "intra_view_info_nce",
     "sampled_info_nce",
@@ -146,7 +147,7 @@ def info_nce(
             chosen by the device if not given.
     """
     dtype = queries.dtype
-    queries, keys = _in_safe_precision(temperature, queries, keys)
+    queries, keys = in_safe_precision(temperature, queries, keys)
     rows, columns = _log_sums(queries, keys, temperature, None, block, kept_bytes)
     return NodeLosses(rows.to(dtype), columns.to(dtype))
 
@@ -165,7 +166,7 @@ def intra_view_info_nce(
     mean of `symmetric`.
     """
     dtype = queries.dtype
-    queries, keys = _in_safe_precision(temperature, queries, keys)
+    queries, keys = in_safe_precision(temperature, queries, keys)
     between = info_nce(queries, keys, temperature, block=block, kept_bytes=kept_bytes)
     positive = cosines(queries, keys) / temperature
     losses = []
@@ -190,7 +191,7 @@ def several_positives_info_nce(
     no such sum. GREET takes `symmetric`, S3GCL `rows`.
     """
     dtype = queries.dtype
-    queries, keys = _in_safe_precision(temperature, queries, keys)
+    queries, keys = in_safe_precision(temperature, queries, keys)
     negatives = _log_sums(queries, keys, temperature, positives.in_block, block, kept_bytes)
     u, v = directions(queries), directions(keys)
     mean = positives.mean.to(u.dtype)
@@ -263,7 +264,7 @@ def _check_temperature(temperature: float) -> None:
         )
 
 
-def _in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]:
+def in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]:
     """The views, in float64 where float32 cannot hold the exponentials."""
     _check_temperature(temperature)
     if temperature < LOWEST_FLOAT32_TEMPERATURE:
