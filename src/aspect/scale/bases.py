@@ -470,7 +470,8 @@ def projection_matrix(store: GraphStore, settings: BasisSettings) -> NDArray[np.
         return _leading_directions(store, settings, settings.width)
     drawn = np.random.default_rng(seed_for(settings.projection_seed, "projection"))
     matrix: NDArray[np.float64] = drawn.standard_normal((store.num_features, settings.width))
-    return matrix / np.sqrt(settings.width)
+    matrix /= np.sqrt(settings.width)
+    return matrix
 
 
 def _leading_directions(
