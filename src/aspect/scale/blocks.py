@@ -257,7 +257,7 @@ def mapped(file: Path) -> NDArray[Any]:
 def converted(array: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
     """The same numbers in another floating type; torch is several times faster at float16."""
     if np.float16 not in (array.dtype, np.dtype(dtype)):
-        return array.astype(dtype)
+        return array.astype(dtype, copy=False)
     wanted = getattr(torch, np.dtype(dtype).name)
     numbers: NDArray[Any] = torch.from_numpy(array).to(wanted, copy=True).numpy()
     return numbers

@@ -24,7 +24,7 @@ from aspect.scale.store import GraphStore
 __all__ = ["DeviceGraph", "HeldBases", "held_bytes", "kept_on_device"]
 
 ENTRIES = 2**25  # of the adjacency that are multiplied at a time
-CHUNK_BYTES = 96 * ENTRIES
+ENTRY_BYTES = 96  # of one of them meanwhile
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +36,14 @@ class HeldBases:
     projection: NDArray[np.float64] | None  # what the features were multiplied by
 
 
-def held_bytes(store: GraphStore, settings: BasisSettings, num_bases: int) -> int:
+def held_bytes(
+    num_nodes: int, num_entries: int, num_features: int, settings: BasisSettings, num_bases: int
+) -> int:
     """What so many bases take on a device, with all that is needed to compute them."""
-    one = settings.num_bytes(store.num_nodes, store.num_features)
-    term = store.num_nodes * settings.columns(store.num_features) * settings.working_type.itemsize
-    weights = 0 if store.facts.weight_scale is None else 4
-    entries = 2 * store.num_edges * (4 + weights + settings.working_type.itemsize)
-    return num_bases * one + 2 * term + entries + CHUNK_BYTES
+    word = settings.working_type.itemsize
+    terms = 3 * num_nodes * settings.columns(num_features) * word  # previous, next, features
+    entries = num_entries * (4 + 4 + word) + ENTRY_BYTES * min(ENTRIES, num_entries)
+    return num_bases * settings.num_bytes(num_nodes, num_features) + terms + entries
 
 
 class DeviceGraph:

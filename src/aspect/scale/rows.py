@@ -168,7 +168,8 @@ def _fits_gpu(
     if device.type == "cpu":
         return False
     free, _ = torch.cuda.mem_get_info(device)
-    return held_bytes(store, settings, num_bases) <= SHARE_OF_GPU * free
+    size = store.num_nodes, 2 * store.num_edges, store.num_features
+    return held_bytes(*size, settings, num_bases) <= SHARE_OF_GPU * free
 
 
 class _Reader:
