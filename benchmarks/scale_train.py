@@ -38,6 +38,7 @@ from rich.table import Table  # noqa: E402
 from aspect.data.files import available_bytes  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.provenance import peak_bytes  # noqa: E402
+from aspect.scale.blocks import check_disk  # noqa: E402
 from aspect.scale.embedding import embed_store  # noqa: E402
 from aspect.scale.generate import generate_store  # noqa: E402
 from aspect.scale.options import MixedModel  # noqa: E402
@@ -133,6 +134,8 @@ def measure(wanted: argparse.Namespace, size: str, name: str) -> dict[str, Any]:
         seconds[f"{step}_s"] = time.perf_counter() - started
         tell(f"{name}, {size}: {step} {seconds[f'{step}_s']:.2f} s")
 
+    if wanted.scale == "rows":  # told now rather than after the training
+        check_disk(wanted.folder, 4 * nodes * (2 * wanted.width + 40), "Lower --width.")
     with timed("generate"):
         model = MixedModel(nodes=nodes, edges=edges, features=wanted.features)
         room = available_bytes() // 4
