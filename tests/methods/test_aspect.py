@@ -183,12 +183,24 @@ class TestCost:
         method.loss_terms(graph, step())
         assert propagations == [graph.num_features] * 8
 
-    def test_project_first_propagates_at_the_smaller_width(self, graph, propagations):
-        method = make(graph, order=4, layer_order="project-first", **DROPPING)
+    @pytest.mark.parametrize(("width", "propagated"), [(6, 6), (8, 13)])
+    def test_project_first_propagates_what_takes_less(self, graph, propagations, width, propagated):
+        """A projection, forth and back, or the thirteen features, which have no gradient."""
+        method = make(graph, order=4, width=width, layer_order="project-first", **DROPPING)
         method.prepare(graph)
         propagations.clear()
         method.loss_terms(graph, step())
-        assert propagations == [BASE["width"]] * 8
+        assert propagations == [propagated] * 8
+
+    def test_project_first_is_the_same_in_either_order(self, graph):
+        method = make(graph, width=6, layer_order="project-first").double()
+        graph = graph.to(torch.float64)
+        found = []
+        for filters_projection in (True, False):
+            method.encoder.filters_projection = filters_projection
+            loss = sum(method.loss_terms(graph, step()).values())
+            found.append(torch.autograd.grad(loss, list(method.parameters())))
+        torch.testing.assert_close(*found)
 
     @pytest.mark.parametrize(("edge_drop", "expected"), [(0.0, 0), (0.3, 4)])
     def test_the_clean_graphs_basis_is_kept_without_input_dropout(

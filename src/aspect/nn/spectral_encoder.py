@@ -63,8 +63,9 @@ class SpectralEncoder(nn.Module):
 
     All bands share the weights and one Chebyshev basis, hence one input-dropout mask.
     `project-first` puts the linear layer before the filter, and dropout and norm after it: filters
-    are linear, so without these two both orders are the same function, but the projected signal is
-    narrower and sparse features stay sparse. Batch norm has statistics for each band.
+    are linear, so without these two both orders are the same function. For the same reason the two
+    may be computed in either order: what takes less is filtered, the features or their projection.
+    Batch norm has statistics for each band.
     """
 
     def __init__(  # noqa: PLR0913 - the layer's settings, each on its own
@@ -87,6 +88,8 @@ class SpectralEncoder(nn.Module):
         self.order = order
         self.input_dropout, self.dropout = input_dropout, dropout
         self.project_first = layer_order == "project-first"
+        # A gradient goes back through the filter to a projection, and none to the features.
+        self.filters_projection = self.project_first and 2 * width < num_features
         self.filters = nn.ModuleList(
             MonotoneFilter(band, order, learned_start=learned_start)
             if filter_kind == "monotone"
@@ -154,22 +157,22 @@ class SpectralEncoder(nn.Module):
             coefficients = self.coefficients(only)
         keeps_input = generator is None or self.input_dropout == 0
         if self._is_fused(signal):
-            return self._embed_fused(signal, generator, coefficients, keeps_input=keeps_input)
-        serves = signal.is_rows or (keeps_input and not self.project_first)
-        if signal.basis is not None and serves:
-            filtered = _combine(coefficients, signal.basis)
+            return self._embed_fused(signal, generator, coefficients, only, keeps_input=keeps_input)
+        known = signal.basis if signal.is_rows or keeps_input else None
+        if known is not None:
+            filtered = _combine(coefficients, known)
             if not keeps_input:  # an entry goes in all terms, hence in all bands
                 ones = torch.ones_like(filtered[0], requires_grad=False)
                 filtered = filtered * dropout(ones, self.input_dropout, generator)
-            if self.project_first:  # a filter is linear: it may as well come first
-                filtered = filtered @ self.linear.weight.t()
         else:
-            features = drop_entries(signal.features, self.input_dropout, generator)
-            x = features @ self.linear.weight.t() if self.project_first else dense(features)
+            x = drop_entries(signal.features, self.input_dropout, generator)
+            x = x @ self.linear.weight.t() if self.filters_projection else dense(x)
             basis = torch.stack(list(chebyshev_basis(signal.operator, x, self.order)))
             filtered = _combine(coefficients, basis)
         if self.project_first:
-            hidden = self._regularise(filtered + self.linear.bias, generator, only)
+            is_projected = self.filters_projection and known is None
+            projected = filtered if is_projected else filtered @ self.linear.weight.t()
+            hidden = self._regularise(projected + self.linear.bias, generator, only)
         else:
             regular = aligned(self._regularise(filtered, generator, only), dim=2)
             hidden = linear(regular, aligned(self.linear.weight, dim=1), self.linear.bias)
@@ -181,7 +184,6 @@ class SpectralEncoder(nn.Module):
         operator, entries = signal.operator, (self.order + 1) * math.prod(signal.features.shape)
         return (
             self.training
-            and not self.project_first
             and self.order < MOST_TERMS
             and (self.norm is None or self.norm.statistics != "running")
             and isinstance(operator, RescaledLaplacian)
@@ -196,10 +198,11 @@ class SpectralEncoder(nn.Module):
         signal: Signal,
         generator: torch.Generator | None,
         coefficients: Float[Tensor, "bands terms"],
+        only: int | None,
         *,
         keeps_input: bool,
     ) -> Float[Tensor, "bands nodes dim"]:
-        """The same on a GPU in few passes; batch norm is a part of the linear layer."""
+        """The same on a GPU in few passes; batch norm before the linear layer is a part of it."""
         from aspect.nn import kernels  # needs Triton
 
         basis, scale = signal.basis, None
@@ -207,11 +210,12 @@ class SpectralEncoder(nn.Module):
             assert isinstance(signal.operator, RescaledLaplacian)
             x = drop_entries(signal.features, self.input_dropout, generator)
             basis, scale = kernels.scaled_basis(signal.operator, x, self.order)
-        bands, mean, variance = kernels.filtered_bands(
-            coefficients, basis, scale, self.dropout, generator
-        )
+        rate = 0.0 if self.project_first else self.dropout
+        bands, mean, variance = kernels.filtered_bands(coefficients, basis, scale, rate, generator)
         weight, bias = aligned(self.linear.weight, dim=1), self.linear.bias
-        if self.norm is None:
+        if self.project_first:
+            hidden = self._regularise(linear(bands, weight, bias), generator, only)
+        elif self.norm is None:
             hidden = linear(bands, weight, bias)
         else:
             features = self.linear.in_features
