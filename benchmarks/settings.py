@@ -17,7 +17,6 @@ faster under NVIDIA's MPS. The graphs' files lie in the folder that ASPECT_DATA 
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import math
 import sys
@@ -33,12 +32,12 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 import pandas as pd  # noqa: E402
-import torch  # noqa: E402
 
 from aspect.config import to_yaml  # noqa: E402
 from aspect.errors import AspectError, sentence_of  # noqa: E402
 from aspect.experiment.executor import Finished, LocalProcesses, Lost, News, Started  # noqa: E402
 from aspect.experiment.plan import load_plan  # noqa: E402 - the path comes first
+from aspect.experiment.run import free_memory  # noqa: E402
 from aspect.experiment.search import Search, SearchRequest, plan_search  # noqa: E402
 from aspect.experiment.tuning import SearchResult, load_search, tune  # noqa: E402
 from aspect.methods.registry import find_method  # noqa: E402
@@ -154,9 +153,7 @@ class InThisProcess:
         for task in tasks:
             yield Started(task)
             result = work(task)
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            free_memory()
             yield Finished(task, result)
 
 

@@ -5,6 +5,7 @@ This is the only place where that happens: `train`, `evaluate`, `bench` and `rep
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import time
@@ -48,6 +49,7 @@ __all__ = [
     "draw_splits",
     "faults_of",
     "forget_graphs",
+    "free_memory",
     "gate_summary",
     "read_graph",
     "run",
@@ -155,6 +157,7 @@ class Task:
     is_probed: bool = True  # off: the splits say what was poisoned, and nothing is scored
     has_details: bool = False  # whether its model is to be looked into
     shown: tuple[PerturbedGraph, ...] = ()  # what the details show besides the clean graph
+    also: tuple[Task, ...] = ()  # runs that evaluate the same training in other ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,22 +171,53 @@ class Outcome:
     embeddings: Tensor | None = None  # of the graph that was trained on, on the model's device
     policy: Tensor | None = None  # gate weight of every node's low band
     probed: ProbeResult | None = None
+    also: tuple[Outcome, ...] = ()  # of the runs that evaluated the same training
 
 
 def run_cell(task: Task, *, data_dir: str | None = None, device: str | None = None) -> Outcome:
-    """Carry out a run in a worker; whatever goes wrong becomes a failed record with a sentence.
+    """Carry out a run in a worker, and others of the same training by the model that it leaves.
+
+    Whatever goes wrong becomes a failed record with a sentence.
 
     Args:
         task: The run.
         data_dir: Where files of named data sets lie.
         device: Where to train; of the kind that the spec names.
     """
+    first, *others = _evaluate_one_training((task, *task.also), data_dir, device)
+    free_memory()
+    return replace(first, also=tuple(others))
+
+
+def free_memory() -> None:
+    """Give back what trainings on a GPU held, since other processes may share it."""
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _evaluate_one_training(
+    tasks: Sequence[Task], data_dir: str | None, device: str | None
+) -> list[Outcome]:
+    """Without the model, which stays in this process."""
+    outcomes: list[Outcome] = []
+    model: Embedder | None = None
+    for task in tasks:
+        outcome = _attempt(task, data_dir, device, model)
+        model = outcome.model if model is None else model
+        outcomes.append(Outcome(outcome.record, outcome.details, outcome.trace))
+    return outcomes
+
+
+def _attempt(
+    task: Task, data_dir: str | None, device: str | None, model: Embedder | None
+) -> Outcome:
     try:
         with _warnings() as warned:
-            outcome = run(task, data_dir=data_dir, device=device)
+            outcome = run(task, data_dir=data_dir, device=device, model=model)
         record = outcome.record
         record = record.model_copy(update={"warnings": (*warned, *record.warnings)})
-        return Outcome(record, outcome.details)
+        return replace(outcome, record=record)
     except Exception as error:
         record = Record(
             status="failed", cell=task.cell, error=_sentence(error), versions=versions()
