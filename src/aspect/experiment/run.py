@@ -56,7 +56,7 @@ __all__ = [
     "run_cell",
 ]
 
-GRAPHS_KEPT = 4  # in the memory of a worker
+GRAPHS_KEPT = 16  # in the memory of a worker: all of a plan, as a rule
 
 
 @dataclass(frozen=True)
