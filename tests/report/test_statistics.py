@@ -214,7 +214,7 @@ def test_pairs_are_formed_over_common_splits_and_fewer_are_noted():
     ((table,), _) = significance_tables(collect(records))
     assert table.lines[0].cells[1].text == "- [1]"
     assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
-    assert "over 1 comparison." in table.caption
+    assert "over 1 comparison with controls." in table.caption
 
 
 @pytest.mark.parametrize(("splits", "tables"), [(5, 0), (6, 1)])
