@@ -265,10 +265,11 @@ def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None
 
 def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
     say, folder, names = session.screen.say, content["out"], bench.plan.short_names()
-    table = _accuracy(_records(bench))
+    splits = bench.plan.splits
+    table = _accuracy(record for record in _records(bench) if record.spec.splits == splits)
     shown = [graph for graph in names if any(graph in scores for scores in table.values())]
     if table:
-        say("Test accuracy in percent, mean ± std over splits:")
+        say(f"Test accuracy in percent, mean ± std over {splits} splits:")
         rows = [
             [title, *(scores.get(graph, "-") for graph in shown)]
             for (_, title), scores in table.items()
