@@ -60,7 +60,7 @@ def leave_one_out(scores: pd.DataFrame) -> pd.DataFrame:
     for graph in ordered.columns:
         others = ordered.drop(columns=[name for name in shared_nodes(graph) if name in ordered])
         chosen = str(others.mean(axis=1).idxmax())
-        own: dict[str, float] = ordered[graph].astype(float).to_dict()
+        own = {str(name): float(value) for name, value in ordered[graph].items()}
         rows[graph] = {
             "chosen by the others": chosen,
             "its score": own[chosen],
