@@ -60,6 +60,7 @@ Expected = Mapping[Path, str | None]  # what a file should hold; None: it should
 RECORDS, TABLES = "results/records", "results/tables"
 README, RESULTS, METHODS = "README.md", "docs/results.md", "docs/methods.md"
 RANKS = "docs/ranks-{}.svg"  # by the kind of splits
+COMPLETE = "Complete"
 RANKED = ("random", "published")  # the headline's; the paper's splits leave classes out
 STATED: tuple[Kind, ...] = ("clean", "ablation")  # whose tables say how complete they are
 KEYWORDS = "src/aspect/keywords.py"
@@ -222,7 +223,7 @@ def expected_results(root: Path) -> dict[Path, str | None]:
         if kind == "clean":
             figures = _rank_figures(results)
             expected |= {root / RANKS.format(splits): svg for splits, (svg, _) in figures.items()}
-            blocks |= _clean_blocks(results, figures)
+            blocks |= _clean_blocks(results, figures, "".join(state))
     for name in (README, RESULTS):
         page = root / name
         if page.is_file():
@@ -251,7 +252,7 @@ def plan_state(plan: Plan, results: Results) -> str:
             counts.setdefault(each.splits, []).append(known >= plan.seeds_for(entry, graph))
     parts = [f"{sum(cells)} of {len(cells)} on {kind} splits" for kind, cells in counts.items()]
     is_whole = all(map(all, counts.values()))
-    word = "Complete" if is_whole else "**Not complete**: `aspect bench` goes on with it"
+    word = COMPLETE if is_whole else "**Not complete**: `aspect bench` goes on with it"
     return f"Plan `{plan.name}`, cells of methods and graphs: {', '.join(parts)}. {word}."
 
 
@@ -268,12 +269,15 @@ def _rank_figures(results: Results) -> dict[str, tuple[str, str]]:
     }
 
 
-def _clean_blocks(results: Results, figures: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-    """For pages: the short table, and the diagrams."""
+def _clean_blocks(
+    results: Results, figures: Mapping[str, tuple[str, str]], state: str
+) -> dict[str, str]:
+    """For pages: the short table, which says what it lacks, and the diagrams."""
     blocks = {f"clean-figure-{kind}": words for kind, (_, words) in figures.items()}
     short = short_table(results)
     if short:
-        blocks["clean-short"] = short.to_markdown_with_caption()
+        lacks = "" if state.endswith(f"{COMPLETE}.\n") else f"{state}\n"
+        blocks["clean-short"] = f"{lacks}{short.to_markdown_with_caption()}"
     return blocks
 
 
