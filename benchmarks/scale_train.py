@@ -1,11 +1,13 @@
-"""Time and memory of `--scale rows` on generated graphs: propagation, an epoch, the embedding.
+"""Time and memory of a training on generated graphs: propagation, an epoch, the embedding.
 
     python benchmarks/scale_train.py 10000:100000 100000:1000000
     python benchmarks/scale_train.py 1000000:10000000 --device cuda --precision float16
+    python benchmarks/scale_train.py 300000:3000000 --device cuda --scale full --methods aspect
 
-Every line is a process of its own. Memory is the most that the process held, and what its tensors
-took on the GPU. The exponents compare two lines of a method, one below the other: 1 is linear
-growth in the number of nodes.
+With `--scale full` the training alone is measured. Every line is a process of its own, which tells
+what it has done. Memory is the most that the process held, and what its tensors took on the GPU.
+The exponents compare two lines of a method, one below the other: 1 is linear growth in the number
+of nodes.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,20 +30,33 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-import torch  # noqa: E402 - the path comes first
+import numpy as np  # noqa: E402 - the path comes first
+import torch  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
+from aspect.data.files import available_bytes  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.provenance import peak_bytes  # noqa: E402
+from aspect.scale.blocks import check_disk  # noqa: E402
 from aspect.scale.embedding import embed_store  # noqa: E402
 from aspect.scale.generate import generate_store  # noqa: E402
 from aspect.scale.options import MixedModel  # noqa: E402
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views  # noqa: E402
+from aspect.scale.sampling import induced_graph  # noqa: E402
 from aspect.settings import RowSettings  # noqa: E402
 from aspect.training.trainer import EpochReport, Recorder, train  # noqa: E402
 
-COLUMNS = ("generate_s", "propagate_s", "load_s", "epoch_s", "embed_s", "rss_gib", "gpu_gib")
+COLUMNS = (
+    "generate_s",
+    "propagate_s",
+    "load_s",
+    "epoch_s",
+    "train_s",
+    "embed_s",
+    "rss_gib",
+    "gpu_gib",
+)
 
 
 def main() -> int:
@@ -59,6 +76,7 @@ def main() -> int:
     parser.add_argument("--precision", choices=["float32", "float16"], default="float32")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--folder", type=Path, default=Path("runs/scale"), help="for all files")
+    parser.add_argument("--scale", choices=["rows", "full"], default="rows")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.one:
@@ -84,9 +102,9 @@ def in_own_process(size: str, method: str) -> dict[str, Any]:
     """A line of the table."""
     given = [word for word in sys.argv[1:] if ":" not in word or word.startswith("-")]
     command = [sys.executable, __file__, size, *_without_methods(given), "--methods", method]
-    done = subprocess.run([*command, "--one"], capture_output=True, text=True, check=False)  # noqa: S603 - this very file
+    done = subprocess.run([*command, "--one"], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - this very file
     if done.returncode:
-        raise SystemExit(done.stderr)
+        raise SystemExit(f"{method} on {size} failed.")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -101,44 +119,54 @@ def _without_methods(words: list[str]) -> list[str]:
 
 
 def measure(wanted: argparse.Namespace, size: str, name: str) -> dict[str, Any]:
-    """Generate the graph, unless it is there, propagate, train, embed."""
+    """Generate the graph, unless it is there, and train; embed what was trained on as rows."""
     nodes, edges = map(int, size.split(":"))
-    device, seconds = torch.device(wanted.device), {}
-    place = wanted.folder / f"{nodes}-{edges}-{wanted.features}"
+    device = torch.device(wanted.device)
+    seconds = dict.fromkeys(COLUMNS[:6])
+    place = wanted.folder / f"{nodes}-{edges}-{wanted.features}-{wanted.precision}"
 
-    def timed(step: str, started: float) -> None:
+    @contextmanager
+    def timed(step: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
         if device.type == "cuda":
             torch.cuda.synchronize()
         seconds[f"{step}_s"] = time.perf_counter() - started
+        tell(f"{name}, {size}: {step} {seconds[f'{step}_s']:.2f} s")
 
-    started = time.perf_counter()
-    model = MixedModel(nodes=nodes, edges=edges, features=wanted.features)
-    store = generate_store(model, place / "store")
-    timed("generate", started)
+    if wanted.scale == "rows":  # told now rather than after the training
+        check_disk(wanted.folder, 4 * nodes * (2 * wanted.width + 40), "Lower --width.")
+    with timed("generate"):
+        model = MixedModel(nodes=nodes, edges=edges, features=wanted.features)
+        room = available_bytes() // 4
+        store = generate_store(model, place / "store", dtype=wanted.precision, memory_bytes=room)
     settings = {"width": wanted.width, "epochs": wanted.epochs, "patience": None}
     if name.startswith("aspect"):
         settings["order"] = wanted.order
-    embedder = Embedder(name, device=wanted.device, scale="rows", **settings)
-    method = embedder.untrained(store.num_features)
-    rows = RowSettings(
-        batch=wanted.batch, queue=wanted.queue, pool=wanted.pool, precision=wanted.precision
-    )
-    started = time.perf_counter()
-    work = place / name
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    plan = row_plan_of(method)
-    views = stored_views(store, work / "bases", plan, rows, seed=0, device=wanted.device)
-    timed("propagate", started)
-    started = time.perf_counter()
-    data = RowBatches(views, rows, seed=0, device=device)
-    timed("load", started)
-    clock = Clock()
-    train(method, data, seed=0, recorder=clock)
-    started = time.perf_counter()
-    embed_store(data, method, work)
-    timed("embed", started)
-    shutil.rmtree(work)
+    embedder = Embedder(name, device=wanted.device, scale=wanted.scale, **settings)
+    method, clock = embedder.untrained(store.num_features), Clock()
+    if wanted.scale == "full":
+        with timed("load"):
+            graph = induced_graph(store, np.arange(nodes)).to(device)
+        with timed("train"):
+            train(method, graph, seed=0, recorder=clock)
+    else:
+        rows = RowSettings(
+            batch=wanted.batch, queue=wanted.queue, pool=wanted.pool, precision=wanted.precision
+        )
+        work = place / name
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        plan = row_plan_of(method)
+        with timed("propagate"):
+            views = stored_views(store, work / "bases", plan, rows, seed=0, device=wanted.device)
+        with timed("load"):
+            data = RowBatches(views, rows, seed=0, device=device)
+        with timed("train"):
+            train(method, data, seed=0, recorder=clock)
+        with timed("embed"):
+            embed_store(data, method, work)
+        shutil.rmtree(work)
     seconds["epoch_s"] = statistics.median(clock.seconds[1:] or clock.seconds)
     gpu = peak_bytes(device) / 2**30 if device.type == "cuda" else None
     rss = peak_bytes(torch.device("cpu")) / 2**30
@@ -150,6 +178,11 @@ def measure(wanted: argparse.Namespace, size: str, name: str) -> dict[str, Any]:
         "gpu_gib": gpu,
         "threads": os.environ.get("OMP_NUM_THREADS"),
     }
+
+
+def tell(words: str) -> None:
+    """What is known so far, should the rest be cut off."""
+    print(words, file=sys.stderr, flush=True)
 
 
 class Clock(Recorder):
@@ -164,6 +197,7 @@ class Clock(Recorder):
         now = time.perf_counter()
         self.seconds.append(now - self.last)
         self.last = now
+        tell(f"epoch {report.epoch}: {self.seconds[-1]:.2f} s, loss {report.values['loss']:.4f}")
 
 
 def exponents(small: dict[str, Any], large: dict[str, Any]) -> str:

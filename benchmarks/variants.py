@@ -100,13 +100,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores: list[dict[str, Any]] = []
         with closing(LocalProcesses(given.workers).run(quietly, tasks)) as events:
             for event in events:
-                if isinstance(event, Finished):
+                if isinstance(event, Finished):  # written at once: a run may be cut off
                     scores += event.result
+                    found = pd.DataFrame(scores).sort_values(["graph", "variant", "epoch"])
+                    found.to_csv(given.out, index=False)
                 elif isinstance(event, Lost):
                     print(f"{event.task}: {event.reason}", file=sys.stderr, flush=True)
-        pd.DataFrame(scores).sort_values(["graph", "variant", "epoch"]).to_csv(
-            given.out, index=False
-        )
     print(table(pd.read_csv(given.out)))
     return 0
 

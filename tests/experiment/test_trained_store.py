@@ -11,9 +11,11 @@ from pyarrow import parquet
 from aspect.cli.main import run
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import RunError
+from aspect.evaluation.linear_probe import linear_probe
 from aspect.experiment.trained import RunOptions, open_run
 from aspect.experiment.trained_store import train_store
 from aspect.methods.aspect import AspectMethod
+from aspect.methods.registry import find_method
 from aspect.scale import embedding, rows
 from aspect.scale.fit import as_rows, output_of
 from aspect.scale.rows import row_plan_of
@@ -132,6 +134,24 @@ def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):
     np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(200))
     assert run(["embed", str(whole), "--out", str(tmp_path / "nodes.csv")]) == 2
     assert "written as .parquet" in capsys.readouterr().err
+
+
+def test_a_run_is_probed_beside_its_features(whole, capsys):
+    assert run(["evaluate", str(whole), "--device", "cpu", "--json"]) == 0
+    found = {row["name"]: row["strict"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    # All 200 nodes are drawn, so that the splits are those of the graph in memory.
+    labelled = mixed_graph(num_nodes=200, seed=1)
+    expected = {"aspect": np.load(whole / "embeddings.npy")}
+    for name in ("raw", "propagated"):
+        known = find_method(name)
+        control = known.method(known.config(), labelled.graph.num_features)
+        expected[name] = control.embed(labelled.graph)
+    for name, rows_of in expected.items():
+        mean = linear_probe(rows_of, labelled.labels).strict.mean
+        assert found[name]["mean"] == pytest.approx(mean, abs=0.3), name
+    assert list(found) == [*expected, "majority class"]
+    assert run(["evaluate", str(whole), "--splits", "class-balanced"]) == 2
+    assert "Leave --perturbation, --prune and --splits out." in capsys.readouterr().err
 
 
 def test_a_complete_run_is_left_as_it_is(store, whole):

@@ -349,6 +349,33 @@ class TestSampled:
         assert not bool(to_keys[4].any())
         assert float(max(to_queries.abs().max(), to_keys.abs().max())) < 100
 
+    @pytest.mark.parametrize("kept_bytes", [0, 2**20])
+    @pytest.mark.parametrize("block", [1, 4, 25])
+    def test_blocks_give_the_plain_form_and_its_gradient(self, monkeypatch, block, kept_bytes):
+        monkeypatch.setattr(module, "rows_per_block", lambda *_: block)
+        monkeypatch.setattr(module, "KEPT_BYTES", kept_bytes)
+        views, seed = pair(nodes=25), torch.Generator().manual_seed(3).get_state()
+        generator = torch.Generator()
+        generator.set_state(seed)
+        drawn = torch.randperm(25, generator=generator)[:7]
+        generator.set_state(seed)
+
+        def plain(one, other):
+            cosines = torch.nn.functional.normalize(one) @ torch.nn.functional.normalize(other).t()
+            scores = cosines / 0.3
+            others = [[j for j in drawn.tolist() if j != i] for i in range(25)]
+            sums = [
+                torch.log(
+                    scores[i, i].exp() + 24 / len(others[i]) * scores[i, others[i]].exp().sum()
+                )
+                for i in range(25)
+            ]
+            return torch.stack(sums) - scores.diagonal()
+
+        found = sampled_info_nce(*views, 0.3, 7, generator)
+        expected = NodeLosses(plain(*views), plain(*views[::-1]))
+        assert_close(values_and_gradients(found, *views), values_and_gradients(expected, *views))
+
     def test_all_nodes_drawn_is_the_exact_loss(self):
         views = pair(nodes=25)
         sampled = sampled_info_nce(*views, 0.3, 25, torch.Generator())

@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from aspect.provenance import forget_peak, peak_bytes
 from aspect.scale import plan
 from aspect.scale.bases import BasisSettings, compute_bases
 from aspect.scale.generate import generate_store
 from aspect.scale.options import MixedModel
 from aspect.scale.plan import (
+    GpuSpeeds,
     GraphSize,
     Machine,
     Speeds,
@@ -21,7 +23,9 @@ from aspect.scale.plan import (
     foresee,
     method_of,
 )
+from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.settings import RowSettings
+from aspect.training.trainer import try_epochs
 
 SPEEDS = Speeds(
     sort=1e-6,
@@ -42,9 +46,9 @@ LARGE = Machine(memory_bytes=10**12, disk_bytes=10**14)
 MILLION = GraphSize(10**6, 10**7, 128)
 
 
-def needs(size=MILLION, machine=LARGE, rows=None, **options):
+def needs(size=MILLION, machine=LARGE, rows=None, speeds=SPEEDS, **options):
     method = method_of("aspect", size.num_features)
-    outlooks, advice = foresee(size, method, rows or RowSettings(), machine, SPEEDS, **options)
+    outlooks, advice = foresee(size, method, rows or RowSettings(), machine, speeds, **options)
     return {outlook.mode: outlook for outlook in outlooks}, advice
 
 
@@ -139,6 +143,46 @@ def test_the_advice_follows_what_fits():
     with_gpu = replace(laptop, gpu_bytes=40 * 10**9)
     assert needs(machine=with_gpu)[1].startswith("Take --scale rows")
     assert needs(GraphSize(20_000, 10**5, 64), machine=with_gpu)[1].startswith("Take --scale full")
+
+
+GPU = GpuSpeeds(load=1e-9, propagate=1e-12, batch=0.005, row=1e-6, node=1e-6)
+
+
+def test_bases_that_fit_a_gpu_take_no_disk():
+    machine = replace(LARGE, gpu_bytes=140 * 10**9)
+    small, large = (
+        needs(GraphSize(n, 10 * n, 128), machine, speeds=replace(SPEEDS, gpu=GPU))[0]["rows"]
+        for n in (10**6, 10**8)
+    )
+    step, basis = needs()[0]["rows"].gpu_bytes, 6 * 128 * 4 * 10**6
+    assert small.gpu_bytes >= step + 5 * basis  # one is clean, four have dropped edges
+    assert small.gpu_bytes < 1.5 * (step + 5 * basis)
+    bases, epoch, embedding = small.needs[-3:]
+    assert (bases.disk_bytes, epoch.disk_bytes) == (0, 0)
+    assert epoch.seconds == pytest.approx(245 * GPU.batch)
+    assert embedding.disk_bytes == needs()[0]["rows"].needs[-1].disk_bytes
+    assert large.needs[-3].disk_bytes > 10**11  # they do not fit
+    assert large.gpu_bytes == step
+
+
+@pytest.mark.gpu
+def test_a_calibration_of_a_gpu_foresees_rows(tmp_path):
+    """Seconds of an epoch and bytes of the GPU, within a quarter."""
+    device, rows = torch.device("cuda"), RowSettings(pool=1)
+    store = generate_store(MixedModel(nodes=400_000, edges=4_000_000), tmp_path / "store")
+    size = GraphSize(store.num_nodes, store.num_edges, store.num_features)
+    speeds = calibrate(size, "aspect", rows)
+    method = method_of("aspect", size.num_features)
+    machine = Machine.here(tmp_path)
+    foreseen = foresee(size, method, rows, machine, speeds)[0][1]
+    method = method.to(device)
+    forget_peak(device)
+    plan_of = row_plan_of(method)
+    views = stored_views(store, tmp_path, plan_of, rows, seed=0, device="cuda")
+    data = RowBatches(views, rows, seed=0, device=device)
+    epoch = try_epochs(method, data, seed=0, epochs=3)[-1]
+    assert peak_bytes(device) == pytest.approx(foreseen.gpu_bytes, rel=0.25)
+    assert epoch == pytest.approx(foreseen.needs[-2].seconds, rel=0.25)
 
 
 def test_a_calibration_measures_everything(monkeypatch):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from aspect.cli.completion import complete_graph
-from aspect.cli.options import CONFIG, Overwrite, check_target, is_run
+from aspect.cli.options import Overwrite, check_target, is_of_store
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
 from aspect.data.files import embedding_files
@@ -105,7 +105,7 @@ def _embed(
     from aspect.data.tensors import write_embeddings
     from aspect.experiment.run import gate_summary
 
-    if source is None and _is_of_store(Path(model)):
+    if source is None and is_of_store(Path(model)):
         from aspect.experiment.trained import open_run
         from aspect.experiment.trained_store import embed_run
 
@@ -145,15 +145,6 @@ def _embed(
         "health": health.to_dict(),
         "warnings": health.warnings(),
     }
-
-
-def _is_of_store(run: Path) -> bool:
-    """Whether a run was trained on a graph that stays on the disk."""
-    from aspect.scale.store import is_store
-    from aspect.settings import load_experiment
-
-    graph = load_experiment(run / CONFIG).graph if is_run(run) else None
-    return graph is not None and is_store(Path(graph))
 
 
 def _load(

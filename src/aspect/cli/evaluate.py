@@ -22,6 +22,7 @@ from aspect.cli.options import (
     SettingsOptions,
     SweepOptions,
     check_run,
+    is_of_store,
     is_run,
 )
 from aspect.cli.session import Session, command
@@ -205,21 +206,35 @@ class _Evaluation:
     ) -> EvaluationTable:
         """Evaluate with progress on the screen, and say what the runs warn of."""
         from aspect.experiment.evaluate import evaluate_runs
+        from aspect.experiment.store_evaluation import evaluate_store_runs
 
         with self.session.screen.progress("Evaluating") as advance:
-            table = evaluate_runs(
-                paths,
-                evasion=evasion,
-                splits=self.how.splits,
-                probe=self.how.probe,
-                prune=self.how.prune or (),
-                device=self.session.device,
-                data_dir=self.session.data_dir,
-                on_step=advance,
-            )
+            if all(map(is_of_store, paths)):
+                self._check_of_store(paths[0], evasion)
+                table = evaluate_store_runs(
+                    paths, probe=self.how.probe, device=self.session.device, on_step=advance
+                )
+            else:
+                table = evaluate_runs(
+                    paths,
+                    evasion=evasion,
+                    splits=self.how.splits,
+                    probe=self.how.probe,
+                    prune=self.how.prune or (),
+                    device=self.session.device,
+                    data_dir=self.session.data_dir,
+                    on_step=advance,
+                )
         for warning in table.warnings:
             self.session.screen.warn(warning)
         return table
+
+    def _check_of_store(self, run: Path, evasion: Sequence[PerturbedGraph]) -> None:
+        if evasion or self.how.prune or self.how.splits not in (None, "random"):
+            raise SettingsError(
+                f"{run} was trained on a store, which is probed on random splits of some of its "
+                "nodes. Leave --perturbation, --prune and --splits out."
+            )
 
 
 def _plans(

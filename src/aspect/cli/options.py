@@ -20,7 +20,7 @@ from aspect.attacks.pruning import SCORES, Pruning
 from aspect.config import Config, Count, Share, parse_overrides
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
-from aspect.settings import PerturbedBy, RowSettings, Scale
+from aspect.settings import PerturbedBy, RowSettings, Scale, load_experiment
 
 __all__ = [
     "CONFIG",
@@ -39,6 +39,7 @@ __all__ = [
     "check_out",
     "check_run",
     "check_target",
+    "is_of_store",
     "is_run",
 ]
 
@@ -56,6 +57,14 @@ Engine = Annotated[
 ]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+
+
+def is_of_store(run: Path) -> bool:
+    """Whether a run was trained on a graph that stays on the disk."""
+    from aspect.scale.store import is_store
+
+    graph = load_experiment(run / CONFIG).graph if is_run(run) else None
+    return graph is not None and is_store(Path(graph))
 
 
 def is_run(folder: Path) -> bool:

@@ -44,6 +44,7 @@ __all__ = [
     "MAJORITY",
     "TWINS",
     "EvaluationTable",
+    "OnStep",
     "check_inductive",
     "check_labels",
     "check_same_method",
@@ -52,6 +53,7 @@ __all__ = [
     "control_settings",
     "evaluate_embeddings",
     "evaluate_runs",
+    "score_lines",
 ]
 
 MAJORITY = "majority class"
@@ -538,13 +540,13 @@ class _Evaluator:
             if spec.method == self.method:
                 self.health.append(Health.from_dict(outcome.record.health or {}))
         where = budget, spec.seed, spec.split_numbers
-        self._enter(spec.method, *where, outcome.probed, knn=knn)
+        self.lines += score_lines(spec.method, *where, outcome.probed, knn=knn)
         if self.prune and spec.method == self.method:
             ratios = tuple(with_all_edges(self.prune))
             pruned = self._run(spec.model_copy(update={"prune": ratios}), poisons, model)
             assert pruned.probed is not None  # a run with splits
             chosen = [score.prune for score in pruned.record.scores]
-            self._enter(pruned_name(self.method), *where, pruned.probed, prune=chosen)
+            self.lines += score_lines(pruned_name(self.method), *where, pruned.probed, prune=chosen)
 
     def _run(
         self, spec: Spec, poisons: Sequence[PerturbedGraph], model: Embedder | None
@@ -564,30 +566,9 @@ class _Evaluator:
         splits = draw_splits(self.labelled, self.splits, numbers)
         if graph.num_nodes <= MOST_TWIN_NODES:
             twins = twin_probe(graph, labels, splits, num_classes=classes)
-            self._enter(TWINS, budget, 0, numbers, twins)
+            self.lines += score_lines(TWINS, budget, 0, numbers, twins)
         majority = majority_probe(labels, splits, num_classes=classes)
-        self._enter(MAJORITY, budget, 0, numbers, majority)
-
-    def _enter(
-        self,
-        name: str,
-        budget: float,
-        seed: int,
-        numbers: Sequence[int],
-        result: ProbeResult,
-        *,
-        knn: Sequence[float | None] = (),
-        prune: Sequence[float | None] = (),
-    ) -> None:
-        """Add a line for every split."""
-        for index, (number, score) in enumerate(zip(numbers, result.splits, strict=True)):
-            place = {"name": name, "budget": budget, "seed": seed, "split": number}
-            beside = {
-                "knn": knn[index] if knn else None,
-                "prune": prune[index] if prune else None,
-                "is_constant": result.is_constant,
-            }
-            self.lines.append({**place, **vars(score), **beside})
+        self.lines += score_lines(MAJORITY, budget, 0, numbers, majority)
 
     def table(self) -> EvaluationTable:
         """All that was found, with the warnings of the records and of the embeddings, each once."""
@@ -620,6 +601,32 @@ class _Evaluator:
             health=tuple(self.health),
             warnings=tuple(warnings),
         )
+
+
+def score_lines(
+    name: str,
+    budget: float,
+    seed: int,
+    numbers: Sequence[int],
+    result: ProbeResult,
+    *,
+    knn: Sequence[float | None] = (),
+    prune: Sequence[float | None] = (),
+) -> list[dict[str, Any]]:
+    """The lines of `EvaluationTable.scores`, one for every split."""
+    return [
+        {
+            "name": name,
+            "budget": budget,
+            "seed": seed,
+            "split": number,
+            **vars(score),
+            "knn": knn[index] if knn else None,
+            "prune": prune[index] if prune else None,
+            "is_constant": result.is_constant,
+        }
+        for index, (number, score) in enumerate(zip(numbers, result.splits, strict=True))
+    ]
 
 
 def evaluate_runs(

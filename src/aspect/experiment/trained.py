@@ -56,7 +56,9 @@ from aspect.workspace import (
 )
 
 __all__ = [
+    "EMBEDDINGS",
     "MODEL",
+    "TRAIN_AGAIN",
     "RunOptions",
     "StoredRun",
     "open_run",

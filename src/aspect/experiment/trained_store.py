@@ -284,6 +284,7 @@ def _rows_of(
         seed=model.seed,
         device=str(model.device),
         engine=engine,
+        is_alone=ranks.world == 1,
     )
     if ranks.world > 1 and ranks.rank == 0:
         dist.barrier()

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 __all__ = [
+    "KEPT_BYTES",
     "kept_bytes_on",
     "refuse_second_derivative",
     "row_ranges",
@@ -33,10 +34,11 @@ KEPT_PART = 32
 Result = TypeVar("Result")
 
 
-def rows_per_block(keys: Float[Tensor, "nodes dim"]) -> int:
-    """How many rows of similarities with these keys are held at a time."""
+def rows_per_block(keys: Float[Tensor, "nodes dim"], sampled: int | None = None) -> int:
+    """How many rows of similarities with these keys, or a sample of them, are held at a time."""
     block_bytes = BLOCK_BYTES.get(keys.device.type, BLOCK_BYTES["cpu"])
-    return min(len(keys), max(FEWEST_ROWS, block_bytes // (keys.element_size() * len(keys))))
+    row_bytes = keys.element_size() * (sampled or len(keys))
+    return min(len(keys), max(FEWEST_ROWS, block_bytes // row_bytes))
 
 
 @cache

@@ -28,6 +28,7 @@ from typing_extensions import override
 from aspect.data.graph import Graph
 from aspect.data.sparse import Pattern, SparseMatrix, aligned, has_triton
 from aspect.losses.blocked import (
+    KEPT_BYTES,
     kept_bytes_on,
     refuse_second_derivative,
     row_ranges,
@@ -41,6 +42,7 @@ __all__ = [
     "LOWEST_TEMPERATURE",
     "NodeLosses",
     "Positives",
+    "in_safe_precision",
     "info_nce",
     "intra_view_info_nce",
     "sampled_info_nce",
@@ -146,7 +148,7 @@ def info_nce(
             chosen by the device if not given.
     """
     dtype = queries.dtype
-    queries, keys = _in_safe_precision(temperature, queries, keys)
+    queries, keys = in_safe_precision(temperature, queries, keys)
     rows, columns = _log_sums(queries, keys, temperature, None, block, kept_bytes)
     return NodeLosses(rows.to(dtype), columns.to(dtype))
 
@@ -165,7 +167,7 @@ def intra_view_info_nce(
     mean of `symmetric`.
     """
     dtype = queries.dtype
-    queries, keys = _in_safe_precision(temperature, queries, keys)
+    queries, keys = in_safe_precision(temperature, queries, keys)
     between = info_nce(queries, keys, temperature, block=block, kept_bytes=kept_bytes)
     positive = cosines(queries, keys) / temperature
     losses = []
@@ -190,7 +192,7 @@ def several_positives_info_nce(
     no such sum. GREET takes `symmetric`, S3GCL `rows`.
     """
     dtype = queries.dtype
-    queries, keys = _in_safe_precision(temperature, queries, keys)
+    queries, keys = in_safe_precision(temperature, queries, keys)
     negatives = _log_sums(queries, keys, temperature, positives.in_block, block, kept_bytes)
     u, v = directions(queries), directions(keys)
     mean = positives.mean.to(u.dtype)
@@ -237,23 +239,17 @@ def sampled_info_nce(
     by Jensen's inequality the loss is underestimated by about var / (2 mean^2) of the sum, which
     falls as 1 / negatives and vanishes when every node is drawn.
     """
-    _check_temperature(temperature)
-    u, v = (_UnitRows.apply(view) for view in (queries, keys))  # type: ignore[no-untyped-call]  # torch
-    nodes = len(queries)
+    dtype, nodes = queries.dtype, len(queries)
+    queries, keys = in_safe_precision(temperature, queries, keys)
     drawn = torch.randperm(nodes, generator=generator, device=generator.device)[:negatives]
-    positive: Tensor = torch.linalg.vecdot(u, v) / temperature
+    positive, *log_sums = _SampledLogSums.apply(  # type: ignore[no-untyped-call]  # torch
+        queries, keys, drawn, 1 / temperature, rows_per_block(queries, len(drawn))
+    )
     # A node that is in the sample itself is its positive, not a negative.
-    itself = drawn, torch.arange(len(drawn), device=drawn.device)
     counts = positive.new_full((nodes,), len(drawn)).index_fill_(0, drawn, len(drawn) - 1)
     scale = ((nodes - 1) / counts.clamp(min=1)).log()
-
-    def loss(one: Tensor, other: Tensor) -> Tensor:
-        scores = one @ (other[drawn] / temperature).t()
-        scores = scores.index_put(itself, scores.new_full((), -torch.inf))
-        sums = torch.logaddexp(positive, scores.logsumexp(1) + scale)
-        return sums - positive
-
-    return NodeLosses(loss(u, v), loss(v, u))
+    losses = [torch.logaddexp(positive, sums + scale) - positive for sums in log_sums]
+    return NodeLosses(*(loss.to(dtype) for loss in losses))
 
 
 def _check_temperature(temperature: float) -> None:
@@ -263,7 +259,7 @@ def _check_temperature(temperature: float) -> None:
         )
 
 
-def _in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]:
+def in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]:
     """The views, in float64 where float32 cannot hold the exponentials."""
     _check_temperature(temperature)
     if temperature < LOWEST_FLOAT32_TEMPERATURE:
@@ -389,29 +385,100 @@ class _LogSums(torch.autograd.Function):
         return to_queries, to_keys, None, None, None, None
 
 
-class _UnitRows(torch.autograd.Function):
-    """Rows of length one; the gradient in two passes, where autograd takes one per operation."""
+class _SampledLogSums(torch.autograd.Function):
+    """Similarities of the pairs, and log-sums of those with a sample, along rows and columns.
+
+    Beyond `KEPT_BYTES` nothing of the size of a view or of the similarities is kept: unit rows and
+    exponentials are computed again, a block of nodes at a time. A node's own place in the sample
+    does not count.
+    """
 
     @staticmethod
     @override
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        unit, scales = _unit_rows(x)
-        ctx.save_for_backward(unit, scales)
-        return unit
+    def forward(
+        ctx: Any, queries: Tensor, keys: Tensor, drawn: Tensor, sharpness: float, block: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        views = queries, keys
+        scales = [_unit_scales(view) for view in views]
+        samples = [view[drawn] * scale[drawn] for view, scale in zip(views, scales, strict=True)]
+        positive = queries.new_empty(len(queries))
+        sums = [torch.empty_like(positive), torch.empty_like(positive)]
+        is_small = queries.element_size() * len(queries) * len(drawn) <= KEPT_BYTES
+        keeps, ctx.kept = is_small and any(ctx.needs_input_grad), []
+        for rows in row_ranges(len(queries), block):
+            units = [view[rows] * scale[rows] for view, scale in zip(views, scales, strict=True)]
+            positive[rows] = torch.linalg.vecdot(*units) * sharpness
+            for one, others, total in zip(units, reversed(samples), sums, strict=True):
+                terms = _terms(one, others, drawn, rows, sharpness)
+                total[rows] = terms.sum(1)
+                if keeps:
+                    ctx.kept.append((one, terms))
+        ctx.save_for_backward(queries, keys, drawn, *scales, *sums)
+        ctx.sharpness, ctx.block = sharpness, block
+        return positive, sums[0].log(), sums[1].log()
 
     @staticmethod
     @override
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        unit, scales = ctx.saved_tensors
-        return _through_unit_rows(gradient.clone(), unit, scales)
+    def backward(
+        ctx: Any, to_positive: Tensor, to_rows: Tensor, to_columns: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        queries, keys, drawn, *rest = ctx.saved_tensors
+        views, scales, sums = (queries, keys), rest[:2], rest[2:]
+        samples = [view[drawn] * scale[drawn] for view, scale in zip(views, scales, strict=True)]
+        to_views = torch.empty_like(queries), torch.empty_like(keys)
+        to_samples = [torch.zeros_like(sample) for sample in samples]
+        # A sum over nothing has no slope: with one in its place nothing is divided by zero.
+        slopes = [
+            gradient / torch.where(total > 0, total, 1)
+            for gradient, total in zip((to_rows, to_columns), sums, strict=True)
+        ]
+        kept, ctx.kept = ctx.kept, []  # a later backward pass computes them again
+        for number, rows in enumerate(row_ranges(len(queries), ctx.block)):
+            if kept:
+                units, terms = zip(*kept[2 * number : 2 * number + 2], strict=True)
+            else:
+                units = tuple(
+                    view[rows] * one[rows] for view, one in zip(views, scales, strict=True)
+                )
+                terms = tuple(
+                    _terms(one, others, drawn, rows, ctx.sharpness)
+                    for one, others in zip(units, reversed(samples), strict=True)
+                )
+            for k, (one, other) in enumerate((units, units[::-1])):
+                weights = terms[k].mul_(slopes[k][rows, None])
+                flow = torch.mm(weights, samples[1 - k], out=to_views[k][rows])
+                flow.addcmul_(to_positive[rows, None], other)
+                _through_unit_rows(flow, one, scales[k][rows] * ctx.sharpness)
+                to_samples[1 - k].addmm_(weights.t(), one)
+        for k, (to_view, flow) in enumerate(zip(to_views, to_samples, strict=True)):
+            part = _through_unit_rows(flow, samples[k], scales[k][drawn] * ctx.sharpness)
+            to_view.index_add_(0, drawn, part)
+        return *to_views, None, None, None
+
+
+def _terms(
+    unit: Tensor, sample: Tensor, drawn: Tensor, rows: slice, sharpness: float
+) -> Float[Tensor, "rows sample"]:
+    """Exponentials of a block of rows with the sample, zero where a node meets itself."""
+    terms = ((unit * sharpness) @ sample.t()).exp_()
+    # Of a sampled node outside the block an entry of another row is put back as it is: shapes must
+    # not hang on the draw, or a GPU would wait for the host.
+    row, column = drawn - rows.start, torch.arange(len(drawn), device=drawn.device)
+    inside = (row >= 0) & (row < len(unit))
+    places = row.clamp(0, len(unit) - 1), column
+    return terms.index_put_(places, terms[places].masked_fill(inside, 0))
 
 
 def _unit_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of length one, and their factors; a row of zeros stays so and gets no gradient."""
-    lengths = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    scales = torch.where(lengths > 0, 1 / lengths, 0)
+    scales = _unit_scales(x)
     return x * scales, scales
+
+
+def _unit_scales(x: Tensor) -> Float[Tensor, "nodes one"]:
+    lengths = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return torch.where(lengths > 0, 1 / lengths, 0)
 
 
 def _through_unit_rows(gradient: Tensor, unit: Tensor, scales: Tensor) -> Tensor:

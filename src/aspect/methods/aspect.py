@@ -6,7 +6,7 @@ paper's numbers; docs/paper_in_code.md lists all of them with their functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
@@ -449,6 +449,11 @@ class AspectMethod(Method):
             return {}
         low = embedding.weights.detach()[:, 0]
         return {"gate_mean": low.mean(), "gate_std": low.std()}
+
+    @override
+    def capture_key(self, step: Step) -> Hashable | None:
+        # A growing queue is another shape at every step.
+        return None if self._past.is_growing(step.epoch) else super().capture_key(step)
 
     @override
     def monitors(self) -> dict[str, Tensor]:

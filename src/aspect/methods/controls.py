@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = [
     "RawFeatures",
     "SpectralConfig",
     "SpectralFeatures",
+    "side_by_side",
 ]
 
 LEVEL = 1e-6  # relative; eigenvalues closer than this may share an eigenspace
@@ -93,7 +95,12 @@ class PropagatedFeatures(Untrained):
         blocks = [dense(graph.features)]
         for _ in range(self.config.hops):
             blocks.append(smooth(blocks[-1]))
-        return torch.cat([_of_length(block, _mean_length(blocks[0])) for block in blocks], dim=1)
+        return side_by_side(blocks)
+
+
+def side_by_side(blocks: Sequence[Float[Tensor, "nodes _"]]) -> Float[Tensor, "nodes dim"]:
+    """Blocks whose rows have the mean length of the first one's."""
+    return torch.cat([_of_length(block, _mean_length(blocks[0])) for block in blocks], dim=1)
 
 
 @register("spectral", config=SpectralConfig, paper="", family="control")

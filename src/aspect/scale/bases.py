@@ -43,7 +43,9 @@ __all__ = [
     "compute_bases",
     "inverse_roots",
     "kept_entries",
+    "projection_matrix",
     "propagate_block",
+    "shuffled_order",
     "term_rows",
 ]
 
@@ -429,10 +431,13 @@ def _held(
 def _first_term(store: GraphStore, folder: BlockFolder, facts: BasisFacts) -> None:
     """T_0: the features, row-normalised, shuffled and projected as the settings have it."""
     settings, order = facts.settings, None
-    projection = _projection(store, folder, settings)
+    if settings.projection != "none" and not folder.has(PROJECTION):
+        matrix = projection_matrix(store, settings)
+        assert matrix is not None
+        folder.write(PROJECTION, matrix)
+    projection = None if settings.projection == "none" else folder.read(PROJECTION)
     if settings.shuffled:
-        drawn = np.random.default_rng(seed_for(settings.view_seed, "shuffled features"))
-        order = drawn.permutation(store.num_nodes)
+        order = shuffled_order(store.num_nodes, settings)
     for block, (start, end) in enumerate(store.blocks):
         name = block_name("term0", block)
         if not folder.has(name):
@@ -450,22 +455,23 @@ def _seen(rows: NDArray[Any], settings: BasisSettings) -> Numbers:
     return values
 
 
-def _projection(
-    store: GraphStore, folder: BlockFolder, settings: BasisSettings
-) -> NDArray[np.float64] | None:
+def shuffled_order(num_nodes: int, settings: BasisSettings) -> NDArray[np.int64]:
+    """Whose features every node gets."""
+    drawn = np.random.default_rng(seed_for(settings.view_seed, "shuffled features"))
+    return drawn.permutation(num_nodes)
+
+
+def projection_matrix(store: GraphStore, settings: BasisSettings) -> NDArray[np.float64] | None:
     """[features, width]; drawn, or fitted once to the features of all nodes."""
     if settings.projection == "none":
         return None
-    if not folder.has(PROJECTION):
-        assert settings.width is not None
-        if settings.projection == "gaussian":
-            drawn = np.random.default_rng(seed_for(settings.projection_seed, "projection"))
-            matrix = drawn.standard_normal((store.num_features, settings.width))
-            matrix /= np.sqrt(settings.width)
-        else:
-            matrix = _leading_directions(store, settings, settings.width)
-        folder.write(PROJECTION, matrix)
-    return folder.read(PROJECTION)
+    assert settings.width is not None
+    if settings.projection == "svd":
+        return _leading_directions(store, settings, settings.width)
+    drawn = np.random.default_rng(seed_for(settings.projection_seed, "projection"))
+    matrix: NDArray[np.float64] = drawn.standard_normal((store.num_features, settings.width))
+    matrix /= np.sqrt(settings.width)
+    return matrix
 
 
 def _leading_directions(

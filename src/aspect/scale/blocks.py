@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -110,6 +113,7 @@ class BlockFolder:
     def __init__(self, workspace: Workspace, advice: str) -> None:
         self.path, self._workspace, self._advice = workspace.path, workspace, advice
         self._records = {record.name: record for record in self._read_journal()}
+        self._noting = threading.Lock()
 
     @classmethod
     @contextmanager
@@ -178,9 +182,20 @@ class BlockFolder:
     def note(self, name: str, sha256: str, num_bytes: int, **counts: int) -> None:
         """Put a block that lies in the folder into the journal."""
         record = BlockRecord(name=name, sha256=sha256, num_bytes=num_bytes, counts=counts)
-        with (self.path / JOURNAL).open("ab") as journal:
+        with self._noting, (self.path / JOURNAL).open("ab") as journal:
             journal.write(sealed(record).encode())
         self._records[name] = record
+
+    def fill(self, make: Callable[[int], None], numbers: Iterable[int], threads: int) -> None:
+        """Make blocks in some threads; NumPy lets others go on while it computes and writes."""
+        with ThreadPoolExecutor(max(1, min(threads, os.cpu_count() or 1))) as pool:
+            begun = [pool.submit(make, number) for number in numbers]
+            try:
+                for one in begun:
+                    one.result()
+            finally:
+                for one in begun:
+                    one.cancel()
 
     def read(self, name: str) -> NDArray[Any]:
         """A finished block, memory-mapped."""
@@ -242,7 +257,7 @@ def mapped(file: Path) -> NDArray[Any]:
 def converted(array: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
     """The same numbers in another floating type; torch is several times faster at float16."""
     if np.float16 not in (array.dtype, np.dtype(dtype)):
-        return array.astype(dtype)
+        return array.astype(dtype, copy=False)
     wanted = getattr(torch, np.dtype(dtype).name)
     numbers: NDArray[Any] = torch.from_numpy(array).to(wanted, copy=True).numpy()
     return numbers

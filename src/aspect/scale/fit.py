@@ -17,6 +17,7 @@ from aspect.data.graph import Graph
 from aspect.data.operators import Propagation
 from aspect.data.rows import RowPlan, Rows, smoothing_coefficients
 from aspect.errors import UnknownNameError
+from aspect.losses.blocked import KEPT_BYTES
 from aspect.methods.base import Method, Output
 from aspect.nn.filters import chebyshev_basis
 from aspect.scale.blocks import row_ranges
@@ -95,7 +96,10 @@ def step_bytes(method: Method, nodes: int, features: int) -> int:
     numbers = 2 * nodes * (3 * terms * features + 2 * (4 * features + 6 * width))
     if method.cost == "quadratic":
         drawn = min(nodes, config.get("negatives") or 8_192)
-        numbers += 12 * nodes * drawn  # of three contrasts in both directions
+        pairs = nodes * drawn
+        if drawn < nodes:  # more are computed again, a block at a time
+            pairs = min(pairs, KEPT_BYTES // FLOAT_BYTES)
+        numbers += 12 * pairs  # of three contrasts in both directions
     return int(FLOAT_BYTES * numbers)
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.errors import GraphError
 from aspect.randomness import seed_for
-from aspect.scale.blocks import SCRATCH, BlockFolder, check_disk, row_ranges
+from aspect.scale.blocks import SCRATCH, BlockFolder, check_disk, converted, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, MixedModel
-from aspect.scale.sorting import merge_runs, rows_are_merged, write_run
+from aspect.scale.sorting import EDGE_BYTES, merge_runs, rows_are_merged, write_run
 from aspect.scale.store import (
     FULL_DISK,
     STORE,
@@ -63,7 +63,7 @@ def generate_store(
         check_disk(path, store_bytes(model.nodes, model.edges, model.features, dtype), FULL_DISK)
     with BlockFolder.open(path, STORE, job, FULL_DISK) as folder:
         if not folder.is_complete:
-            _write_nodes(model, seed, folder, rows_per_block, dtype)
+            _write_nodes(model, seed, folder, rows_per_block, dtype, memory_bytes)
             num_edges = _write_edges(model, seed, folder, rows_per_block, memory_bytes)
             facts = StoreFacts(
                 num_nodes=model.nodes,
@@ -78,24 +78,33 @@ def generate_store(
 
 
 def _write_nodes(
-    model: MixedModel, seed: int, folder: BlockFolder, rows_per_block: int, dtype: FeatureType
+    model: MixedModel,
+    seed: int,
+    folder: BlockFolder,
+    rows_per_block: int,
+    dtype: FeatureType,
+    memory_bytes: int,
 ) -> None:
     means = np.random.default_rng(seed_for(seed, "class means")).standard_normal(
         (model.classes, model.features)
     )
     means -= means.mean(axis=0)
     means *= model.signal / np.linalg.norm(means, axis=1, keepdims=True)
-    for block, (start, end) in enumerate(row_ranges(model.nodes, rows_per_block)):
-        numbers = np.arange(start, end)
+    ranges = row_ranges(model.nodes, rows_per_block)
+
+    def write(block: int) -> None:
+        numbers = np.arange(*ranges[block])
         labels = (numbers % model.classes).astype(np.int32)
         if not folder.has(block_name("features", block)):
             drawn = np.random.default_rng(seed_for(seed, "features", block))
-            noise = drawn.standard_normal((end - start, model.features), dtype=np.float32)
+            noise = drawn.standard_normal((len(numbers), model.features), dtype=np.float32)
             noise += means.astype(np.float32)[labels]
-            folder.write(block_name("features", block), noise.astype(dtype, copy=False))
+            folder.write(block_name("features", block), converted(noise, dtype))
         folder.write(block_name("labels", block), labels)
         region = np.where(numbers < _homophilic_nodes(model), HOMOPHILIC, HETEROPHILIC)
         folder.write(block_name("region", block), region.astype(np.int8))
+
+    folder.fill(write, range(len(ranges)), memory_bytes // (12 * rows_per_block * model.features))
 
 
 def _homophilic_nodes(model: MixedModel) -> int:
@@ -108,11 +117,17 @@ def _write_edges(
     """Draw and sort the edges; return how many are left without loops and duplicates."""
     groups = _Groups(model)
     runs = [f"{SCRATCH}run-{number:05d}" for number in range(-(-model.edges // EDGES_PER_RUN))]
+    ranges = row_ranges(model.edges, EDGES_PER_RUN)
+
+    def write(number: int) -> None:
+        if not folder.has(f"{runs[number]}.keys.npy"):
+            drawn = np.random.default_rng(seed_for(seed, "edges", number))
+            start, end = ranges[number]
+            write_run(folder, runs[number], *groups.pairs(end - start, drawn), model.nodes)
+
     if not rows_are_merged(folder, model.nodes, rows_per_block):
-        for number, (start, end) in enumerate(row_ranges(model.edges, EDGES_PER_RUN)):
-            if not folder.has(f"{runs[number]}.keys.npy"):
-                drawn = np.random.default_rng(seed_for(seed, "edges", number))
-                write_run(folder, runs[number], *groups.pairs(end - start, drawn), model.nodes)
+        threads = memory_bytes // (2 * EDGE_BYTES * EDGES_PER_RUN)
+        folder.fill(write, range(len(runs)), threads)
     counts = merge_runs(folder, runs, model.nodes, rows_per_block, memory_bytes=memory_bytes)
     return counts.num_edges
 

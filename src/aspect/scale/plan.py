@@ -1,7 +1,8 @@
 """What a graph needs before anything is begun: time, memory and disk of each mode, and advice.
 
 Bytes follow from formulas. Times follow from a short calibration of this machine: it sorts edges,
-propagates a block, writes to the disk, trains some batches of rows and an epoch of a small graph.
+propagates a block, writes to the disk, trains some batches of rows and an epoch of a small graph;
+the last two also on a GPU where there is one.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ from aspect.scale.build import MEMORY_BYTES as SORTING_BYTES
 from aspect.scale.embedding import SYNCED
 from aspect.scale.fit import step_bytes
 from aspect.scale.generate import generate_store
+from aspect.scale.held_bases import DeviceGraph, held_bytes
 from aspect.scale.options import ROWS_PER_BLOCK, MixedModel
 from aspect.scale.rows import (
     BATCH,
     HELD_BYTES,
+    SHARE_OF_GPU,
     STREAMED,
     RowBatches,
     basis_settings,
@@ -51,6 +54,7 @@ from aspect.settings import RowSettings
 from aspect.training.trainer import try_epochs
 
 __all__ = [
+    "GpuSpeeds",
     "GraphSize",
     "Machine",
     "Need",
@@ -71,7 +75,8 @@ SHARE_OF_MEMORY = 0.8  # of what a machine has, that a mode may take
 BLOCK_COPIES = 4  # of a block's rows, as terms are combined, converted and written
 RUN_BYTES = 16  # of an edge in a sorted run, which lies on the disk until all is merged
 TRIAL_NODES = 2_500  # of the graph that is trained on whole: beyond, ASPECT draws its negatives
-TRIAL_BATCHES = 3
+TRIAL_BATCHES = {"cpu": 3, "cuda": 64}  # on a GPU many: steps are captured once they repeat
+TRIAL_ON_GPU = 60_000  # nodes of the graph that is trained on whole there
 MOST_DEGREE = 50  # of a trial graph
 TRIAL_TERM = 2**28  # bytes of the term whose rows a trial block gathers: more than caches hold
 TRIAL_ENTRIES = 400_000
@@ -111,6 +116,17 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class GpuSpeeds:
+    """What a calibration measured on a GPU, in seconds."""
+
+    load: float  # of a byte of a store
+    propagate: float  # of an entry of the adjacency and a column
+    batch: float  # of a step on a batch of rows
+    row: float  # of a row that is embedded
+    node: float  # of a node in an epoch on the whole graph
+
+
+@dataclass(frozen=True)
 class Speeds:
     """What a calibration measured, in seconds, and bytes of memory."""
 
@@ -127,6 +143,7 @@ class Speeds:
     width: int  # of an embedding
     node: float  # of a node in an epoch on the whole graph
     node_bytes: float
+    gpu: GpuSpeeds | None = None  # where there is one
 
 
 @dataclass(frozen=True)
@@ -184,20 +201,74 @@ def foresee(
         is_stored: Whether the graph is a store already, which needs not be made.
     """
     stored = () if is_stored else (_store_need(size, machine, speeds),)
-    by_rows = (*stored, *_basis_needs(size, method, rows, machine, speeds))
     trained = training_needs(size, method, rows, machine, speeds)
+    by_rows = (*_basis_needs(size, method, rows, machine, speeds), *trained["rows"])
     columns = basis_settings(rows, row_plan_of(method)).columns(size.num_features)
     batch = min(size.num_nodes, rows.batch or BATCH["cuda"])
+    on_gpu = step_bytes(method, batch, columns)
+    if (held := _held_on_gpu(size, method, rows, machine)) is not None:
+        on_gpu = max(held, on_gpu + _bytes_of_bases(size, method, rows))
+        by_rows = _gpu_needs(size, method, rows, machine, speeds) or by_rows
+    full = trained["full"]
+    if machine.gpu_bytes is not None and speeds.gpu is not None:
+        seconds = size.num_nodes * speeds.gpu.node
+        full = tuple(
+            replace(need, seconds=each)
+            for need, each in zip(full, (seconds, seconds / 3), strict=True)
+        )
     outlooks = [
-        _outlook(
-            Outlook("full", trained["full"], step_bytes(method, size.num_nodes, columns)), machine
-        ),
-        _outlook(
-            Outlook("rows", (*by_rows, *trained["rows"]), step_bytes(method, batch, columns)),
-            machine,
-        ),
+        _outlook(Outlook("full", full, step_bytes(method, size.num_nodes, columns)), machine),
+        _outlook(Outlook("rows", (*stored, *by_rows), on_gpu), machine),
     ]
     return outlooks, _advice(outlooks, machine)
+
+
+def _bytes_of_bases(size: GraphSize, method: Method, rows: RowSettings) -> int:
+    plan = row_plan_of(method)
+    one = basis_settings(rows, plan).num_bytes(size.num_nodes, size.num_features)
+    return _num_views(plan, rows) * one
+
+
+def _held_on_gpu(
+    size: GraphSize, method: Method, rows: RowSettings, machine: Machine
+) -> int | None:
+    """Bytes of a GPU while bases are computed that all fit it; None: they lie on the disk."""
+    if machine.gpu_bytes is None or machine.workers > 1:
+        return None
+    plan = row_plan_of(method)
+    sizes = size.num_nodes, size.num_entries, size.num_features
+    held = held_bytes(*sizes, basis_settings(rows, plan), _num_views(plan, rows))
+    return held if held <= SHARE_OF_GPU * machine.gpu_bytes else None
+
+
+def _gpu_needs(
+    size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
+) -> tuple[Need, ...]:
+    """Those of rows whose bases are held on a GPU; none where it was not measured."""
+    gpu, plan = speeds.gpu, row_plan_of(method)
+    if gpu is None:
+        return ()
+    settings, views = basis_settings(rows, plan), _num_views(plan, rows)
+    epoch, embed = training_needs(size, method, rows, machine, speeds)["rows"]
+    stored = store_bytes(size.num_nodes, size.num_edges, size.num_features, "float32")
+    pairs = settings.order * size.num_entries * settings.columns(size.num_features)
+    batches = -(-size.num_nodes // (rows.batch or BATCH["cuda"]))
+    memory = speeds.process + 16 * size.num_nodes
+    return (
+        Need(
+            f"{views} {'basis' if views == 1 else 'bases'} of order {settings.order}",
+            stored * gpu.load + views * pairs * gpu.propagate,
+            memory,
+            0,
+        ),
+        Need(epoch.step, batches * gpu.batch, memory, 0),
+        Need(
+            embed.step,
+            size.num_nodes * gpu.row + embed.disk_bytes * speeds.write,
+            memory + min(embed.disk_bytes, FLOAT * SYNCED * STREAMED * (speeds.width + 1)),
+            embed.disk_bytes,
+        ),
+    )
 
 
 def _outlook(outlook: Outlook, machine: Machine) -> Outlook:
@@ -293,10 +364,7 @@ def training_needs(
     """One epoch, and the embedding of all nodes, in each mode."""
     width = speeds.width
     embeddings = FLOAT * size.num_nodes * (width + 1)
-    plan = row_plan_of(method)
-    settings = basis_settings(rows, plan)
-    views = _num_views(plan, rows)
-    held = views * settings.num_bytes(size.num_nodes, size.num_features)
+    held = _bytes_of_bases(size, method, rows)
     held = held if held <= HELD_BYTES else 0  # else they are read from the disk
     batches = -(-size.num_nodes // (rows.batch or BATCH["cpu"]))
     process = speeds.process + 8 * size.num_nodes
@@ -345,6 +413,10 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
             _measure_rows, folder, columns, degree, method, seed
         )
         node, node_bytes = _apart(_measure_whole, folder, columns, degree, method, seed)
+        gpu = None
+        if torch.cuda.is_available():
+            nodes = min(size.num_nodes, TRIAL_ON_GPU)
+            gpu = _apart(_measure_gpu, folder, columns, degree, method, seed, nodes)
     return Speeds(
         sort=sort,
         write=write,
@@ -359,6 +431,7 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
         width=width,
         node=node,
         node_bytes=node_bytes,
+        gpu=gpu,
     )
 
 
@@ -432,12 +505,13 @@ def _measure_rows(
     folder: Path, columns: int, degree: int, name: str, seed: int
 ) -> tuple[float, int, float, float, int]:
     """Seconds and bytes of a batch, those of a row that is embedded, and the embedding's width."""
-    store = _trial_store(folder / "rows", TRIAL_BATCHES * BATCH["cpu"], columns, degree)
-    method, settings = method_of(name, columns, seed), RowSettings(pool=1)
+    store = _trial_store(folder / "rows", TRIAL_BATCHES["cpu"] * BATCH["cpu"], columns, degree)
+    # A graph of so few nodes would be one batch.
+    method, settings = method_of(name, columns, seed), RowSettings(pool=1, batch=BATCH["cpu"])
     views = stored_views(store, folder / "bases", row_plan_of(method), settings, seed=seed)
     with _watch() as watched:
         data = RowBatches(views, settings, seed=seed, device=torch.device("cpu"))
-        seconds = try_epochs(method, data, seed=seed, epochs=1)[0]
+        seconds = try_epochs(method, data, seed=seed, epochs=2)[1]  # libraries are loaded in one
     with _watch() as embedding:
         widths = {output.embedding.shape[1] for *_, output in data.outputs(method)}
     held = views.num_bytes if views.num_bytes <= HELD_BYTES else 0
@@ -457,8 +531,45 @@ def _measure_whole(
     store = _trial_store(folder / "whole", TRIAL_NODES, columns, degree)
     graph, method = _in_memory(store), method_of(name, columns, seed)
     with _watch() as watched:
-        seconds = try_epochs(method, graph, seed=seed, epochs=1)[0]
+        seconds = try_epochs(method, graph, seed=seed, epochs=2)[1]
     return seconds / graph.num_nodes, watched[1] / graph.num_nodes
+
+
+def _measure_gpu(
+    folder: Path, columns: int, degree: int, name: str, seed: int, nodes: int
+) -> GpuSpeeds:
+    """The steps of rows whose bases are held there, and an epoch on a whole graph of some nodes."""
+    device, settings = torch.device("cuda"), RowSettings(pool=1)
+    store = _trial_store(folder / "gpu", TRIAL_BATCHES["cuda"] * BATCH["cuda"], columns, degree)
+    method = method_of(name, columns, seed).to(device)
+    plan = row_plan_of(method)
+
+    def timed(work: Callable[[], Measured]) -> tuple[float, Measured]:
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        done = work()
+        torch.cuda.synchronize()
+        return time.perf_counter() - started, done
+
+    basis = basis_settings(settings, plan)
+    DeviceGraph(store, basis, device).bases(basis)  # libraries are loaded
+    loading, graph = timed(lambda: DeviceGraph(store, basis, device))
+    propagating, _ = timed(lambda: graph.bases(basis))
+    views = stored_views(store, folder / "none", plan, settings, seed=seed, device="cuda")
+    data = RowBatches(views, settings, seed=seed, device=device)
+    epoch = try_epochs(method, data, seed=seed, epochs=2)[1]
+    embedding, _ = timed(lambda: [each.embedding.cpu() for *_, each in data.outputs(method)])
+    whole = _in_memory(_trial_store(folder / "whole-gpu", nodes, columns, degree)).to(device)
+    # Captured in the third epoch.
+    steps = try_epochs(method_of(name, columns, seed).to(device), whole, seed=seed, epochs=5)
+    stored = store_bytes(store.num_nodes, store.num_edges, columns, "float32")
+    return GpuSpeeds(
+        load=loading / stored,
+        propagate=propagating / (basis.order * 2 * store.num_edges * columns),
+        batch=epoch / data.num_batches,
+        row=embedding / store.num_nodes,
+        node=steps[-1] / nodes,
+    )
 
 
 def _trial_store(path: Path, nodes: int, columns: int, degree: int) -> GraphStore:

@@ -8,15 +8,15 @@ and embeds the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from aspect.data.graph import Graph
@@ -27,12 +27,13 @@ from aspect.randomness import generator_for, seed_for
 from aspect.scale.bases import Bases, BasisSettings, Propagator, compute_bases
 from aspect.scale.blocks import row_ranges
 from aspect.scale.calibration import calibrate_rows
+from aspect.scale.held_bases import DeviceGraph, HeldBases, held_bytes
 from aspect.scale.ranks import Ranks
 from aspect.scale.sampling import sample_neighbourhood
 from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings
 from aspect.training.data import Check, Update
-from aspect.training.gradients import Gradients, Numbers, Pass
+from aspect.training.gradients import Gradients, Pass
 
 __all__ = ["RowBatches", "StoredViews", "basis_settings", "row_plan_of", "stored_views"]
 
@@ -43,7 +44,7 @@ Gather = Callable[[Tensor, int], Tensor]  # rows of all processes along a dimens
 
 STREAMED = 16_384  # rows of a pass over all of them at a time
 HELD_BYTES = 4 * 2**30  # of bases that are copied into the main memory
-SHARE_OF_GPU = 0.6  # of its free memory, for bases that are copied there
+SHARE_OF_GPU = 0.7  # of its free memory, for bases that are held there
 RUN = 32  # rows that a disk reads together
 SAMPLE = 4_096  # rows by which the health of an embedding is judged
 WATCHED, GRADIENT = "watched loss", "norm of the gradient"  # beside the names of a step's numbers
@@ -85,12 +86,17 @@ class StoredViews:
 
     store: GraphStore
     plan: RowPlan
-    pools: dict[RowView, tuple[Bases, ...]]
+    pools: Mapping[RowView, tuple[Bases | HeldBases, ...]]
 
     @property
     def num_columns(self) -> int:
         """Columns of the features, after a projection."""
         return self.pools[0.0][0].facts.num_columns
+
+    @property
+    def are_held(self) -> bool:
+        """Whether they are in the memory of a device, and nowhere else."""
+        return isinstance(self.pools[0.0][0], HeldBases)
 
     @property
     def num_bytes(self) -> int:
@@ -109,8 +115,11 @@ def stored_views(
     seed: int,
     device: str = "cpu",
     engine: Propagator | None = None,
+    is_alone: bool = True,
 ) -> StoredViews:
     """Propagate what a plan asks for into a folder; what is there already is taken.
+
+    Bases that all fit the memory of a GPU are computed there and stay there instead.
 
     Args:
         store: The graph.
@@ -120,47 +129,88 @@ def stored_views(
         seed: Of dropped edges and shuffled features.
         device: Where it is multiplied.
         engine: Who multiplies, in place of this process: `aspect.scale.ray_engine`.
+        is_alone: Whether no other process reads the bases.
     """
     clean = basis_settings(settings, plan)
+    views = dict.fromkeys((0.0, *plan.views))
+    sizes = {view: 1 if view in (0.0, "shuffled") else settings.pool for view in views}
 
-    def pool_of(view: RowView) -> tuple[Bases, ...]:
+    def basis_of(view: RowView, member: int) -> BasisSettings:
         if view == 0.0:
-            return (compute_bases(store, folder / "clean", clean, device=device, engine=engine),)
-        size = settings.pool if view != "shuffled" else 1
-        members = []
-        for member in range(size):
-            changes: dict[str, object] = {"view_seed": seed_for(seed, "view", str(view), member)}
-            changes |= {"shuffled": True} if view == "shuffled" else {"edge_drop": view}
-            one = clean.model_copy(update=changes)
-            place = folder / f"{view}-{member}"
-            members.append(compute_bases(store, place, one, device=device, engine=engine))
-        return tuple(members)
+            return clean
+        changes: dict[str, object] = {"view_seed": seed_for(seed, "view", str(view), member)}
+        changes |= {"shuffled": True} if view == "shuffled" else {"edge_drop": view}
+        return clean.model_copy(update=changes)
 
-    return StoredViews(store, plan, {view: pool_of(view) for view in (0.0, *plan.views)})
+    where = torch.device(device)
+    if engine is None and is_alone and _fits_gpu(store, clean, sum(sizes.values()), where):
+        graph = DeviceGraph(store, clean, where)
+        held = {
+            view: tuple(graph.bases(basis_of(view, member)) for member in range(size))
+            for view, size in sizes.items()
+        }
+        return StoredViews(store, plan, held)
+
+    def stored(view: RowView, member: int) -> Bases:
+        place = folder / ("clean" if view == 0.0 else f"{view}-{member}")
+        return compute_bases(store, place, basis_of(view, member), device=device, engine=engine)
+
+    on_disk = {
+        view: tuple(stored(view, member) for member in range(size)) for view, size in sizes.items()
+    }
+    return StoredViews(store, plan, on_disk)
+
+
+def _fits_gpu(
+    store: GraphStore, settings: BasisSettings, num_bases: int, device: torch.device
+) -> bool:
+    """Whether so many bases can be computed and held in its free memory."""
+    if device.type == "cpu":
+        return False
+    free, _ = torch.cuda.mem_get_info(device)
+    size = store.num_nodes, 2 * store.num_edges, store.num_features
+    return held_bytes(*size, settings, num_bases) <= SHARE_OF_GPU * free
 
 
 class _Reader:
     """Rows of one basis, as the plan wants them, from a copy in memory or from the disk."""
 
-    def __init__(self, bases: Bases, plan: RowPlan, device: torch.device, *, held: bool) -> None:
+    def __init__(
+        self, bases: Bases | HeldBases, plan: RowPlan, device: torch.device, *, held: bool
+    ) -> None:
         self.bases, self.device = bases, device
         self.weights = smoothing_coefficients(plan.order) if plan.smoothed else None
         self.held: Tensor | None = None
-        if held:
-            nodes, first = bases.facts.num_nodes, self._read(slice(0, 1))
-            self.held = first.new_empty(len(first), nodes, first.shape[2])
+        if held and isinstance(bases, HeldBases) and self.weights is None:
+            self.held = bases.terms
+        elif held:
+            nodes, first = bases.facts.num_nodes, self._smoothed(self.stored(slice(0, 1)))
+            copy = first.new_empty(len(first), nodes, first.shape[2])
             for start, end in row_ranges(nodes, STREAMED):
-                self.held[:, start:end] = self._read(slice(start, end))
+                copy[:, start:end] = self._smoothed(self.stored(slice(start, end)))
+            self.held = copy
 
     def __call__(self, rows: Tensor | slice) -> Float[Tensor, "terms rows features"]:
-        if self.held is None:
-            return self._read(rows if isinstance(rows, slice) else rows.numpy()).float()
-        chosen = self.held[:, rows] if isinstance(rows, slice) else self.held.index_select(1, rows)
-        return chosen.float()
+        """On the device, to be computed with."""
+        return self.ready(self.stored(rows))
 
-    def _read(self, rows: slice | NDArray[np.int64]) -> Tensor:
+    def stored(self, rows: Tensor | slice) -> Tensor:
+        """As they lie in memory or on the disk."""
+        terms = self.held
+        if isinstance(self.bases, HeldBases):
+            terms = self.bases.terms if terms is None else terms
+        elif terms is None:
+            found = self.bases.rows(rows if isinstance(rows, slice) else rows.numpy())
+            return torch.from_numpy(found)
+        return terms[:, rows] if isinstance(rows, slice) else terms.index_select(1, rows)
+
+    def ready(self, stored: Tensor) -> Float[Tensor, "terms rows features"]:
+        """What was read, on the device."""
+        return (stored if self.held is not None else self._smoothed(stored)).float()
+
+    def _smoothed(self, terms: Tensor) -> Tensor:
         """Of the type of the disk, on the device."""
-        terms = torch.from_numpy(self.bases.rows(rows)).to(self.device, non_blocking=True)
+        terms = terms.to(self.device, non_blocking=True)
         if self.weights is None:
             return terms
         weights = self.weights.to(terms.device, torch.float32)
@@ -198,7 +248,7 @@ class RowBatches:
         self.device, self.num_features = device, views.num_columns
         self.ranks = ranks or Ranks()
         self.num_nodes = views.store.num_nodes
-        held = views.num_bytes <= _room(device)
+        held = views.are_held or views.num_bytes <= _room(device)
         self.readers = {
             view: [_Reader(bases, views.plan, device, held=held) for bases in pool]
             for view, pool in views.pools.items()
@@ -208,8 +258,11 @@ class RowBatches:
         small = self.num_nodes if self.num_nodes <= ONE_BATCH else None
         size = settings.batch or small or BATCH[device.type]
         self.num_batches = -(-self.num_nodes // size)
-        self.run = settings.run or (1 if views.num_bytes <= HELD_BYTES else RUN)
+        in_memory = views.are_held or views.num_bytes <= HELD_BYTES
+        self.run = settings.run or (1 if in_memory else RUN)
         self.queue = size if settings.queue is None else settings.queue
+        if self.num_batches == 1:  # an epoch begins without past rows
+            self.queue = 0
 
     def prepare(self, method: Method) -> None:
         """Share batch statistics between processes; the weights begin alike in all of them."""
@@ -217,7 +270,9 @@ class RowBatches:
 
     def gradients(self, method: Method, parameters: list[nn.Parameter]) -> Gradients:
         """Those of a batch's loss."""
-        return Gradients(method, self._batch(slice(0, 0), [self.clean]), parameters)
+        gradients = Gradients(method, self._batch(slice(0, 0), [self.clean]), parameters)
+        gradients.may_capture &= self.ranks.world == 1  # what is exchanged is not captured
+        return gradients
 
     @property
     def projection(self) -> Float[Tensor, "features columns"] | None:
@@ -230,7 +285,9 @@ class RowBatches:
         """The rows of the graph as it is."""
         return self.readers[0.0][0]
 
-    def one_pass(self, gradients: Gradients, step: Step, update: Update, check: Check) -> Numbers:
+    def one_pass(
+        self, gradients: Gradients, step: Step, update: Update, check: Check | None
+    ) -> Pass:
         """A step for every batch.
 
         The host learns their numbers when all are done: to ask after each would let a GPU wait.
@@ -243,25 +300,36 @@ class RowBatches:
             computed = gradients.of_batch(step, batch)
             self.ranks.average(gradients.parameters)
             update()
-            done.append(replace(computed, gradients=[]))  # which would fill the memory
-        numbers = _means(done)
-        check(numbers)
-        return numbers
+            done.append(computed.kept())
+        means = _means(done)
+        if check is not None:
+            check(means)
+        return means
 
     def _batches(self, method: Method, epoch: int) -> Iterator[tuple[Graph, Gather]]:
         """Those of an epoch, each read while the one before is computed."""
         order = self._order(epoch)
         if nodes := method.row_neighbourhood(epoch):
             yield self._neighbourhood(nodes, epoch), _all_here
+        batches = [
+            (self._members(epoch, number), self.ranks.share(rows), self.ranks.gathering(len(rows)))
+            for number, rows in enumerate(order.tensor_split(self.num_batches))
+        ]
+        if self.home.type == "cuda":  # which reads while the host goes on
+            for readers, rows, gather in batches:
+                yield self._batch(rows, readers), gather
+            return
         with ThreadPoolExecutor(1) as ahead:
-            waiting: list[tuple[Future[Rows], Gather]] = []
-            for number, rows in enumerate(order.tensor_split(self.num_batches)):
-                reading = ahead.submit(self._batch_of, self.ranks.share(rows), epoch, number)
-                waiting.append((reading, self.ranks.gathering(len(rows))))
-                if len(waiting) > 1:
-                    yield waiting[0][0].result(), waiting.pop(0)[1]
-            for reading, gather in waiting:
-                yield reading.result(), gather
+
+            def begun(readers: list[_Reader], rows: Tensor) -> Future[list[Tensor]]:
+                return ahead.submit(lambda: [reader.stored(rows) for reader in readers])
+
+            reading = begun(*batches[0][:2])
+            for (readers, _, gather), following in zip_longest(batches, batches[1:]):
+                stored = reading.result()
+                if following is not None:
+                    reading = begun(*following[:2])
+                yield self._rows(map(_Reader.ready, readers, stored)), gather
 
     def _order(self, epoch: int) -> Tensor:
         """All rows as an epoch takes them: runs of neighbouring ones, in a random order."""
@@ -273,8 +341,8 @@ class RowBatches:
         rows = order.unsqueeze(1) * self.run + torch.arange(self.run, device=self.home)
         return rows.flatten()[rows.flatten() < self.num_nodes]
 
-    def _batch_of(self, rows: Tensor, epoch: int, number: int) -> Rows:
-        """Rows in the views of a step; two of one kind are different members of their pool."""
+    def _members(self, epoch: int, number: int) -> list[_Reader]:
+        """Those of a step's views; two of one kind are different members of their pool."""
         taken: dict[RowView, int] = {}
         readers = []
         for view in self.views.plan.views:
@@ -282,11 +350,13 @@ class RowBatches:
             first = taken.setdefault(view, seed_for(self.seed, "member", epoch, number, str(view)))
             readers.append(pool[first % len(pool)])
             taken[view] = first + 1
-        return self._batch(rows, readers)
+        return readers
 
     def _batch(self, rows: Tensor | slice, readers: Sequence[_Reader]) -> Rows:
-        views = tuple(reader(rows) for reader in readers)
-        return Rows.of(views, self.num_nodes, self.queue)
+        return self._rows(reader(rows) for reader in readers)
+
+    def _rows(self, views: Iterable[Tensor]) -> Rows:
+        return Rows.of(tuple(views), self.num_nodes, self.queue)
 
     def _neighbourhood(self, nodes: int, epoch: int) -> Graph:
         if self.settings.projection != "none":
@@ -337,14 +407,13 @@ def _room(device: torch.device) -> int:
     return int(SHARE_OF_GPU * free)
 
 
-def _means(passes: Sequence[Pass]) -> Numbers:
+def _means(passes: Sequence[Pass]) -> Pass:
     """The numbers of an epoch: of each name, the mean over the steps that have it."""
     sums: dict[str, list[Tensor]] = {}
     terms = dict.fromkeys(term for done in passes for term in done.terms)
     for done in passes:
         for name, value in zip((*done.names, WATCHED, GRADIENT), done.numbers, strict=True):
             sums.setdefault(name, []).append(value)
-    means = torch.stack([torch.stack(values).mean() for values in sums.values()]).tolist()
-    values = dict(zip(sums, means, strict=True))
-    watched, gradient = values.pop(WATCHED), values.pop(GRADIENT)
-    return Numbers(values, list(terms), watched, gradient)
+    watched, gradient = sums.pop(WATCHED), sums.pop(GRADIENT)
+    means = [torch.stack(values).mean() for values in (*sums.values(), watched, gradient)]
+    return Pass(list(sums), list(terms), torch.stack(means), [])

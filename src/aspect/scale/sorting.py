@@ -24,6 +24,7 @@ __all__ = ["EDGE_BYTES", "EdgeCounts", "merge_runs", "merged_rows", "rows_are_me
 
 # A key is row * 2^32 + column * 2 + (1 where the pair was given the other way round).
 ROW_BITS, COLUMN_BITS = 32, 1
+MERGED_BYTES, MOST_THREADS = 2**28, 64  # of a block that is merged beside others, at least
 EDGE_BYTES = 64  # of a pair while its run is sorted, and of an entry while it is merged
 
 Integers = NDArray[np.integer[Any]]
@@ -82,18 +83,25 @@ def merge_runs(
     is_weighted: bool = False,
     memory_bytes: int,
 ) -> EdgeCounts:
-    """Write the rows of every block that is not there yet."""
-    names = _last_names(num_nodes, rows_per_block)
-    for block, (start, end) in enumerate(row_ranges(num_nodes, rows_per_block)):
+    """Write the rows of every block that is not there yet.
+
+    Blocks that are small beside the memory bound are merged at the same time.
+    """
+    names, ranges = _last_names(num_nodes, rows_per_block), row_ranges(num_nodes, rows_per_block)
+    threads = max(1, min(MOST_THREADS, memory_bytes // MERGED_BYTES))
+
+    def merge(block: int) -> None:
         if folder.has(names[block]):
-            continue
+            return
         keys = [folder.read(f"{run}.keys.npy") for run in runs]
         weights = [folder.read(f"{run}.weights.npy") for run in runs] if is_weighted else None
-        rows = merged_rows(keys, weights, start, end, memory_bytes)
+        rows = merged_rows(keys, weights, *ranges[block], memory_bytes // threads)
         folder.write(block_name("neighbours", block), rows.neighbours)
         if rows.weights is not None:
             folder.write(block_name("weights", block), rows.weights.astype(np.float32))
         folder.write(names[block], rows.pointers, given=rows.given, one_sided=rows.one_sided)
+
+    folder.fill(merge, range(len(names)), threads)
     counted = [folder.counts(name) for name in names]
     read = [folder.counts(f"{run}.keys.npy") for run in runs]
     entries = sum(int(folder.read(name)[-1]) for name in names)

@@ -7,14 +7,17 @@ them takes longer than running them. A CUDA graph launches all of them at once.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
 from aspect.data.graph import Graph
+from aspect.data.rows import Rows
 from aspect.methods.base import Method, Step
 
 __all__ = ["Gradients", "Numbers", "Pass"]
@@ -44,9 +47,19 @@ class Pass:
 
     names: list[str]
     terms: list[str]
-    numbers: Tensor
+    numbers: Tensor  # as named, then what early stopping watches and the gradients' norm
     gradients: list[Tensor | None]
     graph: torch.cuda.CUDAGraph | None = None
+
+    @cached_property
+    def read(self) -> Numbers:
+        """The numbers on the host; one copy for all, since each copy waits for the device."""
+        *numbers, watched, norm = self.numbers.tolist()
+        return Numbers(dict(zip(self.names, numbers, strict=True)), self.terms, watched, norm)
+
+    def kept(self) -> Pass:
+        """Its numbers alone, in a place that the next pass does not overwrite."""
+        return replace(self, numbers=self.numbers.clone(), gradients=[], graph=None)
 
 
 @contextmanager
@@ -71,42 +84,56 @@ class Gradients:
     def __init__(self, method: Method, graph: Graph, parameters: list[nn.Parameter]) -> None:
         self.method, self.graph, self.parameters = method, graph, parameters
         self.may_capture = graph.device.type == "cuda"
-        self.key: Hashable = None
-        self.repeated = 0  # passes with this key
-        self.captured: Pass | None = None
+        self.repeated: Counter[Hashable] = Counter()  # passes by key
+        self.captured: dict[Hashable, Pass] = {}
+        self.places: dict[Hashable, tuple[Tensor, ...]] = {}  # that captured passes read rows from
 
-    def compute(self, step: Step) -> Numbers:
-        """Gradients of the loss at the method's present weights."""
+    def compute(self, step: Step) -> Pass:
+        """Gradients of the loss at the method's present weights; nothing is read back."""
         key = self.method.capture_key(step) if self.may_capture else None
-        done = self._run(step) if key is None else self._repeat(step, key)
-        for parameter, gradient in zip(self.parameters, done.gradients, strict=True):
-            parameter.grad = gradient
-        # One copy to the host for all numbers: each copy waits for the device.
-        *numbers, watched, norm = done.numbers.tolist()
-        values = dict(zip(done.names, numbers, strict=True))
-        return Numbers(values, done.terms, watched, norm)
+        if key is not None and key not in self.repeated:  # what is captured holds memory
+            self.repeated, self.captured = Counter(), {}
+        done = self._run(step, self.graph) if key is None else self._repeat(step, self.graph, key)
+        self._hand_over(done)
+        # What a captured pass wrote was read, if at all, before its replay.
+        return replace(done) if done.graph is not None else done
 
     def of_batch(self, step: Step, batch: Graph) -> Pass:
-        """The same of a batch in place of the graph; nothing is read back to the host."""
-        done = self._run(step, batch)
-        for parameter, gradient in zip(self.parameters, done.gradients, strict=True):
-            parameter.grad = gradient
+        """The same of a batch in place of the graph; nothing is read back to the host.
+
+        Batches of as many rows repeat a step. What the pass wrote is overwritten by the next one.
+        """
+        key = self.method.capture_key(step) if self.may_capture else None
+        if key is None or not isinstance(batch, Rows):
+            done = self._run(step, batch)
+        else:
+            key = key, *(view.shape for view in batch.views)
+            places = self.places.setdefault(key, tuple(map(torch.empty_like, batch.views)))
+            for place, view in zip(places, batch.views, strict=True):
+                place.copy_(view)
+            done = self._repeat(step, Rows.of(places, batch.whole, batch.queue), key)
+        self._hand_over(done)
         return done
 
-    def _repeat(self, step: Step, key: Hashable) -> Pass:
-        if key != self.key:
-            self.key, self.repeated, self.captured = key, 0, None
-        if self.captured is None and self.repeated >= WARM_UP:
-            self.captured = self._capture(step)
-        if self.captured is None or self.captured.graph is None:
-            self.repeated += 1
-            return self._run(step)
-        self.captured.graph.replay()
-        return self.captured
+    def _hand_over(self, done: Pass) -> None:
+        for parameter, gradient in zip(self.parameters, done.gradients, strict=True):
+            parameter.grad = gradient
 
-    def _run(self, step: Step, batch: Graph | None = None) -> Pass:
+    def _repeat(self, step: Step, graph: Graph, key: Hashable) -> Pass:
+        self.repeated[key] += 1
+        if key not in self.captured and self.repeated[key] > WARM_UP:
+            captured = self._capture(step, graph)
+            if captured is not None:
+                self.captured[key] = captured
+        done = self.captured.get(key)
+        if done is None or done.graph is None:
+            return self._run(step, graph)
+        done.graph.replay()
+        return done
+
+    def _run(self, step: Step, graph: Graph) -> Pass:
         with training_precision(self.graph.device):
-            terms = self.method.loss_terms(batch or self.graph, step)
+            terms = self.method.loss_terms(graph, step)
             loss = torch.stack(list(terms.values())).sum()
             parts: Sequence[Tensor | None] = torch.autograd.grad(
                 loss, self.parameters, allow_unused=True
@@ -118,11 +145,11 @@ class Gradients:
         numbers = torch.stack([*named.values(), self.method.watched(terms), norm]).detach()
         return Pass(list(named), list(terms), numbers, gradients)
 
-    def _capture(self, step: Step) -> Pass | None:
+    def _capture(self, step: Step, graph: Graph) -> Pass | None:
         try:
             # A failed capture spoils its generator, so the first one draws from another.
-            self._record(replace(step, generator=torch.Generator(device=self.graph.device)))
-            return self._record(step)
+            self._record(replace(step, generator=torch.Generator(device=self.graph.device)), graph)
+            return self._record(step, graph)
         except RuntimeError as error:
             self.may_capture = False
             logger.warning(
@@ -132,9 +159,9 @@ class Gradients:
             )
             return None
 
-    def _record(self, step: Step) -> Pass:
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(step.generator)
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            done = self._run(step)
-        return replace(done, graph=graph)
+    def _record(self, step: Step, graph: Graph) -> Pass:
+        recorded = torch.cuda.CUDAGraph()
+        recorded.register_generator_state(step.generator)
+        with torch.cuda.graph(recorded, capture_error_mode="thread_local"):
+            done = self._run(step, graph)
+        return replace(done, graph=recorded)
