@@ -41,7 +41,6 @@ from aspect.experiment.run import free_memory  # noqa: E402
 from aspect.experiment.search import Search, SearchRequest, plan_search  # noqa: E402
 from aspect.experiment.tuning import SearchResult, load_search, tune  # noqa: E402
 from aspect.methods.registry import find_method  # noqa: E402
-from aspect.report.methods import shipped_settings  # noqa: E402
 from aspect.settings import FOLDER as SHIPPED  # noqa: E402
 from aspect.settings import Experiment, load_experiment  # noqa: E402
 from aspect.workspace import write_text  # noqa: E402
@@ -115,10 +114,7 @@ def official_file(method: str, graph: str, shipped: Path = SHIPPED) -> Path | No
     published, own = (shipped / method / f"{graph}{end}" for end in (".published.yaml", ".yaml"))
     if published.is_file():
         return published
-    is_official = any(
-        given.official and given.graph == graph and given.choice is None
-        for given in shipped_settings(method)
-    )
+    is_official = own.is_file() and load_experiment(own).chosen_by == "official"
     return own if is_official else None
 
 
