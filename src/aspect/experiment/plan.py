@@ -491,7 +491,7 @@ def _specs(
                 )
 
 
-class _Evaluation(NamedTuple):
+class Scoring(NamedTuple):
     """How a training is scored."""
 
     splits: SplitName
@@ -500,11 +500,11 @@ class _Evaluation(NamedTuple):
     probe: ProbeName
 
 
-def _evaluations(plan: Plan, graph: str, facts: ReadFacts) -> list[_Evaluation]:
+def _evaluations(plan: Plan, graph: str, facts: ReadFacts) -> list[Scoring]:
     """Those of a clean graph, the plan's first kind of splits first."""
     kinds = [(facts.num_splits, facts.splits_sha256), *facts.also]
     return [
-        _Evaluation(
+        Scoring(
             each.splits, sha256, tuple(range(min(number, plan.num_splits or number))), each.probe
         )
         for each, (number, sha256) in zip(plan.evaluations(graph), kinds, strict=True)

@@ -314,7 +314,8 @@ class Bench:
         cell = news.task.cell
         if isinstance(news, Started):
             self.running[cell.key] = time.monotonic()
-            self.folder.log("started", cell)
+            for task in (news.task, *news.task.also):
+                self.folder.log("started", task.cell)
             return
         seconds = time.monotonic() - self.running.pop(cell.key)
         if isinstance(news, Finished):
