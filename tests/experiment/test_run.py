@@ -374,7 +374,7 @@ def test_an_evaluation_that_fails_costs_no_other(path, monkeypatch):
         ((second, first), ["failed", "done"]),
     ):
         outcome = run_cell(Task(cells[0], also=(Task(cells[1]),)))
-        assert [outcome.record.status, outcome.also[0].record.status] == states.split()
+        assert [outcome.record.status, outcome.also[0].record.status] == states
 
 
 def test_momentum_encoders_are_no_trained_numbers(path):

@@ -32,6 +32,7 @@ from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_pr
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import ValueRecorder, inspect_model
 from aspect.evaluation.linear_probe import Probe, evasion_probe, linear_probe, probe_named
+from aspect.evaluation.neutral_probe import NeutralProbe, on_faster_device
 from aspect.evaluation.pruning import probe_pruned
 from aspect.evaluation.result import ProbeResult
 from aspect.experiment.embeddings import precomputed_model
@@ -374,6 +375,8 @@ class _Run:
         if spec.prune is not None:
             return probe_pruned(model, graph, labelled, splits, spec.prune, probe=probe)
         if spec.perturbation is None or spec.perturbation.mode == "poison":
+            if isinstance(probe, NeutralProbe):
+                embeddings = on_faster_device(embeddings)
             result = linear_probe(embeddings, labels, splits, num_classes=classes, probe=probe)
         else:
             perturbed = (
