@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength prune settings variants tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength prune settings variants leave-one-out again tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -95,6 +95,12 @@ settings: $(INSTALLED) ## search settings of every method on every graph by one 
 
 variants: $(INSTALLED) ## defaults of ASPECT and variants of them on every graph: results/variants.csv; wants a GPU
 	@$(BIN)/python benchmarks/variants.py --workers $(WORKERS)
+
+leave-one-out: $(INSTALLED) ## what each graph scores by defaults that the other graphs choose
+	@$(BIN)/python benchmarks/leave_one_out.py
+
+again: $(INSTALLED) ## make ten records drawn at random again, and print the difference
+	@$(BIN)/python benchmarks/again.py
 
 tables: $(INSTALLED) ## make the tables of results/, of the README and of docs/
 	@$(BIN)/python benchmarks/tables.py

@@ -13,6 +13,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aspect.errors import AspectError
+
 __all__ = ["CommandFailedError", "positive", "run_command", "run_several", "told_in_a_line"]
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -55,13 +57,13 @@ def run_several(
 
 
 def told_in_a_line(main: Main) -> Main:
-    """A failed command and Ctrl-C end a script with a sentence and an exit code, no traceback."""
+    """What goes wrong and Ctrl-C end a script with a sentence and an exit code, no traceback."""
 
     @wraps(main)
     def telling(arguments: Sequence[str] | None = None) -> int:
         try:
             return main(arguments)
-        except CommandFailedError as error:
+        except (CommandFailedError, AspectError) as error:
             print(error, file=sys.stderr)
             return 2
         except KeyboardInterrupt:

@@ -17,7 +17,6 @@ faster under NVIDIA's MPS. The graphs' files lie in the folder that ASPECT_DATA 
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import math
 import sys
@@ -33,16 +32,15 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 import pandas as pd  # noqa: E402
-import torch  # noqa: E402
 
 from aspect.config import to_yaml  # noqa: E402
 from aspect.errors import AspectError, sentence_of  # noqa: E402
 from aspect.experiment.executor import Finished, LocalProcesses, Lost, News, Started  # noqa: E402
 from aspect.experiment.plan import load_plan  # noqa: E402 - the path comes first
+from aspect.experiment.run import free_memory  # noqa: E402
 from aspect.experiment.search import Search, SearchRequest, plan_search  # noqa: E402
 from aspect.experiment.tuning import SearchResult, load_search, tune  # noqa: E402
 from aspect.methods.registry import find_method  # noqa: E402
-from aspect.report.methods import shipped_settings  # noqa: E402
 from aspect.settings import FOLDER as SHIPPED  # noqa: E402
 from aspect.settings import Experiment, load_experiment  # noqa: E402
 from aspect.workspace import write_text  # noqa: E402
@@ -116,10 +114,7 @@ def official_file(method: str, graph: str, shipped: Path = SHIPPED) -> Path | No
     published, own = (shipped / method / f"{graph}{end}" for end in (".published.yaml", ".yaml"))
     if published.is_file():
         return published
-    is_official = any(
-        given.official and given.graph == graph and given.choice is None
-        for given in shipped_settings(method)
-    )
+    is_official = own.is_file() and load_experiment(own).chosen_by == "official"
     return own if is_official else None
 
 
@@ -154,9 +149,7 @@ class InThisProcess:
         for task in tasks:
             yield Started(task)
             result = work(task)
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            free_memory()
             yield Finished(task, result)
 
 

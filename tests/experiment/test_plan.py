@@ -32,6 +32,8 @@ def write(tmp_path, text, name="own.yaml"):
         ({"seeds": 1e9}, "seeds' .* less than or equal to 1000"),
         ({"entries": [{"name": "raw", "seeds": 10**9}]}, "seeds"),
         ({"splits": "balanced"}, "splits"),
+        ({"also": [{"splits": "random"}]}, "every kind of splits must come once"),
+        ({"also": [{"splits": "published", "graphs": ["cora"]}]}, "'cora' is not a graph"),
         ({"sede": 1}, "Did you mean 'seeds'"),
         ({"perturbations": ["nothing"]}, r"perturbations.0' .* must be 'none'"),
         (
@@ -132,11 +134,10 @@ def attacks_of(name):
 def test_the_perturbed_tables_are_of_metattack_the_originals_first():
     unrolled = ("metattack", "unrolled", "poison", (0.1,))
     assert attacks_of("perturbed") == [unrolled, ("metattack", "implicit", "poison", (0.1,))]
-    assert attacks_of("ablation") == [unrolled]
     ((*attack, budgets),) = attacks_of("sweep")
     assert attack == list(unrolled[:3])
     assert budgets == (0.05, 0.1, 0.15, 0.2, 0.25)
-    for name in ("perturbed", "ablation", "sweep"):
+    for name in ("perturbed", "sweep"):
         assert None in load_plan(name).perturbations
 
 
@@ -290,11 +291,47 @@ def test_published_splits_are_a_part_of_the_work():
     assert first.key != second.key
 
 
+def test_other_splits_are_of_clean_graphs_and_share_the_training():
+    plan = make_plan(
+        entries=["aspect"],
+        also=[{"splits": "published"}, {"splits": "class-balanced", "probe": "paper"}],
+        perturbations=["none", {"kind": "random"}, {"kind": "random", "mode": "evade"}],
+    )
+    facts = {"mixed": replace(FACTS, also=((4, "a" * 64), (10, None)))}
+    specs = [cell.spec for cell in lay_out(plan, facts, "cpu")]
+    clean = [spec for spec in specs if spec.perturbation is None]
+    assert [(spec.splits, spec.splits_sha256, spec.probe) for spec in clean] == [
+        ("random", None, "neutral"),
+        ("published", "a" * 64, "neutral"),
+        ("class-balanced", None, "paper"),
+    ]
+    poisoned = [spec for spec in specs if spec.perturbation and spec.perturbation.mode == "poison"]
+    evaded = [spec for spec in specs if spec.perturbation and spec.perturbation.mode == "evade"]
+    assert {spec.splits for spec in (*poisoned, *evaded)} == {"random"}
+    assert len({spec.training for spec in (*clean, *evaded)}) == 1
+    assert len({spec.training for spec in poisoned}) == len(poisoned) == 2
+    others = [clean[0].model_copy(update=change) for change in ({"seed": 1}, {"settings": {}})]
+    assert clean[0].training not in {spec.training for spec in others}
+
+
+def test_other_splits_of_some_graphs_alone():
+    plan = make_plan(
+        entries=["raw"],
+        graphs=["mixed", "cora"],
+        also=[{"splits": "published", "graphs": ["cora"]}],
+    )
+    assert [len(plan.evaluations(graph)) for graph in plan.graphs] == [1, 2]
+
+
 @pytest.mark.parametrize("name", plan_names())
 def test_every_shipped_plan_lays_out_its_cells(name):
     plan = load_plan(name)
     facts = {
-        graph: ReadFacts(sha256=f"{place:064}", num_splits=10)
+        graph: ReadFacts(
+            sha256=f"{place:064}",
+            num_splits=10,
+            also=((10, None),) * (len(plan.evaluations(graph)) - 1),
+        )
         for place, graph in enumerate(plan.graphs)
     }
     cells = lay_out(plan, facts, "cpu")

@@ -15,6 +15,7 @@ from aspect.data.archives import read_npz, write_npz
 from aspect.data.splits import make_splits
 from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.linear_probe import evasion_probe, probe_named
+from aspect.evaluation.paper_probe import PaperProbe
 from aspect.evaluation.pruning import probe_pruned
 from aspect.experiment.plan import lay_out, read_facts
 from aspect.experiment.run import PerturbedGraph, Task, faults_of, forget_graphs, run, run_cell
@@ -343,6 +344,37 @@ def test_a_model_that_is_trained_already_is_probed_as_it_is(path, monkeypatch):
     second = run(Task(cell), model=first.model)
     assert second.record.scores == first.record.scores
     assert second.record.parameters == first.record.parameters > 0
+
+
+def test_one_training_serves_several_evaluations_as_trainings_of_their_own_would(path, monkeypatch):
+    also = [{"splits": "class-balanced", "probe": "paper"}]
+    first, second = cells_on(path, entries=["aspect"], also=also)
+    alone = [run_cell(Task(cell)).record for cell in (first, second)]
+    fits, fit = [], Embedder.fit
+    monkeypatch.setattr(Embedder, "fit", lambda *a, **k: fits.append(1) or fit(*a, **k))
+    outcome = run_cell(Task(first, also=(Task(second),)))
+    assert len(fits) == 1
+    together = [outcome.record, *(other.record for other in outcome.also)]
+    assert [record.scores for record in together] == [record.scores for record in alone]
+    assert ["train" in record.seconds for record in together] == [True, False]
+    assert together[1].spec.probe == "paper"
+    assert together[1].epochs == together[0].epochs > 0
+
+
+def test_an_evaluation_that_fails_costs_no_other(path, monkeypatch):
+    also = [{"splits": "class-balanced", "probe": "paper"}]
+    first, second = cells_on(path, entries=["aspect"], also=also)
+
+    def fail(*_, **__):
+        raise ValueError("No such probe.")
+
+    monkeypatch.setattr(PaperProbe, "inputs", fail)
+    for cells, states in (
+        ((first, second), ["done", "failed"]),
+        ((second, first), ["failed", "done"]),
+    ):
+        outcome = run_cell(Task(cells[0], also=(Task(cells[1]),)))
+        assert [outcome.record.status, outcome.also[0].record.status] == states
 
 
 def test_momentum_encoders_are_no_trained_numbers(path):

@@ -97,7 +97,7 @@ def test_a_bench_that_was_stopped_goes_on_where_it_stood(plan, folder):
 def test_expensive_cells_come_first(plan, folder):
     executor = Inline()
     run(open_bench(plan, folder), executor)
-    costs = [cost(cell, FACTS) for cell in executor.order]
+    costs = [cost([cell], FACTS) for cell in executor.order]
     assert costs == sorted(costs, reverse=True)
     assert executor.order[0].entry == "aspect"
     assert executor.order[-1].entry == "raw"
@@ -216,9 +216,67 @@ def test_no_details_of_attacks_that_failed(attacked, folder):
     plan, flips = attacked
     wanted = plan.model_copy(update={"details": ("aspect",)})
     bench = open_attacked((wanted, flips), folder, BenchFiles())
-    task = next(bench._task(cell) for cell in bench.cells if bench._wants_details(cell))
+    task = next(bench._task([cell]) for cell in bench.cells if bench._wants_details(cell))
     assert task.has_details
     assert task.shown == ()
+
+
+def several_splits():
+    """Two seeds of a method by two kinds of splits: two trainings, four cells."""
+    plan = make_plan(entries=["aspect"], seeds=2, also=[{"splits": "class-balanced"}])
+    facts = {"mixed": replace(FACTS, also=((10, None),))}
+    return plan, facts
+
+
+def test_cells_of_one_training_are_one_task(tmp_path):
+    plan, facts = several_splits()
+    seen = []
+
+    def work(task):
+        seen.append([task.cell, *(other.cell for other in task.also)])
+        return replace(succeed(task), also=tuple(map(succeed, task.also)))
+
+    with BenchFolder.open(tmp_path / "bench", plan) as folder:
+        bench = Bench(plan, lay_out(plan, facts, "cpu"), facts, folder)
+        last = run(bench, work=work)[-1]
+        assert (last.cells, last.done, last.running) == (4, 4, 0)
+        assert [[cell.spec.splits for cell in cells] for cells in seen] == [
+            ["random", "class-balanced"]
+        ] * 2
+        assert [{cell.spec.seed for cell in cells} for cells in seen] == [{0}, {1}]
+        # One that is left alone, since a kind of splits was added, is a training again.
+        folder.forget(bench.cells[1])
+        again = Bench(plan, bench.cells, facts, folder)
+        run(again, work=work)
+        assert [cell.key for cell in seen[-1]] == [bench.cells[1].key]
+
+
+def test_a_worker_that_is_lost_costs_all_cells_of_its_training(tmp_path):
+    plan, facts = several_splits()
+    with BenchFolder.open(tmp_path / "bench", plan) as folder:
+        bench = Bench(plan, lay_out(plan, facts, "cpu"), facts, folder)
+        first = bench._trainings_left()[0]
+        run(
+            bench,
+            Inline(lost={first[0].key}),
+            lambda task: replace(succeed(task), also=tuple(map(succeed, task.also))),
+        )
+        failed_cells = [cell for cell in bench.cells if bench.states[cell.key] == "failed"]
+        assert failed_cells == first
+
+
+def test_after_the_time_nothing_is_begun(plan, folder, monkeypatch):
+    now = iter(range(10**6))
+    monkeypatch.setattr(runner.time, "monotonic", lambda: float(next(now)))
+    bench = open_bench(plan, folder)
+    executor = Inline()
+    list(bench.run(executor, succeed, seconds=10))
+    assert 0 < len(executor.order) < len(bench.cells)
+    states = list(bench.states.values())
+    assert states.count("done") == len(executor.order)
+    rest = Inline()
+    run(open_bench(plan, folder), rest)
+    assert len(rest.order) == len(bench.cells) - len(executor.order)
 
 
 def test_progress_counts_what_runs(plan, folder):
@@ -282,8 +340,8 @@ def test_a_cell_that_is_late_counts_for_itself_and_for_those_like_it():
 
 def test_cost_rises_with_the_graph_and_the_epochs():
     few, many = (cells_of(make_plan(entries=["aspect"], set={"epochs": k}))[0] for k in (5, 500))
-    assert cost(few, FACTS) < cost(many, FACTS)
-    assert cost(few, FACTS) < cost(few, replace(FACTS, nodes=300))
+    assert cost([few], FACTS) < cost([many], FACTS)
+    assert cost([few], FACTS) < cost([few], replace(FACTS, nodes=300))
 
 
 def test_redone_entries_are_run_again_and_no_others(plan, folder):

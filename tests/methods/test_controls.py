@@ -10,7 +10,7 @@ from aspect.data.graph import Graph
 from aspect.data.operators import normalised_adjacency
 from aspect.data.synthetic import mixed_graph
 from aspect.experiment.plan import load_plan, plan_names
-from aspect.methods.registry import find_method
+from aspect.methods.registry import find_method, method_names
 from aspect.randomness import generator_for
 
 
@@ -123,9 +123,12 @@ def test_every_shipped_plan_shows_the_controls(name):
     assert controls <= {entry.name for entry in plan.entries}
 
 
-def test_clean_graphs_have_one_plan_for_each_kind_of_splits():
-    plans = [load_plan(name) for name in ("clean", "clean_published", "clean_class_balanced")]
-    assert [plan.splits for plan in plans] == ["random", "published", "class-balanced"]
-    first = plans[0]
-    for plan in plans:
-        assert (plan.entries, plan.graphs, plan.seeds) == (first.entries, first.graphs, first.seeds)
+def test_clean_graphs_have_all_methods_and_kinds_of_splits_in_one_plan():
+    plan = load_plan("clean")
+    assert {name for name in method_names() if name != "aspect-s"} == {
+        entry.registered for entry in plan.entries
+    }
+    kinds = [(each.splits, each.probe) for each in plan.evaluations("cora")]
+    neutral = [("random", "neutral"), ("published", "neutral")]
+    assert kinds == [*neutral, ("class-balanced", "paper")]
+    assert plan.evaluations("amazon_photo") == plan.evaluations("cora")[:1]

@@ -464,3 +464,106 @@ def test_a_graph_is_one_line():
     table = tables.graph_table(collect(make_records()))
     assert [line.title for line in table.lines] == ["cora", "texas"]
     assert [cell.text for cell in table.lines[0].cells] == ["1000", "3000", "50", "5", "0.50"]
+
+
+# The search by one rule, ROC AUC, and the short table
+
+
+def chosen(records, words):
+    """The records with who chose their settings, by entry."""
+    return [
+        record.model_copy(
+            update={
+                "cell": record.cell.model_copy(
+                    update={"chosen_by": words.get(record.cell.entry, "")}
+                )
+            }
+        )
+        for record in records
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "note", "marks"),
+    [
+        ({"aspect": "searched", "grace": "searched"}, "All settings were searched", (0, 0, 0)),
+        ({"aspect": "defaults", "grace": "defaults"}, "All settings are the methods' d", (0, 0, 0)),
+        ({"aspect": "searched", "grace": "official"}, "settings of 1 of 2 cells", (0, 1, 0)),
+        ({"aspect": "earlier", "grace": "defaults"}, "settings of 0 of 2 cells", (1, 2, 0)),
+    ],
+)
+def test_settings_that_were_not_searched_are_marked(words, note, marks):
+    records = chosen(make_records(["aspect", "grace", "raw"], ["cora"]), words)
+    (table, *_) = clean_tables(records)
+    assert note in table.notes[0]
+    assert tuple(line.cells[0].footnote for line in table.lines) == marks
+    assert len(table.notes) == 1 + max(marks)
+
+
+def test_records_that_do_not_tell_have_no_word_on_settings():
+    (table, *_) = clean_tables(make_records(["aspect"], ["cora"]))
+    assert not any("settings" in note for note in table.notes)
+
+
+def by_roc_auc(records, area):
+    """The records with a ROC AUC on every split."""
+    return [
+        record.model_copy(
+            update={
+                "scores": tuple(
+                    score.model_copy(update={"roc_auc": area, "twins": 50.0, "majority": 60.0})
+                    for score in record.scores
+                )
+            }
+        )
+        for record in records
+    ]
+
+
+def test_graphs_whose_authors_report_roc_auc_are_shown_so():
+    plain = make_records(["aspect"], ["cora", "tolokers"], splits=3, probe="neutral")
+    (table, *_) = clean_tables(by_roc_auc(plain, 77.0))
+    assert table.columns == ("cora", "tolokers (ROC AUC)")
+    cora, tolokers = table.lines[0].cells
+    assert tolokers.value == 77.0
+    assert tolokers.tip.startswith("ROC AUC: 77.00%")
+    assert cora.value != 77.0
+    twins, majority = table.lines[1:]
+    assert [cell.value for cell in twins.cells] == [50.0, None]  # an accuracy is no ROC AUC
+    assert [cell.value for cell in majority.cells] == [60.0, None]
+    (lacking, *_) = clean_tables(plain)  # nothing else takes its place
+    assert lacking.lines[0].cells[1].value is None
+
+
+def test_the_short_table_has_the_best_baselines_by_mean_rank():
+    level = {"aspect": 80, "raw": 50, "propagated": 60, "low": 99}
+    level |= {"dgi": 61, "gca": 62, "grace": 63, "bgrl": 64}
+
+    def score(entry, graph, split, **_):
+        return float(
+            level[entry] + (40 if (entry, graph) == ("bgrl", "cornell_old") else 0) + split
+        )
+
+    graphs = ["cora", "texas", "cornell_old"]
+    records = make_records(list(level), graphs, split_kind="random", score=score)
+    table = tables.short_table(collect(records))
+    assert table.columns == ("cora", "texas", "mean rank")
+    titles = [line.title for line in table.lines]
+    assert titles == ["raw", "propagated", "aspect", "bgrl", "grace", "gca"]
+    ranks = [line.cells[-1].value for line in table.lines]
+    assert ranks == [8.0, 7.0, 2.0, 3.0, 4.0, 5.0]
+    assert [line.cells[-1].mark for line in table.lines][2] == "best"  # the lowest
+    assert table.lines[0].cells[0].std is None
+    assert tables.short_table(collect(make_records(split_kind="published"))) is None
+
+
+def test_ranks_are_a_table_of_methods_without_a_gap():
+    whole = make_records(["aspect", "raw", "grace"], ["cora", "texas"], split_kind="random")
+    (table,) = tables.rank_tables(
+        collect([*whole, *make_records(["dgi"], ["cora"], split_kind="random")])
+    )
+    assert len(table.lines) == 3
+    values = [line.cells[0].value for line in table.lines]
+    assert values == sorted(values)
+    assert "Not ranked, since they lack a graph: dgi." in table.notes
+    assert tables.rank_tables(collect(make_records(["aspect"], ["cora"]))) == []

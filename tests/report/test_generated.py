@@ -2,23 +2,27 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aspect.errors import AspectError, SettingsError, UnknownNameError
+from aspect.experiment.plan import lay_out
 from aspect.report.generated import (
     block_names,
     differing,
     expected_docs,
     expected_results,
     fill_blocks,
+    plan_state,
     tidy_csv,
     write_differing,
 )
 from aspect.report.results import collect
 from aspect.report.statistics import summarise
+from experiment.grids import FACTS, done, failed, make_plan
 from report.benchmark_records import ABLATION, NASTY, evade, make_records, poison
 from scripts import load_script
 
@@ -81,10 +85,10 @@ def test_everything_is_made_once_and_a_changed_number_is_noticed_where_it_stands
 def test_tables_without_records_are_removed(root):
     write_differing(expected_results(root))
     (root / "results" / "records" / "ablation.jsonl").unlink()
-    with pytest.raises(SettingsError, match="names the table 'ablation'"):
-        expected_results(root)
-    (root / "README.md").unlink()
-    assert names(root, write_differing(expected_results(root))) == MADE[3:]
+    assert names(root, write_differing(expected_results(root))) == [*MADE[3:], "README.md"]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert "Not made yet: its records come from `aspect bench ablation`." in readme
+    assert "| variant |" not in readme
     assert not (root / "results" / "tables" / "ablation.csv").exists()
 
 
@@ -117,6 +121,44 @@ def test_clean_graphs_come_with_their_tests(tmp_path):
     write_records(tmp_path, "clean", make_records(["aspect", "raw"], ["cora"], splits=6))
     text = expected_results(tmp_path)[tmp_path / "results" / "tables" / "clean.md"]
     assert "better / not significant / worse" in text
+
+
+def test_pages_tell_how_complete_the_records_are(tmp_path):
+    page = tmp_path / "docs" / "results.md"
+    page.parent.mkdir()
+    blocks = ("clean-state", "clean-short", "clean-figure-random")
+    page.write_text("".join(f"<!-- table:{name} -->\n<!-- /table -->\n\n" for name in blocks))
+    write_differing(expected_results(tmp_path))
+    assert page.read_text().count("Not made yet") == 3
+    some = make_records(["aspect", "raw", "grace"], ["cora", "texas"], split_kind="random", seeds=3)
+    write_records(tmp_path, "clean", some)
+    changed = names(tmp_path, write_differing(expected_results(tmp_path)))
+    assert "docs/ranks-random.svg" in changed
+    assert "6 of 360 on random splits, 0 of 336 on published splits" in page.read_text()
+    assert page.read_text().count("**Not complete**") == 2  # beside the short table as well
+    assert "](ranks-random.svg)" in page.read_text()
+    assert "**Not complete**" in (tmp_path / "results" / "tables" / "clean.md").read_text()
+    # A figure differs where a number of it does.
+    figure = tmp_path / "docs" / "ranks-random.svg"
+    figure.write_text(figure.read_text().replace("<svg ", "<svg  "))
+    assert differing(expected_results(tmp_path)) == []
+    figure.write_text(figure.read_text().replace(">  1.0<", ">  1.5<"))
+    assert differing(expected_results(tmp_path)) == [figure]
+
+
+def test_a_plan_is_complete_with_all_seeds_of_all_its_cells():
+    plan = make_plan(
+        entries=["aspect", {"name": "raw", "seeds": 1}],
+        seeds=2,
+        also=[{"splits": "class-balanced"}],
+    )
+    facts = {"mixed": replace(FACTS, also=((10, None),))}
+    records = [done(cell) for cell in lay_out(plan, facts, "cpu")]
+    words = "2 of 2 on random splits, 2 of 2 on class-balanced splits. Complete."
+    assert words in plan_state(plan, collect(records))
+    assert "1 of 2 on random" in plan_state(plan, collect(records[1:]))
+    failing = [failed(records[0].cell), *records[1:]]
+    assert "1 of 2 on random" in plan_state(plan, collect(failing))
 
 
 HEADER = "method,graph,split,selection,perturbation,solver,mode,budget,metric,mean,std,splits,seeds"

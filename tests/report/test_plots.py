@@ -58,7 +58,8 @@ def test_accuracy_is_drawn_with_intervals_by_average_rank():
     assert (ranks.name, cora.name) == ("ranks", "accuracy-1-cora")
     assert ranks.alt.endswith(": low 1.0; aspect 2.0; raw 3.0.")
     assert cora.alt == "cora: low 81.0; aspect 71.0; raw 61.0."
-    assert texas.caption == ranks.caption
+    assert texas.caption == cora.caption != ranks.caption
+    assert "critical difference at 5%, 2.34" in ranks.caption
     axes = painted(cora)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["low", "aspect", "raw"]
     colours = [label.get_color() for label in axes.get_yticklabels()]

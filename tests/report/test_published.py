@@ -7,15 +7,34 @@ from pathlib import Path
 import pytest
 
 from aspect.errors import FileError, SettingsError
+from aspect.experiment.store import read_records
 from aspect.report import published
 from aspect.report.published import published_beside, published_records
 from aspect.report.results import collect
+from report.benchmark_records import make_records, poison
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def shipped():
+@pytest.fixture
+def shipped(monkeypatch, tmp_path):
+    """Records as they ship: two kinds of splits, by different probes; and withdrawn ones."""
+    shared = {"splits": 10, "seeds": 1, "version": "0.2.0"}
+    entries = ["aspect", "grace", "raw"]
+    records = {
+        "clean": [
+            *make_records(entries, probe="paper", **shared),
+            *make_records(entries, probe="neutral", split_kind="published", **shared),
+        ],
+        "perturbed": [
+            *make_records(entries, ["cora"], [poison()], probe="paper", **shared),
+            *make_records(["old"], version="0.1.0"),
+        ],
+    }
+    for plan, some in records.items():
+        lines = [f"{record.model_dump_json()}\n" for record in some]
+        (tmp_path / f"{plan}.jsonl").write_text("".join(lines), encoding="utf-8")
+    monkeypatch.setattr(published, "PLACES", (tmp_path / "none", tmp_path))
     return published_records()
 
 
@@ -35,7 +54,9 @@ def own_of(records, entry="mine", graph="texas", cell=None, **changes):
             }
         )
         for record in records
-        if (record.cell.entry, record.cell.graph) == ("raw", graph) and not record.spec.perturbation
+        if (record.cell.entry, record.cell.graph) == ("raw", graph)
+        and not record.spec.perturbation
+        and record.spec.splits == "class-balanced"
     ]
 
 
@@ -81,11 +102,9 @@ def test_a_method_of_both_is_the_users(shipped, caplog):
     assert any(notice.startswith("texas: The published") for notice in collect(beside).notices)
 
 
-def test_records_of_version_0_1_are_said_to_be_withdrawn(shipped):
-    own = own_of(shipped, version="9.9.9")
-    old = [record for record in shipped if record.spec.version.startswith("0.1.")]
-    word = published._word_on_versions(own, old)
-    assert word.endswith("until they are made again.") == bool(old)
+def test_records_of_version_0_1_are_not_shown(shipped):
+    assert {record.spec.version for record in shipped} == {"0.2.0"}
+    assert "old" not in {record.cell.entry for record in shipped}
 
 
 @pytest.mark.parametrize(
@@ -105,15 +124,21 @@ def test_what_is_not_comparable_is_refused(shipped, changes, sentence):
 
 def test_an_installation_without_records_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(published, "PLACES", (tmp_path / "none",))
-    with pytest.raises(FileError, match="are not part of this installation"):
+    with pytest.raises(FileError, match="No records are published with this version"):
         published_records()
 
 
 def test_the_wheel_has_what_is_read():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wheel = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert wheel == {
-        f"results/records/{plan}.jsonl": f"aspect/published/{plan}.jsonl"
-        for plan in published.PLANS
-    }
-    assert all((ROOT / path).is_file() for path in wheel)
+    wheel = settings["tool"]["hatch"]["build"]["targets"]["wheel"].get("force-include", {})
+    paths = {plan: Path(f"results/records/{plan}.jsonl") for plan in published.PLANS}
+    current = [
+        plan
+        for plan, path in paths.items()
+        if (ROOT / path).is_file()
+        and not all(
+            record.spec.version.startswith(published.WITHDRAWN)
+            for record in read_records(ROOT / path)
+        )
+    ]
+    assert wheel == {str(paths[plan]): f"aspect/published/{plan}.jsonl" for plan in current}

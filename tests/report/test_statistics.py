@@ -6,18 +6,23 @@ import pytest
 from scipy import stats
 
 from aspect.evaluation.significance import holm, paired_test
+from aspect.methods.registry import find_method, method_names
 from aspect.report.benchmark_tables import (
     perturbed_tables,
     published_figures,
     significance_tables,
 )
-from aspect.report.results import CLEAN, collect
+from aspect.report.results import CLEAN, CONTROLS, collect
 from aspect.report.statistics import (
     average_drop,
     average_ranks,
     by_split,
     compare_with,
+    critical_difference,
+    mean_differences,
+    ranked_means,
     summarise,
+    tied_groups,
 )
 from report.benchmark_records import ABLATION, evade, make_records, poison
 
@@ -120,6 +125,54 @@ def test_numbers_are_those_of_the_paired_test_after_holm():
         assert row.significant == (row.p < 0.05)
 
 
+def test_baselines_and_controls_are_two_families():
+    """Each is corrected as if the other were not there."""
+    baselines, controls = ["grace", "dgi"], ["raw", "low"]
+    options = {"graphs": ["cora", "texas"], "splits": 10}
+    together = collect(make_records(["aspect", "raw", "grace", "low", "dgi"], **options))
+    found = compare_with(together, "class-balanced", CLEAN, "aspect")
+    means = mean_differences(found)
+    for family in (baselines, controls):
+        alone = collect(make_records(["aspect", *family], **options))
+        expected = compare_with(alone, "class-balanced", CLEAN, "aspect")
+        columns = ["difference", "low", "high", "p"]
+        pd.testing.assert_frame_equal(
+            found.loc[family, columns], expected.loc[family, columns], check_like=True
+        )
+        assert set(family) <= set(means.index)
+
+
+def test_controls_are_those_of_the_registry():
+    control = {name for name in method_names() if find_method(name).family == "control"}
+    assert set(CONTROLS) == control
+
+
+# Two-tailed Nemenyi test at 5%: Table 5 of Demsar (2006), for 2 to 10 methods.
+NEMENYI = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)
+
+
+@pytest.mark.parametrize(("methods", "q"), enumerate(NEMENYI, start=2))
+def test_critical_differences_are_demsars(methods, q):
+    expected = q * (methods * (methods + 1) / (6 * 14)) ** 0.5
+    assert critical_difference(methods, 14) == pytest.approx(expected, abs=1e-3)
+
+
+def test_groups_are_the_largest_and_none_is_a_part_of_another():
+    assert tied_groups([1.0, 2.0, 3.0], 5.0) == [(0, 2)]
+    assert tied_groups([1.0, 4.0, 9.0], 2.0) == []
+    assert tied_groups([1.0, 2.0, 2.0, 4.0, 4.6], 2.5) == [(0, 2), (1, 3), (3, 4)]
+
+
+def test_ranks_leave_graphs_out_whose_nodes_are_there_twice():
+    graphs = ["texas", "cornell_old", "chameleon", "chameleon_filtered", "squirrel"]
+    results = collect(make_records(["aspect", "raw"], graphs))
+    assert list(ranked_means(results, "class-balanced")) == [
+        "texas",
+        "chameleon_filtered",
+        "squirrel",
+    ]
+
+
 def lines(records, reference=None):
     ((table,), _) = significance_tables(collect(records), reference)
     return table.lines
@@ -214,7 +267,7 @@ def test_pairs_are_formed_over_common_splits_and_fewer_are_noted():
     ((table,), _) = significance_tables(collect(records))
     assert table.lines[0].cells[1].text == "- [1]"
     assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
-    assert "over 1 comparison." in table.caption
+    assert "over 1 comparison with controls." in table.caption
 
 
 @pytest.mark.parametrize(("splits", "tables"), [(5, 0), (6, 1)])

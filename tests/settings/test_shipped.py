@@ -5,7 +5,7 @@ import pytest
 from aspect.data.source import DATASETS
 from aspect.errors import SettingsError
 from aspect.methods.registry import find_method
-from aspect.settings import FOLDER, find_experiment, load_experiment, shipped
+from aspect.settings import FOLDER, Experiment, find_experiment, load_experiment, shipped
 
 FILES = sorted(FOLDER.glob("*/*.yaml"))
 OURS = [path for path in FILES if not path.name.endswith(".published.yaml")]
@@ -111,3 +111,36 @@ def test_changes_of_settings_that_are_not_shipped_are_refused(tmp_path):
 def test_no_published_settings_for_what_was_not_published(graph, choice):
     with pytest.raises(SettingsError, match="No published settings are shipped for 'aspect'"):
         find_experiment("aspect", graph, choice)
+
+
+def test_settings_of_the_search_by_one_rule_have_their_trials_and_no_others():
+    """Tables mark what was not searched by the word that is read off the origin."""
+    files = [path for path in FOLDER.glob("*/*.yaml") if not path.name.endswith(".published.yaml")]
+    searched = {
+        f"{path.stem}-{path.parent.name}"
+        for path in files
+        if load_experiment(path).chosen_by == "searched"
+    }
+    trials = Path(__file__).parents[2] / "results" / "searches"
+    assert searched == {path.stem for path in trials.glob("*.csv")}
+
+
+def test_who_chose_settings_is_a_word():
+    assert Experiment().chosen_by == "defaults"
+    assert find_experiment("raw", "cora", None)[0].chosen_by == "defaults"
+    assert find_experiment("aspect", "cora", "published")[0].chosen_by == "official"
+    assert find_experiment("aspect", None, "paper")[0].chosen_by == "official"
+    rule = (
+        "Highest mean validation accuracy, 9.00%, of {} trials (0 failed) of aspect tune 1; it is "
+        "trial 3. Mean over 10 {} splits and pre-training seed 0, by the neutral probe. Mean "
+        "cosine 0. Start: {}, 8.00%."
+    )
+    for given, word in (
+        ((20, "search", "defaults"), "searched"),
+        ((20, "search", "official settings of dgi on cora"), "searched"),
+        ((20, "search", "settings shipped for dgi on cora"), "earlier"),
+        ((36, "search", "defaults"), "earlier"),
+        ((20, "class-balanced", "defaults"), "earlier"),
+    ):
+        experiment = Experiment(settings={"epochs": 1}, origin=rule.format(*given))
+        assert experiment.chosen_by == word

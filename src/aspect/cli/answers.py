@@ -303,6 +303,8 @@ class BenchAnswer(Answer):
     """Of these."""
     failed: int
     """Of these."""
+    left: int | None = None
+    """Of these; more than none after `--seconds`."""
     kept: int | None = None
     """Runs that were done before."""
     collapsed: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -46,6 +47,8 @@ class BenchOptions(Config):
     """Folder of the records.  [default: runs/PLAN]"""
     workers: Annotated[int | None, Field(ge=1)] = None
     """Runs at a time.  [default: the cores, or up to 4 on each GPU]"""
+    seconds: Annotated[float | None, Field(ge=0), typer.Option(metavar="N")] = None
+    """Begin no run after so many seconds; the same command goes on.  [default: no limit]"""
     engine: Engine = "local"
     perturbations: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """Folder of perturbation files to use; what it lacks is made in the records' folder.  [default:
@@ -183,11 +186,12 @@ def _run(
         screen.note(
             f"{before.failed} runs failed before and stay so; --retry-failed tries them again."
         )
+    seconds = math.inf if options.seconds is None else options.seconds
     work = partial(run_cell, data_dir=session.data_dir, device=placement.kind)
     try:
         with (
             screen.progress("Runs", guesses_time=False) as advance,
-            closing(bench.run(placement.processes(), work)) as news,
+            closing(bench.run(placement.processes(), work, seconds)) as news,
         ):
             for now in news:
                 advance(now.done + now.failed, now.cells, _word(now))
@@ -207,6 +211,7 @@ def _run(
         "done": end.done,
         "kept": before.done,
         "failed": end.failed,
+        "left": end.cells - end.done - end.failed,
         "collapsed": sum(Health.from_dict(one).is_collapsed for one in health),
         "first_error": errors[0] if errors else None,
         "seconds": time.monotonic() - started,
@@ -260,10 +265,11 @@ def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None
 
 def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
     say, folder, names = session.screen.say, content["out"], bench.plan.short_names()
-    table = _accuracy(_records(bench))
+    splits = bench.plan.splits
+    table = _accuracy(record for record in _records(bench) if record.spec.splits == splits)
     shown = [graph for graph in names if any(graph in scores for scores in table.values())]
     if table:
-        say("Test accuracy in percent, mean ± std over splits:")
+        say(f"Test accuracy in percent, mean ± std over {splits} splits:")
         rows = [
             [title, *(scores.get(graph, "-") for graph in shown)]
             for (_, title), scores in table.items()
@@ -273,6 +279,8 @@ def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
         f"{content['done']} of {content['cells']} runs are done, {content['kept']} before; "
         f"{duration(content['seconds'])}. Records are in {folder}."
     )
+    if content["left"]:
+        say(f"{content['left']} runs are left. The same command goes on.")
     if content["collapsed"]:
         say(
             f"{content['collapsed']} runs have an embedding close to representation collapse; "

@@ -101,6 +101,8 @@ class Dataset(Config):
     source: str = ""
     """Who publishes it, with the citation."""
     licence: str = "none stated"
+    metric: Literal["accuracy", "roc_auc"] = "accuracy"
+    """What its authors report, and tables show."""
     note: str = ""
     """What to beware of."""
     download: Download | None = None

@@ -36,7 +36,14 @@ from aspect.errors import SettingsError
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import Answers, with_constant
 
-__all__ = ["NeutralProbe", "pick_setting", "principal_axes", "solve", "training_tables"]
+__all__ = [
+    "NeutralProbe",
+    "on_faster_device",
+    "pick_setting",
+    "principal_axes",
+    "solve",
+    "training_tables",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +61,14 @@ MOST_AXES = 2500
 # Axes whose variance is this part of the largest or less are dropped where rows are fewer than
 # columns: no penalty lets them matter, and rounding would leave them askew.
 SMALLEST_VARIANCE = 1e-12
+
+
+FEW_NODES = 1000  # whose probe a CPU solves sooner than a GPU is told what to do
+
+
+def on_faster_device(embeddings: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
+    """Where the probe of embeddings that lie on a GPU is solved: few of them on the CPU."""
+    return embeddings.cpu() if len(embeddings) <= FEW_NODES else embeddings
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     BeforeValidator,
@@ -26,7 +26,7 @@ from aspect.errors import GraphError, SettingsError, UnknownNameError
 from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source
 from aspect.methods.registry import find_method, require_method_name
 from aspect.plugins import is_reference
-from aspect.settings import find_experiment
+from aspect.settings import ChosenBy, find_experiment
 
 if TYPE_CHECKING:
     from aspect.experiment.perturbations import BenchFiles, NeededFile
@@ -159,6 +159,15 @@ class Entry(Config):
         return self if name == self.registered else self.model_copy(update={"method": name})
 
 
+class OtherSplits(Config):
+    """Another kind of splits that the same trainings are evaluated on, and by which probe."""
+
+    splits: SplitName
+    probe: ProbeName = "neutral"
+    graphs: tuple[str, ...] = ()
+    """On these graphs alone; none: on all."""
+
+
 class Plan(Config):
     """The grid."""
 
@@ -180,6 +189,8 @@ class Plan(Config):
     """Kind of splits."""
     probe: ProbeName = "neutral"
     """What scores the embeddings."""
+    also: tuple[OtherSplits, ...] = ()
+    """Other kinds of splits for clean graphs: one training serves them all."""
     num_splits: Seeds | None = None
     """The first so many, if there are; none: all that there are."""
     seeds: Seeds = 1
@@ -214,9 +225,17 @@ class Plan(Config):
         for name in wanted:
             if name not in known:
                 raise ValueError(f"{name!r} is not an entry of this plan")
-        for name in self.seeds_of:
-            if name not in self.graphs:
-                raise ValueError(f"seeds_of: {name!r} is not a graph of this plan")
+        named = {
+            "seeds_of": tuple(self.seeds_of),
+            "also": tuple(graph for other in self.also for graph in other.graphs),
+        }
+        for field, graphs in named.items():
+            for name in graphs:
+                if name not in self.graphs:
+                    raise ValueError(f"{field}: {name!r} is not a graph of this plan")
+        kinds = [self.splits, *(other.splits for other in self.also)]
+        if len(set(kinds)) < len(kinds):
+            raise ValueError("also: every kind of splits must come once")
         return self
 
     def resolved(self) -> Plan:
@@ -235,6 +254,12 @@ class Plan(Config):
                 "entries": tuple(entry.resolved() for entry in self.entries),
                 "graphs": tuple(stored.values()),
                 "seeds_of": {stored[graph]: seeds for graph, seeds in self.seeds_of.items()},
+                "also": tuple(
+                    other.model_copy(
+                        update={"graphs": tuple(stored[graph] for graph in other.graphs)}
+                    )
+                    for other in self.also
+                ),
             }
         )
 
@@ -278,6 +303,16 @@ class Plan(Config):
         names = list(short.values())
         return {graph: name if names.count(name) == 1 else graph for graph, name in short.items()}
 
+    def evaluations(self, graph: str) -> list[OtherSplits]:
+        """Kinds of splits and probes for a clean graph, the plan's first kind first."""
+        first = OtherSplits(splits=self.splits, probe=self.probe)
+        return [first, *(each for each in self.also if not each.graphs or graph in each.graphs)]
+
+    def seeds_for(self, entry: Entry, graph: str) -> int:
+        """How many pre-training seeds a clean graph gets."""
+        planned = self.seeds_of.get(graph, self.seeds)
+        return min(planned, entry.seeds or planned)
+
     def planned(self) -> Iterator[tuple[Perturbation | None, int]]:
         """Every perturbation, none included, with the most seeds that it is worth."""
         for planned in self.perturbations:
@@ -310,6 +345,7 @@ class ReadFacts:
     sha256: str
     num_splits: int  # that the kind of splits offers
     splits_sha256: str | None = None  # of published ones
+    also: tuple[tuple[int, str | None], ...] = ()  # the same two of the plan's other splits
     nodes: int = 0
     edges: int = 0
     files: tuple[NeededFile, ...] = ()  # perturbation files of the whole plan
@@ -336,22 +372,27 @@ def read_facts(
         sha256, name = content_sha256(labelled), plan.source(graph).name
         if names[graph] != name:  # two graphs of one name must not share a perturbation file
             name = f"{name}-{sha256[:LETTERS]}"
-        try:
-            splits = make_splits(
-                plan.splits, labelled.labels, labelled.num_classes, masks=labelled.masks
-            )
-        except GraphError as error:
-            raise GraphError(f"The graph {graph!r} cannot be split. {error}") from error
-        num_splits = min(len(splits), plan.num_splits or len(splits))
+        kinds = []
+        for splits in (each.splits for each in plan.evaluations(graph)):
+            try:
+                made = make_splits(
+                    splits, labelled.labels, labelled.num_classes, masks=labelled.masks
+                )
+            except GraphError as error:
+                raise GraphError(f"The graph {graph!r} cannot be split. {error}") from error
+            kinds.append((len(made), published_sha256(splits, labelled.masks)))
+        num_splits, splits_sha256 = kinds[0]
+        used = min(num_splits, plan.num_splits or num_splits)
         yield (
             graph,
             ReadFacts(
                 sha256=sha256,
-                num_splits=len(splits),
-                splits_sha256=published_sha256(plan.splits, labelled.masks),
+                num_splits=num_splits,
+                splits_sha256=splits_sha256,
+                also=tuple(kinds[1:]),
                 nodes=labelled.graph.num_nodes,
                 edges=labelled.graph.num_edges,
-                files=needed_files(plan, graph, name, labelled, num_splits),
+                files=needed_files(plan, graph, name, labelled, used),
                 is_encoded=labelled.graph.is_encoded,
             ),
         )
@@ -379,6 +420,7 @@ def lay_out(
             note=entry.note,
             group=entry.group,
             graph=graph,
+            chosen_by=chosen_by,
             reading=plan.reading,
             embeddings=entry.file_of(plan.source(graph).name, spec.seed),
             spec=spec.model_copy(
@@ -387,7 +429,10 @@ def lay_out(
         )
         for graph in plan.graphs
         for entry in plan.entries
-        for spec in _specs(plan, entry, graph, facts[graph])
+        for settings, chosen_by in [
+            _settings(plan, entry, graph, is_encoded=facts[graph].is_encoded)
+        ]
+        for spec in _specs(plan, entry, graph, facts[graph], settings)
     ]
     seen: dict[str, Cell] = {}
     for cell in cells:
@@ -403,14 +448,14 @@ def _sha256(graph: str, spec: Spec, files: BenchFiles | None) -> tuple[str, ...]
     return tuple(one.sha256 for one in perturbed if one.sha256) or None
 
 
-def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[Spec]:
+def _specs(
+    plan: Plan, entry: Entry, graph: str, facts: ReadFacts, settings: dict[str, Any]
+) -> Iterator[Spec]:
     """Those of one line and one column of the table."""
     registered = find_method(entry.registered)
     method = registered.method
-    settings = _settings(plan, entry, graph, is_encoded=facts.is_encoded)
-    count = min(facts.num_splits, plan.num_splits or facts.num_splits)
-    planned = plan.seeds_of.get(graph, plan.seeds)
-    most = min(planned, entry.seeds or planned)
+    first, *others = _evaluations(plan, graph, facts)
+    most = plan.seeds_for(entry, graph)
     if entry.embeddings and "{seed}" not in entry.embeddings:
         most = 1
     for perturbation, seeds in plan.planned():
@@ -423,23 +468,47 @@ def _specs(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> Iterator[S
         _refuse_evasion(plan, entry, evades=evades, inductive=method.inductive)
         # A perturbed graph is trained on for its own split; else a training serves all splits.
         poisons = perturbation is not None and not evades
-        groups = [(split,) for split in range(count)] if poisons else [tuple(range(count))]
-        for splits in groups:
+        evaluations = [first]
+        if poisons:
+            evaluations = [first._replace(split_numbers=(one,)) for one in first.split_numbers]
+        elif perturbation is None:
+            evaluations = [first, *others]
+        for evaluation in evaluations:
             for seed in range(min(most, seeds)):
                 yield Spec(
                     method=registered.name,
                     source=_source(entry, plan.source(graph).name, seed),
                     settings=settings,
                     graph_sha256=facts.sha256,
-                    splits=plan.splits,
-                    splits_sha256=facts.splits_sha256,
-                    split_numbers=splits,
-                    probe=plan.probe,
+                    splits=evaluation.splits,
+                    splits_sha256=evaluation.splits_sha256,
+                    split_numbers=evaluation.split_numbers,
+                    probe=evaluation.probe,
                     perturbation=perturbation,
                     prune=entry.prune,
                     seed=seed,
                     version=__version__,
                 )
+
+
+class Scoring(NamedTuple):
+    """How a training is scored."""
+
+    splits: SplitName
+    splits_sha256: str | None
+    split_numbers: tuple[int, ...]
+    probe: ProbeName
+
+
+def _evaluations(plan: Plan, graph: str, facts: ReadFacts) -> list[Scoring]:
+    """Those of a clean graph, the plan's first kind of splits first."""
+    kinds = [(facts.num_splits, facts.splits_sha256), *facts.also]
+    return [
+        Scoring(
+            each.splits, sha256, tuple(range(min(number, plan.num_splits or number))), each.probe
+        )
+        for each, (number, sha256) in zip(plan.evaluations(graph), kinds, strict=True)
+    ]
 
 
 def _source(entry: Entry, graph: str, seed: int) -> str | None:
@@ -451,15 +520,18 @@ def _source(entry: Entry, graph: str, seed: int) -> str | None:
     return EmbeddingFile.read(entry.file_of(graph, seed)).sha256
 
 
-def _settings(plan: Plan, entry: Entry, graph: str, *, is_encoded: bool) -> dict[str, Any]:
-    """In full: shipped ones, changed by the plan and then by the entry."""
+def _settings(
+    plan: Plan, entry: Entry, graph: str, *, is_encoded: bool
+) -> tuple[dict[str, Any], ChosenBy]:
+    """In full: shipped ones, changed by the plan and then by the entry; and who chose them."""
     from aspect.estimator import settings_for
 
     if entry.embeddings:
-        return {}
+        return {}, ""
     config, source = find_method(entry.registered).config, plan.source(graph)
+    chooser = entry.settings_of or entry.registered
     experiment, _ = find_experiment(
-        entry.settings_of or entry.registered,
+        chooser,
         source.name if source.is_named else None,
         None if plan.settings == "shipped" else plan.settings,
     )
@@ -468,7 +540,9 @@ def _settings(plan: Plan, entry: Entry, graph: str, *, is_encoded: bool) -> dict
     known = {name: value for name, value in shared.items() if name in config.model_fields}
     base = {} if entry.settings_of else experiment.settings
     values = {**settings_for(config, is_encoded=is_encoded), **base, **known, **entry.set}
-    return make_config(config, values, owner=entry.name).model_dump(mode="json")
+    full = make_config(config, values, owner=entry.name).model_dump(mode="json")
+    is_control = find_method(chooser).family == "control"  # nothing about it is chosen
+    return full, "" if is_control else experiment.chosen_by
 
 
 def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool, inductive: bool) -> None:

@@ -113,7 +113,8 @@ class Record(Config):
     health: dict[str, float] | None = None
     """Of the embedding before any centring (`aspect.training.health`); none: not told."""
     seconds: dict[str, float] = Field(default_factory=dict)
-    """Of training (`train`), embedding (`embed`) and probing (`probe`)."""
+    """Of training (`train`, unless another run's training was evaluated), embedding (`embed`) and
+    probing (`probe`)."""
     peak_memory_bytes: int | None = None
     """Of the worker on the CPU, of the device on a GPU; an upper bound for this run."""
     notices: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ This is the only place where that happens: `train`, `evaluate`, `bench` and `rep
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import time
@@ -31,6 +32,7 @@ from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_pr
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import ValueRecorder, inspect_model
 from aspect.evaluation.linear_probe import Probe, evasion_probe, linear_probe, probe_named
+from aspect.evaluation.neutral_probe import NeutralProbe, on_faster_device
 from aspect.evaluation.pruning import probe_pruned
 from aspect.evaluation.result import ProbeResult
 from aspect.experiment.embeddings import precomputed_model
@@ -48,13 +50,14 @@ __all__ = [
     "draw_splits",
     "faults_of",
     "forget_graphs",
+    "free_memory",
     "gate_summary",
     "read_graph",
     "run",
     "run_cell",
 ]
 
-GRAPHS_KEPT = 4  # in the memory of a worker
+GRAPHS_KEPT = 16  # in the memory of a worker: all of a plan, as a rule
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,7 @@ class Task:
     is_probed: bool = True  # off: the splits say what was poisoned, and nothing is scored
     has_details: bool = False  # whether its model is to be looked into
     shown: tuple[PerturbedGraph, ...] = ()  # what the details show besides the clean graph
+    also: tuple[Task, ...] = ()  # runs that evaluate the same training in other ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,22 +172,53 @@ class Outcome:
     embeddings: Tensor | None = None  # of the graph that was trained on, on the model's device
     policy: Tensor | None = None  # gate weight of every node's low band
     probed: ProbeResult | None = None
+    also: tuple[Outcome, ...] = ()  # of the runs that evaluated the same training
 
 
 def run_cell(task: Task, *, data_dir: str | None = None, device: str | None = None) -> Outcome:
-    """Carry out a run in a worker; whatever goes wrong becomes a failed record with a sentence.
+    """Carry out a run in a worker, and others of the same training by the model that it leaves.
+
+    Whatever goes wrong becomes a failed record with a sentence.
 
     Args:
         task: The run.
         data_dir: Where files of named data sets lie.
         device: Where to train; of the kind that the spec names.
     """
+    first, *others = _evaluate_one_training((task, *task.also), data_dir, device)
+    free_memory()
+    return replace(first, also=tuple(others))
+
+
+def free_memory() -> None:
+    """Give back what trainings on a GPU held, since other processes may share it."""
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _evaluate_one_training(
+    tasks: Sequence[Task], data_dir: str | None, device: str | None
+) -> list[Outcome]:
+    """Without the model, which stays in this process."""
+    outcomes: list[Outcome] = []
+    model: Embedder | None = None
+    for task in tasks:
+        outcome = _attempt(task, data_dir, device, model)
+        model = outcome.model if model is None else model
+        outcomes.append(Outcome(outcome.record, outcome.details, outcome.trace))
+    return outcomes
+
+
+def _attempt(
+    task: Task, data_dir: str | None, device: str | None, model: Embedder | None
+) -> Outcome:
     try:
         with _warnings() as warned:
-            outcome = run(task, data_dir=data_dir, device=device)
+            outcome = run(task, data_dir=data_dir, device=device, model=model)
         record = outcome.record
         record = record.model_copy(update={"warnings": (*warned, *record.warnings)})
-        return Outcome(record, outcome.details)
+        return replace(outcome, record=record)
     except Exception as error:
         record = Record(
             status="failed", cell=task.cell, error=_sentence(error), versions=versions()
@@ -340,6 +375,8 @@ class _Run:
         if spec.prune is not None:
             return probe_pruned(model, graph, labelled, splits, spec.prune, probe=probe)
         if spec.perturbation is None or spec.perturbation.mode == "poison":
+            if isinstance(probe, NeutralProbe):
+                embeddings = on_faster_device(embeddings)
             result = linear_probe(embeddings, labels, splits, num_classes=classes, probe=probe)
         else:
             perturbed = (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Literal
 
 import torch
@@ -98,28 +100,41 @@ def _visible(count: int) -> list[str]:
     return [name.strip() for name in given.split(",")] if given else list(map(str, range(count)))
 
 
-def cost(cell: Cell, facts: ReadFacts) -> float:
-    """Work of a cell in arbitrary units: by epochs, and by nodes (squared, or with edges)."""
-    method = find_method(cell.spec.method).method
-    epochs = cell.spec.settings["epochs"] if method.trainable else 1
+def cost(cells: Sequence[Cell], facts: ReadFacts, *, trains: bool = True) -> float:
+    """Work of the cells of one training in arbitrary units: by epochs, nodes (squared) and edges.
+
+    Args:
+        cells: Evaluations of one training.
+        facts: Of their graph.
+        trains: Off: of the evaluations alone.
+    """
+    spec = cells[0].spec
+    method = find_method(spec.method).method
     linear = facts.nodes + facts.edges
-    size = facts.nodes**2 if method.cost == "quadratic" else linear
-    probing = EPOCHS_PER_PROBE * linear * len(cell.spec.split_numbers)
-    return float(epochs * size + probing)
+    splits = sum(len(cell.spec.split_numbers) for cell in cells)
+    probing = float(EPOCHS_PER_PROBE * linear * splits)
+    if not trains:
+        return probing
+    epochs = spec.settings["epochs"] if method.trainable else 1
+    return probing + epochs * (facts.nodes**2 if method.cost == "quadratic" else linear)
 
 
 class Clock:
-    """Time left, from what the most alike of the cells that are done took."""
+    """Time left, from what the most alike of the cells that are done took.
+
+    The cells of one training go by the first of them.
+    """
 
     def __init__(self, costs: dict[str, float]) -> None:
         self.costs = costs  # by the cell's key
         self.taken: dict[tuple[str, ...], tuple[float, float]] = {}  # seconds and cost, by likeness
 
-    def note(self, cell: Cell, seconds: float) -> None:
-        """Learn from a cell that is done."""
+    def note(self, cell: Cell, seconds: float, cost: float | None = None) -> None:
+        """Learn from a cell that is done; its cost is that of its training, unless it is given."""
+        cost = self.costs[cell.key] if cost is None else cost
         for likeness in _likenesses(cell):
             before = self.taken.get(likeness, (0.0, 0.0))
-            self.taken[likeness] = (before[0] + seconds, before[1] + self.costs[cell.key])
+            self.taken[likeness] = (before[0] + seconds, before[1] + cost)
 
     def left(
         self, waiting: Iterable[Cell], running: Sequence[tuple[Cell, float]], workers: int
@@ -193,12 +208,13 @@ class Bench:
     running: dict[str, float] = field(default_factory=dict)  # key: when it was started
 
     def __post_init__(self) -> None:
-        costs = {cell.key: cost(cell, self.facts[cell.graph]) for cell in self.cells}
-        self.clock = Clock(costs)
+        self.trainings = {cell.key: cell.spec.training for cell in self.cells}
+        self.clock = Clock({})
         for cell in self.cells:
             record = self.folder.done(cell)
             if record is not None:
-                self.clock.note(cell, sum(record.seconds.values()))
+                work = cost([cell], self.facts[cell.graph], trains="train" in record.seconds)
+                self.clock.note(cell, sum(record.seconds.values()), work)
             self.states[cell.key] = self._state(cell, record)
 
     def _state(self, cell: Cell, record: Record | None) -> State:
@@ -222,13 +238,18 @@ class Bench:
                 self.states[key] = "left"
 
     def run(
-        self, executor: Executor, work: Callable[[Task], Outcome]
+        self, executor: Executor, work: Callable[[Task], Outcome], seconds: float = math.inf
     ) -> Generator[BenchProgress, None, None]:
-        """Carry out what is left, expensive cells first; tell how it stands."""
+        """Carry out what is left, expensive trainings first; tell how it stands.
+
+        After so many seconds nothing is begun; what is under way is waited for.
+        """
         self.folder.expect(self.plan, self.cells)
+        end = time.monotonic() + seconds
         try:
             self._fail_without_files()
-            with closing(executor.run(work, map(self._task, self._left()))) as events:
+            begun = takewhile(lambda _: time.monotonic() < end, self._trainings_left())
+            with closing(executor.run(work, map(self._task, begun))) as events:
                 for news in events:
                     if not isinstance(news, Quiet):
                         self._note(news)
@@ -243,7 +264,7 @@ class Bench:
         for cell in self._left():
             reason = self.files.error(cell)
             if reason is not None:
-                self._keep(Outcome(_lost(cell, reason)), seconds=0.0)
+                self._keep(Outcome(_lost(cell, reason)))
 
     def is_given_up(self, slot: Slot) -> bool:
         """Whether all cells that need a perturbation file failed for want of it."""
@@ -255,13 +276,12 @@ class Bench:
         return set(states) == {"failed"}
 
     def _has_waiting(self) -> bool:
-        left = {key for key, state in self.states.items() if state == "left"}
-        return bool(left - self.running.keys())
+        return any(cells[0].key not in self.running for cells in self._trainings_left())
 
     def progress(self) -> BenchProgress:
         """Where it stands now."""
         states, now = list(self.states.values()), time.monotonic()
-        left = self._left()
+        left = [cells[0] for cells in self._trainings_left()]
         waiting = [cell for cell in left if cell.key not in self.running]
         running = [
             (cell, now - self.running[cell.key]) for cell in left if cell.key in self.running
@@ -275,34 +295,54 @@ class Bench:
         )
 
     def _left(self) -> list[Cell]:
-        """What is not over, the largest first: the end is not one long cell that all wait for."""
-        left = [cell for cell in self.cells if self.states[cell.key] == "left"]
-        return sorted(left, key=lambda cell: -self.clock.costs[cell.key])
+        return [cell for cell in self.cells if self.states[cell.key] == "left"]
+
+    def _trainings_left(self) -> list[list[Cell]]:
+        """What is not over, cells of one training together.
+
+        The largest come first: the end is not one long training that all wait for.
+        """
+        trainings: dict[str, list[Cell]] = {}
+        for cell in self._left():
+            trainings.setdefault(self.trainings[cell.key], []).append(cell)
+        costs = self.clock.costs
+        for cells in trainings.values():
+            costs.setdefault(cells[0].key, cost(cells, self.facts[cells[0].graph]))
+        return sorted(trainings.values(), key=lambda cells: -costs[cells[0].key])
 
     def _note(self, news: Started[Task] | Finished[Task, Outcome] | Lost[Task]) -> None:
         cell = news.task.cell
         if isinstance(news, Started):
             self.running[cell.key] = time.monotonic()
-            self.folder.log("started", cell)
+            for task in (news.task, *news.task.also):
+                self.folder.log("started", task.cell)
             return
         seconds = time.monotonic() - self.running.pop(cell.key)
         if isinstance(news, Finished):
-            outcome = news.result
+            outcomes = [news.result, *news.result.also]
         else:
-            outcome = Outcome(_lost(cell, news.reason), trace=news.trace)
-        self._keep(outcome, seconds)
+            cells = [cell, *(task.cell for task in news.task.also)]
+            outcomes = [Outcome(_lost(one, news.reason), trace=news.trace) for one in cells]
+        for outcome in outcomes:
+            self._keep(outcome)
+        if outcomes[0].record.status == "done":
+            self.clock.note(cell, seconds)
 
-    def _keep(self, outcome: Outcome, seconds: float) -> None:
+    def _keep(self, outcome: Outcome) -> None:
         record = outcome.record
         self.folder.write(record, outcome.details)
         self.states[record.key] = record.status
         if record.status == "done":
             self.folder.log("done", record.cell)
-            self.clock.note(record.cell, seconds)
         else:
             self.folder.log("failed", record.cell, f"{record.error}\n{outcome.trace}")
 
-    def _task(self, cell: Cell) -> Task:
+    def _task(self, cells: Sequence[Cell]) -> Task:
+        """The cells of one training as one task."""
+        first, *others = map(self._task_of, cells)
+        return replace(first, also=tuple(others))
+
+    def _task_of(self, cell: Cell) -> Task:
         spec = cell.spec
         shown: tuple[PerturbedGraph, ...] = ()
         if self._wants_details(cell):  # with the graph under each attack, for the first split
@@ -320,7 +360,8 @@ class Bench:
 
     def _wants_details(self, cell: Cell) -> bool:
         spec = cell.spec
-        return cell.entry in self.plan.details and spec.seed == 0 and spec.perturbation is None
+        is_first = spec.seed == 0 and spec.perturbation is None and spec.splits == self.plan.splits
+        return is_first and cell.entry in self.plan.details
 
 
 def _lost(cell: Cell, reason: str) -> Record:

@@ -18,7 +18,7 @@ from aspect.config import Config
 from aspect.data.source import NO_READING, GraphSource, Reading
 from aspect.methods.registry import find_method
 from aspect.plugins import source_sha256
-from aspect.settings import RowSettings
+from aspect.settings import ChosenBy, RowSettings
 
 __all__ = ["Cell", "ProbeName", "Spec", "SplitName", "method_source"]
 
@@ -93,6 +93,15 @@ class Spec(Config):
         plain = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(plain.encode()).hexdigest()[:20]
 
+    @property
+    def training(self) -> str:
+        """Key of the training: runs that share it evaluate one model in different ways."""
+        evaluated: dict[str, Any] = {"prune": None}
+        if self.perturbation is None or self.perturbation.mode == "evade":
+            evaluated |= {"perturbation": None, "perturbation_sha256": None, "probe": None}
+            evaluated |= {"splits": "random", "splits_sha256": None, "split_numbers": ()}
+        return self.model_copy(update=evaluated).key
+
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         copy = super().model_copy(update=update, deep=deep)
@@ -131,6 +140,9 @@ class Cell(Config):
     as `source`."""
     graph: str
     """Name of a data set, or path of a file."""
+    chosen_by: ChosenBy = ""
+    """Who chose the settings that the entry starts from; empty: nothing is to be chosen, or the
+    record is older than this word."""
     reading: Reading = NO_READING
     """How the file is read."""
     spec: Spec = Field(alias="work")

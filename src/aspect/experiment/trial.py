@@ -24,6 +24,7 @@ from aspect.evaluation.linear_probe import (
     probe_named,
     validation_accuracy,
 )
+from aspect.evaluation.neutral_probe import on_faster_device
 from aspect.experiment.search import Search
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
@@ -46,7 +47,6 @@ START, ERROR, SECONDS = "start", "error", "seconds"
 VALIDATION, EPOCHS, HEALTH = "validation", "epochs", "health"
 
 FIRST_PART = 8  # no trial is pruned before this part of the most epochs
-FEW_NODES = 1000  # whose probe a CPU solves sooner than a GPU is told what to do
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,8 @@ class Problem:
         """
         method.calibrate(self.graph)
         output = method.eval().output(self.graph)
-        is_small = self.graph.num_nodes <= FEW_NODES
         accuracies = validation_accuracy(
-            output.embedding.cpu() if is_small else output.embedding,
+            on_faster_device(output.embedding),
             self.labels,
             self.splits,
             num_classes=self.num_classes,

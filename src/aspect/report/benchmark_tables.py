@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -11,15 +12,27 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from aspect.report.results import CLEAN, PERCENT, Results, family_of
+from aspect.report.results import (
+    CLEAN,
+    HEADLINE,
+    PERCENT,
+    Results,
+    family_of,
+    is_by_roc_auc,
+)
 from aspect.report.statistics import (
     FEWEST_TO_TEST,
+    REPEATS,
     Place,
     average_drop,
+    average_ranks,
+    clean_means,
     common_splits,
     compare,
     compare_with,
+    critical_difference,
     mean_differences,
+    ranked_means,
     summarise,
     tally,
 )
@@ -33,7 +46,9 @@ __all__ = [
     "main_perturbations",
     "perturbed_tables",
     "published_figures",
+    "rank_tables",
     "run_table",
+    "short_table",
     "shortfall_tables",
     "significance_tables",
     "sweeps",
@@ -46,14 +61,26 @@ MODES = {
     "evade": "the model is trained on the clean graph and tested on the perturbed one",
 }
 CORNELL = "The paper's Cornell is cornell_old here: Cornell's edges with the nodes of Texas."
-TEXAS_AGAIN = {"texas", "cornell_old"}  # the same nodes and labels under other edges
-REPEATED = "cornell_old has the nodes of texas, so that the mean over graphs leaves it out."
+# Of settings that the search by one rule did not choose, where it chose those of other cells.
+CHOSEN = {
+    "defaults": "Not searched yet: the method's defaults.",
+    "official": "Not searched yet: the authors' settings.",
+    "earlier": "Not searched yet: settings of an earlier search, by another rule.",
+}
+# What the README shows: no graph twice, the filtered pair in place of the one with duplicates.
+SHORT_ROWS = ("raw", "propagated", "aspect")
+SHORT_GRAPHS = (
+    *("cora", "citeseer", "pubmed", "cornell", "texas", "wisconsin", "actor"),
+    *("chameleon_filtered", "squirrel_filtered", "amazon_photo", "minesweeper", "tolokers"),
+)
+BEST_BASELINES = 3
 TOLERANCE = 2.0  # points below a published figure that need an explanation
 FEWEST_BUDGETS = 2  # beside the clean graph; fewer make no curve
+FEWEST_RANKED = 2  # methods, and graphs
 
 # Metric: table and caption.
 CLEAN_TABLES = {
-    "strict": ("clean", "Accuracy on unseen nodes in percent"),
+    HEADLINE: ("clean", "Accuracy on unseen nodes in percent"),
     "optimistic": (
         "clean-optimistic",
         "Accuracy by the optimistic rule, which looks at the test set; only for comparison with "
@@ -169,9 +196,9 @@ class _Scores:
         self,
         results: Results,
         splits: str,
-        rows: Iterable[str],
+        rows: Sequence[str],
         columns: Sequence[Column],
-        metric: str = "strict",
+        metric: str = HEADLINE,
         *,
         kept: frozenset[int] | None = None,
         with_published: bool = False,
@@ -181,8 +208,17 @@ class _Scores:
         self.metric, self.notes, self.paper = metric, Notes(), ""
         self.places: dict[Any, dict[Any, Any]] = summarise(results, metric, kept).to_dict("index")
         self.optimistic: dict[Any, float] = {}
-        if metric == "strict":
+        if metric == HEADLINE:
             self.optimistic = summarise(results, "optimistic", kept)["mean"].dropna().to_dict()
+        chosen = [
+            results.chosen_by[name, graph]
+            for name in rows
+            for _, graph in columns
+            if (name, graph) in results.chosen_by
+        ]
+        self.chosen_counts = Counter(filter(None, chosen))
+        # Who chose the settings is told cell by cell only where it was not one and the same.
+        self.chosen_by = results.chosen_by if len(self.chosen_counts) > 1 else {}
         self.lines: list[Line] = []
         shown = []
         for name in rows:
@@ -213,6 +249,24 @@ class _Scores:
         """A sentence for the caption, after a space, where any figure of the paper is shown."""
         return f" In brackets: the figures of {_citation(self.paper)}." if self.paper else ""
 
+    @property
+    def settings_note(self) -> str:
+        """Who chose the settings, in a sentence; empty where records do not tell."""
+        counts = self.chosen_counts
+        if not counts:
+            return ""
+        total, searched = sum(counts.values()), counts["searched"]
+        if searched == total:
+            return "All settings were searched by one rule, 20 trials each."
+        if len(counts) > 1:
+            return (
+                f"The settings of {searched} of {total} cells were searched by one rule, 20 trials "
+                "each. The others have a note: the comparison is not fair until they are searched."
+            )
+        (word,) = counts
+        words = {"defaults": "the methods' defaults", "official": "those of the methods' authors"}
+        return f"All settings are {words.get(word, 'of an earlier search')}: nothing was searched."
+
     def cell(self, place: Place, published: float | None = None) -> TableCell:
         """Mean ± std over splits; a gap or a note where runs failed or scores are missing."""
         summary = self.places.get(place)
@@ -225,7 +279,8 @@ class _Scores:
         if summary["count"] < (whole := summary["seeds"] * summary["expected"]):
             complaints.append(f"{summary['count']} of {whole} scores are there")
         complaint = f"{'; '.join(complaints)}." if complaints else ""
-        number = self.notes.number(complaint)
+        unsearched = CHOSEN.get(self.chosen_by.get(place[2:], ""), "")
+        number = self.notes.number(" ".join(filter(None, (complaint, unsearched))))
         if pd.isna(summary["mean"]):
             return TableCell(published=published, footnote=number)
         return TableCell(
@@ -237,7 +292,10 @@ class _Scores:
         )
 
     def _tip(self, place: Place, summary: dict[str, Any]) -> Iterator[str]:
-        yield f"{RULES[self.metric]}: {summary['mean']:.2f}%"
+        metric = self.metric
+        if metric == HEADLINE:
+            metric = "roc_auc" if is_by_roc_auc(place[3]) else "strict"
+        yield f"{RULES[metric]}: {summary['mean']:.2f}%"
         counts = f"{counted(summary['seeds'], 'seed')}, {counted(summary['splits'], 'split')}"
         yield f"{counts}: {counted(summary['count'], 'score')}"
         if pd.notna(summary["low"]):
@@ -263,23 +321,28 @@ def clean_tables(
         rows, columns = results.rows(splits, CLEAN, graphs), [(CLEAN, graph) for graph in graphs]
         for metric in metrics:
             name, caption = CLEAN_TABLES[metric]
+            probes = set(results.select(split_kind=splits, metric=HEADLINE)["probe"])
+            probe = f" by the {min(probes)} probe" if len(probes) == 1 and any(probes) else ""
             is_cited = with_published and metric != "macro_f1"
             scores = _Scores(results, splits, rows, columns, metric, with_published=is_cited)
             lines = scores.lines
             is_empty = all(cell.value is None for line in lines for cell in line.cells)
-            if not lines or (is_empty and metric != "strict"):
+            if not lines or (is_empty and metric != HEADLINE):
                 continue
-            notes = [*scores.notes.sentences]
+            notes = [*filter(None, [scores.settings_note]), *scores.notes.sentences]
             notes += [CORNELL] if scores.paper and "cornell_old" in graphs else []
-            if metric == "strict":
+            if metric == HEADLINE:
                 lines += _baseline_lines(results, splits, CLEAN, graphs)
                 notes += _majority_notes(results, splits, graphs)
                 notes += _missing_class_notes(results, splits, graphs)
             tables.append(
                 Table(
                     results.table_name(name, splits),
-                    f"{caption}; {scores.over}.{scores.cited}",
-                    tuple(results.graphs[graph] for graph in graphs),
+                    f"{caption}{probe}; {scores.over}.{scores.cited}",
+                    tuple(
+                        results.column(graph) if metric == HEADLINE else results.graphs[graph]
+                        for graph in graphs
+                    ),
                     marked(lines),
                     notes=tuple(notes),
                 )
@@ -305,7 +368,8 @@ def _baseline_lines(
         means = _baseline_scores(results, splits, perturbation, metric).reindex(list(graphs))
         if means["mean"].notna().any():
             cells = tuple(
-                TableCell(_known(mean), std=_known(std)) for mean, std in means.to_numpy()
+                TableCell() if is_by_roc_auc(graph) else TableCell(_known(mean), std=_known(std))
+                for graph, (mean, std) in zip(graphs, means.to_numpy(), strict=True)
             )
             lines.append(Line(title, note, cells))
     return lines
@@ -346,7 +410,7 @@ def _missing_class_notes(results: Results, splits: str, graphs: Sequence[str]) -
 
 def main_perturbations(results: Results, splits: str) -> list[str]:
     """One budget of each: that with the most splits; of several the paper's, else the lowest."""
-    scores = results.select(split_kind=splits, metric="strict")
+    scores = results.select(split_kind=splits, metric=HEADLINE)
     scores = scores[scores["variant"].isin(results.methods)]
     counts = scores.groupby(["perturbation", "variant", "graph"])["split"].nunique()
     most = counts.groupby("perturbation").max()
@@ -404,7 +468,11 @@ def _perturbed_table(
         f"percent, averaged over the graphs; lower is better.{scores.cited}",
         (*(results.graphs[graph] for graph in graphs), "average drop"),
         marked(lines, lowest=[len(graphs)]),
-        notes=(*scores.notes.sentences, *_missing_class_notes(results, splits, graphs)),
+        notes=(
+            *filter(None, [scores.settings_note]),
+            *scores.notes.sentences,
+            *_missing_class_notes(results, splits, graphs),
+        ),
     )
 
 
@@ -445,7 +513,7 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
         titles,
         marked(scores.lines),
         head="variant",
-        notes=scores.notes.sentences,
+        notes=tuple(filter(None, [scores.settings_note, *scores.notes.sentences])),
     )
     pairs: list[tuple[Place, Place]] = [
         ((splits, state, name, graph), (splits, state, head, graph))
@@ -476,7 +544,7 @@ def _ablation_column(results: Results, columns: Sequence[Column]) -> Iterator[st
             setup = results.perturbations[perturbation]
             mode = "" if setup.mode == "poison" else f", {setup.mode}"
             state = f"{setup.label}{mode}{'' if setup.features else ', edges alone'}"
-        yield f"{results.graphs[graph]}, {state}" if is_perturbed else results.graphs[graph]
+        yield f"{results.column(graph)}, {state}" if is_perturbed else results.column(graph)
 
 
 def _line(results: Results, variant: str, cells: Iterable[TableCell]) -> Line:
@@ -524,9 +592,9 @@ def _significance_table(
 ) -> Table:
     notes = Notes()
     graphs = list(tests.index.get_level_values("graph").unique())
-    columns = tuple(results.graphs[graph] for graph in graphs)
-    is_repeated = set(columns) >= TEXAS_AGAIN
-    repeated = [graph for graph in graphs if is_repeated and results.graphs[graph] == "cornell_old"]
+    columns = tuple(map(results.column, graphs))
+    names = {results.graphs[graph]: graph for graph in graphs}
+    repeated = [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
     overall = mean_differences(tests.drop(index=repeated, level="graph"))
     most, lines = int(tests["count"].max()), []
     for variant in overall.index:
@@ -541,16 +609,98 @@ def _significance_table(
         lines.append(_line(results, variant, (*cells, counts, mean)))
     name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
     under = "on" if perturbation == CLEAN else "under"
-    number = int(tests["count"].astype(bool).sum())
+    numbers = tests["count"].astype(bool).groupby(tests["is_control"]).sum()
+    corrected = " and ".join(
+        f"{counted(int(number), 'comparison')} with {'controls' if is_control else 'other methods'}"
+        for is_control, number in numbers.items()
+    )
     return Table(
         results.table_name(name, splits),
         f"{results.title(reference)} less each other method {under} "
         f"{results.state_title(perturbation)}, in points of strict accuracy with a 95% interval; "
-        f"p after Holm over {counted(number, 'comparison')}. † significant at 5%.",
+        f"p after Holm over {corrected}. † significant at 5%.",
         (*columns, "better / not significant / worse", "mean over graphs"),
         tuple(lines),
         head="against",
-        notes=(*notes.sentences, *([REPEATED] if is_repeated else [])),
+        notes=(*notes.sentences, *_repeated_note(results, repeated, "mean over graphs")),
+    )
+
+
+def _repeated_note(results: Results, repeated: Iterable[str], what: str) -> list[str]:
+    names = [results.graphs[graph] for graph in repeated]
+    if not names:
+        return []
+    pairs = [f"{name} shares its nodes with {REPEATS[name]}" for name in names]
+    return [f"Not in the {what}: {'; '.join(pairs)}."]
+
+
+def rank_tables(results: Results) -> list[Table]:
+    """Mean rank on clean graphs, for every kind of splits; only of methods without a gap."""
+    return [table for splits in results.kinds if (table := _rank_table(results, splits))]
+
+
+def _rank_table(results: Results, splits: str) -> Table | None:
+    means = ranked_means(results, splits)
+    ranks = average_ranks(means)
+    if len(ranks) < FEWEST_RANKED or means.shape[1] < FEWEST_RANKED:
+        return None
+    difference = critical_difference(len(ranks), means.shape[1])
+    best = float(ranks.iloc[0])
+    lines = tuple(
+        _line(
+            results,
+            str(name),
+            (
+                TableCell(float(rank)),
+                TableCell(word="yes" if rank - best < difference else "no"),
+            ),
+        )
+        for name, rank in ranks.items()
+    )
+    gaps = [results.title(str(name)) for name in means.index if name not in ranks.index]
+    notes = [f"Not ranked, since they lack a graph: {', '.join(gaps)}."] if gaps else []
+    repeated = [graph for graph in results.columns(splits, CLEAN) if graph not in means]
+    return Table(
+        results.table_name("ranks", splits),
+        f"Mean rank over {counted(means.shape[1], 'clean graph')} ({splits} splits); 1 is the "
+        f"best on every graph. Nemenyi's critical difference at 5% is {difference:.2f}.",
+        ("mean rank", "within the critical difference of the first"),
+        lines,
+        notes=(*notes, *_repeated_note(results, repeated, "ranks")),
+    )
+
+
+def short_table(results: Results) -> Table | None:
+    """Raw and propagated features, ASPECT and the best baselines by mean rank; random splits."""
+    splits = "random"
+    graphs = [graph for graph in results.columns(splits, CLEAN) if graph in SHORT_GRAPHS]
+    rows = results.rows(splits, CLEAN, graphs)
+    means = clean_means(results, splits).reindex(index=rows, columns=graphs)
+    ranks = average_ranks(means)
+    others = [name for name in ranks.index if not results.is_control(name) and name != "aspect"]
+    chosen = [name for name in (*SHORT_ROWS, *others[:BEST_BASELINES]) if name in rows]
+    if not chosen:
+        return None
+    scores = _Scores(results, splits, chosen, [(CLEAN, graph) for graph in graphs])
+    lines = [
+        replace(
+            line,
+            note="",
+            cells=(
+                *(replace(cell, std=None, digits=1) for cell in line.cells),
+                TableCell(_known(ranks.get(name, math.nan)), digits=1),
+            ),
+        )
+        for name, line in zip(chosen, scores.lines, strict=True)
+    ]
+    over = scores.over.removeprefix("mean ± standard deviation ")
+    return Table(
+        "short",
+        f"Accuracy on unseen nodes in percent by the neutral probe, mean {over}."
+        + (f" Mean rank among {counted(len(ranks), 'method')} and controls." if len(ranks) else ""),
+        (*map(results.column, graphs), "mean rank"),
+        marked(lines, lowest=[len(graphs)]),
+        notes=tuple(filter(None, [scores.settings_note, *scores.notes.sentences])),
     )
 
 

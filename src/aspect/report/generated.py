@@ -1,6 +1,8 @@
 """Files of the repository that are made from records or code: results/tables, README, docs.
 
-`results/records/KIND.jsonl` gives `results/tables/KIND.csv` (one number per row), `.md` and `.tex`.
+`results/records/KIND.jsonl` gives `results/tables/KIND.csv` (one number per row), `.md` and `.tex`,
+and blocks of the README and of docs/results.md. Where the records of a plan are not there, or not
+complete, the blocks say so.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
@@ -19,6 +22,7 @@ import pandas as pd
 from aspect.config import meaning_of
 from aspect.data.files import replacing
 from aspect.errors import FileError, SettingsError, UnknownNameError, reason, shown
+from aspect.experiment.plan import Plan, load_plan
 from aspect.experiment.store import read_records
 from aspect.methods.registry import find_method
 from aspect.report.benchmark_tables import (
@@ -26,6 +30,8 @@ from aspect.report.benchmark_tables import (
     ablation_tables,
     clean_tables,
     perturbed_tables,
+    rank_tables,
+    short_table,
     shortfall_tables,
     significance_tables,
     sweeps,
@@ -41,6 +47,7 @@ __all__ = [
     "expected_results",
     "fill_blocks",
     "keywords_module",
+    "plan_state",
     "record_files",
     "tidy_csv",
     "write_differing",
@@ -50,12 +57,12 @@ Kind = Literal["clean", "perturbed", "ablation", "sweep", "stability"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Expected = Mapping[Path, str | None]  # what a file should hold; None: it should not be there
 
-RECORDS, TABLES, README, METHODS = (
-    "results/records",
-    "results/tables",
-    "README.md",
-    "docs/methods.md",
-)
+RECORDS, TABLES = "results/records", "results/tables"
+README, RESULTS, METHODS = "README.md", "docs/results.md", "docs/methods.md"
+RANKS = "docs/ranks-{}.svg"  # by the kind of splits
+COMPLETE = "Complete"
+RANKED = ("random", "published")  # the headline's; the paper's splits leave classes out
+STATED: tuple[Kind, ...] = ("clean", "ablation")  # whose tables say how complete they are
 KEYWORDS = "src/aspect/keywords.py"
 INDENT = "    "
 END = "<!-- /table -->"
@@ -68,7 +75,8 @@ BLOCK = re.compile(  # from a beginning to the next end, with no other beginning
 # Rows of the CSV do not depend on the order of the records: known graphs come first.
 GRAPH_ORDER = (
     *("cora", "citeseer", "pubmed", "cornell", "cornell_old", "texas", "wisconsin"),
-    *("actor", "chameleon", "squirrel"),
+    *("actor", "chameleon", "squirrel", "chameleon_filtered", "squirrel_filtered"),
+    *("amazon_photo", "minesweeper", "tolokers"),
 )
 NO_PERTURBATION = ("none", "", "", 0.0, "")  # kind, solver, mode, budget and family of clean graphs
 
@@ -110,6 +118,10 @@ def tidy_csv(results: Results, kind: str) -> str:
     frame = frame.sort_values(
         ["variant", "rank", "name", "split_kind", "family", "budget"], kind="stable"
     )
+    places = frame[["variant", "graph"]].itertuples(index=False, name=None)
+    chosen = [results.chosen_by.get(place, "") for place in places]
+    # Records of version 0.1 do not tell who chose their settings.
+    origin = {"settings": chosen} if any(chosen) else {}
     return pd.DataFrame(
         {
             "method": frame["variant"].map(csv_safe),
@@ -125,6 +137,7 @@ def tidy_csv(results: Results, kind: str) -> str:
             "std": frame["std"].map(lambda std: "" if pd.isna(std) else f"{std:.4f}"),
             "splits": frame["splits"],
             "seeds": frame["seeds"],
+            **origin,
         }
     ).to_csv(index=False, lineterminator="\n")
 
@@ -156,7 +169,7 @@ def _clean(results: Results) -> list[Table]:
     tests, _ = significance_tables(results)
     return [
         *clean_tables(results, with_published=True),
-        *(replace(table, name=f"clean-{table.name}") for table in tests),
+        *(replace(table, name=f"clean-{table.name}") for table in (*rank_tables(results), *tests)),
         *shortfall_tables(results),
     ]
 
@@ -192,22 +205,80 @@ def expected_results(root: Path) -> dict[Path, str | None]:
     expected: dict[Path, str | None] = {
         root / TABLES / f"{kind}.{ending}": None for kind in KINDS for ending in endings
     }
+    expected |= {root / RANKS.format(splits): None for splits in RANKED}
     blocks: dict[str, str] = {}
     for kind, path in record_files(root).items():
         results = collect(read_records(path))
         tables = MAKERS[kind](results)
         markdown = [table.to_markdown_with_caption() for table in tables]
+        state = [f"{plan_state(load_plan(kind), results)}\n"] if kind in STATED else []
         expected[root / TABLES / f"{kind}.csv"] = tidy_csv(results, kind)
-        expected[root / TABLES / f"{kind}.md"] = "\n".join(markdown)
+        expected[root / TABLES / f"{kind}.md"] = "\n".join([*state, *markdown])
         expected[root / TABLES / f"{kind}.tex"] = "\n".join(each.to_latex() for each in tables)
         # Any table by its own name; a kind is all its tables, `clean` the headline alone.
         blocks |= {table.name: text for table, text in zip(tables, markdown, strict=True)}
         if tables:
             blocks[kind] = "\n".join(markdown[:1] if kind == "clean" else markdown)
-    readme = root / README
-    if readme.is_file():
-        expected[readme] = fill_blocks(_read(readme), blocks)
+        blocks |= {f"{kind}-state": text for text in state}
+        if kind == "clean":
+            figures = _rank_figures(results)
+            expected |= {root / RANKS.format(splits): svg for splits, (svg, _) in figures.items()}
+            blocks |= _clean_blocks(results, figures, "".join(state))
+    for name in (README, RESULTS):
+        page = root / name
+        if page.is_file():
+            text = _read(page)
+            pending = {block: _pending(block) for block in block_names(text) if _pending(block)}
+            expected[page] = fill_blocks(text, {**pending, **blocks}, file=name)
     return expected
+
+
+def _pending(block: str) -> str:
+    """What stands in place of a table whose records are still to come; empty: there is no such."""
+    kind = block.partition("-")[0]
+    if kind not in STATED:
+        return ""
+    return f"Not made yet: its records come from `aspect bench {kind}`.\n"
+
+
+def plan_state(plan: Plan, results: Results) -> str:
+    """How many cells of a plan's tables, methods by graphs, have all their seeds."""
+    done = results.runs[results.runs["status"] == "done"]
+    seeds = done.groupby(["split_kind", "variant", "graph"])["seed"].nunique().to_dict()
+    counts: dict[str, list[bool]] = {}
+    for entry, graph in product(plan.entries, plan.graphs):
+        for each in plan.evaluations(graph):
+            known = seeds.get((each.splits, entry.name, graph), 0)
+            counts.setdefault(each.splits, []).append(known >= plan.seeds_for(entry, graph))
+    parts = [f"{sum(cells)} of {len(cells)} on {kind} splits" for kind, cells in counts.items()]
+    is_whole = all(map(all, counts.values()))
+    word = COMPLETE if is_whole else "**Not complete**: `aspect bench` goes on with it"
+    return f"Plan `{plan.name}`, cells of methods and graphs: {', '.join(parts)}. {word}."
+
+
+def _rank_figures(results: Results) -> dict[str, tuple[str, str]]:
+    """Critical-difference diagrams as SVG, each with its words, by kind of splits."""
+    from aspect.report.plots import rank_plot
+
+    kinds = [kind for kind in RANKED if kind in results.kinds]
+    plots = {kind: rank_plot(results, kind, results.reference()) for kind in kinds}
+    return {
+        kind: (plot.render("svg").decode(), f"![{plot.alt}](ranks-{kind}.svg)\n\n{plot.caption}\n")
+        for kind, plot in plots.items()
+        if plot
+    }
+
+
+def _clean_blocks(
+    results: Results, figures: Mapping[str, tuple[str, str]], state: str
+) -> dict[str, str]:
+    """For pages: the short table, which says what it lacks, and the diagrams."""
+    blocks = {f"clean-figure-{kind}": words for kind, (_, words) in figures.items()}
+    short = short_table(results)
+    if short:
+        lacks = "" if state.endswith(f"{COMPLETE}.\n") else f"{state}\n"
+        blocks["clean-short"] = f"{lacks}{short.to_markdown_with_caption()}"
+    return blocks
 
 
 def expected_docs(root: Path) -> dict[Path, str | None]:
@@ -266,8 +337,16 @@ def _type_text(annotation: object) -> str:
 def differing(expected: Expected) -> list[Path]:
     """The files that do not hold what they should."""
     return [
-        path for path, text in expected.items() if (_read(path) if path.is_file() else None) != text
+        path
+        for path, text in expected.items()
+        if _shown(path, _read(path) if path.is_file() else None) != _shown(path, text)
     ]
+
+
+def _shown(path: Path, text: str | None) -> object:
+    """What readers see: of a figure its words and numbers, as versions draw lines differently."""
+    is_figure = text is not None and path.suffix == ".svg"
+    return re.findall(r"<text[^>]*>([^<]*)</text>", text) if text and is_figure else text
 
 
 def write_differing(expected: Expected) -> list[Path]:

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from aspect.config import Choice, Config, Range, meaning_of
 from aspect.methods.registry import Registration, find_method, method_names
-from aspect.settings import FOLDER, load_experiment
+from aspect.settings import FOLDER, OFFICIAL, load_experiment
 
 __all__ = [
     "ShippedSettings",
@@ -22,9 +22,6 @@ __all__ = [
     "paragraphs",
     "shipped_settings",
 ]
-
-# How the settings of other people's making open the word on their origin.
-OFFICIAL = ("Official", "Settings of the")
 
 BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 

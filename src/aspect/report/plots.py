@@ -21,10 +21,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from aspect.report.benchmark_tables import Sweep
+from aspect.report.benchmark_tables import FEWEST_RANKED, Sweep
 from aspect.report.html import NO_METADATA, PALETTE, inline_svg
 from aspect.report.results import PERCENT, Results
-from aspect.report.statistics import average_ranks, clean_means
+from aspect.report.statistics import (
+    average_ranks,
+    clean_means,
+    critical_difference,
+    ranked_means,
+    tied_groups,
+)
 from aspect.report.tables import slug
 
 __all__ = [
@@ -35,6 +41,7 @@ __all__ = [
     "accuracy_plots",
     "line_plot",
     "place_legend",
+    "rank_plot",
     "short",
     "sweep_plots",
 ]
@@ -206,25 +213,18 @@ def line_plot(  # noqa: PLR0913 - the figure's words, then options of which most
 
 
 def accuracy_plots(results: Results, splits: str, reference: str) -> Iterator[Plot]:
-    """Average ranks, then one panel per clean graph: every method with its 95% interval."""
+    """Mean ranks, then one panel per clean graph: every method with its 95% interval."""
     means = clean_means(results, splits).dropna(axis=1, how="all")
     low, high = (clean_means(results, splits, end) for end in ("low", "high"))
     caption = (
-        "Accuracy on unseen nodes. Bars: 95% interval over pre-training seeds, or over splits "
+        "Score on unseen nodes. Bars: 95% interval over pre-training seeds, or over splits "
         "where there is one seed."
     )
-    ranks = average_ranks(means)
-    if len(ranks) > 1 and means.shape[1] > 1:
-        caption += " Methods by their average rank; 1 is the highest accuracy on every graph."
-        left_out = [short(results.title(name)) for name in means.index if name not in ranks.index]
-        if left_out:
-            caption += f" Not ranked, since not run on every graph: {', '.join(left_out)}."
-        name = results.table_name("ranks", splits)
-        title = f"Average rank over {means.shape[1]} clean graphs ({splits} splits)"
-        yield _ladder(results, name, title, caption, ranks, None, reference)
+    if plot := rank_plot(results, splits, reference):
+        yield plot
     order = means.rank(ascending=False).mean(axis=1).sort_values(kind="stable").index
     for number, graph in enumerate(means.columns, start=1):
-        title = results.graphs[graph]
+        title = results.column(graph)
         name = results.table_name(f"accuracy-{number}-{slug(title[:40])}", splits)
         present = means[graph].reindex(order).dropna()
         ends = np.stack([end[graph].reindex(present.index) for end in (low, high)])
@@ -237,7 +237,7 @@ def _ladder(
     title: str,
     caption: str,
     values: pd.Series,
-    ends: NDArray[np.float64] | None,
+    ends: NDArray[np.float64],
     reference: str,
 ) -> Plot:
     """One row per method, from top to bottom; the reference in another colour."""
@@ -248,23 +248,63 @@ def _ladder(
 
     def paint(axes: Axes) -> None:
         rows = np.arange(len(names))
-        if ends is None:
-            axes.barh(rows, numbers, color=colours, height=0.62)
-            for row, number in enumerate(numbers):
-                axes.text(number, row, f" {number:.1f}", va="center", fontsize=8)
-        else:
-            axes.hlines(rows, ends[0], ends[1], color=colours, linewidth=1.6)
-            axes.scatter(numbers, rows, c=colours, s=20, zorder=3)
-        axes.set_yticks(rows, names, fontsize=8.5)
-        for tick, is_orange in zip(axes.get_yticklabels(), is_reference, strict=True):
-            tick.set_color(PALETTE["orange" if is_orange else "ink"])
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.grid(visible=False, axis="y")
-        axes.set_xlabel("average rank" if ends is None else "accuracy (%)")
+        axes.hlines(rows, ends[0], ends[1], color=colours, linewidth=1.6)
+        axes.scatter(numbers, rows, c=colours, s=20, zorder=3)
+        _name_rows(axes, names, is_reference)
+        axes.set_xlabel("ROC AUC (%)" if "(ROC AUC)" in title else "accuracy (%)")
 
     words = "; ".join(f"{each} {number:.1f}" for each, number in zip(names, numbers, strict=True))
     height = 0.75 + 1.05 * ROW * max(len(names), 3)
     return Plot(name, title, caption, f"{title}: {words}.", paint, height=height)
+
+
+def _name_rows(axes: Axes, names: Sequence[str], is_reference: NDArray[np.bool_]) -> None:
+    """One row per method, from top to bottom."""
+    axes.set_yticks(np.arange(len(names)), names, fontsize=8.5)
+    for tick, is_orange in zip(axes.get_yticklabels(), is_reference, strict=True):
+        tick.set_color(PALETTE["orange" if is_orange else "ink"])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+
+
+def rank_plot(results: Results, splits: str, reference: str) -> Plot | None:
+    """The critical-difference diagram: mean ranks, and bars beside those that differ too little."""
+    means = ranked_means(results, splits)
+    ranks = average_ranks(means)
+    if len(ranks) < FEWEST_RANKED or means.shape[1] < FEWEST_RANKED:
+        return None
+    names = [short(results.title(str(variant))) for variant in ranks.index]
+    numbers = ranks.to_numpy(dtype=float)
+    difference = critical_difference(len(ranks), means.shape[1])
+    groups = tied_groups(numbers.tolist(), difference)
+    is_reference = np.asarray(ranks.index == reference)
+
+    def paint(axes: Axes) -> None:
+        colours = np.where(is_reference, PALETTE["orange"], PALETTE["blue"]).tolist()
+        axes.scatter(numbers, np.arange(len(names)), c=colours, s=20, zorder=3)
+        for row, number in enumerate(numbers):
+            axes.text(number, row, f"  {number:.1f}", va="center", fontsize=8)
+        right = float(numbers[-1]) + 0.12 * len(names)
+        for place, (first, last) in enumerate(groups):
+            x = right + 0.025 * len(names) * place
+            axes.vlines(x, first - 0.25, last + 0.25, color=PALETTE["soft"], linewidth=2.4)
+        _name_rows(axes, names, is_reference)
+        axes.set_xticks([tick for tick in axes.get_xticks() if 0 < tick <= len(names)])
+        axes.set_xlabel("mean rank")
+
+    left_out = [short(results.title(name)) for name in means.index if name not in ranks.index]
+    more = f" Not ranked, since not run on every graph: {', '.join(left_out)}." if left_out else ""
+    words = "; ".join(f"{each} {number:.1f}" for each, number in zip(names, numbers, strict=True))
+    title = f"Critical differences over {means.shape[1]} clean graphs ({splits} splits)"
+    return Plot(
+        results.table_name("ranks", splits),
+        title,
+        "Mean rank; 1 is the best on every graph. A bar on the right joins methods whose ranks "
+        f"differ by less than Nemenyi's critical difference at 5%, {difference:.2f}.{more}",
+        f"{title}: {words}.",
+        paint,
+        height=0.75 + 1.05 * ROW * max(len(names), 3),
+    )
 
 
 def sweep_plots(sweeps: Sequence[Sweep]) -> Iterator[Plot]:

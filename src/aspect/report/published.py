@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from aspect.data.files import is_folder
+from aspect.data.files import is_file
 from aspect.errors import FileError, SettingsError, shown
 from aspect.experiment.record import Record
 from aspect.experiment.spec import Spec
@@ -23,20 +23,23 @@ PLANS = ("clean", "perturbed")  # whose entries are methods; the others vary one
 PACKAGE = Path(__file__).parents[1]
 PLACES = (PACKAGE / "published", PACKAGE.parents[1] / "results" / "records")
 
-WITHDRAWN = (
-    "Those of version 0.1 are withdrawn: its batch norm embedded by statistics that had not "
-    "converged. Take them as a hint until they are made again."
-)
+# Its batch norm embedded by statistics that had not converged.
+WITHDRAWN = "0.1."
 
 Kind = tuple[str, str, tuple[int, ...]]  # splits, probe, numbers of the splits
 
 
 def published_records() -> list[Record]:
-    """All that ship."""
-    folder = next(filter(is_folder, PLACES), None)
-    if folder is None:
-        raise FileError("The published records are not part of this installation.")
-    return [record for plan in PLANS for record in read_records(folder / f"{plan}.jsonl")]
+    """All that ship, but for those that are withdrawn."""
+    paths = [folder / f"{plan}.jsonl" for folder in PLACES for plan in PLANS]
+    records = [record for path in paths if is_file(path) for record in read_records(path)]
+    published = [one for one in records if not one.spec.version.startswith(WITHDRAWN)]
+    if not published:
+        raise FileError(
+            "No records are published with this version: those of version 0.1 are withdrawn. Make "
+            "some by `aspect bench clean`."
+        )
+    return published
 
 
 def published_beside(own: Sequence[Record]) -> list[Record]:
@@ -56,8 +59,8 @@ def published_beside(own: Sequence[Record]) -> list[Record]:
         )
     for record in done:
         _refuse_other_kinds(record, published)
-    places = {_place(record.spec) for record in done}
-    chosen = [record for record in published if _place(record.spec) in places]
+    places = {(_place(record.spec), record.spec.splits) for record in done}
+    chosen = [one for one in published if (_place(one.spec), one.spec.splits) in places]
     entries = {record.cell.entry for record in own}
     twice = sorted(entries & {record.cell.entry for record in chosen})
     if twice:
@@ -83,8 +86,7 @@ def _word_on_versions(own: Sequence[Record], beside: Sequence[Record]) -> str:
     versions = sorted({record.spec.version for record in beside})
     if not versions or {record.spec.version for record in own} == set(versions):
         return ""
-    word = f"The published records were made by aspect {', '.join(versions)}."
-    return f"{word} {WITHDRAWN}" if any(one.startswith("0.1.") for one in versions) else word
+    return f"The published records were made by aspect {', '.join(versions)}."
 
 
 def _place(spec: Spec) -> tuple[object, ...]:
@@ -102,8 +104,11 @@ def _refuse_other_kinds(record: Record, published: Sequence[Record]) -> None:
     kinds = {_kind(other.spec) for other in published if _place(other.spec) == _place(spec)}
     if not kinds or _kind(spec) in kinds:
         return
-    splits, probe, numbers = min(kinds)
-    if kinds == {kind for kind in kinds if kind[:2] == _kind(spec)[:2]}:
+    # Of several kinds, the one that is most like the user's.
+    own = _kind(spec)
+    closest = min(kinds, key=lambda kind: (kind[:2] != own[:2], kind[0] != own[0], kind))
+    splits, probe, numbers = closest
+    if closest[:2] == own[:2]:
         raise SettingsError(
             f"Yours and the published records of {record.cell.graph} are not of the same splits: "
             f"{record.cell.entry!r} has the numbers {_listed(spec.split_numbers)}, the published "

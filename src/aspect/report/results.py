@@ -18,13 +18,25 @@ from typing import Any, NamedTuple, get_args
 import pandas as pd
 
 from aspect.attacks.perturbation import Perturbation
-from aspect.data.source import GraphSource
+from aspect.data.source import DATASETS, GraphSource
 from aspect.errors import SettingsError, UnknownNameError
 from aspect.experiment.record import Record
 from aspect.experiment.spec import SplitName
 from aspect.report.tables import counted, slug
+from aspect.settings import ChosenBy
 
-__all__ = ["CLEAN", "METRICS", "PLACE", "Results", "Variant", "collect", "family_of"]
+__all__ = [
+    "CLEAN",
+    "CONTROLS",
+    "HEADLINE",
+    "METRICS",
+    "PLACE",
+    "Results",
+    "Variant",
+    "collect",
+    "family_of",
+    "is_by_roc_auc",
+]
 
 CLEAN = "clean"  # the perturbation of a graph as it is
 PERCENT = 100
@@ -33,6 +45,8 @@ MEBIBYTE = 2**20
 # What one number of a table stands for: an average over the seeds and splits of one place.
 PLACE = ["split_kind", "perturbation", "variant", "graph"]
 METRICS = ("strict", "optimistic", "macro_f1", "roc_auc")
+HEADLINE = "score"  # strict accuracy, or ROC AUC on the graphs whose authors report that
+CONTROLS = ("raw", "propagated", "spectral", "random", "low", "high")
 # Beside the metrics: baselines of a split, and the size of its parts.
 BESIDE = ("majority", "twins", "test_to_train")
 MISSING = ("missing_in_train", "missing_in_test")
@@ -55,6 +69,11 @@ class Variant(NamedTuple):
     note: str
     group: str  # the variant that an ablation compares it with; empty outside of ablations
     method: str
+
+
+def is_by_roc_auc(graph: str) -> bool:
+    """Whether the authors of a data set report the ROC AUC, since its classes are unequal."""
+    return graph in DATASETS and DATASETS[graph].metric == "roc_auc"
 
 
 def family_of(perturbation: Perturbation) -> str:
@@ -85,7 +104,8 @@ class Results:
 
     scores: pd.DataFrame
     """Long: variant, graph, perturbation, mode, budget, split_kind, split, seed, probe,
-    metric, value. Accuracies in percent; classes missing in a split are rows of their own."""
+    metric, value. Accuracies in percent; classes missing in a split are rows of their own. The
+    headline metric, `score`, repeats one of the others."""
     runs: pd.DataFrame
     """One row per record: place, seed, status, error, runtime, memory, parameters, gate, health."""
     variants: dict[str, Variant]  # in the order of the plans, as the graphs
@@ -93,6 +113,7 @@ class Results:
     perturbations: dict[str, Perturbation]  # by name: `random-poison-10`
     graph_facts: pd.DataFrame  # sizes, indexed by short name
     settings: dict[str, pd.DataFrame]  # by variant: settings x graphs, values as JSON
+    chosen_by: dict[tuple[str, str], ChosenBy]  # who chose them, by variant and graph
     notices: tuple[str, ...] = ()  # what records say of graphs and trainings
     devices: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
@@ -158,6 +179,14 @@ class Results:
         candidates = ["aspect", *groups, *self.methods]
         return next(name for name in candidates if name in self.methods)
 
+    def column(self, graph: str) -> str:
+        """The graph's short name, with the metric where it is not accuracy."""
+        return f"{self.graphs[graph]} (ROC AUC)" if is_by_roc_auc(graph) else self.graphs[graph]
+
+    def is_control(self, variant: str) -> bool:
+        """Whether it is one of the controls, which belong to every table."""
+        return self.variants[variant].method in CONTROLS
+
     def title(self, variant: str) -> str:
         """The variant's name for readers."""
         return self.variants[variant].title
@@ -202,6 +231,7 @@ def collect(records: Sequence[Record]) -> Results:
         perturbations={_name(state): state for state in sorted(filter(None, states), key=_order)},
         graph_facts=_graph_facts(unique),
         settings=_settings(unique),
+        chosen_by={(r.cell.entry, r.cell.graph): r.cell.chosen_by for r in unique},
         notices=(*_repetitions(records), *_notices(done, graphs)),
         devices=tuple(dict.fromkeys(record.device for record in unique if record.device)),
         versions=tuple(
@@ -244,18 +274,20 @@ def _scores(done: Iterable[Record]) -> pd.DataFrame:
             {
                 **_place(record),
                 "probe": record.spec.probe or "",
+                HEADLINE: scores.roc_auc if is_by_roc_auc(record.cell.graph) else scores.strict,
                 **{name: getattr(scores, name) for name in ("split", *METRICS, *BESIDE, *MISSING)},
             }
             for record in done
             for scores in record.scores
         ],
-        columns=[*shared, "probe", *METRICS, *BESIDE, *MISSING],
+        columns=[*shared, "probe", HEADLINE, *METRICS, *BESIDE, *MISSING],
     ).drop_duplicates(subset=shared)
     shared.append("probe")
-    numbers = wide.melt(shared, [*METRICS, *BESIDE], var_name="metric", value_name="value")
+    metrics = [HEADLINE, *METRICS]
+    numbers = wide.melt(shared, [*metrics, *BESIDE], var_name="metric", value_name="value")
     classes = wide.melt(shared, list(MISSING), var_name="metric", value_name="value")
     # A metric that a record lacks stays as a gap: no mean is made over the other records alone.
-    numbers = numbers[numbers["metric"].isin(METRICS) | numbers["value"].notna()]
+    numbers = numbers[numbers["metric"].isin(metrics) | numbers["value"].notna()]
     long = pd.concat([numbers, classes.explode("value").dropna(subset="value")], ignore_index=True)
     return long.astype({"value": float})
 

@@ -10,11 +10,12 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from aspect.evaluation.significance import TWO_SIDED_95, PairedTest, holm, paired_test
-from aspect.report.results import CLEAN, PERCENT, PLACE, Results
+from aspect.report.results import CLEAN, HEADLINE, PERCENT, PLACE, Results
 
 __all__ = [
     "FEWEST_TO_TEST",
     "LEVEL",
+    "REPEATS",
     "Place",
     "average_drop",
     "average_ranks",
@@ -23,15 +24,25 @@ __all__ = [
     "common_splits",
     "compare",
     "compare_with",
+    "critical_difference",
     "mean_differences",
+    "ranked_means",
     "summarise",
     "tally",
+    "tied_groups",
 ]
 
 Place = tuple[str, str, str, str]  # in the order of `PLACE`
 Pair = tuple[Place, Place]
 
 LEVEL = 0.05
+# Graphs with the nodes of another one: the faulty Cornell is Texas under other edges, and the
+# filtered pair is what is left without duplicates.
+REPEATS = {
+    "cornell_old": "texas",
+    "chameleon": "chameleon_filtered",
+    "squirrel": "squirrel_filtered",
+}
 FEWEST_SPLITS = 2  # one pair has no std
 FEWEST_TO_TEST = 6  # splits or graphs; n signs give no p below 2 ** (1 - n)
 
@@ -44,7 +55,7 @@ WHOLE_CLASSES_TO_TRAIN = 3 / 4
 
 @lru_cache(maxsize=64)  # several tables and figures share a summary; nobody changes it
 def summarise(
-    results: Results, metric: str = "strict", kept: frozenset[int] | None = None
+    results: Results, metric: str = HEADLINE, kept: frozenset[int] | None = None
 ) -> pd.DataFrame:
     """One row per place of any record; numbers are missing where it has no scores.
 
@@ -53,7 +64,7 @@ def summarise(
 
     Args:
         results: of any records.
-        metric: one of `METRICS`; a place with a run that lacks it has no numbers.
+        metric: `HEADLINE` or one of `METRICS`; a place with a run that lacks it has no numbers.
         kept: the splits to use; none: all.
     """
     scores = results.select(metric=metric)
@@ -92,9 +103,9 @@ def summarise(
 
 
 @lru_cache(maxsize=8)
-def by_split(results: Results, metric: str = "strict") -> pd.Series:
-    """Mean over the seeds of every place and split: what pairs are formed of."""
-    scores = results.select(metric=metric).sort_values("seed", kind="stable")
+def by_split(results: Results) -> pd.Series:
+    """Mean score over the seeds of every place and split: what pairs are formed of."""
+    scores = results.select(metric=HEADLINE).sort_values("seed", kind="stable")
     return scores.groupby([*PLACE, "split"])["value"].mean()
 
 
@@ -105,7 +116,7 @@ def common_splits(
 
     Else a curve over budgets would bend where its splits change.
     """
-    scores = results.select(split_kind=splits, graph=graph, metric="strict")
+    scores = results.select(split_kind=splits, graph=graph, metric=HEADLINE)
     states = [CLEAN, *perturbations]
     by_state = scores[scores["perturbation"].isin(states)].groupby("perturbation")["split"]
     sets = [frozenset(numbers) for _, numbers in by_state]
@@ -120,6 +131,43 @@ def average_ranks(means: pd.DataFrame) -> pd.Series:
     """
     ranks = means.dropna().rank(ascending=False).mean(axis=1)
     return ranks.sort_values(kind="stable")
+
+
+def critical_difference(num_methods: int, num_graphs: int) -> float:
+    """Nemenyi's: mean ranks that differ by less cannot be told apart at 5% (Demsar, 2006).
+
+    >>> round(critical_difference(5, 30), 3)  # q of his Table 5: 2.728
+    1.114
+    """
+    from scipy.stats import studentized_range
+
+    q = float(studentized_range.ppf(1 - LEVEL, num_methods, np.inf)) / np.sqrt(2)
+    return float(q * np.sqrt(num_methods * (num_methods + 1) / (6 * num_graphs)))
+
+
+def tied_groups(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
+    """First and last place of every largest group whose ranks differ by less; ranks rise.
+
+    >>> tied_groups([1.0, 2.0, 2.5, 9.0], 1.2)
+    [(0, 1), (1, 2)]
+    """
+    groups: list[tuple[int, int]] = []
+    for first in range(len(ranks)):
+        last = max(place for place, rank in enumerate(ranks) if rank - ranks[first] < difference)
+        if last > first and (not groups or last > groups[-1][1]):
+            groups.append((first, last))
+    return groups
+
+
+def ranked_means(results: Results, splits: str) -> pd.DataFrame:
+    """`clean_means` of the graphs that mean ranks are over.
+
+    Those that share their nodes with another of the table are left out: `REPEATS`.
+    """
+    means = clean_means(results, splits).dropna(axis=1, how="all")
+    names = {results.graphs[str(graph)]: graph for graph in means}
+    repeated = [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
+    return means.drop(columns=repeated)
 
 
 def average_drop(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
@@ -138,7 +186,7 @@ def average_drop(results: Results, splits: str, perturbation: str) -> pd.DataFra
 
 
 def clean_means(results: Results, splits: str, column: str = "mean") -> pd.DataFrame:
-    """Strict accuracy on clean graphs, methods x graphs in the plan's order; gaps are missing."""
+    """Scores on clean graphs, methods x graphs in the plan's order; gaps are missing."""
     graphs = results.columns(splits, CLEAN)
     rows = results.rows(splits, CLEAN, graphs)
     places = pd.MultiIndex.from_product([[splits], [CLEAN], rows, graphs], names=PLACE)
@@ -197,16 +245,22 @@ def _corrected(tests: Sequence[PairedTest | None]) -> pd.DataFrame:
 def compare_with(results: Results, splits: str, perturbation: str, reference: str) -> pd.DataFrame:
     """The reference less every other method on every graph, indexed by variant and graph.
 
-    Nothing is tested on fewer than `FEWEST_TO_TEST` splits: no difference could be significant.
+    Controls and other methods are two families, each corrected by itself. Nothing is tested on
+    fewer than `FEWEST_TO_TEST` splits: no difference could be significant.
     """
     graphs = results.columns(splits, perturbation, [reference])
     rivals = [name for name in results.rows(splits, perturbation, graphs) if name != reference]
-    index = pd.MultiIndex.from_product([rivals, graphs], names=["variant", "graph"])
-    pairs: list[Pair] = [
-        ((splits, perturbation, reference, graph), (splits, perturbation, rival, graph))
-        for rival, graph in index
-    ]
-    return compare(results, pairs, FEWEST_TO_TEST).set_index(index)
+    families = []
+    for is_control in (False, True):
+        family = [name for name in rivals if results.is_control(name) == is_control]
+        index = pd.MultiIndex.from_product([family, graphs], names=["variant", "graph"])
+        pairs: list[Pair] = [
+            ((splits, perturbation, reference, graph), (splits, perturbation, rival, graph))
+            for rival, graph in index
+        ]
+        tests = compare(results, pairs, FEWEST_TO_TEST).set_index(index)
+        families.append(tests.assign(is_control=is_control))
+    return pd.concat([tests for tests in families if len(tests)] or families[:1])
 
 
 def tally(tests: pd.DataFrame) -> tuple[int, int, int]:
@@ -217,7 +271,15 @@ def tally(tests: pd.DataFrame) -> tuple[int, int, int]:
 
 
 def mean_differences(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """The mean over graphs of `compare_with`; from `FEWEST_TO_TEST` graphs on it is tested."""
+    """The mean over graphs of `compare_with`; from `FEWEST_TO_TEST` graphs on it is tested.
+
+    Corrected by families, as there.
+    """
+    families = [_mean_differences(tests) for _, tests in comparisons.groupby("is_control")]
+    return pd.concat(families) if families else _mean_differences(comparisons)
+
+
+def _mean_differences(comparisons: pd.DataFrame) -> pd.DataFrame:
     by_variant = [
         rows["difference"].dropna() for _, rows in comparisons.groupby(level="variant", sort=False)
     ]

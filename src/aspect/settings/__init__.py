@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,8 @@ from aspect.data.source import Reading
 from aspect.errors import SettingsError
 
 __all__ = [
+    "OFFICIAL",
+    "ChosenBy",
     "Experiment",
     "PerturbedBy",
     "PublishedProbe",
@@ -26,6 +29,16 @@ __all__ = [
 FOLDER = Path(__file__).parent
 
 Source = Literal["ours", "published"]
+# Who chose settings: nobody; the search by one rule for all methods (benchmarks/settings.py), which
+# begins with the defaults or the authors' settings; the authors; or an earlier search, or a hand.
+ChosenBy = Literal["", "defaults", "searched", "official", "earlier"]
+
+# How the origin of settings that others published begins, and that of the search by one rule.
+OFFICIAL = ("Official", "Settings of the", "The letter of the paper")
+BY_ONE_RULE = re.compile(
+    r"Highest mean validation accuracy, \S+, of 20 trials .* of aspect tune .* search splits "
+    r".* by the neutral probe\. .* Start: (defaults|official settings of [^,]+), "
+)
 Scale = Literal["auto", "full", "rows"]
 
 
@@ -105,6 +118,15 @@ class Experiment(Config):
     """Accuracy that the source reports, in percent: mean and std."""
     origin: str = ""
     """Where the settings come from and how they were chosen."""
+
+    @property
+    def chosen_by(self) -> ChosenBy:
+        """The same in a word."""
+        if not self.settings:
+            return "defaults"
+        if self.origin.startswith(OFFICIAL):
+            return "official"
+        return "searched" if BY_ONE_RULE.match(self.origin) else "earlier"
 
 
 def shipped(method: str, graph: str, source: Source = "ours") -> Path | None:

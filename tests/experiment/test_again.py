@@ -1,0 +1,77 @@
+"""Records made again: the same on a CPU, and a difference is told."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from aspect.data.archives import write_npz
+from aspect.experiment.plan import lay_out, read_facts
+from aspect.experiment.run import Task, forget_graphs, run_cell
+from experiment.grids import make_plan
+from scripts import load_script
+
+again = load_script("again")
+
+
+@pytest.fixture
+def records(tmp_path, small_graph):
+    """Two runs of a method on a graph in a file."""
+    path = tmp_path / "small.npz"
+    write_npz(path, small_graph)
+    forget_graphs()
+    plan = make_plan(entries=["aspect"], graphs=[str(path)], seeds=2, set={"epochs": 2, "width": 8})
+    cells = lay_out(plan, dict(read_facts(plan, None)), "cpu")
+    return [run_cell(Task(cell)).record for cell in cells]
+
+
+def written(tmp_path, records):
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(f"{record.model_dump_json()}\n" for record in records))
+    return str(path)
+
+
+def test_records_of_a_cpu_are_the_same(tmp_path, records, capsys):
+    assert again.main([written(tmp_path, records)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[-1] == "On cpu: the same, bit for bit."
+
+
+def test_a_changed_score_is_told(tmp_path, records, capsys):
+    first, *others = records[0].scores
+    other = first.model_copy(update={"strict": first.strict + 0.25})
+    changed = records[0].model_copy(update={"scores": (other, *others)})
+    assert again.main([written(tmp_path, [changed])]) == 1
+    assert "largest difference of a score 0.25 points" in capsys.readouterr().out
+
+
+def test_records_of_a_gpu_are_not_made_again_on_a_cpu(tmp_path, records, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    spec = records[0].spec.model_copy(update={"device": "cuda"})
+    cell = records[0].cell.model_copy(update={"spec": spec})
+    other = records[0].model_copy(update={"cell": cell})
+    assert again.main([written(tmp_path, [other])]) == 1
+    assert "made on a GPU, and there is none here" in capsys.readouterr().out
+
+
+def test_a_run_that_fails_is_told(tmp_path, records, small_graph, capsys):
+    path = tmp_path / "small.npz"
+    write_npz(path, replace(small_graph, labels=1 - small_graph.labels), overwrite=True)
+    forget_graphs()
+    assert again.main([written(tmp_path, records[:1])]) == 1
+    assert "changed since the bench began" in capsys.readouterr().out
+
+
+def test_the_draw_has_a_seed_and_leaves_failed_runs_out(records):
+    failed = records[0].model_copy(update={"status": "failed"})
+    drawn = [again.drawn([*records, failed], 2, seed) for seed in (0, 0)]
+    assert drawn[0] == drawn[1]
+    assert failed not in drawn[0]
+
+
+def test_without_records_a_sentence(tmp_path, capsys):
+    assert again.main([str(tmp_path / "none.jsonl")]) == 2
+    assert "There are no records" in capsys.readouterr().err
+    assert again.main([written(tmp_path, [])]) == 2
+    assert "Got none." in capsys.readouterr().err
