@@ -40,12 +40,16 @@ def bands_and_gradients(encoder, signal, only=None):
 
 
 @pytest.mark.parametrize("batch_norm", [True, False])
+@pytest.mark.parametrize("layer_order", ["filter-first", "project-first"])
 @pytest.mark.parametrize("only", [None, 1])
 @pytest.mark.parametrize(("self_loops", "lambda_max"), [(True, 2.0), (False, 1.7)])
-def test_the_same_as_in_plain_torch(batch_norm, only, self_loops, lambda_max, monkeypatch):
+def test_the_same_as_in_plain_torch(
+    batch_norm, layer_order, only, self_loops, lambda_max, monkeypatch
+):
     # Sixteen columns need no padding, so that both draw the same numbers for dropout.
     signal = signal_of(16, self_loops=self_loops, lambda_max=lambda_max)
-    encoder = encoder_of(16, batch_norm=batch_norm, input_dropout=0.3, dropout=0.4)
+    settings = {"batch_norm": batch_norm, "layer_order": layer_order}
+    encoder = encoder_of(16, **settings, input_dropout=0.3, dropout=0.4)
     fused = bands_and_gradients(encoder, signal, only)
     monkeypatch.setattr(spectral_encoder, "has_triton", lambda: False)
     assert_close(fused, bands_and_gradients(encoder, signal, only))

@@ -88,7 +88,7 @@ class AspectConfig(BatchNormConfig):
     # The graph and its features
     row_normalise: Annotated[bool, Choice((True, False))] = True
     """Divide each node's features by the sum of their sizes; off: raw, as in the paper."""
-    self_loops: Annotated[bool, Choice((True, False))] = True
+    self_loops: Annotated[bool, Choice((True, False))] = False
     """Add a self-loop to every node before propagation."""
     lambda_max: Literal["two", "power-iteration"] = "two"
     """Largest eigenvalue used to rescale the Laplacian: its bound, or its true value."""
@@ -106,10 +106,10 @@ class AspectConfig(BatchNormConfig):
     """Dropout after the filter (Dropout)."""
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Batch norm before the linear layer, after it with `project-first` (Batch Norm)."""
-    activation: Annotated[BandActivation, Choice(("relu", "prelu"))] = "prelu"
+    activation: BandActivation = "prelu"
     """Activation after the linear layer (Activation)."""
-    layer_order: Annotated[LayerOrder, Choice(("filter-first", "project-first"))] = "filter-first"
-    """Filter the features and project them, or the other way round, which is faster."""
+    layer_order: Annotated[LayerOrder, Choice(("filter-first", "project-first"))] = "project-first"
+    """Dropout and batch norm before the linear layer, as in PolyGCL's code, or after it."""
 
     # The policy
     fusion: Fusion = "node-wise"
@@ -118,7 +118,7 @@ class AspectConfig(BatchNormConfig):
     """Hidden units of the gate."""
     gate_input: GateInput = "layer-norm"
     """Input of the gate: the bands' embeddings at one scale, or raw as in the paper."""
-    gate_hops: Annotated[int, Field(ge=0, le=100), Range(0, 4)] = 1
+    gate_hops: Annotated[int, Field(ge=0, le=100), Range(0, 4)] = 3
     """Hops over which gate logits and channel losses are averaged (ours; the paper has none)."""
     gate_gradient: bool = True
     """Let the gate's gradient reach the encoder through the gate's input."""
@@ -127,26 +127,26 @@ class AspectConfig(BatchNormConfig):
     (`concatenated`, an ablation: the gate does not reach it)."""
     centred: bool = True
     """Subtract each band's mean over the training graph before the readout; off as in the paper."""
-    unit_rows: Annotated[bool, Choice((True, False))] = True
+    unit_rows: bool = True
     """Bring each band's rows to length one before the readout, since InfoNCE compares directions
     alone; off as in the paper."""
 
-    skip_weight: Annotated[Weight, Choice((0.0, 0.3, 1.0))] = 1.0
+    skip_weight: Annotated[Weight, Choice((0.0, 0.3, 1.0))] = 0.3
     """Weight of a skip connection beside the bands: the leading principal components of the
     features as given and of their averages over two hops (ours); 0: none, as in the paper."""
-    skip_dim: Annotated[Count, Choice((16, 32, 64))] = 32
+    skip_dim: Count = 32
     """Components of the skip connection."""
 
     # The two views
-    views: Annotated[Literal["one", "both"], Choice(("one", "both"))] = "one"
+    views: Annotated[Literal["one", "both"], Choice(("one", "both"))] = "both"
     """Augment one view and leave the other clean, as in the paper, or augment both."""
-    edge_drop: Annotated[Share, Range(0.0, 0.7)] = 0.3
+    edge_drop: Annotated[Share, Range(0.0, 0.7)] = 0.5
     """Rate of edges dropped in an augmented view."""
-    column_mask: Annotated[Share, Range(0.0, 0.7)] = 0.3
+    column_mask: Annotated[Share, Range(0.0, 0.7)] = 0.5
     """Rate of feature columns masked in an augmented view."""
 
     # The objective
-    temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.1, 1.0, log=True)] = 0.4
+    temperature: Annotated[float, Field(ge=LOWEST_TEMPERATURE), Range(0.1, 1.0, log=True)] = 0.75
     """Temperature of InfoNCE (tau)."""
     symmetric: bool = True
     """Both directions of InfoNCE; off: the first view has the queries, the second the keys."""
@@ -155,17 +155,17 @@ class AspectConfig(BatchNormConfig):
     beyond, on a CPU all up to 2,048 and 256 drawn beyond."""
     channel_weight: Annotated[Weight, Range(0.0, 4.0)] = 2.0
     """Weight of InfoNCE within each band, averaged over the bands (ours; the paper has none)."""
-    policy_weight: Annotated[Weight, Range(0.01, 2.0, log=True)] = 1.0
+    policy_weight: Weight = 1.0
     """Weight of the policy regulariser (lambda_pol)."""
-    gate_temperature: Annotated[Positive, Range(0.1, 3.0, log=True)] = 0.3
+    gate_temperature: Positive = 0.3
     """Softness of the policy's target (tau_g)."""
 
     # The optimiser
-    learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 1e-3
+    learning_rate: Annotated[Positive, Range(3e-4, 1e-2, log=True)] = 3e-3
     """Learning rate of encoder and gate (LR1)."""
     weight_decay: Annotated[Weight, Range(1e-6, 1e-3, log=True)] = 1e-4
     """Weight decay of encoder and gate (WD1)."""
-    filter_learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 3e-3
+    filter_learning_rate: Annotated[Positive, Range(1e-3, 3e-2, log=True)] = 1e-2
     """Learning rate of the filters (LR)."""
     filter_weight_decay: Weight = 0.0
     """Weight decay of the filters (WD)."""
