@@ -285,10 +285,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AspectError as error:
         print(sentence_of(error), file=sys.stderr)
         return 2
-    missing = [planned.name for planned, path in paths.items() if path is None]
+    missing = [planned for planned, path in paths.items() if path is None]
     print(f"Shipped {len(paths) - len(missing)} of {len(paths)} searched settings.")
-    if missing:
-        print(f"Fewer than {TRIALS} trials, or none healthy: {', '.join(missing)}.")
+    begun = [each.name for each in missing if (given.searches / each.name).is_dir()]
+    if begun:
+        print(f"Fewer than {TRIALS} trials, or none healthy: {', '.join(begun)}.")
     return 0
 
 

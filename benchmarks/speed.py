@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -31,6 +32,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 from aspect.data.features import dense  # noqa: E402
 from aspect.data.graph import Graph  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
+from aspect.data.synthetic import mixed_graph  # noqa: E402
 from aspect.errors import AspectError  # noqa: E402 - the path comes first
 from aspect.losses.info_nce import info_nce  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod  # noqa: E402
@@ -45,6 +47,9 @@ SAMPLED_NEGATIVES = 512
 ALL = 10**9  # negatives: no fewer than there are nodes
 PUBMED_NODES, WIDTH = 19717, 512
 MEMORY_TARGET_GB = 4.0
+# Nodes of a mixed graph, and the processor seconds that a training with the defaults may take.
+TRAININGS = {3_000: 60.0, 20_000: 1_200.0}
+TIMED_EPOCHS = 3
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,20 @@ class Memory:
     def reached(self) -> bool:
         """Whether the peak stays below the target."""
         return self.gigabytes < self.target
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training with the default settings, from the median of some epochs."""
+
+    nodes: int
+    seconds: float
+    target: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether it takes no longer than the target."""
+        return self.seconds <= self.target
 
 
 def settings(layer_order: LayerOrder, negatives: int | None = None) -> AspectConfig:
@@ -197,6 +216,14 @@ def contrast(method: AspectMethod, graph: Graph) -> Callable[[], None]:
     return run
 
 
+def whole_training(nodes: int) -> Training:
+    """Time some epochs with the defaults, and multiply by their number."""
+    graph = mixed_graph(num_nodes=nodes).graph
+    method = AspectMethod(AspectConfig(), graph.num_features)
+    one = epoch(method.train(), lambda step: method.loss_terms(graph, step))
+    return Training(nodes, medians(TIMED_EPOCHS, one)[0] * method.config.epochs, TRAININGS[nodes])
+
+
 # Run in a process of its own, since the highest memory of a process never falls. On Linux getrusage
 # starts from the memory of the process that started this one; /proc does not.
 MEMORY_SCRIPT = """
@@ -228,7 +255,7 @@ def peak_memory(nodes: int = PUBMED_NODES, width: int = WIDTH) -> Memory:
     return Memory(int(answer.stdout) / 1e9, 4 * nodes**2 / 1e9)
 
 
-def show(comparisons: list[Comparison], memory: Memory) -> None:
+def show(comparisons: list[Comparison], memory: Memory, trainings: list[Training]) -> None:
     """Print the tables."""
     console = Console()
     threads = torch.get_num_threads()
@@ -253,6 +280,11 @@ def show(comparisons: list[Comparison], memory: Memory) -> None:
         f"{memory.target:.0f} GB {_mark(memory.reached)}; one similarity matrix alone has "
         f"{memory.matrix_gigabytes:.2f} GB, the plain form keeps six of them and more."
     )
+    for training in trainings:
+        console.print(
+            f"The default training of {training.nodes:,} nodes takes {training.seconds:.0f} s, "
+            f"target at most {training.target:.0f} s {_mark(training.reached)}."
+        )
 
 
 def _mark(reached: bool) -> str:
@@ -276,19 +308,24 @@ def main() -> int:
         return 2
     comparisons = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=len(ORDERS) + 1)
+        task = progress.add_task("measuring", total=len(ORDERS) + len(TRAININGS) + 1)
         for layer_order in ORDERS:
             comparisons.append(compare(graph, layer_order, arguments.repetitions))
             progress.advance(task)
         memory = peak_memory()
         progress.advance(task)
+        trainings = []
+        for nodes in TRAININGS:
+            trainings.append(whole_training(nodes))
+            progress.advance(task)
     if arguments.json:
         epochs = {one.layer_order: asdict(one) | {"reached": one.reached} for one in comparisons}
-        print(
-            json.dumps({"epochs": epochs, "memory": asdict(memory) | {"reached": memory.reached}})
-        )
+        measured: dict[str, Any] = {"epochs": epochs}
+        measured["memory"] = asdict(memory) | {"reached": memory.reached}
+        measured["trainings"] = [asdict(each) | {"reached": each.reached} for each in trainings]
+        print(json.dumps(measured))
     else:
-        show(comparisons, memory)
+        show(comparisons, memory, trainings)
     return 0
 
 

@@ -3,7 +3,8 @@
 What a user's graph gets are the defaults: a change of them must pay on most graphs before anything
 is tuned. Scored as trials of a search are, on splits that no table reports; no test label is read.
 Several trainings at a time share a GPU much faster under NVIDIA's MPS. The graphs' files lie in the
-folder that ASPECT_DATA names. Run by `make variants`; results/variants.csv has what came out.
+folder that ASPECT_DATA names. Run by `make variants`; results/variants.csv has what came out, and
+keeps what it has of other variants.
 """
 
 from __future__ import annotations
@@ -65,18 +66,38 @@ def scores_of(variant: Variant) -> list[dict[str, Any]]:
     ]
 
 
+def _others(path: Path, tasks: set[tuple[str, str, str]]) -> list[dict[str, Any]]:
+    """What the file has of variants that are not trained now."""
+    if not path.is_file():
+        return []
+    kept = pd.read_csv(path)
+    names = zip(kept.method, kept.graph, kept.variant, strict=True)
+    kept = kept[[name not in tasks for name in names]]
+    return [{str(key): value for key, value in row.items()} for row in kept.to_dict("records")]
+
+
 def quietly(variant: Variant) -> list[dict[str, Any]]:
     """The same in a worker, without the warnings of each training."""
     logging.getLogger("aspect").setLevel(logging.ERROR)
     return scores_of(variant)
 
 
-def table(scores: pd.DataFrame) -> str:
-    """After the last epoch, a line for each variant, with the mean over the graphs."""
+def table(scores: pd.DataFrame) -> pd.DataFrame:
+    """After the last epoch, a row for each variant, with the mean over the graphs."""
     last = scores.sort_values("epoch").groupby(["variant", "graph"]).validation.last().unstack()
     last = last[[graph for graph in GRAPHS if graph in last]]
     last["mean"] = last.mean(axis=1)
-    return last.round(1).to_string()
+    return last.round(1)
+
+
+def markdown(scores: pd.DataFrame) -> str:
+    """The table as the lab book has it."""
+    rows = [("", *scores), ("---",) * (len(scores.columns) + 1)]
+    rows += [
+        (name if name == "defaults" else f"`{name}`", *(f"{score:.1f}" for score in line))
+        for name, *line in scores.itertuples()
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 @told_in_a_line
@@ -97,17 +118,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for graph in reversed(given.graph or GRAPHS)
             for words in ("", *given.variants)
         ]
-        scores: list[dict[str, Any]] = []
+        scores = _others(given.out, {(each.method, each.graph, each.name) for each in tasks})
         with closing(LocalProcesses(given.workers).run(quietly, tasks)) as events:
             for event in events:
-                if isinstance(event, Finished):
+                if isinstance(event, Finished):  # written at once: a run may be cut off
                     scores += event.result
+                    found = pd.DataFrame(scores).sort_values(["graph", "variant", "epoch"])
+                    found.to_csv(given.out, index=False)
                 elif isinstance(event, Lost):
                     print(f"{event.task}: {event.reason}", file=sys.stderr, flush=True)
-        pd.DataFrame(scores).sort_values(["graph", "variant", "epoch"]).to_csv(
-            given.out, index=False
-        )
-    print(table(pd.read_csv(given.out)))
+    print(markdown(table(pd.read_csv(given.out))))
     return 0
 
 

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from aspect.data.features import dense
 from aspect.data.operators import Propagation
+from aspect.data.sparse import SparseMatrix
 from aspect.data.synthetic import mixed_graph
 from aspect.nn import gate, spectral_encoder
 from aspect.nn.filters import chebyshev_basis
@@ -78,6 +79,25 @@ def test_close_where_products_may_be_in_tf32(monkeypatch):
     monkeypatch.setattr(spectral_encoder, "has_triton", lambda: False)
     plain = bands_and_gradients(encoder, large)
     assert float((scaled[0] - plain[0]).norm() / plain[0].norm()) < 5e-3
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_sparse_features_give_the_basis_of_dense_ones(precision):
+    signal = signal_of(13, self_loops=True, dtype=torch.float32)
+    features = signal.features * (signal.features > 0.5)
+    torch.set_float32_matmul_precision(precision)
+    try:
+        sparse, scale = kernels.scaled_basis(
+            signal.operator, SparseMatrix.from_dense(features), order=4
+        )
+        whole, other = kernels.scaled_basis(signal.operator, features, order=4)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert_close(sparse, whole)
+    if precision == "highest":
+        assert scale is None
+    else:
+        assert_close(scale, other)
 
 
 def test_what_is_embedded_takes_the_plain_form():

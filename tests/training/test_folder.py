@@ -15,6 +15,7 @@ import torch
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, FileError, RunError, SettingsError, TrainingError
 from aspect.training import folder as folder_module
+from aspect.training import trainer
 from aspect.training.folder import RunFolder, Start, read_start
 from aspect.training.trainer import train
 from aspect.workspace import Workspace, write_json, write_text
@@ -48,6 +49,19 @@ def names(path):
 
 def epoch_of_checkpoint(path):
     return read_tensors(path / "checkpoint.safetensors")[1]["state"]["epoch"]
+
+
+def test_a_run_that_is_ahead_stops_where_its_state_is(tmp_path, monkeypatch):
+    """Epochs that a GPU is not waited for are reported together: the last has the state."""
+    monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    with pytest.raises(KeyboardInterrupt):
+        run_into(tmp_path / "run", stop_at=7)
+    assert epoch_of_checkpoint(tmp_path / "run") == 10
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == list(range(1, 11))
+    stopped = run_into(tmp_path / "run", resume=True)
+    whole = run_into(tmp_path / "whole")
+    assert torch.equal(stopped.weights, whole.weights)
 
 
 # What a folder may be

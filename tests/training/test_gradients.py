@@ -20,8 +20,10 @@ EPOCHS = 7
 
 def test_gradients_are_those_of_a_backward_pass():
     toy, graph = Toy(), tiny_graph()
-    numbers = Gradients(toy, graph, list(toy.parameters())).compute(
-        Step(1, torch.Generator().manual_seed(2))
+    numbers = (
+        Gradients(toy, graph, list(toy.parameters()))
+        .compute(Step(1, torch.Generator().manual_seed(2)))
+        .read
     )
     found = toy.weights.grad.clone()
     toy.weights.grad = None

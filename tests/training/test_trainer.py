@@ -57,6 +57,59 @@ def test_a_method_is_trained_in_training_mode_and_handed_back_in_evaluation_mode
     assert not method.training
 
 
+# Epochs that a device is not waited for
+
+
+class Looking(MemoryRecorder):
+    """Takes a snapshot of every so many epochs."""
+
+    def __init__(self, every):
+        super().__init__()
+        self.every = every
+
+    def next_look(self, epoch):
+        return epoch + self.every - epoch % self.every
+
+    def epoch_done(self, report, snapshot):
+        self.reports.append(report)
+        if report.is_latest:
+            self.snapshots.append(snapshot())
+
+
+@pytest.mark.parametrize("every", [4, 100])
+@pytest.mark.parametrize("stop_on_collapse", [True, False])
+def test_epochs_run_ahead_are_the_same_epochs(every, stop_on_collapse, monkeypatch):
+    waiting = MemoryRecorder()
+    settings = {"epochs": 70, "stop_on_collapse": stop_on_collapse}
+    result = train(Toy(**settings), tiny_graph(), seed=0, recorder=waiting)
+    monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    ahead = Looking(every)
+    assert train(Toy(**settings), tiny_graph(), seed=0, recorder=ahead) == result
+    assert [report.values for report in ahead.reports] == [each.values for each in waiting.reports]
+    looks = [report.epoch for report in ahead.reports if report.is_latest]
+    assert set(range(every, 71, every)) <= set(looks)
+    assert len(looks) < 40
+    for epoch, snapshot in zip(looks, ahead.snapshots, strict=True):
+        expected = waiting.snapshots[epoch - 1]
+        assert snapshot.state == expected.state
+        torch.testing.assert_close(snapshot.tensors, expected.tensors, rtol=0, atol=0)
+
+
+def test_epochs_are_not_run_ahead_where_patience_decides(monkeypatch):
+    monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    recorder = Looking(100)
+    train(Scripted([5.0, 3.0, 2.0, 4.0], patience=3), tiny_graph(), seed=0, recorder=recorder)
+    assert all(report.is_latest for report in recorder.reports)
+
+
+def test_a_loss_that_is_no_number_is_named_by_its_epoch_when_it_is_read(monkeypatch):
+    monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    recorder = Looking(5)
+    with pytest.raises(TrainingError, match="not a finite number at epoch 7 "):
+        train(Scripted([1.0] * 6 + [math.nan] * 6), tiny_graph(), seed=0, recorder=recorder)
+    assert [report.epoch for report in recorder.reports] == [1, 2, 3, 4, 5]
+
+
 # Early stopping
 
 

@@ -43,7 +43,7 @@ from aspect.settings import RowSettings
 from aspect.training.health import Health
 from aspect.training.outlook import estimate
 from aspect.training.progress import is_watched, show_progress
-from aspect.training.trainer import ProgressRecorder, Recorder, TrainingResult, train
+from aspect.training.trainer import NoRecorder, ProgressRecorder, Recorder, TrainingResult, train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -251,7 +251,7 @@ class GraphModel:
             if progress:
                 screen = Console(stderr=True, highlight=False)
                 advance = stack.enter_context(show_progress("Epoch", screen))
-                recorder = ProgressRecorder(recorder or Recorder(), advance)
+                recorder = ProgressRecorder(recorder or NoRecorder(), advance)
             result = train(method, data, seed=self.seed, recorder=recorder)
             return result, None if isinstance(data, Graph) else data.projection
 

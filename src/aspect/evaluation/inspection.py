@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,10 @@ class ValueRecorder(Recorder):
     def __init__(self, values: dict[str, list[float | None]] | None = None) -> None:
         # One entry an epoch under every name; None where an epoch had no such value.
         self.values = {} if values is None else values
+
+    @override
+    def next_look(self, epoch: int) -> int:
+        return sys.maxsize  # values alone
 
     @override
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -129,6 +130,10 @@ class RungRecorder(Recorder):
     ) -> None:
         self.rungs, self.score, self.report = rungs, score, report
         self.scores: dict[int, RungScore] = {}
+
+    @override
+    def next_look(self, epoch: int) -> int:
+        return min((rung for rung in self.rungs if rung > epoch), default=sys.maxsize)
 
     @override
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:

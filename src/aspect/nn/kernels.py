@@ -20,8 +20,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.data.features import draw_words, kept_draws
+from aspect.data.graph import Features
 from aspect.data.operators import RescaledLaplacian
-from aspect.data.sparse import ALIGNED, aligned
+from aspect.data.sparse import ALIGNED, SparseMatrix, aligned
 
 __all__ = ["filtered_bands", "fused_bands", "scaled_basis"]
 
@@ -36,29 +37,43 @@ DENSE_RATIO = 100
 
 
 def scaled_basis(
-    operator: RescaledLaplacian, x: Float[Tensor, "nodes dim"], order: int
+    operator: RescaledLaplacian, x: Features, order: int
 ) -> tuple[Float[Tensor, "terms nodes padded"], Float[Tensor, " padded"] | None]:
     """T_0(L)x, ..., T_order(L)x, columns padded up to a multiple of `ALIGNED`, and their scales.
 
     No scale means one: in float32 as x is. A column of T_k(L)x is never longer than that of x,
-    which bounds its entries.
+    which bounds its entries. Entries of a sparse x are written where they stand: the dense form
+    would be read and written four times before it is a term.
     """
-    x = aligned(x, dim=1)
-    if torch.get_float32_matmul_precision() == "highest" or x.dtype != torch.float32:
-        scale, kind = None, x.dtype
-    else:
-        bound = torch.linalg.vector_norm(x, dim=0).clamp(min=1e-30)
-        scale, kind = torch.exp2((LARGEST / bound).log2().floor()), torch.float16
-        x = x * scale
-    nodes, entries = len(x), len(operator.neighbours.values)
+    nodes, dim = x.shape
+    precise = torch.get_float32_matmul_precision() == "highest" or x.dtype != torch.float32
+    scale = None if precise else torch.exp2((LARGEST / _column_lengths(x)).log2().floor())
+    kind = x.dtype if precise else torch.float16
     # Rows of zeros behind the last: a dense product takes a fast kernel only with them.
-    basis = torch.zeros(order + 1, _aligned(nodes), x.shape[1], dtype=kind, device=x.device)
-    basis[0, :nodes].copy_(x)
-    if scale is not None and operator.diagonal == 0 and nodes**2 <= DENSE_RATIO * entries:
+    basis = torch.empty(order + 1, _aligned(nodes), _aligned(dim), dtype=kind, device=x.device)
+    basis[0].zero_()
+    if isinstance(x, SparseMatrix):
+        values = x.values if scale is None else x.values * scale[x.pattern.columns]
+        basis[0].view(-1)[x.pattern.places_in(basis.shape[2])] = values.to(kind)
+    else:
+        basis[0, :nodes, :dim] = x if scale is None else x * scale[:dim]
+    is_dense = nodes**2 <= DENSE_RATIO * len(operator.neighbours.values)
+    if scale is not None and operator.diagonal == 0 and is_dense:
         _dense_terms(operator, basis)
     else:
         _sparse_terms(operator, basis)
     return basis[:, :nodes], scale
+
+
+def _column_lengths(x: Features) -> Float[Tensor, " padded"]:
+    """The length of every column, never zero; padded ones included."""
+    if isinstance(x, SparseMatrix):
+        squares = x.values.new_zeros(_aligned(x.shape[1]))
+        squares.index_add_(0, x.pattern.columns, x.values.square())
+        lengths = squares.sqrt()
+    else:
+        lengths = aligned(torch.linalg.vector_norm(x, dim=0), dim=0)
+    return lengths.clamp(min=1e-30)
 
 
 def _dense_terms(operator: RescaledLaplacian, basis: Float[Tensor, "terms nodes dim"]) -> None:

@@ -205,7 +205,7 @@ class SpectralEncoder(nn.Module):
         basis, scale = signal.basis, None
         if basis is None or not keeps_input:
             assert isinstance(signal.operator, RescaledLaplacian)
-            x = dense(drop_entries(signal.features, self.input_dropout, generator))
+            x = drop_entries(signal.features, self.input_dropout, generator)
             basis, scale = kernels.scaled_basis(signal.operator, x, self.order)
         bands, mean, variance = kernels.filtered_bands(
             coefficients, basis, scale, self.dropout, generator

@@ -33,7 +33,7 @@ from aspect.scale.sampling import sample_neighbourhood
 from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings
 from aspect.training.data import Check, Update
-from aspect.training.gradients import Gradients, Numbers, Pass
+from aspect.training.gradients import Gradients, Pass
 
 __all__ = ["RowBatches", "StoredViews", "basis_settings", "row_plan_of", "stored_views"]
 
@@ -285,7 +285,9 @@ class RowBatches:
         """The rows of the graph as it is."""
         return self.readers[0.0][0]
 
-    def one_pass(self, gradients: Gradients, step: Step, update: Update, check: Check) -> Numbers:
+    def one_pass(
+        self, gradients: Gradients, step: Step, update: Update, check: Check | None
+    ) -> Pass:
         """A step for every batch.
 
         The host learns their numbers when all are done: to ask after each would let a GPU wait.
@@ -298,11 +300,10 @@ class RowBatches:
             computed = gradients.of_batch(step, batch)
             self.ranks.average(gradients.parameters)
             update()
-            # Gradients would fill the memory; the numbers' place is that of the next step, too.
-            numbers = computed.numbers.clone()
-            done.append(replace(computed, gradients=[], numbers=numbers, graph=None))
+            done.append(computed.kept())
         means = _means(done)
-        check(means)
+        if check is not None:
+            check(means)
         return means
 
     def _batches(self, method: Method, epoch: int) -> Iterator[tuple[Graph, Gather]]:
@@ -406,14 +407,13 @@ def _room(device: torch.device) -> int:
     return int(SHARE_OF_GPU * free)
 
 
-def _means(passes: Sequence[Pass]) -> Numbers:
+def _means(passes: Sequence[Pass]) -> Pass:
     """The numbers of an epoch: of each name, the mean over the steps that have it."""
     sums: dict[str, list[Tensor]] = {}
     terms = dict.fromkeys(term for done in passes for term in done.terms)
     for done in passes:
         for name, value in zip((*done.names, WATCHED, GRADIENT), done.numbers, strict=True):
             sums.setdefault(name, []).append(value)
-    means = torch.stack([torch.stack(values).mean() for values in sums.values()]).tolist()
-    values = dict(zip(sums, means, strict=True))
-    watched, gradient = values.pop(WATCHED), values.pop(GRADIENT)
-    return Numbers(values, list(terms), watched, gradient)
+    watched, gradient = sums.pop(WATCHED), sums.pop(GRADIENT)
+    means = [torch.stack(values).mean() for values in (*sums.values(), watched, gradient)]
+    return Pass(list(sums), list(terms), torch.stack(means), [])

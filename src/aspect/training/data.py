@@ -11,12 +11,12 @@ from torch import Tensor
 
 from aspect.data.graph import Graph
 from aspect.methods.base import Method, Step
-from aspect.training.gradients import Gradients, Numbers
+from aspect.training.gradients import Gradients, Pass
 
-__all__ = ["TrainingData", "WholeGraph", "as_training_data"]
+__all__ = ["Check", "TrainingData", "Update", "WholeGraph", "as_training_data"]
 
 Update = Callable[[], None]  # moves the weights by their gradients
-Check = Callable[[Numbers], None]  # raises where a number is not finite
+Check = Callable[[Pass], None]  # reads the numbers, raises where one is not finite
 
 
 class TrainingData(Protocol):
@@ -45,8 +45,13 @@ class TrainingData(Protocol):
         """What computes the gradients of a phase's parameters."""
         ...
 
-    def one_pass(self, gradients: Gradients, step: Step, update: Update, check: Check) -> Numbers:
-        """Update once, or for every batch; the numbers of the loss, or their means."""
+    def one_pass(
+        self, gradients: Gradients, step: Step, update: Update, check: Check | None
+    ) -> Pass:
+        """Update once, or for every batch; the numbers of the loss, or their means.
+
+        Without a check nothing is read, so that a GPU is not waited for.
+        """
         ...
 
     def calibrate(self, method: Method) -> None:
@@ -75,13 +80,15 @@ class WholeGraph:
         """Those of the loss on the graph."""
         return Gradients(method, self.graph, parameters)
 
-    def one_pass(self, gradients: Gradients, step: Step, update: Update, check: Check) -> Numbers:
+    def one_pass(
+        self, gradients: Gradients, step: Step, update: Update, check: Check | None
+    ) -> Pass:
         """One step."""
-        numbers = gradients.compute(step)
-        # Checked before the step, so that no weight, and no checkpoint, is ever spoilt.
-        check(numbers)
+        done = gradients.compute(step)
+        if check is not None:  # before the step, so that no weight is ever spoilt
+            check(done)
         update()
-        return numbers
+        return done if check is not None else done.kept()
 
     def calibrate(self, method: Method) -> None:
         """As `Method.calibrate`."""

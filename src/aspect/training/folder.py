@@ -219,12 +219,16 @@ class RunFolder(Recorder):
             )
         return Snapshot(tensors, manifest["state"])
 
+    def next_look(self, epoch: int) -> int:
+        """The next checkpoint."""
+        return epoch + self.checkpoint_every - epoch % self.checkpoint_every
+
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
         """Log the epoch, checkpoint if it is time or if we are asked to stop."""
         for log in self.logs:
             log.write(report.epoch, report.values)
         self.on_epoch(report)
-        stop = self._stop_wanted
+        stop = self._stop_wanted and report.is_latest
         if stop or report.epoch % self.checkpoint_every == 0:
             self._write_checkpoint(snapshot())
         if stop:

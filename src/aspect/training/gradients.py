@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -46,9 +47,19 @@ class Pass:
 
     names: list[str]
     terms: list[str]
-    numbers: Tensor
+    numbers: Tensor  # as named, then what early stopping watches and the gradients' norm
     gradients: list[Tensor | None]
     graph: torch.cuda.CUDAGraph | None = None
+
+    @cached_property
+    def read(self) -> Numbers:
+        """The numbers on the host; one copy for all, since each copy waits for the device."""
+        *numbers, watched, norm = self.numbers.tolist()
+        return Numbers(dict(zip(self.names, numbers, strict=True)), self.terms, watched, norm)
+
+    def kept(self) -> Pass:
+        """Its numbers alone, in a place that the next pass does not overwrite."""
+        return replace(self, numbers=self.numbers.clone(), gradients=[], graph=None)
 
 
 @contextmanager
@@ -77,17 +88,15 @@ class Gradients:
         self.captured: dict[Hashable, Pass] = {}
         self.places: dict[Hashable, tuple[Tensor, ...]] = {}  # that captured passes read rows from
 
-    def compute(self, step: Step) -> Numbers:
-        """Gradients of the loss at the method's present weights."""
+    def compute(self, step: Step) -> Pass:
+        """Gradients of the loss at the method's present weights; nothing is read back."""
         key = self.method.capture_key(step) if self.may_capture else None
         if key is not None and key not in self.repeated:  # what is captured holds memory
             self.repeated, self.captured = Counter(), {}
         done = self._run(step, self.graph) if key is None else self._repeat(step, self.graph, key)
         self._hand_over(done)
-        # One copy to the host for all numbers: each copy waits for the device.
-        *numbers, watched, norm = done.numbers.tolist()
-        values = dict(zip(done.names, numbers, strict=True))
-        return Numbers(values, done.terms, watched, norm)
+        # What a captured pass wrote was read, if at all, before its replay.
+        return replace(done) if done.graph is not None else done
 
     def of_batch(self, step: Step, batch: Graph) -> Pass:
         """The same of a batch in place of the graph; nothing is read back to the host.

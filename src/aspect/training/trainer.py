@@ -18,8 +18,8 @@ from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
-from aspect.training.data import TrainingData, as_training_data
-from aspect.training.gradients import Numbers
+from aspect.training.data import Check, TrainingData, as_training_data
+from aspect.training.gradients import Pass
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 
@@ -29,6 +29,7 @@ __all__ = [
     "CollapseStopping",
     "EarlyStopping",
     "EpochReport",
+    "NoRecorder",
     "ProgressRecorder",
     "Recorder",
     "Snapshot",
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
 CHECK_EVERY = 10  # epochs between two checks for collapse; a check takes about as long as an epoch
+# Devices that are not waited for in epochs between which nothing is looked at, and so many at most.
+AHEAD_ON, MOST_AHEAD = ("cuda",), 32
 
 # Settings that bound the memory of a step, in methods that have them; unset, they bound nothing.
 MEMORY_SETTINGS = (
@@ -107,6 +110,7 @@ class EpochReport:
     epoch: int  # 1 is the first
     epochs: int  # as many as are planned
     values: dict[str, float]  # loss, its terms, and what the method monitors
+    is_latest: bool = True  # no later epoch has changed the model since
 
 
 @dataclass(frozen=True)
@@ -137,11 +141,26 @@ class Recorder:
         """The snapshot to go on from, or None to begin."""
         return None
 
+    def next_look(self, epoch: int) -> int:
+        """The next epoch whose state is looked at, by the snapshot or otherwise.
+
+        A GPU runs the epochs before it without being waited for; their reports come together.
+        """
+        return epoch + 1
+
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
         """Called after every epoch; taking the snapshot costs something, so it is a function."""
 
     def training_done(self) -> None:
         """Called once, when no epoch will follow."""
+
+
+class NoRecorder(Recorder):
+    """Looks at nothing."""
+
+    @override
+    def next_look(self, epoch: int) -> int:
+        return epoch + MOST_AHEAD
 
 
 class ProgressRecorder(Recorder):
@@ -153,6 +172,10 @@ class ProgressRecorder(Recorder):
     @override
     def latest(self) -> Snapshot | None:
         return self.recorder.latest()
+
+    @override
+    def next_look(self, epoch: int) -> int:
+        return self.recorder.next_look(epoch)
 
     @override
     def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
@@ -173,7 +196,7 @@ def train(
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
     its state at the last check that found a healthy embedding.
     """
-    training = _Training(method, as_training_data(graph), seed, recorder or Recorder())
+    training = _Training(method, as_training_data(graph), seed, recorder or NoRecorder())
     with training.naming_lack_of_memory():
         return training.run()
 
@@ -182,13 +205,13 @@ def try_epochs(
     method: Method, graph: Graph | TrainingData, *, seed: int, epochs: int
 ) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
-    training = _Training(method, as_training_data(graph), seed, Recorder())
+    training = _Training(method, as_training_data(graph), seed, NoRecorder())
     with training.naming_lack_of_memory():
         training.data.prepare(method)
         seconds = []
         for _ in range(epochs):
             started = time.perf_counter()
-            training.run_epoch()  # ends with numbers that are read: a GPU is waited for
+            training.run_epochs(1)  # ends with numbers that are read: a GPU is waited for
             seconds.append(time.perf_counter() - started)
         return seconds
 
@@ -236,11 +259,13 @@ class _Training:
         while self.epoch < epochs and not (
             self.collapse.is_over or self.stopping.is_over(self.epoch)
         ):
-            self.run_epoch()
+            begin = self.epoch + 1
+            values = self.run_epochs(self._epochs_ahead(epochs))
             if self.collapse.is_due(self.epoch):
                 self._check_for_collapse()
-            report = EpochReport(self.epoch, epochs, self.values)
-            self.recorder.epoch_done(report, self._snapshot)
+            for epoch, of_epoch in enumerate(values, begin):
+                report = EpochReport(epoch, epochs, of_epoch, is_latest=epoch == self.epoch)
+                self.recorder.epoch_done(report, self._snapshot)
         kept = self.healthy if self.collapse.is_over else self.best
         if kept:
             self.method.load_state_dict(kept)
@@ -249,24 +274,48 @@ class _Training:
         self.recorder.training_done()
         return TrainingResult(self.epoch, self.epoch < epochs, self.values, self._kept_epoch())
 
-    def run_epoch(self) -> None:
+    def _epochs_ahead(self, epochs: int) -> int:
+        """How many epochs can be run before anything depends on what they led to."""
+        if self.data.device.type not in AHEAD_ON or self.stopping.patience is not None:
+            return 1
+        look = min(self.recorder.next_look(self.epoch), self.epoch + MOST_AHEAD, epochs)
+        if self.collapse.is_on:
+            look = min(look, self.epoch + CHECK_EVERY - self.epoch % CHECK_EVERY)
+        return look - self.epoch
+
+    def run_epochs(self, count: int) -> list[dict[str, float]]:
+        """Some epochs; the values of each. Several are read and checked after the last."""
+        if count == 1:
+            done = [self._run_epoch(self._check_finite)]
+        else:
+            begin = self.epoch + 1
+            done = [self._run_epoch(None) for _ in range(count)]
+            for epoch, by_phase in enumerate(done, begin):
+                for of_phase in by_phase.values():
+                    self._check_finite(of_phase, epoch)
+        values = [_joined({phase: p.read.values for phase, p in each.items()}) for each in done]
+        self.values = values[-1]
+        return values
+
+    def _run_epoch(self, check: Check | None) -> dict[str, Pass]:
         """One pass of every phase, and what early stopping keeps of it."""
         self.method.train()
         self.epoch += 1
         self.generator.manual_seed(seed_for(self.seed, "epoch", self.epoch))
         before = self._kept_state() if self.method.keeps_before_step else None
-        by_phase, watched = {}, 0.0
+        by_phase = {}
         for phase, optimiser in self.optimisers.items():
             factor = self.method.learning_rate_factor(self.epoch)
             for group in optimiser.param_groups:
                 group["lr"] = factor * group[FULL_RATE]
             step = Step(self.epoch, self.generator, phase)
             for _ in range(self.method.rounds(phase)):
-                by_phase[phase], phase_watched = self._run_phase(step, optimiser)
-            watched += phase_watched
-        self.values = _joined(by_phase)
-        if self.stopping.observe(self.epoch, watched):
-            self.best = before or self._kept_state()
+                by_phase[phase] = self._run_phase(step, optimiser, check)
+        if self.stopping.patience is not None:
+            watched = sum(done.read.watched for done in by_phase.values())
+            if self.stopping.observe(self.epoch, watched):
+                self.best = before or self._kept_state()
+        return by_phase
 
     @torch.no_grad()
     def _check_for_collapse(self) -> None:
@@ -294,22 +343,19 @@ class _Training:
         """A copy of all that the method is now."""
         return {name: value.clone() for name, value in self.method.state_dict().items()}
 
-    def _run_phase(
-        self, step: Step, optimiser: torch.optim.Optimizer
-    ) -> tuple[dict[str, float], float]:
+    def _run_phase(self, step: Step, optimiser: torch.optim.Optimizer, check: Check | None) -> Pass:
         def update() -> None:
             optimiser.step()
             self.method.after_step(step)
 
-        gradients = self.gradients[step.phase]
-        numbers = self.data.one_pass(gradients, step, update, self._check_finite)
-        return numbers.values, numbers.watched
+        return self.data.one_pass(self.gradients[step.phase], step, update, check)
 
-    def _check_finite(self, numbers: Numbers) -> None:
+    def _check_finite(self, done: Pass, epoch: int | None = None) -> None:
+        numbers, epoch = done.read, epoch or self.epoch
         if not math.isfinite(numbers.values["loss"]):
-            raise TrainingError(_not_finite(self.epoch, numbers.terms, numbers.values))
+            raise TrainingError(_not_finite(epoch, numbers.terms, numbers.values))
         if not math.isfinite(numbers.gradient):
-            raise TrainingError(_gradient_not_finite(self.epoch, self.method))
+            raise TrainingError(_gradient_not_finite(epoch, self.method))
 
     def _snapshot(self) -> Snapshot:
         tensors = {f"method/{name}": value for name, value in self.method.state_dict().items()}

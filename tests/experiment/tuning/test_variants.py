@@ -26,15 +26,26 @@ def test_the_table_has_the_last_epoch_and_the_mean_over_graphs():
     rows = [("texas", "defaults", 50, 1.0), ("texas", "defaults", 200, 80.0)]
     rows += [("cora", "defaults", 200, 90.0), ("cora", "width=8", 200, 70.0)]
     scores = pd.DataFrame(rows, columns=["graph", "variant", "epoch", "validation"])
-    lines = script.table(scores).splitlines()
-    assert lines[0].split() == ["graph", "texas", "cora", "mean"]
-    assert lines[2].split() == ["defaults", "80.0", "90.0", "85.0"]
+    table = script.table(scores)
+    assert list(table) == ["texas", "cora", "mean"]
+    assert table.loc["defaults"].tolist() == [80.0, 90.0, 85.0]
 
 
 def test_the_table_of_the_lab_book_is_what_the_results_say(capsys):
     assert script.main(["--tables"]) == 0
-    table = [line.split() for line in capsys.readouterr().out.splitlines()]
-    book = (script.ROOT / "docs" / "lab_book.md").read_text()
-    for name, *scores in table[2:]:
-        written = name if name == "defaults" else f"`{name}`"
-        assert f"| {written} | {' | '.join(scores[:-1])} |" in book
+    assert capsys.readouterr().out in (script.ROOT / "docs" / "lab_book.md").read_text()
+
+
+def test_other_variants_of_the_file_are_kept(tmp_path, monkeypatch):
+    path = tmp_path / "variants.csv"
+    header = "method,graph,variant,epoch,validation\n"
+    path.write_text(header + "aspect,texas,width=8,200,70.0\naspect,texas,defaults,200,1.0\n")
+    monkeypatch.setattr(script, "quietly", _score)
+    script.main(["--graph", "texas", "--workers", "1", "--out", str(path), "width=16"])
+    found = script.table(pd.read_csv(path)).texas.to_dict()
+    assert found == {"defaults": 50.0, "width=16": 50.0, "width=8": 70.0}
+
+
+def _score(variant):
+    known = {"method": variant.method, "graph": variant.graph, "variant": variant.name}
+    return [{**known, "epoch": 200, "validation": 50.0}]
