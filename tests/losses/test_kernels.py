@@ -5,10 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.losses import info_nce as plain
-from aspect.losses import queued
 from aspect.losses.info_nce import info_nce
-from aspect.losses.queued import queued_info_nce
-from aspect.losses.similarity import directions
 
 pytestmark = pytest.mark.gpu
 
@@ -67,45 +64,5 @@ def test_close_where_products_may_be_in_tf32(temperature):
     assert_close(fused, exact, rtol=1e-5, atol=1e-6)
     for one, other in zip(quick[:2], exact[:2], strict=True):
         assert_close(one.double(), other, rtol=2e-3, atol=2e-3)
-    for one, other in zip(quick[2:], exact[2:], strict=True):
-        assert float((one - other).norm() / other.norm()) < 5e-3
-
-
-def queued_losses_and_gradients(views, past, temperature):
-    views = [view.clone().requires_grad_() for view in views]
-    losses = queued_info_nce(*views, temperature, 5000, past)
-    weights = torch.linspace(0.5, 1.5, len(views[0]), dtype=views[0].dtype, device="cuda")
-    total = (losses.rows * weights).mean() + (losses.columns * weights.flip(0)).mean() / 3
-    return [losses.rows, losses.columns, *torch.autograd.grad(total, views)]
-
-
-def past_rows(count, dim):
-    old = two_views(count, dim)
-    return tuple(map(directions, (old[1], old[0]))) if count else None
-
-
-@pytest.mark.parametrize(("rows", "dim"), [(1, 3), (7, 16), (130, 33), (301, 512)])
-@pytest.mark.parametrize("count", [0, 5, 203])
-def test_rows_and_a_queue_as_in_plain_torch(rows, dim, count, monkeypatch):
-    views, past = two_views(rows, dim), past_rows(count, dim)
-    views[0][0] = 0  # a row without a direction
-    fused = queued_losses_and_gradients(views, past, 0.3)
-    monkeypatch.setattr(queued, "has_triton", lambda: False)
-    assert_close(fused, queued_losses_and_gradients(views, past, 0.3), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("temperature", [0.1, 0.4])
-def test_rows_and_a_queue_are_close_where_products_may_be_in_tf32(temperature, monkeypatch):
-    views, past = two_views(1001, 256), past_rows(803, 256)
-    halves = [view.float() for view in views], tuple(one.float() for one in past)
-    torch.set_float32_matmul_precision("high")
-    try:
-        quick = queued_losses_and_gradients(*halves, temperature)
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    monkeypatch.setattr(queued, "has_triton", lambda: False)
-    exact = queued_losses_and_gradients(views, past, temperature)
-    for one, other in zip(quick[:2], exact[:2], strict=True):
-        assert_close(one.double(), other, rtol=2e-3, atol=4e-3)
     for one, other in zip(quick[2:], exact[2:], strict=True):
         assert float((one - other).norm() / other.norm()) < 5e-3

@@ -22,7 +22,7 @@ from typing_extensions import override
 from aspect.data.sparse import aligned
 from aspect.losses.blocked import refuse_second_derivative, row_ranges
 
-__all__ = ["fused_log_sums", "queued_sums"]
+__all__ = ["fused_log_sums"]
 
 # A similarity in float16 is off by up to 2^-12, an exponential by that over the temperature.
 LOWEST_HALF_TEMPERATURE = 0.1
@@ -43,37 +43,14 @@ def fused_log_sums(
 
     `keep` keeps the similarities for the backward pass, which else computes them again.
     """
-    kind = _kind(queries, temperature)
-    rows, columns = _FusedLogSums.apply(queries, keys, 1 / temperature, block, keep, kind)  # type: ignore[no-untyped-call]  # torch
-    return rows, columns
-
-
-def queued_sums(
-    queries: Float[Tensor, "rows dim"],
-    keys: Float[Tensor, "rows dim"],
-    past: tuple[Float[Tensor, "past dim"], Float[Tensor, "past dim"]] | None,
-    temperature: float,
-) -> tuple[Float[Tensor, " rows"], Float[Tensor, " rows"], Float[Tensor, " rows"]]:
-    """Similarities of the pairs, and sums of the exponentials of all others, along both ways.
-
-    `past` are unit rows of the queries' and of the keys' view: the queries have the past keys as
-    further partners, the keys the past queries.
-    """
-    old_queries, old_keys = (None, None) if past is None else past
-    positive, rows, columns = _QueuedSums.apply(  # type: ignore[no-untyped-call]  # torch
-        queries, keys, old_queries, old_keys, 1 / temperature, _kind(queries, temperature)
-    )
-    return positive, rows, columns
-
-
-def _kind(queries: Tensor, temperature: float) -> torch.dtype:
-    """The type of rows and similarities."""
     precise = (
         torch.get_float32_matmul_precision() == "highest"
         or queries.dtype != torch.float32
         or temperature < LOWEST_HALF_TEMPERATURE
     )
-    return queries.dtype if precise else torch.float16
+    kind = queries.dtype if precise else torch.float16
+    rows, columns = _FusedLogSums.apply(queries, keys, 1 / temperature, block, keep, kind)  # type: ignore[no-untyped-call]  # torch
+    return rows, columns
 
 
 class _FusedLogSums(torch.autograd.Function):
@@ -129,72 +106,6 @@ class _FusedLogSums(torch.autograd.Function):
         return (
             _through_unit_rows(torch.cat(to_queries), u, v, positive, query_scales, factor),
             _through_unit_rows(to_keys, v, u, positive, key_scales, factor),
-            None,
-            None,
-            None,
-            None,
-        )
-
-
-class _QueuedSums(torch.autograd.Function):
-    """`s_ii`, and `sum_j exp(s_ij)` over all j but i and over past rows, along rows and columns."""
-
-    @staticmethod
-    @override
-    def forward(
-        ctx: Any,
-        queries: Tensor,
-        keys: Tensor,
-        old_queries: Tensor | None,
-        old_keys: Tensor | None,
-        sharpness: float,
-        kind: torch.dtype,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        rows, dtype = len(queries), queries.dtype
-        u, v, query_scales, key_scales, cosine = _unit_rows(queries, keys, kind)
-        within = (u @ aligned(v, dim=0).t()).fill_diagonal_(-torch.inf)
-        sums = list(_sums(within, rows, sharpness, dtype))
-        ctx.queued, ctx.past, old = [], 0, []
-        if old_queries is not None and old_keys is not None:
-            ctx.past = len(old_keys)
-            old = [aligned(one.to(kind), dim=0) for one in (old_keys, old_queries)]
-            ctx.queued = [one @ others.t() for one, others in zip((u, v), old, strict=True)]
-            for total, scores in zip(sums, ctx.queued, strict=True):
-                total.add_(_sums(scores, ctx.past, sharpness, dtype)[0])
-        ctx.save_for_backward(u, v, query_scales, key_scales, *sums, *old)
-        ctx.sharpness, ctx.within = sharpness, within
-        return cosine * sharpness, sums[0], sums[1]
-
-    @staticmethod
-    @override
-    def backward(ctx: Any, to_positive: Tensor, *to_sums: Tensor) -> Any:
-        refuse_second_derivative("InfoNCE of rows")
-        u, v, query_scales, key_scales, row_sums, column_sums, *old = ctx.saved_tensors
-        rows, padded, dtype = len(u), aligned(v, dim=0), to_positive.dtype
-        parts = [
-            (flow * sums).abs().amax()
-            for flow, sums in zip(to_sums, (row_sums, column_sums), strict=True)
-        ]
-        unit = FULL / torch.maximum(*parts).clamp(min=1e-30)
-        by_row, by_column = (flow * unit for flow in to_sums)
-        # Weights take the place of the similarities: there is no second backward pass.
-        weights, ctx.within = ctx.within, None
-        _weigh(weights, rows, ctx.sharpness, by_row, by_column)
-        to_units = [
-            torch.mm(weights, padded, out_dtype=dtype),
-            torch.mm(weights.t(), u, out_dtype=dtype)[:rows],
-        ]
-        none = by_row.new_zeros(ctx.past)
-        for flow, scores, others, by in zip(
-            to_units, ctx.queued, old, (by_row, by_column), strict=False
-        ):
-            _weigh(scores, ctx.past, ctx.sharpness, by, none)
-            flow.add_(torch.mm(scores, others, out_dtype=dtype))
-        ctx.queued = []
-        positive, factor = -to_positive * unit, ctx.sharpness / unit
-        return (
-            _through_unit_rows(to_units[0], u, v, positive, query_scales, factor),
-            _through_unit_rows(to_units[1], v, u, positive, key_scales, factor),
             None,
             None,
             None,

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aspect.data.sparse import has_triton
 from aspect.losses.info_nce import NodeLosses, in_safe_precision
 from aspect.losses.similarity import directions
 
@@ -83,40 +82,20 @@ def queued_info_nce(
     """
     dtype = queries.dtype
     queries, keys = in_safe_precision(temperature, queries, keys)
-    positive, *sums = (
-        _fused_sums(queries, keys, past, temperature)
-        if queries.device.type == "cuda" and has_triton()
-        else _plain_sums(queries, keys, past, temperature)
-    )
-    count = len(queries) - 1 + (0 if past is None else len(past[0]))
-    scale = math.log(max(1, whole - 1) / max(1, count))
-    smallest = torch.finfo(positive.dtype).tiny  # a sum over nothing has no slope
-    losses = (
-        torch.logaddexp(positive, one.clamp(min=smallest).log() + scale) - positive for one in sums
-    )
-    return NodeLosses(*(loss.to(dtype) for loss in losses))
-
-
-def _plain_sums(
-    queries: Tensor, keys: Tensor, past: Pair | None, temperature: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Similarities of the pairs, and sums of the exponentials of all others, along both ways."""
     u, v = directions(queries), directions(keys)
     positive = torch.linalg.vecdot(u, v) / temperature
     # Nobody else sees the products, so that a row's own place can be cleared in them.
     within = ((u / temperature) @ v.t()).fill_diagonal_(-torch.inf).exp_()
-    rows, columns = within.sum(1), within.sum(0)
-    if past is not None:
-        old_queries, old_keys = (one.to(u).t() / temperature for one in past)
-        rows = rows + (u @ old_keys).exp_().sum(1)
-        columns = columns + (v @ old_queries).exp_().sum(1)
-    return positive, rows, columns
+    count = len(u) - 1 + (0 if past is None else len(past[0]))
+    scale = math.log(max(1, whole - 1) / max(1, count))
 
+    def loss(one: Tensor, negatives: Tensor, others: Tensor | None) -> Tensor:
+        if others is not None:
+            negatives = negatives + (one @ (others.to(one).t() / temperature)).exp_().sum(1)
+        smallest = torch.finfo(negatives.dtype).tiny  # a sum over nothing has no slope
+        sums = torch.logaddexp(positive, negatives.clamp(min=smallest).log() + scale)
+        losses: Tensor = (sums - positive).to(dtype)
+        return losses
 
-def _fused_sums(
-    queries: Tensor, keys: Tensor, past: Pair | None, temperature: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same on a GPU in few passes over the similarities."""
-    from aspect.losses.kernels import queued_sums  # needs Triton
-
-    return queued_sums(queries, keys, past, temperature)
+    old_queries, old_keys = (None, None) if past is None else past
+    return NodeLosses(loss(u, within.sum(1), old_keys), loss(v, within.sum(0), old_queries))
