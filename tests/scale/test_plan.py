@@ -166,6 +166,17 @@ def test_bases_that_fit_a_gpu_take_no_disk():
     assert large.gpu_bytes == step
 
 
+@pytest.mark.parametrize(
+    ("mode", "nodes", "gib"), [("rows", 10**6, 6.8), ("rows", 10**7, 57.1), ("full", 300_000, 15.2)]
+)
+def test_a_gpu_took_what_is_foreseen(mode, nodes, gib):
+    """Against docs/scale.md, within the quarter that the plan promises."""
+    machine = replace(LARGE, gpu_bytes=139 * 2**30)
+    rows = RowSettings(precision="float16", pool=2)
+    found = needs(GraphSize(nodes, 10 * nodes, 128), machine, rows)[0][mode]
+    assert found.gpu_bytes / 2**30 == pytest.approx(gib, rel=0.25)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("nodes", [60_000, 200_000])
 def test_a_step_on_the_whole_graph_takes_what_is_foreseen(tmp_path, nodes):
