@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from aspect.errors import GraphError, RunError
+from aspect.scale import blocks, generate
 from aspect.scale.generate import generate_store
 from aspect.scale.options import MixedModel
 from aspect.scale.store import GraphStore
@@ -19,9 +20,9 @@ def store(tmp_path_factory):
 
 def pairs(store):
     """Every entry of the adjacency."""
-    blocks = [store.adjacency(block) for block in range(len(store.blocks))]
+    parts = [store.adjacency(block) for block in range(len(store.blocks))]
     rows = np.repeat(np.arange(store.num_nodes), store.degrees)
-    return rows, np.concatenate([block.neighbours for block in blocks])
+    return rows, np.concatenate([part.neighbours for part in parts])
 
 
 def test_sizes(store):
@@ -76,6 +77,7 @@ def test_the_share_of_heterophilic_nodes(tmp_path):
 
 
 KILLED = """
+from aspect.scale import blocks, generate
 from aspect.scale.generate import generate_store
 from aspect.scale.options import MixedModel
 
@@ -103,3 +105,23 @@ def test_seeds_differ(store, tmp_path):
 def test_too_few_nodes_are_refused(tmp_path):
     with pytest.raises(GraphError, match=r"at least 16 nodes\. Got 15"):
         generate_store(MixedModel(nodes=15), tmp_path / "store")
+
+
+def test_threads_write_the_bytes_of_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(generate, "EDGES_PER_RUN", 500)
+    model = MixedModel(nodes=600, edges=3_000, features=4)
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr(blocks.os, "cpu_count", lambda threads=threads: threads)
+        store = generate_store(model, tmp_path / str(threads), 50, memory_bytes=2**40)
+        found.append((store.path / "manifest.json").read_bytes())
+    assert found[0] == found[1]
+
+
+def test_a_fault_in_a_thread_ends_the_call(tmp_path, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(generate._Groups, "pairs", fail)
+    with pytest.raises(RunError, match="Out of memory while"):
+        generate_store(MixedModel(nodes=600, edges=3_000, features=4), tmp_path / "store", 50)

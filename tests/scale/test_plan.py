@@ -11,6 +11,7 @@ import torch
 from aspect.provenance import forget_peak, peak_bytes
 from aspect.scale import plan
 from aspect.scale.bases import BasisSettings, compute_bases
+from aspect.scale.fit import step_bytes
 from aspect.scale.generate import generate_store
 from aspect.scale.options import MixedModel
 from aspect.scale.plan import (
@@ -163,6 +164,29 @@ def test_bases_that_fit_a_gpu_take_no_disk():
     assert embedding.disk_bytes == needs()[0]["rows"].needs[-1].disk_bytes
     assert large.needs[-3].disk_bytes > 10**11  # they do not fit
     assert large.gpu_bytes == step
+
+
+@pytest.mark.parametrize(
+    ("mode", "nodes", "gib"), [("rows", 10**6, 6.8), ("rows", 10**7, 57.1), ("full", 300_000, 15.2)]
+)
+def test_a_gpu_took_what_is_foreseen(mode, nodes, gib):
+    """Against docs/scale.md, within the quarter that the plan promises."""
+    machine = replace(LARGE, gpu_bytes=139 * 2**30)
+    rows = RowSettings(precision="float16", pool=2)
+    found = needs(GraphSize(nodes, 10 * nodes, 128), machine, rows)[0][mode]
+    assert found.gpu_bytes / 2**30 == pytest.approx(gib, rel=0.25)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("nodes", [60_000, 200_000])
+def test_a_step_on_the_whole_graph_takes_what_is_foreseen(tmp_path, nodes):
+    store = generate_store(MixedModel(nodes=nodes, edges=10 * nodes), tmp_path / "store")
+    graph, device = plan._in_memory(store).to("cuda"), torch.device("cuda")
+    method = method_of("aspect", store.num_features).to(device)
+    forget_peak(device)
+    try_epochs(method, graph, seed=0, epochs=4)
+    foreseen = step_bytes(method, nodes, store.num_features)
+    assert foreseen == pytest.approx(peak_bytes(device), rel=0.25)
 
 
 @pytest.mark.gpu

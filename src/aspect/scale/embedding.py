@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,25 +50,45 @@ def embed_store(data: RowBatches, method: Method, folder: Path) -> tuple[Numbers
     advice = "Free some space, or lower width."
     if done == 0:
         check_disk(folder, 4 * shape[0] * (shape[1] + 1), advice)
-    embeddings = _opened(folder / EMBEDDINGS, shape, resume=done > 0)
-    has_gate = first.gate is not None
-    policy = _opened(folder / POLICY, shape[:1], resume=done > 0) if has_gate else None
-    for number, (start, end, output) in enumerate(data.outputs(method, done), start=1):
-        embeddings[start:end] = output.embedding.cpu().numpy()
-        if policy is not None and output.gate is not None:
-            policy[start:end] = output.gate[:, 0].cpu().numpy()
-        if number % SYNCED == 0:
-            embeddings.flush()
-            if policy is not None:
-                policy.flush()
-            write_json(folder / PROGRESS, {"rows": end})
-            # Mapped anew, so that what is on the disk leaves the memory.
-            embeddings = _opened(folder / EMBEDDINGS, shape, resume=True)
-    embeddings.flush()
-    if policy is not None:
-        policy.flush()
-    write_json(folder / PROGRESS, {"rows": data.num_nodes})
-    return embeddings, policy
+    shapes = {EMBEDDINGS: shape} | ({} if first.gate is None else {POLICY: shape[:1]})
+    files = _Files(folder, shapes, resume=done > 0)
+    with ThreadPoolExecutor(1) as behind:  # writes while the next rows are embedded
+        writing: Future[None] = behind.submit(lambda: None)
+        for number, (start, end, output) in enumerate(data.outputs(method, done), start=1):
+            parts = {EMBEDDINGS: output.embedding.cpu().numpy()}
+            if output.gate is not None:
+                parts[POLICY] = output.gate[:, 0].cpu().numpy()
+            writing.result()
+            is_synced = number % SYNCED == 0 or end == data.num_nodes
+            writing = behind.submit(files.write, start, end, parts, is_synced=is_synced)
+        writing.result()
+    return files.opened[EMBEDDINGS], files.opened.get(POLICY)
+
+
+class _Files:
+    """What a pass writes, memory-mapped; its progress is noted when all before is on the disk."""
+
+    def __init__(
+        self, folder: Path, shapes: Mapping[str, tuple[int, ...]], *, resume: bool
+    ) -> None:
+        self.folder, self.shapes = folder, shapes
+        self._open(resume=resume)
+
+    def _open(self, *, resume: bool) -> None:
+        self.opened = {
+            name: _opened(self.folder / name, shape, resume=resume)
+            for name, shape in self.shapes.items()
+        }
+
+    def write(self, start: int, end: int, parts: dict[str, Numbers], *, is_synced: bool) -> None:
+        """Some rows of every file."""
+        for name, rows in parts.items():
+            self.opened[name][start:end] = rows
+        if is_synced:
+            for file in self.opened.values():
+                file.flush()
+            write_json(self.folder / PROGRESS, {"rows": end})
+            self._open(resume=True)  # so that what is on the disk leaves the memory
 
 
 def _begun(folder: Path, shape: tuple[int, int]) -> int:

@@ -63,7 +63,7 @@ def choose_rows(scale: Scale | RowSettings, method: Method, graph: Graph) -> Row
         return None
     if scale == "rows":
         return RowSettings()
-    needed = step_bytes(method, graph.num_nodes, graph.num_features)
+    needed = step_bytes(method, graph.num_nodes, graph.num_features, graph.device.type)
     fits = needed <= SHARE_OF_MEMORY * _free_bytes(graph.device)
     return None if fits or method.row_plan() is None else RowSettings()
 
@@ -74,7 +74,8 @@ def row_outlook(
     """What to know before a training on rows, one sentence each."""
     plan = row_plan_of(method)
     if is_chosen:
-        needed = step_bytes(method, graph.num_nodes, graph.num_features) / 2**30
+        size = graph.num_nodes, graph.num_features
+        needed = step_bytes(method, *size, graph.device.type) / 2**30
         yield (
             f"A step on the whole graph would take about {needed:,.1f} GiB, more than is free: the "
             "graph is trained on as rows (--scale rows)."
@@ -88,18 +89,19 @@ def row_outlook(
         )
 
 
-def step_bytes(method: Method, nodes: int, features: int) -> int:
+def step_bytes(method: Method, nodes: int, features: int, device: str = "cuda") -> int:
     """About what a step on so many nodes holds: activations of two views, and similarities."""
     config = method.config.model_dump()
     width, terms = config.get("width", features), config.get("order", 0) + 1
-    # Basis and bands of both views, each held a few times on the way to the loss and back.
-    numbers = 2 * nodes * (3 * terms * features + 2 * (4 * features + 6 * width))
+    # Basis and bands of both views, each held a few times on the way to the loss and back; on a
+    # GPU kernels keep less, and the basis in half the bytes.
+    bases, inputs, outputs = (1.0, 3.0, 4.5) if device == "cuda" else (3.0, 4.0, 6.0)
+    numbers = 2 * nodes * (bases * terms * features + 2 * (inputs * features + outputs * width))
     if method.cost == "quadratic":
         drawn = min(nodes, config.get("negatives") or 8_192)
-        pairs = nodes * drawn
-        if drawn < nodes:  # more are computed again, a block at a time
-            pairs = min(pairs, KEPT_BYTES // FLOAT_BYTES)
-        numbers += 12 * pairs  # of three contrasts in both directions
+        # Of three contrasts in both directions; more are computed again, a block at a time.
+        kept = drawn == nodes or FLOAT_BYTES * nodes * drawn <= KEPT_BYTES
+        numbers += 12 * nodes * drawn if kept else 4 * KEPT_BYTES // FLOAT_BYTES
     return int(FLOAT_BYTES * numbers)
 
 
