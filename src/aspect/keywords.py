@@ -41,7 +41,7 @@ class AspectKeywords(TypedDict, total=False):
     activation: Literal["relu", "prelu"]
     """Activation after the linear layer (Activation)."""
     layer_order: Literal["filter-first", "project-first"]
-    """Filter the features and project them, or the other way round, which is faster."""
+    """Dropout and batch norm before the linear layer, as in PolyGCL's code, or after it."""
     fusion: Literal["node-wise", "global", "half"]
     """Gate weights for each node, one learned weight for all (`global`), or equal ones (`half`)."""
     gate_width: int
