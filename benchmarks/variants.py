@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -32,7 +33,13 @@ from commands import positive, told_in_a_line  # noqa: E402
 from settings import GRAPHS, SMALL  # noqa: E402
 
 RESULTS = ROOT / "results" / "variants.csv"
-VARIANTS = ("skip_weight=0", "skip_weight=0.3", "width=2048")
+VARIANTS = (
+    "skip_weight=0",
+    "skip_weight=1",
+    "width=2048",
+    "layer_order=filter-first",
+    "epochs=400",
+)
 SEEDS_ON_SMALL = 3
 
 
@@ -94,7 +101,10 @@ def markdown(scores: pd.DataFrame) -> str:
     """The table as the lab book has it."""
     rows = [("", *scores), ("---",) * (len(scores.columns) + 1)]
     rows += [
-        (name if name == "defaults" else f"`{name}`", *(f"{score:.1f}" for score in line))
+        (
+            name if name == "defaults" else f"`{name}`",
+            *("-" if math.isnan(score) else f"{score:.1f}" for score in line),
+        )
         for name, *line in scores.itertuples()
     ]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
