@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from aspect.attacks import projected_ascent
 from aspect.attacks.base import apply_flips
 from aspect.attacks.projected_ascent import (
     Ascent,
@@ -229,9 +230,13 @@ def nearest(values, budget):
     return [min(1.0, max(0.0, v - shift)) for v in values]
 
 
-@given(st.lists(st.floats(-3, 3), min_size=1, max_size=30), st.integers(0, 12))
-def test_it_is_the_euclidean_one(values, budget):
-    projected = project_to_budget(torch.tensor(values, dtype=torch.float64), budget)
+@given(
+    st.lists(st.floats(-3, 3), min_size=1, max_size=30), st.integers(0, 12), st.sampled_from([1, 5])
+)
+def test_it_is_the_euclidean_one(values, budget, digits):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(projected_ascent, "_digits_at_once", lambda _: digits)
+        projected = project_to_budget(torch.tensor(values, dtype=torch.float64), budget)
     assert_close(projected.tolist(), nearest(values, budget), atol=1e-9, rtol=0)
 
 

@@ -87,8 +87,10 @@ class Propagation:
         keys = torch.where(
             low == high, torch.iinfo(torch.long).max, low * self.pattern.shape[0] + high
         )
-        edge: Tensor = torch.unique(keys, return_inverse=True)[1]
-        return edge
+        # As `torch.unique` would number them, but a device is not waited for.
+        ordered, order = keys.sort()
+        numbers = torch.cat([ordered.new_zeros(1), (ordered.diff() > 0).long()]).cumsum(0)
+        return torch.empty_like(order).scatter(0, order, numbers[: len(order)])
 
     def operator(self, edge_weights: Float[Tensor, " edges"] | None = None) -> RescaledLaplacian:
         """The rescaled Laplacian with every undirected edge times a factor (one if not given).

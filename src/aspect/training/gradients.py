@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 PRECISION = "high"
 # Passes before a capture: libraries choose kernels and allocate workspaces in the first ones.
 WARM_UP = 2
+KINDS = 2  # of steps that are captured side by side, such as those with a search and those without
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,15 @@ class Pass:
     numbers: Tensor
     gradients: list[Tensor | None]
     graph: torch.cuda.CUDAGraph | None = None
+
+
+@dataclass
+class _Repeated:
+    """A kind of step that comes again and again."""
+
+    times: int = 0
+    can_be_captured: bool = True
+    captured: Pass | None = None
 
 
 @contextmanager
@@ -71,12 +81,11 @@ class Gradients:
     def __init__(self, method: Method, graph: Graph, parameters: list[nn.Parameter]) -> None:
         self.method, self.graph, self.parameters = method, graph, parameters
         self.may_capture = graph.device.type == "cuda"
-        self.key: Hashable = None
-        self.repeated = 0  # passes with this key
-        self.captured: Pass | None = None
+        self.kinds: dict[Hashable, _Repeated] = {}  # by key, the last one used at the end
 
     def compute(self, step: Step) -> Numbers:
         """Gradients of the loss at the method's present weights."""
+        self.method.before_step(self.graph, step)
         key = self.method.capture_key(step) if self.may_capture else None
         done = self._run(step) if key is None else self._repeat(step, key)
         for parameter, gradient in zip(self.parameters, done.gradients, strict=True):
@@ -94,15 +103,17 @@ class Gradients:
         return done
 
     def _repeat(self, step: Step, key: Hashable) -> Pass:
-        if key != self.key:
-            self.key, self.repeated, self.captured = key, 0, None
-        if self.captured is None and self.repeated >= WARM_UP:
-            self.captured = self._capture(step)
-        if self.captured is None or self.captured.graph is None:
-            self.repeated += 1
+        kind = self.kinds[key] = self.kinds.pop(key, _Repeated())
+        if len(self.kinds) > KINDS:
+            self.kinds.pop(next(iter(self.kinds)))  # the memory of what was captured is freed
+        if kind.captured is None and kind.can_be_captured and kind.times >= WARM_UP:
+            kind.captured = self._capture(step)
+            kind.can_be_captured = kind.captured is not None
+        if kind.captured is None or kind.captured.graph is None:
+            kind.times += 1
             return self._run(step)
-        self.captured.graph.replay()
-        return self.captured
+        kind.captured.graph.replay()
+        return kind.captured
 
     def _run(self, step: Step, batch: Graph | None = None) -> Pass:
         with training_precision(self.graph.device):
@@ -124,7 +135,6 @@ class Gradients:
             self._record(replace(step, generator=torch.Generator(device=self.graph.device)))
             return self._record(step)
         except RuntimeError as error:
-            self.may_capture = False
             logger.warning(
                 "A step of %s cannot be captured as a CUDA graph and runs as it is. (%s)",
                 self.method.name,
