@@ -90,10 +90,14 @@ def test_each_kind_of_step_is_captured_apart_and_the_last_ones_are_kept(monkeypa
 TRAINED = [name for name in method_names() if find_method(name).method.trainable]
 
 
+SEARCHING = {"aspect-s": {"warm_up": 0, "interval": 1}}  # in every epoch, which repeats then
+
+
 def losses_on_gpu(name, graph):
     known = find_method(name)
+    settings = {"epochs": EPOCHS, "patience": None, **SEARCHING.get(name, {})}
     with isolated_seed(0):
-        model = known.method(known.config(epochs=EPOCHS, patience=None), graph.num_features)
+        model = known.method(known.config(**settings), graph.num_features)
     recorder = MemoryRecorder()
     train(model.cuda(), graph, seed=0, recorder=recorder)
     return torch.tensor([snapshot.state["values"]["loss"] for snapshot in recorder.snapshots])
