@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ BASE = "aspect"
 BUDGET = 0.1  # flips as a ratio of the edges, and the rate of the feature mask
 STEPS = 20  # of the attack on model and probe
 CANDIDATES = 2.0  # pairs without an edge that it may join, for each edge
-ATTACKS = ("metattack", "random", "gradient", "white-box")
+ATTACKED_BY_FILE = GRAPHS  # graphs that Metattack's files are there for
 SCORED = ["graph", "variant", "seed", "attack", "split"]
 
 
@@ -134,10 +134,10 @@ class ProbedProblem(InnerProblem):
         return Seen(views, views.new_zeros(len(views)), (others - own).tanh().mean())
 
 
-def white_box_flips(
+def probed_problem(
     model: Embedder, seen: Graph, probe: Tensor, nodes: Tensor, seed: int
-) -> Int[Tensor, "flips 2"]:
-    """Flips that turn a probe's answers, as many as allowed at most."""
+) -> ProbedProblem:
+    """The attack's problem on a trained model, whose clean answers are to be turned."""
     method = model.method.eval()
     assert isinstance(method, AspectMethod)
     generator = generator_for(seed, "white-box", device=seen.device)
@@ -145,10 +145,9 @@ def white_box_flips(
         candidates=CANDIDATES, feature_budget=0.0, target="band", rayleigh_weight=0.0
     )
     start = method.search_problem(seen, scope, generator)
-    known = {name: getattr(start, name) for name in InnerProblem.__dataclass_fields__}
     nodes = nodes.to(seen.device)
     problem = ProbedProblem(
-        **known,
+        **{field.name: getattr(start, field.name) for field in fields(InnerProblem)},
         method=method,
         graph=seen,
         probe=probe.to(seen.device, seen.dtype),
@@ -157,6 +156,14 @@ def white_box_flips(
     )
     with torch.no_grad():
         clean = problem.logits(*problem.embed(problem.nothing()))
+    return replace(problem, answers=clean.argmax(1))
+
+
+def white_box_flips(
+    model: Embedder, seen: Graph, probe: Tensor, nodes: Tensor, seed: int
+) -> Int[Tensor, "flips 2"]:
+    """Flips that turn a probe's answers, as many as allowed at most."""
+    problem = probed_problem(model, seen, probe, nodes, seed)
     ascent = Ascent(
         steps=STEPS,
         budget=flips_within(BUDGET, seen),
@@ -167,7 +174,7 @@ def white_box_flips(
         discretisation="largest",
         draws=1,
     )
-    found = ascend(replace(problem, answers=clean.argmax(1)), ascent, generator)
+    found = ascend(problem, ascent, generator_for(seed, "draws", device=seen.device))
     keys = problem.edges.flipped(found.change.flips)
     return torch.stack([keys // seen.num_nodes, keys % seen.num_nodes], dim=1).cpu()
 
@@ -184,7 +191,8 @@ def perturbed_graphs(
 ) -> Iterator[tuple[str, int | None, Graph]]:
     """Attack, split (None: it serves all of them) and graph."""
     graph = labelled.graph
-    for split in () if training.choose else scored:
+    has_files = training.graph in ATTACKED_BY_FILE and not training.choose
+    for split in scored if has_files else ():
         path = FILES / f"{training.graph}-metattack-unrolled-class-balanced-{split}.safetensors"
         yield "metattack", split, PerturbationFile.read(path).apply(labelled, BUDGET)
     for split in scored:
