@@ -326,6 +326,18 @@ def test_it_beats_as_many_random_flips():
     assert float(found.seen.objective) > max(drawn)
 
 
+@pytest.mark.parametrize("discretisation", ["draws", "largest"])
+def test_without_a_step_flips_are_drawn_at_random(discretisation):
+    how = replace(HOW, steps=0, draws=1, discretisation=discretisation)
+    drawn = torch.stack([searched(how, seed)[1].change.flips[:80] for seed in range(3)])
+    _, found = searched(how)
+    assert not bool(found.change.moves.any())
+    counts = drawn.sum(1)
+    assert float(counts.max()) <= how.budget
+    assert float(counts.min()) > 0
+    assert len(torch.unique(drawn, dim=0)) == 3
+
+
 @pytest.mark.parametrize(
     ("budget", "rule", "discretisation"),
     [

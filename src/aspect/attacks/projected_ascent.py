@@ -373,6 +373,7 @@ def ascend(
 ) -> AscentResult:
     """Climb from the clean graph, then keep the best of several graphs without halves.
 
+    Without a step, all pairs are equally likely to be flipped: a control of what the search is worth.
     Nothing waits for a device on the way, so that a search can be captured as a CUDA graph.
 
     Args:
@@ -383,6 +384,8 @@ def ascend(
     change = problem.nothing()
     before, slope = _slope(problem, change)
     best, relaxed = change, before.objective
+    if how.steps == 0:
+        best = replace(change, flips=change.flips + min(1, how.budget / max(1, len(change.flips))))
     for number in range(1, how.steps + 1):
         change = _step(problem, change, slope, how, number)
         if number < how.steps:
@@ -468,7 +471,7 @@ def _discrete(
 
     A draw over the budget loses the pairs of the smallest shares.
     """
-    if how.discretisation == "largest":
+    if how.discretisation == "largest" and how.steps > 0:
         yield Change(_largest(change.flips, how.budget), change.moves)
         return
     if isinstance(generator, torch.Generator):

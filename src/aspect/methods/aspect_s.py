@@ -77,8 +77,8 @@ class AspectSConfig(AspectConfig):
     """The largest move of an entry, as a multiple of their mean size."""
 
     # How it is searched
-    perturbation_steps: Annotated[Count, Range(3, 10)] = 5
-    """Steps of ascent in a search (Perturbation Steps)."""
+    perturbation_steps: Annotated[int, Field(ge=0), Range(1, 10)] = 5
+    """Steps of ascent in a search (Perturbation Steps); 0: flips at random, a control."""
     edge_step: Annotated[Positive, Range(0.1, 2.0, log=True)] = 0.5
     """Size of the first step over pairs (LR_alpha)."""
     step_rule: StepRule = "normalised"
