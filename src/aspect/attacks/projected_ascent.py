@@ -373,7 +373,7 @@ def ascend(
 ) -> AscentResult:
     """Climb from the clean graph, then keep the best of several graphs without halves.
 
-    Without a step, all pairs are equally likely to be flipped: a control of what the search is worth.
+    Without a step all pairs are equally likely to be flipped: a control of the search.
     Nothing waits for a device on the way, so that a search can be captured as a CUDA graph.
 
     Args:
