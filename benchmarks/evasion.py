@@ -71,7 +71,7 @@ FILES = ROOT / "results" / "perturbations"
 RESULTS = ROOT / "results" / "evasion.csv"
 BASE = "aspect"
 BUDGET = 0.1  # flips as a ratio of the edges, and the rate of the feature mask
-STEPS = 20  # of the attack on model and probe
+STEPS = 10  # of the attack on model and probe
 CANDIDATES = 2.0  # pairs without an edge that it may join, for each edge
 ATTACKED_BY_FILE = GRAPHS  # graphs that Metattack's files are there for
 SCORED = ["graph", "variant", "seed", "attack", "split"]
@@ -199,10 +199,10 @@ def perturbed_graphs(
         # Other draws choose than those that are reported.
         draw = split + (100 if training.choose else 0)
         yield "random", split, Perturbation(kind="random", budget=BUDGET).apply(labelled, draw)
-    target = Target(graph, search_problem=searched(model))
+    seen = model.as_seen(graph)  # where the model is: searches draw there
+    target = Target(seen, search_problem=searched(model))
     flips = find_attack("gradient").begin(target, seed=0).find(flips_within(BUDGET, graph))
     yield "gradient", None, apply_flips(graph, flips.cpu())
-    seen = model.as_seen(graph)
     for split, nodes in scored.items():
         flips = white_box_flips(model, seen, probe.weights[split], nodes, split)
         yield "white-box", split, apply_flips(graph, flips)

@@ -73,6 +73,21 @@ def test_the_attack_sees_the_embedding_that_the_probe_reads(labelled, probed):
     assert torch.equal(problem.answers, expected.argmax(1))
 
 
+def test_searches_get_the_graph_where_the_model_is(labelled, probed, monkeypatch):
+    """On a GPU the graph as read lies elsewhere, and a generator of another device is refused."""
+    model, probe, nodes = probed
+    labelled = script.replace(labelled, graph=labelled.graph.to(torch.float64))  # as if elsewhere
+    given, begin = [], script.find_attack("gradient").begin
+    monkeypatch.setattr(
+        script.find_attack("gradient"),
+        "begin",
+        lambda target, **more: given.append(target.graph) or begin(target, **more),
+    )
+    list(script.perturbed_graphs(training(), labelled, model, probe, {0: nodes}))
+    assert [graph is model.as_seen(labelled.graph) for graph in given] == [True]
+    assert given[0] is not labelled.graph
+
+
 def test_what_chooses_sees_no_test_label(labelled, monkeypatch):
     before = script.scores_of(training("aspect-s warm_up=1 interval=2"))
     assert {line["attack"] for line in before} == {"random", "gradient", "white-box"}
