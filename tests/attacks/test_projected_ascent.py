@@ -328,7 +328,7 @@ def test_it_beats_as_many_random_flips():
 
 @pytest.mark.parametrize("discretisation", ["draws", "largest"])
 def test_without_a_step_flips_are_drawn_at_random(discretisation):
-    how = replace(HOW, steps=0, draws=1, discretisation=discretisation)
+    how = replace(HOW, steps=0, discretisation=discretisation)
     drawn = torch.stack([searched(how, seed)[1].change.flips[:80] for seed in range(3)])
     _, found = searched(how)
     assert not bool(found.change.moves.any())
@@ -336,6 +336,8 @@ def test_without_a_step_flips_are_drawn_at_random(discretisation):
     assert float(counts.max()) <= how.budget
     assert float(counts.min()) > 0
     assert len(torch.unique(drawn, dim=0)) == 3
+    tried, _ = watched(how)
+    assert len(tried) == 2  # the clean graph and one draw, whatever it does
 
 
 @pytest.mark.parametrize(

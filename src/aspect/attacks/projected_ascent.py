@@ -476,7 +476,7 @@ def _discrete(
         return
     if isinstance(generator, torch.Generator):
         generator = draw_numbers(how.draws, change.flips, generator)
-    for numbers in generator:
+    for numbers in generator[: None if how.steps > 0 else 1]:  # a control has no choice
         drawn = numbers < change.flips
         yield Change(_largest(drawn * change.flips, how.budget), change.moves)
 

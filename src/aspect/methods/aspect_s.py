@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
@@ -37,8 +37,6 @@ from aspect.methods.registry import register
 from aspect.nn.normalisation import recording
 from aspect.nn.spectral_encoder import Signal
 
-StabilityLoss = Literal["info-nce", "distance"]
-
 SEARCHED_NODES = 4_096  # of a sampled neighbourhood, where the graph is trained on as rows
 
 __all__ = ["AspectSConfig", "AspectSMethod", "SearchCost", "SearchedGraph"]
@@ -48,20 +46,19 @@ class AspectSConfig(AspectConfig):
     """Settings of ASPECT-S: those of ASPECT, and of its search and stability loss."""
 
     # When
-    warm_up: Annotated[int, Field(ge=0)] = 20
+    warm_up: Annotated[int, Field(ge=0), Choice((0, 5, 20))] = 0
     """Epochs of plain ASPECT (T_warm); the first search comes `interval` epochs later."""
-    interval: Annotated[Count, Choice((1, 2, 5, 10))] = 10
+    interval: Annotated[Count, Choice((1, 2, 5, 10))] = 5
     """Epochs from one search to the next (r)."""
 
     # What is minimised
-    stability_weight: Annotated[Weight, Range(0.1, 4.0, log=True)] = 1.0
+    stability_weight: Annotated[Weight, Range(0.1, 5.0, log=True)] = 1.0
     """Weight of the stability loss (lambda_stab; epsilon in the paper's table)."""
-    stability_target: Annotated[StabilityTarget, Choice(("fused", "band"))] = "fused"
-    """What a perturbed band is contrasted with: the clean fused embedding, or the clean band."""
-    stability_loss: Annotated[StabilityLoss, Choice(("info-nce", "distance"))] = "info-nce"
-    """How: by InfoNCE as in the paper, or by the squared distance of unit rows."""
-    sensitivity_weight: Annotated[Weight, Range(0.0, 2.0)] = 1.0
-    """Weight of a band's sensitivity in the policy's target (lambda_s)."""
+    stability_target: Annotated[StabilityTarget, Choice(("fused", "band"))] = "band"
+    """What a perturbed band is contrasted with: the clean fused embedding, as in the paper, or the
+    clean band."""
+    sensitivity_weight: Annotated[Weight, Range(0.0, 2.0)] = 0.0
+    """Weight of a band's sensitivity in the policy's target (lambda_s); the paper has some."""
     unit_sensitivity: Annotated[bool, Choice((True, False))] = False
     """Measure a band's sensitivity on rows of length one, as InfoNCE and readout compare them; off
     as in the paper."""
@@ -71,13 +68,13 @@ class AspectSConfig(AspectConfig):
     """Pairs flipped at most, as a ratio of the edges (Perturbation Budget)."""
     candidates: Annotated[float, Field(ge=0)] = 1.0
     """Pairs without an edge that the search may join, for each edge; half are two hops apart."""
-    feature_budget: Annotated[float, Field(ge=0, le=1), Range(0.0, 0.3)] = 0.1
+    feature_budget: Annotated[float, Field(ge=0, le=1), Range(0.0, 0.3)] = 0.0
     """Feature entries that may be moved, as a ratio of those that are not zero."""
     feature_box: Weight = 1.0
     """The largest move of an entry, as a multiple of their mean size."""
 
     # How it is searched
-    perturbation_steps: Annotated[int, Field(ge=0), Range(1, 10)] = 5
+    perturbation_steps: Annotated[int, Field(ge=0), Range(1, 10)] = 3
     """Steps of ascent in a search (Perturbation Steps); 0: flips at random, a control."""
     edge_step: Annotated[Positive, Range(0.1, 2.0, log=True)] = 0.5
     """Size of the first step over pairs (LR_alpha)."""
@@ -87,7 +84,7 @@ class AspectSConfig(AspectConfig):
     """Size of a step over feature entries, as a multiple of their mean size (LR_beta)."""
     rayleigh_weight: Annotated[Weight, Range(0.0, 2.0)] = 0.5
     """Weight of the Rayleigh term that guides the search (lambda_ray)."""
-    discretisation: Discretisation = "draws"
+    discretisation: Discretisation = "largest"
     """From fractional flips to whole ones: the best of several draws, or the largest."""
     draws: Count = 3
     """Draws to choose from."""
@@ -284,12 +281,8 @@ class AspectSMethod(AspectMethod):
         """Eq. (19), stability loss, with gradients for encoder and gate."""
         clean = self(self.ready(graph).bounded, generator)
         bands = self.encoder(perturbed, generator)
-        keys = clean.keys(self.config.stability_target)
-        if self.config.stability_loss == "distance":
-            losses = (normalize(bands, dim=2) - normalize(keys, dim=2)).square().sum(2)
-        else:
-            pairs = zip(bands, keys, strict=True)
-            losses = torch.stack([self.node_losses(*pair, generator).rows for pair in pairs])
+        pairs = zip(bands, clean.keys(self.config.stability_target), strict=True)
+        losses = torch.stack([self.node_losses(*pair, generator).rows for pair in pairs])
         return stability(losses, clean.weights)
 
     def _search_monitors(self, perturbed: SearchedGraph) -> dict[str, Tensor]:
