@@ -25,7 +25,7 @@ from aspect.config import Config, Count
 from aspect.data.features import mean_size, num_entries
 from aspect.data.graph import Features, Graph, edge_keys, pair_keys, with_pairs
 from aspect.data.operators import Operator, Propagation, RescaledLaplacian
-from aspect.data.sparse import SparseMatrix
+from aspect.data.sparse import SparseMatrix, run_numbers
 from aspect.errors import SettingsError
 from aspect.losses.edges import rayleigh_energy
 from aspect.nn.spectral_encoder import FoldedEncoder
@@ -199,9 +199,8 @@ class FeatureCandidates:
         columns, keys = features.shape[1], _entry_keys(self.places)
         if not isinstance(features, SparseMatrix):
             return features.flatten().index_add(0, keys, changes).view(features.shape)
-        # Each entry once, as `torch.unique` would have it, but without asking the host how many.
         every, order = torch.cat([_entry_keys(features), keys]).sort()
-        number = torch.cat([every.new_zeros(1), (every.diff() > 0).long()]).cumsum(0)
+        number = run_numbers(every)
         length = len(features.values) + self.absent
         values = torch.cat([features.values, changes])[order]
         total = values.new_zeros(length).index_add(0, number, values)

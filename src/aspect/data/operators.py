@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.graph import Graph
-from aspect.data.sparse import Pattern, SparseMatrix
+from aspect.data.sparse import Pattern, SparseMatrix, run_numbers
 from aspect.errors import GraphError
 
 __all__ = [
@@ -87,10 +87,8 @@ class Propagation:
         keys = torch.where(
             low == high, torch.iinfo(torch.long).max, low * self.pattern.shape[0] + high
         )
-        # As `torch.unique` would number them, but a device is not waited for.
         ordered, order = keys.sort()
-        numbers = torch.cat([ordered.new_zeros(1), (ordered.diff() > 0).long()]).cumsum(0)
-        return torch.empty_like(order).scatter(0, order, numbers[: len(order)])
+        return torch.empty_like(order).scatter(0, order, run_numbers(ordered))
 
     def operator(self, edge_weights: Float[Tensor, " edges"] | None = None) -> RescaledLaplacian:
         """The rescaled Laplacian with every undirected edge times a factor (one if not given).
