@@ -141,7 +141,20 @@ def test_variants_are_compared_with_aspect_on_the_same_splits_and_seeds():
     assert not script.compared(scores(0.0)).decided.any()
     assert "aspect-s" in script.shown(scores(1.0), brief=True)
     only = scores(1.0)
-    assert "No pair" in script.shown(only[only.variant == "aspect-s"], brief=False)
+    assert "No variant" in script.shown(only[only.variant == "aspect-s"])
+    turned = script.compared(scores(1.0), "aspect-s").set_index("attack")
+    assert turned.loc["random", "difference"] == pytest.approx(-1.0, abs=0.1)
+
+
+def test_many_claims_are_corrected():
+    many = pd.concat([scores(0.0).assign(graph=name) for name in "abcdefgh"])
+    one = scores(0.12)  # decided were it the only claim
+    alone = script.compared(one).set_index("attack").loc["random"]
+    among = script.compared(pd.concat([one, many])).query("attack == 'random'").iloc[0]
+    assert alone.decided
+    assert among.p == alone.p
+    assert among.holm > alone.holm
+    assert not among.decided
 
 
 def test_a_second_call_goes_on_with_what_is_missing(tmp_path, monkeypatch, capsys):
@@ -153,8 +166,23 @@ def test_a_second_call_goes_on_with_what_is_missing(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(script, "train_all", note)
     path = tmp_path / "evasion.csv"
     scores(1.0).query("seed == 0").to_csv(path, index=False)
-    assert script.main(["--graph", "cora", "--seeds", "2", "--out", str(path)]) == 0
+    assert script.main(["aspect-s", "--graph", "cora", "--seeds", "2", "--out", str(path)]) == 0
     assert asked == [[("cora", "aspect", 1), ("cora", "aspect-s", 1)]]
     assert script.main(["--tables", "--out", str(path)]) == 0
     assert len(asked) == 1
     assert "mean over graphs" in capsys.readouterr().out
+
+
+def test_the_table_of_the_guide_is_that_of_the_stored_scores():
+    table = script.compared(pd.read_csv(script.RESULTS)).query("variant == 'aspect-s'")
+    found = table.set_index(["graph", "attack"]).difference
+    page = (script.ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    told = {name.lower(): list(map(float, cells)) for name, *cells in rows if cells[-1][0] in "+-"}
+    attacks = ["clean", "metattack", "random", "gradient", "white-box"]
+    expected = {graph: [found[graph, attack] for attack in attacks] for graph in told}
+    assert set(told) == set(table.graph)
+    for graph, cells in told.items():
+        assert cells == pytest.approx(expected[graph], abs=0.0501), graph
+    assert not table.decided.any()
+    assert (table[table.attack != "clean"].p < script.LEVEL).sum() == 2
