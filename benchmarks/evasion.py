@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,8 @@ def scores_of(training: Training) -> list[dict[str, Any]]:
                 "perturbed": round(probe.strict(split, moved), 3),
                 "shift": round(shift, 4),
                 "seconds": round(seconds, 2),
+                # Shipped settings change: a table must tell which it was made with.
+                "settings": sha256(model.config.model_dump_json().encode()).hexdigest()[:12],
             }
             for split in (splits if one is None else (one,))
         ]

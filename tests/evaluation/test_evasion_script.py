@@ -91,6 +91,9 @@ def test_what_chooses_sees_no_test_label(labelled, monkeypatch):
     before = script.scores_of(training("aspect-s warm_up=1 interval=2"))
     assert {line["attack"] for line in before} == {"random", "gradient", "white-box"}
     assert {line["part"] for line in before} == {"validation"}
+    assert list(pd.read_csv(script.RESULTS).columns) == list(before[0])  # lines can be appended
+    other = script.scores_of(training("aspect-s warm_up=1 interval=3"))
+    assert len({line["settings"] for line in (*before, *other)}) == 2
     splits = make_splits("search", labelled.labels, labelled.num_classes, 2)
     never = torch.ones(labelled.graph.num_nodes, dtype=torch.bool)
     for split in splits:

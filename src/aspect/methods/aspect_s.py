@@ -52,7 +52,7 @@ class AspectSConfig(AspectConfig):
     """Epochs from one search to the next (r)."""
 
     # What is minimised
-    stability_weight: Annotated[Weight, Range(0.1, 5.0, log=True)] = 0.5
+    stability_weight: Annotated[Weight, Range(0.1, 5.0, log=True)] = 1.0
     """Weight of the stability loss (lambda_stab; epsilon in the paper's table)."""
     stability_target: Annotated[StabilityTarget, Choice(("fused", "band"))] = "band"
     """What a perturbed band is contrasted with: the clean fused embedding, as in the paper, or the
