@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength prune settings variants leave-one-out again tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength evasion prune settings variants leave-one-out again tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -86,6 +86,9 @@ probes: $(INSTALLED) ## embeddings by both probes, three kinds of splits and sci
 
 search-strength: $(INSTALLED) ## does ASPECT-S's search raise the loss of the model as trained?
 	@$(BIN)/python benchmarks/search_strength.py
+
+evasion: $(INSTALLED) ## ASPECT-S beside ASPECT where the graph changes after training: results/evasion.csv; wants a GPU
+	@$(BIN)/python benchmarks/evasion.py --workers $(WORKERS)
 
 prune: $(INSTALLED) ## ASPECT with its least supported edges pruned, clean and poisoned; wants a GPU
 	@$(BIN)/python benchmarks/pruned_edges.py --workers $(WORKERS)

@@ -1,9 +1,9 @@
 """Does ASPECT-S's search raise the loss of the model as trained, and by more than random flips?
 
-Trains ASPECT-S with version 0.1's settings, which have batch norm, on Citeseer and Actor; then one
-search on the trained model. The stability loss is measured twice: with the statistics that the
-model embeds by, and as a training step computes it, by batch statistics; nothing is dropped. Run by
-`make search-strength`; the graphs' files lie in the folder that ASPECT_DATA names.
+Trains ASPECT-S with the settings shipped for a graph and with the defaults, which have batch norm;
+then one search on the trained model. The stability loss is measured twice: with the statistics that
+the model embeds by, and as a training step computes it, by batch statistics; nothing is dropped.
+Run by `make search-strength`; the graphs' files lie in the folder that ASPECT_DATA names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aspect.methods.aspect_s import AspectSMethod
     from aspect.nn.spectral_encoder import Signal
 
-OLD_SETTINGS = ROOT / "benchmarks" / "settings_0.1"
+GRAPHS = ("cora", "citeseer")
 DRAWS = 5  # of random flips
 
 
@@ -58,16 +58,18 @@ def random_flips(count: int, pairs: int, generator: torch.Generator) -> torch.Te
     return flips
 
 
-def measure(name: str, seed: int, device: str | None) -> list[str]:
-    """One graph's lines."""
+def measure(name: str, choice: str, changes: list[str], seed: int, device: str | None) -> list[str]:
+    """The lines of one graph and one choice of settings, `shipped` or `defaults`."""
     from aspect.attacks.projected_ascent import ascend
-    from aspect.config import load_yaml
+    from aspect.config import parse_overrides
     from aspect.data.source import GraphSource
     from aspect.estimator import Embedder
     from aspect.nn.spectral_encoder import Signal
     from aspect.randomness import generator_for
+    from aspect.settings import find_experiment
 
-    settings = load_yaml(OLD_SETTINGS / f"{name}.yaml")["settings"]
+    found_settings = find_experiment("aspect-s", name, None if choice == "shipped" else choice)
+    settings = {**found_settings[0].settings, **parse_overrides(changes)}
     model = Embedder("aspect-s", seed=seed, device=device, **settings)
     model.fit(GraphSource(graph=name).read().graph)
     graph = model.as_seen(GraphSource(graph=name).read().graph)
@@ -96,7 +98,7 @@ def measure(name: str, seed: int, device: str | None) -> list[str]:
             / len(several)
             for way in (False, True)
         )
-        lines.append(f"| {name} | {title} | {by_stored:.4f} | {by_batch:.4f} |")
+        lines.append(f"| {name} | {choice} | {title} | {by_stored:.4f} | {by_batch:.4f} |")
     return lines
 
 
@@ -104,15 +106,18 @@ def measure(name: str, seed: int, device: str | None) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--graph", action="append", choices=("citeseer", "actor"))
+    parser.add_argument("--graph", action="append", help="a data set's name")
+    parser.add_argument("--set", action="append", default=[], help="as of aspect train")
     parser.add_argument("--seeds", type=positive, default=1)
     parser.add_argument("--device", help="as of aspect train")
     given = parser.parse_args(arguments)
-    print("| graph | perturbation | loss, stored statistics | loss, batch statistics |")
-    print("| --- | --- | --- | --- |")
-    for name in given.graph or ("citeseer", "actor"):
-        for seed in range(given.seeds):
-            print("\n".join(measure(name, seed, given.device)), flush=True)
+    print("| graph | settings | perturbation | loss, stored statistics | loss, batch statistics |")
+    print("| --- | --- | --- | --- | --- |")
+    for name in given.graph or GRAPHS:
+        for choice in ("shipped", "defaults"):
+            for seed in range(given.seeds):
+                lines = measure(name, choice, given.set, seed, given.device)
+                print("\n".join(lines), flush=True)
     return 0
 
 

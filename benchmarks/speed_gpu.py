@@ -3,6 +3,9 @@
 Trains by the one trainer with every method's default settings and prints the median epoch. The
 first epochs, which warm up and capture, are left out. Run it on an idle GPU; it needs the data
 sets' files in the folder that ASPECT_DATA names.
+
+`--stable` measures ASPECT-S beside ASPECT instead, with the settings shipped for each graph: epochs
+with a search against those without, and whole trainings.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import logging
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,10 +26,14 @@ from rich.console import Console
 from rich.table import Table
 from typing_extensions import override
 
+from aspect.config import parse_overrides
 from aspect.data.graph import Graph
 from aspect.data.source import load_named
+from aspect.methods.aspect_s import AspectSMethod
+from aspect.methods.base import Method
 from aspect.methods.registry import find_method, method_names
 from aspect.randomness import isolated_seed
+from aspect.settings import find_experiment
 from aspect.training import gradients
 from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
 
@@ -88,6 +95,49 @@ def measure(method: str, graph: Graph, capture: bool, precision: str) -> tuple[f
     return watch.milliseconds, torch.cuda.max_memory_allocated() / 2**30
 
 
+@dataclass
+class EpochTimes(Recorder):
+    """The time of every epoch of a whole training."""
+
+    times: dict[int, float] = field(default_factory=dict)
+    before: float = field(default_factory=time.perf_counter)
+
+    @override
+    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
+        now = time.perf_counter()  # the trainer has read the epoch's numbers
+        self.times[report.epoch] = 1000 * (now - self.before)
+        self.before = now
+
+
+def whole_training(method: str, name: str, changes: Sequence[str]) -> tuple[Method, EpochTimes]:
+    """With the settings shipped for the graph, but for changes."""
+    graph, known = load_named(name).graph.to("cuda"), find_method(method)
+    settings = {**find_experiment(method, name, None)[0].settings, **parse_overrides(list(changes))}
+    with isolated_seed(0):
+        model = known.method(known.config(**settings), graph.num_features).to("cuda")
+    watch = EpochTimes()
+    train(model, graph, seed=0, recorder=watch)
+    return model, watch
+
+
+def compare_stable(name: str, changes: Sequence[str]) -> str:
+    """A line: milliseconds of epochs and seconds of trainings."""
+    whole_training("aspect-s", name, ["epochs=3", "warm_up=0", "interval=1"])  # compiles kernels
+    _, plain = whole_training("aspect", name, ())
+    model, stable = whole_training("aspect-s", name, changes)
+    assert isinstance(model, AspectSMethod)
+    searching = [stable.times[epoch] for epoch in stable.times if model.is_due(epoch)]
+    others = [stable.times[epoch] for epoch in stable.times if not model.is_due(epoch)]
+    without = statistics.median(others or plain.times.values())
+    once, every = statistics.median(searching), sum(stable.times.values())
+    whole = sum(plain.times.values())
+    return (
+        f"{name}: an epoch {without:.1f} ms, with a search {once:.1f} ms ({once / without:.1f} x); "
+        f"{len(searching)} searches; ASPECT {whole / 1000:.2f} s, ASPECT-S {every / 1000:.2f} s "
+        f"({every / whole:.2f} x)"
+    )
+
+
 def main() -> None:
     """Print the table, a line as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -95,10 +145,16 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=trained, default=trained)
     parser.add_argument("--graphs", nargs="+", default=GRAPHS)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--stable", action="store_true", help="ASPECT-S beside ASPECT")
+    parser.add_argument("--set", nargs="*", default=[], help="with --stable: changes of ASPECT-S")
     chosen = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("This benchmark needs a GPU.")
     logging.basicConfig(format="%(message)s")
+    if chosen.stable:
+        for name in chosen.graphs:
+            print(compare_stable(name, chosen.set), flush=True)
+        return
     table = Table("method", "graph", *[f"{mode}, ms" for mode in chosen.modes], "GiB")
     for name in chosen.graphs:
         graph = load_named(name).graph.to("cuda")

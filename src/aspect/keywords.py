@@ -99,9 +99,13 @@ class AspectKeywords(TypedDict, total=False):
     stability_weight: float
     """Weight of the stability loss (lambda_stab; epsilon in the paper's table)."""
     stability_target: Literal["fused", "band"]
-    """What a perturbed band is contrasted with: the clean fused embedding, or the clean band."""
+    """What a perturbed band is contrasted with: the clean fused embedding, as in the paper, or the
+    clean band."""
     sensitivity_weight: float
-    """Weight of a band's sensitivity in the policy's target (lambda_s)."""
+    """Weight of a band's sensitivity in the policy's target (lambda_s); the paper has some."""
+    unit_sensitivity: bool
+    """Measure a band's sensitivity on rows of length one, as InfoNCE and readout compare them; off
+    as in the paper."""
     perturbation_budget: float
     """Pairs flipped at most, as a ratio of the edges (Perturbation Budget)."""
     candidates: float
@@ -111,7 +115,7 @@ class AspectKeywords(TypedDict, total=False):
     feature_box: float
     """The largest move of an entry, as a multiple of their mean size."""
     perturbation_steps: int
-    """Steps of ascent in a search (Perturbation Steps)."""
+    """Steps of ascent in a search (Perturbation Steps); 0: flips at random, a control."""
     edge_step: float
     """Size of the first step over pairs (LR_alpha)."""
     step_rule: Literal["normalised", "raw"]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from aspect.attacks import projected_ascent
 from aspect.attacks.base import apply_flips
 from aspect.attacks.projected_ascent import (
     Ascent,
@@ -229,9 +230,13 @@ def nearest(values, budget):
     return [min(1.0, max(0.0, v - shift)) for v in values]
 
 
-@given(st.lists(st.floats(-3, 3), min_size=1, max_size=30), st.integers(0, 12))
-def test_it_is_the_euclidean_one(values, budget):
-    projected = project_to_budget(torch.tensor(values, dtype=torch.float64), budget)
+@given(
+    st.lists(st.floats(-3, 3), min_size=1, max_size=30), st.integers(0, 12), st.sampled_from([1, 5])
+)
+def test_it_is_the_euclidean_one(values, budget, digits):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(projected_ascent, "_digits_at_once", lambda _: digits)
+        projected = project_to_budget(torch.tensor(values, dtype=torch.float64), budget)
     assert_close(projected.tolist(), nearest(values, budget), atol=1e-9, rtol=0)
 
 
@@ -319,6 +324,20 @@ def test_it_beats_as_many_random_flips():
         flips[order[:count]] = 1
         drawn.append(float(problem.see(Change(flips, found.change.moves)).objective))
     assert float(found.seen.objective) > max(drawn)
+
+
+@pytest.mark.parametrize("discretisation", ["draws", "largest"])
+def test_without_a_step_flips_are_drawn_at_random(discretisation):
+    how = replace(HOW, steps=0, discretisation=discretisation)
+    drawn = torch.stack([searched(how, seed)[1].change.flips[:80] for seed in range(3)])
+    _, found = searched(how)
+    assert not bool(found.change.moves.any())
+    counts = drawn.sum(1)
+    assert float(counts.max()) <= how.budget
+    assert float(counts.min()) > 0
+    assert len(torch.unique(drawn, dim=0)) == 3
+    tried, _ = watched(how)
+    assert len(tried) == 2  # the clean graph and one draw, whatever it does
 
 
 @pytest.mark.parametrize(

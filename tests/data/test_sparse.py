@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.data.sparse import SparseMatrix
+from aspect.data.sparse import SparseMatrix, run_numbers
 
 
 @pytest.fixture
@@ -77,3 +77,10 @@ def test_conversion_of_the_type_keeps_the_pattern(dense):
     assert single.pattern is matrix.pattern
     assert matrix.dtype == torch.float64
     assert_close(matrix.to("cpu").dense(), dense)
+
+
+@pytest.mark.parametrize("values", [[], [3], [1, 1, 4, 4, 4, 9], [2, 2]])
+def test_equal_numbers_share_a_number_as_those_of_unique_do(values):
+    ordered = torch.tensor(values, dtype=torch.long)
+    expected = torch.unique(ordered, return_inverse=True)[1]
+    assert torch.equal(run_numbers(ordered), expected)

@@ -133,7 +133,12 @@ def attacks_of(name):
 
 def test_the_perturbed_tables_are_of_metattack_the_originals_first():
     unrolled = ("metattack", "unrolled", "poison", (0.1,))
-    assert attacks_of("perturbed") == [unrolled, ("metattack", "implicit", "poison", (0.1,))]
+    assert attacks_of("perturbed") == [
+        ("metattack", solver, mode, (0.1,))
+        for solver in ("unrolled", "implicit")
+        for mode in ("poison", "evade")
+    ]
+    assert attacks_of("stability") == attacks_of("perturbed")[:2]
     ((*attack, budgets),) = attacks_of("sweep")
     assert attack == list(unrolled[:3])
     assert budgets == (0.05, 0.1, 0.15, 0.2, 0.25)
@@ -381,6 +386,12 @@ def test_a_method_that_embeds_no_other_graph_is_not_evaded(monkeypatch):
     evaded = make_plan(perturbations=["none", {"kind": "random", "mode": "evade"}])
     with pytest.raises(SettingsError, match=r"Entry 'raw' of the plan 'toy' cannot be evaded"):
         cells_of(evaded)
+    left_out = {"kind": "random", "mode": "evade", "without": ["raw"]}
+    plan = make_plan(entries=["raw", "propagated"], perturbations=["none", left_out])
+    modes = [(cell.entry, cell.spec.perturbation is None) for cell in cells_of(plan)]
+    assert set(modes) == {("raw", True), ("propagated", True), ("propagated", False)}
+    with pytest.raises(SettingsError, match="'none' is not an entry of this plan"):
+        make_plan(perturbations=[{"kind": "random", "without": ["none"]}])
 
 
 WARY = {"name": "wary", "method": "raw", "prune": [0.3, 0.2]}

@@ -30,6 +30,7 @@ from aspect.nn.spectral_encoder import Signal
 from aspect.training.trainer import train
 from attacks.searches import BASE, generator, make, problem_of, small_graph
 from reference import inner_problem as reference
+from reference.graphs import random_graph
 from training.toys import MemoryRecorder
 
 OWN = {name: value for name, value in BASE.items() if name in AspectConfig.model_fields}
@@ -135,7 +136,7 @@ def test_the_policy_target_has_the_sensitivity_in_its_cost(monkeypatch):
         method.loss_terms(graph, step())
     moved = searched(stable, graph).sensitivity
     assert not moved.requires_grad
-    assert_close(costs[1], costs[0] + 0.6 * channel_costs(moved))
+    assert_close(costs[-1], costs[0] + 0.6 * channel_costs(moved))  # the last is trained by
 
 
 def test_sensitivity_is_how_far_the_bands_move_when_nothing_is_dropped():
@@ -147,6 +148,48 @@ def test_sensitivity_is_how_far_the_bands_move_when_nothing_is_dropped():
         changed, clean = method.encoder(probe.signal), method.encode(graph).bands
     assert_close(probe.sensitivity, (changed - clean).norm(dim=2))
     assert float(probe.sensitivity.min()) >= 0
+
+
+def test_sensitivity_on_unit_rows_is_how_far_the_directions_turn():
+    graph = small_graph()
+    method = make(graph, unit_sensitivity=True).train()
+    probe = method.search(graph, generator())
+    method.eval()
+    with torch.no_grad():
+        changed, clean = method.encoder(probe.signal), method.encode(graph).bands
+    cosines = torch.cosine_similarity(changed, clean, dim=2)
+    assert_close(probe.sensitivity, (2 - 2 * cosines).clamp(min=0).sqrt())
+
+
+def test_patience_compares_epochs_with_a_search_and_without_by_the_same_terms():
+    graph = small_graph()
+    method = make(graph, sensitivity_weight=2.0).train()
+    plain = AspectMethod(AspectConfig(**OWN), graph.num_features).to(graph.dtype).train()
+    plain.load_state_dict(method.state_dict())
+    found, expected = (each.loss_terms(graph, step()) for each in (method, plain))
+    assert not torch.equal(found["policy"], expected["policy"])  # by another target
+    assert_close(method.watched(found), plain.watched(expected), rtol=0, atol=0)
+    assert_close(plain.watched(expected), expected["contrast"] + expected["policy"])
+
+
+def test_draws_made_before_a_step_are_those_of_the_step_and_stay_where_they_are():
+    graph = random_graph(60, 90, seed=0, density=0.2)  # with room for as many pairs at every draw
+    method, other = make(graph).train(), make(graph).train()
+    keys, places = [], []
+    for epoch in (1, 2, 3):
+        now = step(epoch, seed=epoch)
+        method.before_step(graph, now)
+        keys.append(method.capture_key(now))
+        places.append(method._drawn.candidates.pairs.data_ptr())
+        found, expected = (each.loss_terms(graph, step(epoch, epoch)) for each in (method, other))
+        assert_close(found, expected, rtol=0, atol=0)
+    assert len(set(keys)) == len(set(places)) == 1
+    method.before_step(small_graph(seed=3), step())
+    assert method.capture_key(step()) not in (None, keys[0])
+    # Drawn negatives cannot be captured.
+    few = make(graph, negatives=5).train()
+    few.before_step(graph, step())
+    assert few.capture_key(step()) is None
 
 
 def test_a_search_leaves_the_model_as_it_was():
@@ -290,7 +333,10 @@ def test_a_search_in_the_midst_of_training_sees_the_statistics_of_now():
     now.calibrate(graph)
     assert not torch.allclose(method.encoder.norm.running_var, now.encoder.norm.running_var)
     method.loss_terms(graph, step())
-    assert_close(dict(method.state_dict()), dict(now.state_dict()), rtol=0, atol=0)
+    assert method.training
+    assert method.encoder.training
+    found, expected = (dict(each.encoder.state_dict()) for each in (method, now))
+    assert_close(found, expected, rtol=0, atol=0)
     energies = [method.monitors()[f"rayleigh_{band}"] for band in method.bands]
     clean = now.train().encode(graph).bands  # by batch statistics
     operator = now.ready(graph).bounded.operator
@@ -425,6 +471,7 @@ def outlook(graph, **settings):
 def test_the_user_is_told_what_the_searches_take():
     graph = mixed_graph(num_nodes=60, degree=4.0, num_features=6)
     settings = {"width": 8, "epochs": 40, "warm_up": 10, "interval": 10, "perturbation_steps": 4}
+    settings["feature_budget"] = 0.1
     (sentence,) = outlook(graph, **settings)
     edges = graph.graph.num_edges
     start = "ASPECT-S searches for harmful perturbations in 3 of 40 epochs, 4 steps over up to "

@@ -1,6 +1,7 @@
 """Gradients of a phase: those of autograd, and on a GPU the same when they are replayed."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -50,13 +51,55 @@ def test_the_precision_of_products_is_as_before_afterwards():
     assert torch.get_float32_matmul_precision() == before
 
 
+class Replayed:
+    """In place of a CUDA graph."""
+
+    def __init__(self):
+        self.times = 0
+
+    def replay(self):
+        self.times += 1
+
+
+def test_each_kind_of_step_is_captured_apart_and_the_last_ones_are_kept(monkeypatch):
+    toy, captured = Toy(), []
+    steps = Gradients(toy, tiny_graph(), list(toy.parameters()))
+    steps.may_capture = True
+
+    def capture(step):
+        captured.append(step.epoch)
+        done = steps._run(step)
+        return None if step.epoch % 3 == 0 else replace(done, graph=Replayed())  # 0 mod 3 cannot be
+
+    monkeypatch.setattr(steps, "_capture", capture)
+    monkeypatch.setattr(toy, "capture_key", lambda step: step.epoch, raising=False)
+
+    def take(*kinds):
+        captured.clear()
+        for kind in kinds:
+            steps.compute(Step(kind, torch.Generator()))
+        return list(captured)
+
+    assert take(*[1, 2] * gradients.WARM_UP) == []
+    assert take(1, 2, 1, 2) == [1, 2]
+    assert [kind.captured.graph.times for kind in steps.kinds.values()] == [2, 2]
+    assert take(*[3] * (gradients.WARM_UP + 3)) == [3]  # tried once, and run as it is from then on
+    assert list(steps.kinds) == [2, 3]
+    assert take(2) == []
+    assert take(*[1] * (gradients.WARM_UP + 1)) == [1]  # it was let go of
+
+
 TRAINED = [name for name in method_names() if find_method(name).method.trainable]
+
+
+SEARCHING = {"aspect-s": {"warm_up": 0, "interval": 1}}  # in every epoch, which repeats then
 
 
 def losses_on_gpu(name, graph):
     known = find_method(name)
+    settings = {"epochs": EPOCHS, "patience": None, **SEARCHING.get(name, {})}
     with isolated_seed(0):
-        model = known.method(known.config(epochs=EPOCHS, patience=None), graph.num_features)
+        model = known.method(known.config(**settings), graph.num_features)
     recorder = MemoryRecorder()
     train(model.cuda(), graph, seed=0, recorder=recorder)
     return torch.tensor([snapshot.state["values"]["loss"] for snapshot in recorder.snapshots])

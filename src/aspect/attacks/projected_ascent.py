@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,7 +25,7 @@ from aspect.config import Config, Count
 from aspect.data.features import mean_size, num_entries
 from aspect.data.graph import Features, Graph, edge_keys, pair_keys, with_pairs
 from aspect.data.operators import Operator, Propagation, RescaledLaplacian
-from aspect.data.sparse import SparseMatrix
+from aspect.data.sparse import SparseMatrix, run_numbers
 from aspect.errors import SettingsError
 from aspect.losses.edges import rayleigh_energy
 from aspect.nn.spectral_encoder import FoldedEncoder
@@ -36,6 +36,7 @@ __all__ = [
     "AscentResult",
     "Change",
     "Discretisation",
+    "DrawnCandidates",
     "EdgeCandidates",
     "FeatureCandidates",
     "GradientConfig",
@@ -48,6 +49,9 @@ __all__ = [
     "ascend",
     "draw_edges",
     "draw_entries",
+    "draw_numbers",
+    "edge_candidates",
+    "feature_candidates",
     "project_to_budget",
     "slopes_of",
     "stability",
@@ -61,6 +65,8 @@ Contrast = Callable[[Float[Tensor, "nodes dim"], Float[Tensor, "nodes dim"]], Te
 # Draws that turn out to be edges, loops or known pairs are lost: more are drawn than are needed.
 SURPLUS = 2
 SPARE_BITS = 8  # of the shift of a projection, beyond those of a number's precision
+DIGITS_AT_ONCE = 5  # of that shift, on a GPU, where a projection is of few values
+MOST_AT_ONCE = 2**20  # values
 MOST_SEARCHES = 3  # for a budget: one may end with fewer flips than are allowed
 
 
@@ -113,14 +119,31 @@ def draw_edges(
 
     A dense graph may hold fewer. The generator is on the graph's device.
     """
+    return edge_candidates(graph, *draw_pairs(graph, others, generator), self_loops=self_loops)
+
+
+def draw_pairs(
+    graph: Graph, others: int, generator: torch.Generator
+) -> tuple[Int[Tensor, " pairs"], Float[Tensor, " pairs"]]:
+    """The keys of `EdgeCandidates`, and which of them are edges."""
     edges, nodes = edge_keys(graph), graph.num_nodes
     near = _absent(_two_hops(graph, SURPLUS * others, generator), edges)[: others // 2]
     count = others - others // 2
     shape = 2, SURPLUS * count
     one, other = torch.randint(nodes, shape, generator=generator, device=graph.device)
     far = _absent(_keys(one, other, nodes), torch.cat([edges, near]))[:count]
-    keys = torch.cat([edges, near, far]).sort().values
-    present = torch.isin(keys, edges, assume_unique=True).to(graph.dtype)
+    keys, order = torch.cat([edges, near, far]).sort()
+    return keys, (order < len(edges)).to(graph.dtype)
+
+
+def edge_candidates(
+    graph: Graph,
+    keys: Int[Tensor, " pairs"],
+    present: Float[Tensor, " pairs"],
+    *,
+    self_loops: bool,
+) -> EdgeCandidates:
+    """Pairs that were drawn; nothing waits for a device."""
     return EdgeCandidates(
         keys, present, Propagation(with_pairs(graph, keys), self_loops=self_loops)
     )
@@ -159,7 +182,8 @@ class FeatureCandidates:
     """Feature entries that may be moved, up or down."""
 
     places: SparseMatrix  # ones where an entry may be moved
-    size: float  # of an entry that is not zero, on average: the unit of moves
+    absent: int  # of them, those that compressed features do not store
+    size: Float[Tensor, ""]  # of an entry that is not zero, on average: the unit of moves
 
     @property
     def count(self) -> int:
@@ -172,17 +196,20 @@ class FeatureCandidates:
 
     def applied(self, features: Features, changes: Float[Tensor, " candidates"]) -> Features:
         """The features with the changes added, dense or compressed as before."""
-        moved = self.moved(changes)
+        columns, keys = features.shape[1], _entry_keys(self.places)
         if not isinstance(features, SparseMatrix):
-            return features + moved.dense()
-        shape, columns = features.shape, features.shape[1]
-        keys, values = [], []
-        for part in (features, moved):
-            keys.append(part.pattern.rows * columns + part.pattern.columns.long())
-            values.append(part.values)
-        every, places = torch.unique(torch.cat(keys), return_inverse=True)
-        total = features.values.new_zeros(len(every)).index_add(0, places, torch.cat(values))
-        return SparseMatrix.from_entries(every // columns, every % columns, total, shape)
+            return features.flatten().index_add(0, keys, changes).view(features.shape)
+        every, order = torch.cat([_entry_keys(features), keys]).sort()
+        number = run_numbers(every)
+        length = len(features.values) + self.absent
+        values = torch.cat([features.values, changes])[order]
+        total = values.new_zeros(length).index_add(0, number, values)
+        known = every.new_zeros(length).scatter(0, number, every)
+        return SparseMatrix.from_entries(known // columns, known % columns, total, features.shape)
+
+
+def _entry_keys(matrix: SparseMatrix) -> Int[Tensor, " entries"]:
+    return matrix.pattern.rows * matrix.shape[1] + matrix.pattern.columns.long()
 
 
 def draw_entries(features: Features, share: float, generator: torch.Generator) -> FeatureCandidates:
@@ -191,22 +218,55 @@ def draw_entries(features: Features, share: float, generator: torch.Generator) -
     Of dense features it may be any. The share is one of the entries that are not zero; there are
     fewer where few can be drawn.
     """
+    return feature_candidates(features, *draw_entry_keys(features, share, generator))
+
+
+def draw_entry_keys(
+    features: Features, share: float, generator: torch.Generator
+) -> tuple[Int[Tensor, " entries"], int]:
+    """Row times columns plus column of the entries, and how many compressed features lack."""
     (nodes, columns), device = features.shape, features.device
-    values = features.values if isinstance(features, SparseMatrix) else features.flatten()
     count = round(share * num_entries(features))
+    known = chosen = torch.empty(0, dtype=torch.long, device=device)
     if isinstance(features, SparseMatrix):
-        stored = features.pattern.rows * columns + features.pattern.columns.long()
-        kept = torch.randperm(len(stored), generator=generator, device=device)[: count // 2]
-        count -= len(kept)
-        known, chosen = stored, [stored[kept]]
-    else:
-        known, chosen = values.new_empty(0, dtype=torch.long), []
+        known = _entry_keys(features)
+        chosen = known[torch.randperm(len(known), generator=generator, device=device)[: count // 2]]
+        count -= len(chosen)
     drawn = torch.randint(nodes * columns, (SURPLUS * count,), generator=generator, device=device)
-    chosen.append(_absent(drawn, known)[:count])
-    keys = torch.cat(chosen)
-    ones = torch.ones(len(keys), dtype=values.dtype, device=device)
-    places = SparseMatrix.from_entries(keys // columns, keys % columns, ones, (nodes, columns))
-    return FeatureCandidates(places, float(mean_size(features)))
+    absent = _absent(drawn, known)[:count]
+    return torch.cat([chosen, absent]), len(absent)
+
+
+def feature_candidates(
+    features: Features, keys: Int[Tensor, " entries"], absent: int
+) -> FeatureCandidates:
+    """Entries that were drawn; nothing waits for a device."""
+    (rows, columns), size = features.shape, mean_size(features)
+    ones = torch.ones(len(keys), dtype=size.dtype, device=size.device)
+    places = SparseMatrix.from_entries(keys // columns, keys % columns, ones, (rows, columns))
+    return FeatureCandidates(places, absent, size)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnCandidates:
+    """What a search draws before it begins; the sizes, but for a graph that holds fewer, are fixed.
+
+    Drawing waits for a device, and nothing after it does.
+    """
+
+    pairs: Int[Tensor, " pairs"]  # the keys of `EdgeCandidates`
+    present: Float[Tensor, " pairs"]  # which of them are edges
+    entries: Int[Tensor, " entries"]  # row times columns plus column of feature entries
+    absent: int  # of them, those that compressed features do not store
+
+    @classmethod
+    def of(
+        cls, graph: Graph, features: Features, scope: SearchScope, generator: torch.Generator
+    ) -> DrawnCandidates:
+        """Draw for a graph, whose features may be normalised."""
+        others = round(scope.candidates * graph.num_edges)
+        pairs = draw_pairs(graph, others, generator)
+        return cls(*pairs, *draw_entry_keys(features, scope.feature_budget, generator))
 
 
 # The inner problem: how far a perturbation moves a frozen model
@@ -254,11 +314,15 @@ class InnerProblem:
         """The clean graph."""
         return Change(self.edges.nothing(), torch.zeros_like(self.entries.places.values))
 
-    def see(self, change: Change) -> Seen:
-        """Embed the changed graph and judge it."""
+    def embed(self, change: Change) -> tuple[RescaledLaplacian, Float[Tensor, "bands nodes dim"]]:
+        """The changed graph, and its bands."""
         operator = self.edges.operator(change.flips)
         projected = self.projected + self.encoder.project(self.entries.moved(change.moves))
-        views = self.encoder.embed(projected, operator)
+        return operator, self.encoder.embed(projected, operator)
+
+    def see(self, change: Change) -> Seen:
+        """Embed the changed graph and judge it."""
+        operator, views = self.embed(change)
         energies = torch.stack([rayleigh_energy(operator, band) for band in views])
         pairs = zip(views, self.keys, strict=True)
         losses = torch.stack([self.contrast(*pair) for pair in pairs])
@@ -300,27 +364,54 @@ class AscentResult:
     change: Change
     seen: Seen
     before: Seen  # the clean graph
-    relaxed: float  # the best objective on the way, pairs flipped by shares
+    relaxed: Float[Tensor, ""]  # the best objective on the way, pairs flipped by shares
 
 
-def ascend(problem: InnerProblem, how: Ascent, generator: torch.Generator) -> AscentResult:
-    """Climb from the clean graph, then keep the best of several graphs without halves."""
-    change = best = problem.nothing()
-    before, relaxed = None, -math.inf
+def ascend(
+    problem: InnerProblem, how: Ascent, generator: torch.Generator | Float[Tensor, "draws pairs"]
+) -> AscentResult:
+    """Climb from the clean graph, then keep the best of several graphs without halves.
+
+    Without a step all pairs are equally likely to be flipped: a control of the search.
+    Nothing waits for a device on the way, so that a search can be captured as a CUDA graph.
+
+    Args:
+        problem: What is maximised.
+        how: Steps, budgets and draws.
+        generator: For the draws; or numbers from 0 to 1 that were drawn before.
+    """
+    change = problem.nothing()
+    before, slope = _slope(problem, change)
+    best, relaxed = change, before.objective
+    if how.steps == 0:
+        best = replace(change, flips=change.flips + min(1, how.budget / max(1, len(change.flips))))
     for number in range(1, how.steps + 1):
-        seen, slope = _slope(problem, change)
-        before = before or seen
-        if float(seen.objective) > relaxed:
-            best, relaxed = change, float(seen.objective)
         change = _step(problem, change, slope, how, number)
+        if number < how.steps:
+            seen, slope = _slope(problem, change)
+        else:
+            with torch.no_grad():
+                seen = problem.see(change)
+        is_higher = seen.objective > relaxed
+        best = _either(is_higher, change, best)
+        relaxed = torch.where(is_higher, seen.objective, relaxed)
     with torch.no_grad():
-        seen = problem.see(change)
-        if float(seen.objective) > relaxed:
-            best, relaxed = change, float(seen.objective)
-        tried = [(point, problem.see(point)) for point in _discrete(best, how, generator)]
-    change, seen = max(tried, key=lambda pair: float(pair[1].objective))
-    assert before is not None  # there is at least one step
+        (change, seen), *others = (
+            (point, problem.see(point)) for point in _discrete(best, how, generator)
+        )
+        for other, looks in others:
+            is_higher = looks.objective > seen.objective
+            change, seen = _either(is_higher, other, change), _either(is_higher, looks, seen)
     return AscentResult(change, seen, before, relaxed)
+
+
+Tensors = TypeVar("Tensors", "Change", "Seen")
+
+
+def _either(is_first: Bool[Tensor, ""], first: Tensors, second: Tensors) -> Tensors:
+    """One of two, chosen on the device."""
+    pairs = zip(vars(first).values(), vars(second).values(), strict=True)
+    return type(first)(*(torch.where(is_first, one, other) for one, other in pairs))
 
 
 def _slope(problem: InnerProblem, change: Change) -> tuple[Seen, Change]:
@@ -364,23 +455,37 @@ def _typical(slope: Float[Tensor, " pairs"], budget: int) -> Float[Tensor, ""]:
     A step of one over it flips about as many pairs as are allowed, whatever the loss's scale; the
     slopes of a mean over thousands of nodes are tiny.
     """
-    rising = slope.clamp(min=0)
-    steepest = rising.topk(min(budget, len(rising))).values if budget else rising[:0]
-    steep = steepest[steepest > 0]
-    return steep[-1] if len(steep) else torch.ones_like(slope.sum())
+    if not budget or not len(slope):
+        return slope.new_ones(())
+    steepest = slope.clamp(min=0).topk(min(budget, len(slope))).values  # from the steepest down
+    steep = (steepest > 0).sum()
+    last = steepest.gather(0, (steep - 1).clamp(min=0).unsqueeze(0)).squeeze(0)
+    return torch.where(steep > 0, last, 1)
 
 
-def _discrete(change: Change, how: Ascent, generator: torch.Generator) -> Iterator[Change]:
+def _discrete(
+    change: Change, how: Ascent, generator: torch.Generator | Float[Tensor, "draws pairs"]
+) -> Iterator[Change]:
     """Changes that flip a pair or do not: the largest shares, or drawn by their shares.
 
     A draw over the budget loses the pairs of the smallest shares.
     """
-    if how.discretisation == "largest":
+    if how.discretisation == "largest" and how.steps > 0:
         yield Change(_largest(change.flips, how.budget), change.moves)
         return
-    for _ in range(how.draws):
-        drawn = torch.bernoulli(change.flips, generator=generator)
+    if isinstance(generator, torch.Generator):
+        generator = draw_numbers(how.draws, change.flips, generator)
+    for numbers in generator[: None if how.steps > 0 else 1]:  # a control has no choice
+        drawn = numbers < change.flips
         yield Change(_largest(drawn * change.flips, how.budget), change.moves)
+
+
+def draw_numbers(
+    draws: int, pairs: Tensor, generator: torch.Generator
+) -> Float[Tensor, "draws pairs"]:
+    """From 0 to 1, one for each draw and pair."""
+    shape = draws, len(pairs)
+    return torch.rand(shape, generator=generator, device=generator.device, dtype=pairs.dtype)
 
 
 def _largest(shares: Float[Tensor, " pairs"], budget: int) -> Float[Tensor, " pairs"]:
@@ -407,11 +512,19 @@ def project_to_budget(
     bits = SPARE_BITS - round(math.log2(torch.finfo(values.dtype).eps))
     high = values.kthvalue(len(values) - allowed).values.clamp(min=0)
     low = (high - 1).clamp(min=0)
-    for _ in range(bits):
-        middle = torch.lerp(low, high, 0.5)
-        is_above = (values - middle).clamp_(0, 1).sum() > budget
-        low, high = torch.where(is_above, middle, low), torch.where(is_above, high, middle)
+    # A small graph costs a device little but the number of operations: several digits at a time.
+    digits = _digits_at_once(values)
+    parts = torch.linspace(0, 1, 2**digits + 1, dtype=values.dtype, device=values.device)
+    for _ in range(math.ceil(bits / digits)):
+        shifts = torch.lerp(low, high, parts)
+        sums = (values - shifts[1:-1, None]).clamp_(0, 1).sum(1)
+        above = (sums > budget).sum()  # of them: sums fall as shifts rise
+        low, high = shifts.gather(0, torch.stack([above, above + 1])).unbind()
     return (values - high * binds).clamp_(0, 1)
+
+
+def _digits_at_once(values: Tensor) -> int:
+    return DIGITS_AT_ONCE if values.is_cuda and len(values) <= MOST_AT_ONCE else 1
 
 
 # The attack

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.graph import Graph
-from aspect.data.sparse import Pattern, SparseMatrix
+from aspect.data.sparse import Pattern, SparseMatrix, run_numbers
 from aspect.errors import GraphError
 
 __all__ = [
@@ -87,8 +87,8 @@ class Propagation:
         keys = torch.where(
             low == high, torch.iinfo(torch.long).max, low * self.pattern.shape[0] + high
         )
-        edge: Tensor = torch.unique(keys, return_inverse=True)[1]
-        return edge
+        ordered, order = keys.sort()
+        return torch.empty_like(order).scatter(0, order, run_numbers(ordered))
 
     def operator(self, edge_weights: Float[Tensor, " edges"] | None = None) -> RescaledLaplacian:
         """The rescaled Laplacian with every undirected edge times a factor (one if not given).

@@ -18,7 +18,15 @@ from torch import Tensor
 from torch.nn.functional import pad
 from typing_extensions import override
 
-__all__ = ["ALIGNED", "LARGEST_INT32", "Pattern", "SparseMatrix", "aligned", "has_triton"]
+__all__ = [
+    "ALIGNED",
+    "LARGEST_INT32",
+    "Pattern",
+    "SparseMatrix",
+    "aligned",
+    "has_triton",
+    "run_numbers",
+]
 
 # Tensor cores load 16 bytes at a time, Triton loads so where sizes are multiples of 16: rows that
 # begin elsewhere take other, slower kernels.
@@ -96,6 +104,15 @@ class Pattern:
         pointers = _pointers(columns, self.shape[1])
         rows = self.rows[order].to(columns.dtype)
         return Pattern(pointers, rows, self.shape[::-1]), order
+
+
+def run_numbers(ordered: Int[Tensor, " values"]) -> Int[Tensor, " values"]:
+    """Of sorted numbers, how many smaller ones there are, equal ones counted once.
+
+    That is the inverse of `torch.unique`, which asks the host how many there are.
+    """
+    rises = torch.cat([ordered.new_zeros(1), (ordered.diff() > 0).long()])
+    return rises[: len(ordered)].cumsum(0)
 
 
 def _pointers(sorted_rows: Int[Tensor, " entries"], rows: int) -> Int[Tensor, " rows_plus_one"]:

@@ -66,6 +66,8 @@ class PlannedPerturbation(Config):
     features: bool = True
     seeds: Seeds = 1
     """At most so many pre-training seeds; a perturbation of its own for every split is one run."""
+    without: tuple[str, ...] = ()
+    """Entries that it leaves out, such as those that embed no graph but their own."""
 
     @model_validator(mode="after")
     def _has_its_solver(self) -> PlannedPerturbation:
@@ -74,7 +76,7 @@ class PlannedPerturbation(Config):
 
     def each(self) -> Iterator[Perturbation]:
         """One for every budget."""
-        shared = self.model_dump(exclude={"budgets", "seeds"})
+        shared = self.model_dump(exclude={"budgets", "seeds", "without"})
         for budget in self.budgets:
             yield Perturbation(**shared, budget=budget)
 
@@ -222,6 +224,7 @@ class Plan(Config):
     def _names_are_known(self) -> Plan:
         known = [entry.name for entry in self.entries]
         wanted = [*self.details, *(entry.group for entry in self.entries if entry.group)]
+        wanted += [name for planned in self.perturbations if planned for name in planned.without]
         for name in wanted:
             if name not in known:
                 raise ValueError(f"{name!r} is not an entry of this plan")
@@ -313,12 +316,16 @@ class Plan(Config):
         planned = self.seeds_of.get(graph, self.seeds)
         return min(planned, entry.seeds or planned)
 
-    def planned(self) -> Iterator[tuple[Perturbation | None, int]]:
-        """Every perturbation, none included, with the most seeds that it is worth."""
+    def planned(self, entry: str = "") -> Iterator[tuple[Perturbation | None, int]]:
+        """Every perturbation, none included, with the most seeds that it is worth.
+
+        Args:
+            entry: Name of the only entry that is asked about.
+        """
         for planned in self.perturbations:
             if planned is None:
                 yield None, max(self.seeds, *self.seeds_of.values(), 0)
-            else:
+            elif entry not in planned.without:
                 yield from ((each, planned.seeds) for each in planned.each())
 
 
@@ -458,7 +465,7 @@ def _specs(
     most = plan.seeds_for(entry, graph)
     if entry.embeddings and "{seed}" not in entry.embeddings:
         most = 1
-    for perturbation, seeds in plan.planned():
+    for perturbation, seeds in plan.planned(entry.name):
         if entry.embeddings and perturbation is not None:
             raise SettingsError(
                 f"Entry {entry.name!r} of the plan {plan.name!r} cannot be perturbed: its "

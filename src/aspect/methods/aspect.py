@@ -19,11 +19,12 @@ from torch.nn.functional import normalize
 from typing_extensions import override
 
 from aspect.attacks.projected_ascent import (
+    DrawnCandidates,
     InnerProblem,
     SearchScope,
     StabilityTarget,
-    draw_edges,
-    draw_entries,
+    edge_candidates,
+    feature_candidates,
 )
 from aspect.config import Choice, Count, Positive, Range, Share, Weight
 from aspect.data.features import dense, mask_columns, seen_features
@@ -255,6 +256,7 @@ class AspectMethod(Method):
         self.ready = PerGraph(self._prepare)
         self._past = PastRows()
         self._monitors: dict[str, Tensor] = {}
+        self._plain_policy: Tensor | None = None  # its loss without sensitivity
 
     def forward(
         self,
@@ -308,11 +310,13 @@ class AspectMethod(Method):
             return contrast, channels, None
         # Eq. (14), channel cost: detached, so that only the gate weights have a gradient.
         costs = channel_costs(self._pooled(channel_losses.detach(), operator))
-        if sensitivity is not None and sensitivity_weight > 0:
-            moved = channel_costs(self._pooled(sensitivity, operator))
-            costs = costs + sensitivity_weight * moved
         target = policy_target(costs, config.gate_temperature)  # Eq. (15), policy target
         policy = policy_loss(first.log_weights, target)  # Eq. (16), policy loss
+        self._plain_policy = config.policy_weight * policy.detach()
+        if sensitivity is not None and sensitivity_weight > 0:
+            moved = channel_costs(self._pooled(sensitivity, operator))
+            target = policy_target(costs + sensitivity_weight * moved, config.gate_temperature)
+            policy = policy_loss(first.log_weights, target)
         return contrast, channels, policy
 
     @property
@@ -441,8 +445,10 @@ class AspectMethod(Method):
 
     @override
     def watched(self, terms: Mapping[str, Tensor]) -> Tensor:
-        # Eq. (17): the loss within the bands is ours, and the stability loss comes and goes.
-        return terms["contrast"] + terms.get("policy", 0)
+        # Eq. (17): the loss within the bands is ours, and stability loss and sensitivity come and
+        # go, so that epochs with a search and those without are compared by the same terms.
+        policy = self._plain_policy if "policy" in terms else None
+        return terms["contrast"] + (0 if policy is None else policy)
 
     def _gate_monitors(self, embedding: SpectralEmbedding) -> dict[str, Tensor]:
         if len(self.bands) == 1:
@@ -553,12 +559,17 @@ class AspectMethod(Method):
     @override
     @torch.no_grad()
     def search_problem(
-        self, graph: Graph, scope: SearchScope, generator: torch.Generator
+        self,
+        graph: Graph,
+        scope: SearchScope,
+        generator: torch.Generator,
+        drawn: DrawnCandidates | None = None,
     ) -> InnerProblem:
         """Eq. (18), perturbation objective, on the model as it embeds; the gate is frozen.
 
-        Candidates are drawn anew. Where the true largest eigenvalue rescales the clean graph, its
-        bound does so here: flips can raise it, and both sides of a comparison are rescaled alike.
+        Candidates that are not given are drawn. Where the true largest eigenvalue rescales the
+        clean graph, its bound does so here: flips can raise it, and both sides of a comparison are
+        rescaled alike.
         """
         if isinstance(graph, Rows):
             raise SettingsError(
@@ -571,17 +582,21 @@ class AspectMethod(Method):
         operator = ready.bounded.operator
         bands = encoder.embed(projected, operator)
         clean = SpectralEmbedding(bands, self.gate(bands, operator))
-        others = round(scope.candidates * graph.num_edges)
-        seed = generator.initial_seed()
+        drawn = drawn or DrawnCandidates.of(graph, ready.features, scope, generator)
+        self_loops = self.config.self_loops
+        has_draws = self.num_negatives(graph.num_nodes, graph.device) is not None
+        seed = generator.initial_seed() if has_draws else None  # which a CUDA graph cannot ask for
 
         def contrast(queries: Tensor, keys: Tensor) -> Float[Tensor, " nodes"]:
             # Drawn negatives are the same throughout a search: perturbations are compared.
-            fixed = generator_for(seed, "negatives", device=graph.device)
+            fixed = generator
+            if seed is not None:
+                fixed = generator_for(seed, "negatives", device=graph.device)
             return self.node_losses(queries, keys, fixed).rows
 
         return InnerProblem(
-            edges=draw_edges(graph, others, generator, self_loops=self.config.self_loops),
-            entries=draw_entries(ready.features, scope.feature_budget, generator),
+            edges=edge_candidates(graph, drawn.pairs, drawn.present, self_loops=self_loops),
+            entries=feature_candidates(ready.features, drawn.entries, drawn.absent),
             encoder=encoder,
             projected=projected,
             keys=clean.keys(scope.target),

@@ -10,16 +10,19 @@ import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import normalize
 from typing_extensions import override
 
 from aspect.attacks.projected_ascent import (
     Ascent,
     AscentResult,
     Discretisation,
+    DrawnCandidates,
     SearchScope,
     StabilityTarget,
     StepRule,
     ascend,
+    draw_numbers,
     stability,
 )
 from aspect.config import Choice, Count, Positive, Range, Weight
@@ -31,6 +34,7 @@ from aspect.losses.blocked import kept_bytes_on
 from aspect.methods.aspect import PAPER, AspectConfig, AspectMethod, weighted
 from aspect.methods.base import Step
 from aspect.methods.registry import register
+from aspect.nn.normalisation import recording
 from aspect.nn.spectral_encoder import Signal
 
 SEARCHED_NODES = 4_096  # of a sampled neighbourhood, where the graph is trained on as rows
@@ -42,32 +46,36 @@ class AspectSConfig(AspectConfig):
     """Settings of ASPECT-S: those of ASPECT, and of its search and stability loss."""
 
     # When
-    warm_up: Annotated[int, Field(ge=0)] = 20
+    warm_up: Annotated[int, Field(ge=0), Choice((0, 5, 20))] = 0
     """Epochs of plain ASPECT (T_warm); the first search comes `interval` epochs later."""
-    interval: Annotated[Count, Choice((1, 2, 5, 10))] = 10
+    interval: Annotated[Count, Choice((1, 2, 5, 10))] = 5
     """Epochs from one search to the next (r)."""
 
     # What is minimised
-    stability_weight: Annotated[Weight, Range(0.1, 4.0, log=True)] = 1.0
+    stability_weight: Annotated[Weight, Range(0.1, 5.0, log=True)] = 1.0
     """Weight of the stability loss (lambda_stab; epsilon in the paper's table)."""
-    stability_target: Annotated[StabilityTarget, Choice(("fused", "band"))] = "fused"
-    """What a perturbed band is contrasted with: the clean fused embedding, or the clean band."""
-    sensitivity_weight: Annotated[Weight, Range(0.0, 2.0)] = 1.0
-    """Weight of a band's sensitivity in the policy's target (lambda_s)."""
+    stability_target: Annotated[StabilityTarget, Choice(("fused", "band"))] = "band"
+    """What a perturbed band is contrasted with: the clean fused embedding, as in the paper, or the
+    clean band."""
+    sensitivity_weight: Annotated[Weight, Range(0.0, 2.0)] = 0.0
+    """Weight of a band's sensitivity in the policy's target (lambda_s); the paper has some."""
+    unit_sensitivity: Annotated[bool, Choice((True, False))] = False
+    """Measure a band's sensitivity on rows of length one, as InfoNCE and readout compare them; off
+    as in the paper."""
 
     # What may be changed
     perturbation_budget: Annotated[float, Field(gt=0, le=1), Range(0.05, 0.5)] = 0.2
     """Pairs flipped at most, as a ratio of the edges (Perturbation Budget)."""
     candidates: Annotated[float, Field(ge=0)] = 1.0
     """Pairs without an edge that the search may join, for each edge; half are two hops apart."""
-    feature_budget: Annotated[float, Field(ge=0, le=1), Range(0.0, 0.3)] = 0.1
+    feature_budget: Annotated[float, Field(ge=0, le=1), Range(0.0, 0.3)] = 0.0
     """Feature entries that may be moved, as a ratio of those that are not zero."""
     feature_box: Weight = 1.0
     """The largest move of an entry, as a multiple of their mean size."""
 
     # How it is searched
-    perturbation_steps: Annotated[Count, Range(3, 10)] = 5
-    """Steps of ascent in a search (Perturbation Steps)."""
+    perturbation_steps: Annotated[int, Field(ge=0), Range(1, 10)] = 3
+    """Steps of ascent in a search (Perturbation Steps); 0: flips at random, a control."""
     edge_step: Annotated[Positive, Range(0.1, 2.0, log=True)] = 0.5
     """Size of the first step over pairs (LR_alpha)."""
     step_rule: StepRule = "normalised"
@@ -76,7 +84,7 @@ class AspectSConfig(AspectConfig):
     """Size of a step over feature entries, as a multiple of their mean size (LR_beta)."""
     rayleigh_weight: Annotated[Weight, Range(0.0, 2.0)] = 0.5
     """Weight of the Rayleigh term that guides the search (lambda_ray)."""
-    discretisation: Discretisation = "draws"
+    discretisation: Discretisation = "largest"
     """From fractional flips to whole ones: the best of several draws, or the largest."""
     draws: Count = 3
     """Draws to choose from."""
@@ -91,6 +99,36 @@ class SearchedGraph:
     sensitivity: Float[Tensor, "bands nodes"]  # Eq. (13), empirical sensitivity
 
 
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """What the search of a step draws."""
+
+    graph: Graph
+    seed: int  # of the step
+    generator: torch.Generator
+    candidates: DrawnCandidates
+    numbers: Float[Tensor, "draws pairs"]  # from 0 to 1; they decide which flips are drawn
+    moves: int = 0  # how often the draws of a training came to lie elsewhere
+
+    def written_to(self, place: _Drawn | None) -> _Drawn:
+        """The same in the memory of earlier draws, where a CUDA graph reads it, if they fit."""
+        if place is None or self._shapes != place._shapes:
+            return self if place is None else replace(self, moves=place.moves + 1)
+        for old, new in zip(place._tensors, self._tensors, strict=True):
+            old.copy_(new)
+        return replace(place, graph=self.graph, seed=self.seed, generator=self.generator)
+
+    @property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        candidates = self.candidates
+        return candidates.pairs, candidates.present, candidates.entries, self.numbers
+
+    @property
+    def _shapes(self) -> tuple[object, ...]:
+        shapes = [(tensor.shape, tensor.device) for tensor in self._tensors]
+        return self.candidates.absent, *shapes
+
+
 @register("aspect-s", config=AspectSConfig, paper=PAPER, family="spectral contrast")
 class AspectSMethod(AspectMethod):
     """ASPECT with a search for harmful perturbations every few epochs, and a loss on its result.
@@ -103,6 +141,7 @@ class AspectSMethod(AspectMethod):
     def __init__(self, config: AspectSConfig, num_features: int) -> None:
         super().__init__(config, num_features)
         self.config: AspectSConfig = config
+        self._drawn: _Drawn | None = None
 
     def is_due(self, epoch: int) -> bool:
         """Whether an epoch begins with a search."""
@@ -115,17 +154,23 @@ class AspectSMethod(AspectMethod):
         if not self.is_due(step.epoch) or isinstance(graph, Rows):
             return super().loss_terms(graph, step)
         config = self.config
-        # A generator apart, so that the draws of the plain epoch stay as they are.
-        generator = step.apart("perturbation")
-        self.calibrate(graph)
-        perturbed = self.search(graph, generator)
+        self._calibrate_encoder(graph)
+        drawn = self._drawn
+        is_captured = graph.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if not is_captured and (
+            drawn is None or drawn.graph is not graph or drawn.seed != step.generator.initial_seed()
+        ):
+            drawn = self._draw(graph, step)
+        assert drawn is not None  # a captured step was drawn for
+        perturbed = self.search(graph, drawn.generator, drawn.candidates, drawn.numbers)
         contrast, channels, policy = self.losses(
             graph, step, perturbed.sensitivity, config.sensitivity_weight
         )
         self._monitors |= self._search_monitors(perturbed)
         stable = None
         if config.stability_weight > 0:
-            stable = self._stability_loss(graph, perturbed.signal, generator)
+            # After the draws of the plain epoch, which so stay as they are.
+            stable = self._stability_loss(graph, perturbed.signal, step.generator)
         return weighted(
             contrast=(1.0, contrast),  # L_std
             channels=(config.channel_weight, channels),  # ours; the paper has none
@@ -143,17 +188,64 @@ class AspectSMethod(AspectMethod):
         return SEARCHED_NODES if self.is_due(epoch) else 0
 
     @override
+    def before_step(self, graph: Graph, step: Step) -> None:
+        if self.is_due(step.epoch) and not isinstance(graph, Rows):
+            self._draw(graph, step)
+
+    def _draw(self, graph: Graph, step: Step) -> _Drawn:
+        """Draw for a step, by a generator apart: the draws of the plain epoch stay as they are."""
+        generator = step.apart("perturbation")
+        features = self.ready(graph).features
+        candidates = DrawnCandidates.of(graph, features, self.scope, generator)
+        numbers = draw_numbers(self.config.draws, candidates.present, generator)
+        drawn = _Drawn(graph, step.generator.initial_seed(), generator, candidates, numbers)
+        self._drawn = drawn.written_to(self._drawn)
+        return self._drawn
+
+    @override
     def capture_key(self, step: Step) -> Hashable | None:
-        return None if self.is_due(step.epoch) else super().capture_key(step)
+        if not self.is_due(step.epoch) or self._drawn is None:
+            return super().capture_key(step)
+        graph = self._drawn.graph
+        # Drawn negatives have a generator of their own, and weights of pairs are looked up.
+        has_draws = self.num_negatives(graph.num_nodes, graph.device) is not None
+        return None if has_draws or graph.weights is not None else ("search", self._drawn.moves)
 
     @torch.no_grad()
-    def search(self, graph: Graph, generator: torch.Generator) -> SearchedGraph:
-        """Search for a perturbation that moves the model, as it is now, far."""
-        problem = self.search_problem(graph, self.scope, generator)
-        found = ascend(problem, self.ascent(graph), generator)
+    def _calibrate_encoder(self, graph: Graph) -> None:
+        """Recompute what the encoder embeds by; the search reads nothing else that is recorded."""
+        norm, encoder = self.encoder.norm, self.encoder
+        if norm is not None:
+            encoder.eval()
+            with recording([norm]):
+                encoder(self.ready(graph).signal)
+            encoder.train(self.training)
+
+    @torch.no_grad()
+    def search(
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        drawn: DrawnCandidates | None = None,
+        numbers: Float[Tensor, "draws pairs"] | None = None,
+    ) -> SearchedGraph:
+        """Search for a perturbation that moves the model, as it is now, far.
+
+        Args:
+            graph: The clean graph.
+            generator: For what is not given.
+            drawn: What the search may perturb.
+            numbers: From 0 to 1, that decide which flips are drawn.
+        """
+        problem = self.search_problem(graph, self.scope, generator, drawn)
+        draws = generator if numbers is None else numbers
+        found = ascend(problem, self.ascent(graph), draws)
         features = problem.entries.applied(self.ready(graph).features, found.change.moves)
         signal = Signal(features, problem.edges.operator(found.change.flips))
-        sensitivity = (found.seen.views - found.before.views).norm(dim=2)
+        views = found.before.views, found.seen.views
+        if self.config.unit_sensitivity:
+            views = normalize(views[0], dim=2), normalize(views[1], dim=2)
+        sensitivity = (views[1] - views[0]).norm(dim=2)
         # The embeddings go: an outer step has no memory to spare.
         before, seen = found.before.without_views(), found.seen.without_views()
         return SearchedGraph(replace(found, before=before, seen=seen), signal, sensitivity)

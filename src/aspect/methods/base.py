@@ -186,6 +186,9 @@ class Method(nn.Module, ABC):
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return sum(parameter.numel() for parameter in trained) if self.trainable else 0
 
+    def before_step(self, graph: Graph, step: Step) -> None:
+        """Called before a step, captured or not: for draws whose shapes the host must know."""
+
     def capture_key(self, step: Step) -> Hashable | None:  # noqa: ARG002
         """What must stay the same for a step to repeat as the same kernels on the same shapes.
 

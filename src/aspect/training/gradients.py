@@ -7,7 +7,6 @@ them takes longer than running them. A CUDA graph launches all of them at once.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ logger = logging.getLogger(__name__)
 PRECISION = "high"
 # Passes before a capture: libraries choose kernels and allocate workspaces in the first ones.
 WARM_UP = 2
+KINDS = 2  # of steps that are captured side by side, such as those with a search and those without
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,16 @@ class Pass:
         return replace(self, numbers=self.numbers.clone(), gradients=[], graph=None)
 
 
+@dataclass
+class _Repeated:
+    """A kind of step that comes again and again."""
+
+    times: int = 0
+    can_be_captured: bool = True
+    captured: Pass | None = None
+    places: tuple[Tensor, ...] = ()  # that a captured pass reads the rows of a batch from
+
+
 @contextmanager
 def training_precision(device: torch.device) -> Iterator[None]:
     """Products of float32 matrices on a GPU in `PRECISION`, whatever it was before."""
@@ -84,16 +94,16 @@ class Gradients:
     def __init__(self, method: Method, graph: Graph, parameters: list[nn.Parameter]) -> None:
         self.method, self.graph, self.parameters = method, graph, parameters
         self.may_capture = graph.device.type == "cuda"
-        self.repeated: Counter[Hashable] = Counter()  # passes by key
-        self.captured: dict[Hashable, Pass] = {}
-        self.places: dict[Hashable, tuple[Tensor, ...]] = {}  # that captured passes read rows from
+        self.kinds: dict[Hashable, _Repeated] = {}  # by key, the last one used at the end
 
     def compute(self, step: Step) -> Pass:
         """Gradients of the loss at the method's present weights; nothing is read back."""
+        self.method.before_step(self.graph, step)
         key = self.method.capture_key(step) if self.may_capture else None
-        if key is not None and key not in self.repeated:  # what is captured holds memory
-            self.repeated, self.captured = Counter(), {}
-        done = self._run(step, self.graph) if key is None else self._repeat(step, self.graph, key)
+        if key is None:
+            done = self._run(step, self.graph)
+        else:
+            done = self._repeat(step, self.graph, self._kind(key))
         self._hand_over(done)
         # What a captured pass wrote was read, if at all, before its replay.
         return replace(done) if done.graph is not None else done
@@ -107,11 +117,11 @@ class Gradients:
         if key is None or not isinstance(batch, Rows):
             done = self._run(step, batch)
         else:
-            key = key, *(view.shape for view in batch.views)
-            places = self.places.setdefault(key, tuple(map(torch.empty_like, batch.views)))
-            for place, view in zip(places, batch.views, strict=True):
+            kind = self._kind((key, *(view.shape for view in batch.views)))
+            kind.places = kind.places or tuple(map(torch.empty_like, batch.views))
+            for place, view in zip(kind.places, batch.views, strict=True):
                 place.copy_(view)
-            done = self._repeat(step, Rows.of(places, batch.whole, batch.queue), key)
+            done = self._repeat(step, Rows.of(kind.places, batch.whole, batch.queue), kind)
         self._hand_over(done)
         return done
 
@@ -119,17 +129,21 @@ class Gradients:
         for parameter, gradient in zip(self.parameters, done.gradients, strict=True):
             parameter.grad = gradient
 
-    def _repeat(self, step: Step, graph: Graph, key: Hashable) -> Pass:
-        self.repeated[key] += 1
-        if key not in self.captured and self.repeated[key] > WARM_UP:
-            captured = self._capture(step, graph)
-            if captured is not None:
-                self.captured[key] = captured
-        done = self.captured.get(key)
-        if done is None or done.graph is None:
+    def _kind(self, key: Hashable) -> _Repeated:
+        kind = self.kinds[key] = self.kinds.pop(key, None) or _Repeated()
+        if len(self.kinds) > KINDS:
+            self.kinds.pop(next(iter(self.kinds)))  # the memory of what was captured is freed
+        return kind
+
+    def _repeat(self, step: Step, graph: Graph, kind: _Repeated) -> Pass:
+        if kind.captured is None and kind.can_be_captured and kind.times >= WARM_UP:
+            kind.captured = self._capture(step, graph)
+            kind.can_be_captured = kind.captured is not None
+        if kind.captured is None or kind.captured.graph is None:
+            kind.times += 1
             return self._run(step, graph)
-        done.graph.replay()
-        return done
+        kind.captured.graph.replay()
+        return kind.captured
 
     def _run(self, step: Step, graph: Graph) -> Pass:
         with training_precision(self.graph.device):
@@ -151,7 +165,6 @@ class Gradients:
             self._record(replace(step, generator=torch.Generator(device=self.graph.device)), graph)
             return self._record(step, graph)
         except RuntimeError as error:
-            self.may_capture = False
             logger.warning(
                 "A step of %s cannot be captured as a CUDA graph and runs as it is. (%s)",
                 self.method.name,
