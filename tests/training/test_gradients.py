@@ -66,9 +66,9 @@ def test_each_kind_of_step_is_captured_apart_and_the_last_ones_are_kept(monkeypa
     steps = Gradients(toy, tiny_graph(), list(toy.parameters()))
     steps.may_capture = True
 
-    def capture(step):
+    def capture(step, graph):
         captured.append(step.epoch)
-        done = steps._run(step)
+        done = steps._run(step, graph)
         return None if step.epoch % 3 == 0 else replace(done, graph=Replayed())  # 0 mod 3 cannot be
 
     monkeypatch.setattr(steps, "_capture", capture)

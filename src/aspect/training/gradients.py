@@ -130,7 +130,7 @@ class Gradients:
             parameter.grad = gradient
 
     def _kind(self, key: Hashable) -> _Repeated:
-        kind = self.kinds[key] = self.kinds.pop(key, None) or _Repeated()
+        kind = self.kinds[key] = self.kinds.pop(key, _Repeated())
         if len(self.kinds) > KINDS:
             self.kinds.pop(next(iter(self.kinds)))  # the memory of what was captured is freed
         return kind
