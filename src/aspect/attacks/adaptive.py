@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from aspect.attacks.diffused import Diffused
 from aspect.attacks.pruning import check_score
 from aspect.attacks.purification import Profiles, profiles_of
 from aspect.config import Config
@@ -26,7 +27,7 @@ __all__ = ["AdaptiveConfig", "ScoreFloor"]
 class ScoreFloor:
     """The least score of a pair that may be flipped, by the clean graph."""
 
-    profiles: Profiles
+    profiles: Profiles | Diffused
     edges: Int[Tensor, " edges"]  # keys of the clean graph
     num_nodes: int
     least: Float[Tensor, ""]
@@ -35,7 +36,7 @@ class ScoreFloor:
     def of(cls, graph: Graph, score: str, quantile: float) -> ScoreFloor:
         """The floor at a quantile of the scores of the graph's edges."""
         profiles, edges = profiles_of(graph, score), edge_keys(graph)
-        scores = profiles.cosines(edges // graph.num_nodes, edges % graph.num_nodes)
+        scores = profiles.scores(edges // graph.num_nodes, edges % graph.num_nodes)
         # Not torch.quantile, which takes at most 2**24 numbers.
         least = scores.sort().values[int(quantile * len(scores))]
         return cls(profiles, edges, graph.num_nodes, least)
@@ -44,7 +45,7 @@ class ScoreFloor:
         """Which pairs may be flipped; an absent one has the score that its edge would have."""
         joined = torch.isin(keys, self.edges)
         ends = keys // self.num_nodes, keys % self.num_nodes
-        is_allowed: Tensor = self.profiles.cosines(*ends, joined) >= self.least
+        is_allowed: Tensor = self.profiles.scores(*ends, joined) >= self.least
         return is_allowed
 
 

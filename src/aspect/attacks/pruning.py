@@ -27,6 +27,7 @@ SCORES = {
     "support": "cosine of the ends' neighbourhoods, the edge left out",
     "tfidf-support": "the same, rare features weighing more",
     "embedding": "cosine of the ends' features after two propagation steps",
+    "diffusion": "cosine of the ends' diffused features, the edge left out, in rounds of weighing",
 }
 
 

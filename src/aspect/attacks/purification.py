@@ -20,9 +20,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from aspect.attacks.diffused import Diffused, diffuse
 from aspect.attacks.pruning import AUTO, Pruning, check_score
 from aspect.data.features import dense
-from aspect.data.graph import Graph, edge_keys, with_pairs
+from aspect.data.graph import Features, Graph, edge_keys, with_pairs
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
 from aspect.nn.propagation import SymmetricPropagation
@@ -44,6 +45,7 @@ EDGES_AT_ONCE = 2**14
 LEVEL = 64  # roundings apart: two cosines that may be the same
 TINY = 1e-12  # below every square length that is not rounding
 EMBEDDING_HOPS = 2
+FEW = 2  # edges of a node that keeps the best of them
 MOST_RANDOM = 0.5  # estimated ratio of random edges beyond which a score says nothing
 LEAST_WEIGHT = 0.01  # of an edge with the lowest score, where weights are soft
 
@@ -87,6 +89,8 @@ class Profiles:
         lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
         return (one * other).sum(1) / lengths
 
+    scores = cosines
+
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes, their edges included."""
         unit, count = normalize(self.rows.double(), dim=1), len(self.rows)
@@ -97,10 +101,18 @@ class Profiles:
 # The scores: `aspect.attacks.pruning` names them
 
 
-def _inverse_frequencies(rows: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
-    """Smooth inverse document frequencies: one for a feature that every node has."""
-    count = (rows != 0).sum(0).to(rows.dtype)
-    return torch.log((1 + len(rows)) / (1 + count)) + 1
+def _weighted(features: Features) -> Features:
+    """Columns by their smooth inverse document frequencies: one for a feature of every node."""
+    if isinstance(features, SparseMatrix):
+        columns = features.pattern.columns.long()
+        count = torch.bincount(columns, features.values != 0, minlength=features.shape[1])
+        factors = _inverse_frequencies(count, features.shape[0]).to(features.dtype)
+        return features.with_values(features.values * factors[columns])
+    return features * _inverse_frequencies((features != 0).sum(0), len(features)).to(features)
+
+
+def _inverse_frequencies(count: Tensor, nodes: int) -> Tensor:
+    return torch.log((1 + nodes) / (1 + count)) + 1
 
 
 def _neighbourhoods(graph: Graph, rows: Float[Tensor, "nodes dim"]) -> Profiles:
@@ -119,13 +131,14 @@ def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
     return rows
 
 
-def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Profiles:
+def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Profiles | Diffused:
     """The rows that a single score compares."""
     if score == "embedding":
         return Profiles((embed or _propagated)(graph))
-    rows = dense(graph.features)
-    if score.startswith("tfidf"):
-        rows = rows * _inverse_frequencies(rows)
+    if score == "diffusion":
+        return diffuse(graph, _weighted(graph.features))
+    is_weighted = score.startswith("tfidf")
+    rows = dense(_weighted(graph.features) if is_weighted else graph.features)
     return _neighbourhoods(graph, rows) if score.endswith("support") else Profiles(rows)
 
 
@@ -144,7 +157,7 @@ def edge_scores(
     keys = edge_keys(graph)
     ends = keys // graph.num_nodes, keys % graph.num_nodes
     names = check_score(score).split("+")
-    found = [profiles_of(graph, name, embed).cosines(*ends) for name in names]
+    found = [profiles_of(graph, name, embed).scores(*ends) for name in names]
     return found[0] if len(found) == 1 else torch.stack([_ranks(each) for each in found]).sum(0)
 
 
@@ -234,7 +247,24 @@ def check_ratio(ratio: float) -> None:
 
 
 def _without_lowest(graph: Graph, count: int, scores: Float[Tensor, " edges"]) -> Graph:
-    return with_pairs(graph, edge_keys(graph)[scores >= _first_kept(scores, count)])
+    is_kept = (scores >= _first_kept(scores, count)) | _is_best_of_few(graph, scores)
+    return with_pairs(graph, edge_keys(graph)[is_kept])
+
+
+def _is_best_of_few(graph: Graph, scores: Float[Tensor, " edges"]) -> Bool[Tensor, " edges"]:
+    """Edges that score highest at an end with at most `FEW` of them.
+
+    They are most of what is known of such a node; a node under attack has more.
+    """
+    keys = edge_keys(graph)
+    degrees, is_best = graph.degrees(), torch.zeros_like(keys, dtype=torch.bool)
+    best = scores.new_full((graph.num_nodes,), -torch.inf)
+    ends = keys // graph.num_nodes, keys % graph.num_nodes
+    for end in ends:
+        best = best.scatter_reduce(0, end, scores, "amax")
+    for end in ends:
+        is_best |= (scores >= best[end] - _rounding(scores)) & (degrees[end] <= FEW)
+    return is_best
 
 
 def _first_kept(scores: Float[Tensor, " edges"], count: int) -> Tensor:
