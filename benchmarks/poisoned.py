@@ -1,12 +1,13 @@
-"""Methods beside each other on a graph that others poisoned, with and without edge pruning.
+"""Methods beside each other on graphs that are poisoned, with and without edge pruning.
 
-The folder holds what `danielzuegner/gnn-meta-attack` and `ChandlerBang/Pro-GNN` publish: the clean
+A folder holds what `danielzuegner/gnn-meta-attack` and `ChandlerBang/Pro-GNN` publish: the clean
 graph (`cora_ml_source.npz`), Metattack's adjacencies at 5 to 25% (`cora_ml_meta_adj_RATE.npz`) and
-the split (`cora_ml_prognn_splits.json`). Every method trains on each graph as it is, pruned by the
-rule without labels (`auto`), and pruned at several ratios of which the split's validation nodes
-choose one. Rows go to a file as they are done; a run that was stopped goes on from there.
+the split (`cora_ml_prognn_splits.json`). A file is one of `aspect attack`, on a known data set: its
+flips alone, on its own split. Every method trains on each graph as it is and pruned by the rule
+without labels (`auto`); with --ratios also pruned at several ratios, of which the split's
+validation nodes choose one. Rows are written as they are done, and a run that was stopped goes on.
 
-python benchmarks/poisoned.py FOLDER --workers 8 --seconds 100 --out poisoned.csv
+python benchmarks/poisoned.py FOLDER FILE... --workers 8 --seconds 100 --out poisoned.csv
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ import torch  # noqa: E402
 from scipy.sparse.csgraph import connected_components  # noqa: E402
 
 from aspect.attacks.base import apply_flips  # noqa: E402
+from aspect.attacks.file import PerturbationFile  # noqa: E402
 from aspect.attacks.imported import read_perturbed  # noqa: E402
+from aspect.attacks.pruning import AUTO, DEFAULT  # noqa: E402
 from aspect.data.graph import Graph, LabelledGraph, label_graph  # noqa: E402
-from aspect.data.splits import make_splits  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
+from aspect.data.splits import Split, make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.experiment.executor import Finished, LocalProcesses, Lost  # noqa: E402
@@ -44,8 +48,7 @@ from commands import positive, told_in_a_line  # noqa: E402
 
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 RATIOS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-SCORES = ("diffusion", "tfidf-support+diffusion")
-METHODS = ("aspect", "polygcl", "cca-ssg", "grace", "greet", "s3gcl", "propagated", "raw")
+METHODS = ("aspect", "cca-ssg", "grace", "propagated", "raw", "s3gcl", "greet", "polygcl")
 PARTS = {"train": "idx_train", "validation": "idx_val", "test": "idx_test"}
 
 
@@ -72,19 +75,30 @@ def clean_graph(folder: Path) -> LabelledGraph:
     return label_graph(Graph.build(features, pairs), labels, masks=masks)
 
 
-def poisoned(folder: Path, rate: float) -> Graph:
-    """The graph with the flips of a published adjacency."""
-    graph = clean_graph(folder).graph
-    if rate == 0:
-        return graph
-    flips = read_perturbed(folder / f"cora_ml_meta_adj_{rate:g}.npz", graph)
-    return apply_flips(graph, flips)
+@cache
+def read_case(source: Path, rate: float) -> tuple[LabelledGraph, Graph, Split]:
+    """Labels, the graph at hand, and the split to judge on."""
+    if source.is_dir():
+        labelled = clean_graph(source)
+        graph = labelled.graph
+        kinds = make_splits(
+            "published", labelled.labels, labelled.num_classes, masks=labelled.masks
+        )
+        if rate:
+            adjacency = source / f"cora_ml_meta_adj_{rate:g}.npz"
+            graph = apply_flips(graph, read_perturbed(adjacency, graph))
+        return labelled, graph, kinds[0]
+    file = PerturbationFile.read(source)
+    labelled = load_named(file.facts.graph.name)
+    graph = file.apply(labelled, rate, features=False) if rate else labelled.graph
+    return labelled, graph, file.split_of(labelled)
 
 
 @dataclass(frozen=True)
 class Run:
     """One training."""
 
+    source: str
     rate: float
     method: str
     score: str  # of the edges; empty: none is pruned
@@ -94,18 +108,17 @@ class Run:
 
 def result_of(task: tuple[Run, Path, str | None]) -> dict[str, Any]:
     """Train, embed and probe; a test label chooses nothing."""
-    run, folder, device = task
+    run, source, device = task
     logging.getLogger("aspect").setLevel(logging.ERROR)
-    labelled, graph = clean_graph(folder), poisoned(folder, run.rate)
+    labelled, graph, split = read_case(source, run.rate)
     prune = None
     if run.score:
-        ratio = run.ratio if run.ratio == "auto" else float(run.ratio)
+        ratio = run.ratio if run.ratio == AUTO else float(run.ratio)
         prune = {"ratio": ratio, "score": run.score}
     started = time.perf_counter()
     model = Embedder(run.method, seed=run.seed, device=device, prune=prune).fit(graph)
     rows = model.embed(graph, normalise="none").to(model.device)
-    splits = make_splits("published", labelled.labels, labelled.num_classes, masks=labelled.masks)
-    probed = linear_probe(rows, labelled.labels, splits, num_classes=labelled.num_classes)
+    probed = linear_probe(rows, labelled.labels, [split], num_classes=labelled.num_classes)
     pruned = 1 - model.as_seen(graph).num_edges / graph.num_edges if run.score else 0.0
     return {
         **asdict(run),
@@ -116,41 +129,47 @@ def result_of(task: tuple[Run, Path, str | None]) -> dict[str, Any]:
     }
 
 
-def runs(methods: Sequence[str], scores: Sequence[str], seeds: int) -> Iterator[Run]:
-    """Those that say most first: the method of the first place, both ends of the rates."""
-    ways = [("", ""), *itertools.product(scores, ("auto", *map(str, RATIOS)))]
-    order = sorted(RATES, key=lambda rate: (rate not in (RATES[0], RATES[-1]), -rate))
-    for seed, method in itertools.product(range(seeds), methods):
+def runs(given: argparse.Namespace) -> Iterator[tuple[Run, Path]]:
+    """Those that say most first: the methods of the first places, the largest rates."""
+    ratios = (AUTO, *map(str, RATIOS)) if given.ratios else (AUTO,)
+    ways = [("", ""), *itertools.product(given.score or [DEFAULT], ratios)]
+    cases = [
+        (source, rate)
+        for source in given.sources
+        for rate in (RATES[::-1] if source.is_dir() else given.budget)
+    ]
+    for method, seed in itertools.product(given.method or METHODS, range(given.seeds)):
         if seed and method in ("propagated", "raw"):
             continue
-        for rate, (score, ratio) in itertools.product(order, ways):
-            if not (method == "raw" and (score or rate)):  # which reads no edge
-                yield Run(rate, method, score, ratio, seed)
+        for (source, rate), (score, ratio) in itertools.product(cases, ways):
+            if not (method == "raw" and score):  # which reads no edge
+                yield Run(source.stem, rate, method, score, ratio, seed), source
 
 
 def table(results: pd.DataFrame) -> str:
     """Test accuracy by rate: all edges, the rule, the ratio that validation prefers."""
     results = results.fillna({"score": "", "ratio": ""}).sort_values("ratio", kind="stable")
-    tried = results[results.ratio != "auto"]
+    tried = results[results.ratio != AUTO]
     best = []
     for score in sorted(set(tried.score) - {""}):
         choice = tried[tried.score.isin(["", score])]
-        keys = ["rate", "method", "seed"]
+        keys = ["source", "rate", "method", "seed"]
         first = choice.sort_values("validation", ascending=False, kind="stable")
         best.append(first.groupby(keys).head(1).assign(way=f"by validation, {score}"))
     ways = [
         results[results.score == ""].assign(way="all edges"),
         *(
             rows.assign(way=f"auto, {score}")
-            for score, rows in results[results.ratio == "auto"].groupby("score")
+            for score, rows in results[results.ratio == AUTO].groupby("score")
         ),
         *best,
     ]
     joined = pd.concat(ways)
-    shown = joined.pivot_table("test", ["method", "way"], "rate", aggfunc="mean").round(1)
+    row = ["source", "method", "way"]
+    shown = joined.pivot_table("test", row, "rate", aggfunc="mean").round(1)
     if {RATES[0], RATES[-1]} <= set(shown):
         shown["lost"] = (shown[RATES[0]] - shown[RATES[-1]]).round(1)
-    shown["seeds"] = joined.groupby(["method", "way"]).seed.nunique()
+    shown["seeds"] = joined.groupby(row).seed.nunique()
     return str(shown.to_string())
 
 
@@ -158,9 +177,11 @@ def table(results: pd.DataFrame) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train what is not there yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("sources", type=Path, nargs="+", help="folder or perturbation file")
+    parser.add_argument("--budget", type=float, nargs="+", default=[0.1], help="of the files")
     parser.add_argument("--method", action="append", default=[])
     parser.add_argument("--score", action="append", default=[])
+    parser.add_argument("--ratios", action="store_true", help="let validation choose a ratio, too")
     parser.add_argument("--seeds", type=positive, default=3)
     parser.add_argument("--workers", type=positive, default=1)
     parser.add_argument("--device")
@@ -172,12 +193,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[dict[Any, Any]] = kept.to_dict("records")
     done = {tuple(str(row[name]) for name in Run.__annotations__) for row in rows}
     wanted = [
-        run
-        for run in runs(given.method or METHODS, given.score or SCORES, given.seeds)
+        (run, source, given.device)
+        for run, source in runs(given)
         if tuple(map(str, astuple(run))) not in done
     ]
-    in_time = itertools.takewhile(lambda _: time.monotonic() - started < given.seconds, wanted)
-    tasks = ((run, given.folder, given.device) for run in in_time)
+    tasks = itertools.takewhile(lambda _: time.monotonic() - started < given.seconds, wanted)
     with closing(LocalProcesses(given.workers).run(result_of, tasks)) as events:
         for event in events:
             if isinstance(event, Finished):

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from aspect.attacks.diffused import Diffused
-from aspect.attacks.pruning import check_score
+from aspect.attacks.pruning import DEFAULT, check_score
 from aspect.attacks.purification import Profiles, profiles_of
 from aspect.config import Config
 from aspect.data.graph import Graph, edge_keys
@@ -56,7 +56,7 @@ class AdaptiveConfig(Config):
     avoid_below: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Flip no pair that scores below this quantile of the clean graph's edges; none: any pair."""
     avoid_score: str | None = None
-    """Edge score of avoid_below; none: support."""
+    """Edge score of avoid_below; none: that of edge pruning."""
 
     @field_validator("avoid_score")
     @classmethod
@@ -69,4 +69,4 @@ class AdaptiveConfig(Config):
         """What pairs must reach on this graph; None: every pair may be flipped."""
         if self.avoid_below is None:
             return None
-        return ScoreFloor.of(graph, self.avoid_score or "support", self.avoid_below)
+        return ScoreFloor.of(graph, self.avoid_score or DEFAULT, self.avoid_below)

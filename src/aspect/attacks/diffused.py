@@ -4,11 +4,14 @@ Features are spread by personalised PageRank, `Z = a X + (1 - a) S Z`, and an ed
 of its ends' rows without what the edge itself brought there. Edges that score low then weigh less,
 features are spread anew, and so on: flips that mislead a node's row go, and others show. Last, a
 pair is judged by the other edges at its ends as well, since attacks crowd around few nodes.
+
+The rounds believe what features say of edges. Where edges hardly stand out from random pairs, as on
+heterophilic graphs, they would only confirm themselves: `is_telling` says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,7 +23,7 @@ from aspect.data.graph import Features, Graph, edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation
 
-__all__ = ["Diffused", "diffuse"]
+__all__ = ["Diffused", "cosines_of_all_pairs", "diffuse"]
 
 RESTART = 0.3  # a: what a row keeps of its own features
 STEPS = 5
@@ -32,6 +35,7 @@ LEAST = 0.01  # relative score below which an edge weighs no less
 POWER = 2  # of the relative score, as a weight
 OTHER_EDGES = 0.5  # weight of the other edges at the ends, beside the pair's own cosine
 PAIRS_AT_ONCE = 2**14
+TELLING = 3.0  # standard deviations of random pairs between their mean cosine and that of edges
 TINY = 1e-12  # below every square length that is not rounding
 
 
@@ -46,6 +50,12 @@ class Diffused:
     degrees: Float[Tensor, " nodes"]
     scale: tuple[float, float]  # cosines that count as zero and as one
     typical: float  # mean relative cosine of an edge
+    separation: float  # of edges from random pairs, in standard deviations; before any weighing
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether features say which pairs are edges, and so which edges are odd."""
+        return self.separation >= TELLING
 
     def cosines(
         self,
@@ -56,7 +66,8 @@ class Diffused:
         """Cosines of pairs, the edge between them left out; without `joined` all are edges.
 
         `z_u` holds `c z_v` of the edge, whose `z_v` holds `c z_u` in turn: without it they are
-        `z_u - c z_v` and `z_v - c z_u`, up to their lengths, exactly so on a tree.
+        `z_u - c z_v` and `z_v - c z_u`, up to their lengths and to what comes back over other
+        nodes.
         """
         coupling = self._couplings(low, high)
         if joined is not None:
@@ -76,7 +87,7 @@ class Diffused:
 
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes."""
-        return _mean_cosine(self.rows)
+        return self.scale[0]
 
     def _couplings(self, low: Tensor, high: Tensor) -> Tensor:
         if len(self.keys) == 0:
@@ -107,10 +118,12 @@ def diffuse(graph: Graph, features: Features) -> Diffused:
     unit, keys = normalize(_compressed(features), dim=1), edge_keys(graph)
     low, high = keys // graph.num_nodes, keys % graph.num_nodes
     pattern = SymmetricPropagation(graph.unweighted())
-    weights = torch.ones_like(low, dtype=unit.dtype)
-    for _ in range(ROUNDS):
-        found = _spread(pattern, unit, keys, weights)
+    found = _spread(pattern, unit, keys, torch.ones_like(low, dtype=unit.dtype))
+    if not found.is_telling:
+        return found
+    for _ in range(ROUNDS - 1):
         weights = found.scores(low, high).clamp(LEAST, 1).pow(POWER)
+        found = replace(_spread(pattern, unit, keys, weights), separation=found.separation)
     return found
 
 
@@ -128,18 +141,21 @@ def _spread(
     weighted = 1 + _sums_at_ends(weights, low, high, len(unit))
     couplings = (1 - RESTART) * weights * (weighted[low] * weighted[high]).rsqrt()
     cosines = _cavity_cosines(rows, low, high, couplings)
+    mean, deviation = cosines_of_all_pairs(rows)
+    if len(cosines) == 0:
+        cosines = cosines.new_full((1,), mean)
     # Not torch.quantile, which takes at most 2**24 numbers.
-    top = float(cosines.sort().values[int(TOP * len(cosines))]) if len(cosines) else 1.0
-    scale = (_mean_cosine(rows), top)
+    scale = mean, float(cosines.sort().values[int(TOP * len(cosines))])
     relative = _relative(cosines, scale)
     return Diffused(
         rows=rows,
         keys=keys,
         couplings=couplings,
-        sums=_sums_at_ends(relative, low, high, len(unit)),
+        sums=_sums_at_ends(relative[: len(low)], low, high, len(unit)),
         degrees=_sums_at_ends(torch.ones_like(weights), low, high, len(unit)),
         scale=scale,
-        typical=float(relative.mean()) if len(relative) else 0.0,
+        typical=float(relative.mean()),
+        separation=(float(cosines.mean()) - mean) / max(deviation, TINY),
     )
 
 
@@ -171,10 +187,14 @@ def _with_other_edges(
     return (own + OTHER_EDGES * (means[0] + means[1]) / 2) / (1 + OTHER_EDGES)
 
 
-def _mean_cosine(rows: Float[Tensor, "nodes dim"]) -> float:
-    unit, count = normalize(rows.double(), dim=1), len(rows)
-    total = unit.sum(0).square().sum() - unit.square().sum()
-    return float(total) / max(1, count * (count - 1))
+def cosines_of_all_pairs(rows: Float[Tensor, "nodes dim"]) -> tuple[float, float]:
+    """Mean and standard deviation over all pairs of nodes, edges included."""
+    unit, count = normalize(rows.double(), dim=1), max(2, len(rows))
+    of_itself = unit.square().sum(1)  # one, or zero for a row of zeros
+    pairs = count * (count - 1)
+    mean = float(unit.sum(0).square().sum() - of_itself.sum()) / pairs
+    square = float((unit.t() @ unit).square().sum() - of_itself.square().sum()) / pairs
+    return mean, max(0.0, square - mean * mean) ** 0.5
 
 
 def _cavity_cosines(rows: Tensor, low: Tensor, high: Tensor, couplings: Tensor) -> Tensor:
