@@ -8,6 +8,8 @@ without labels (`auto`); with --ratios also pruned at several ratios, of which t
 validation nodes choose one. Rows are written as they are done, and a run that was stopped goes on.
 
 python benchmarks/poisoned.py FOLDER FILE... --workers 8 --seconds 100 --out poisoned.csv
+
+Without a folder or file it prints the table of what is in `results/poisoned.csv`.
 """
 
 from __future__ import annotations
@@ -122,6 +124,7 @@ def result_of(task: tuple[Run, Path, str | None]) -> dict[str, Any]:
     pruned = 1 - model.as_seen(graph).num_edges / graph.num_edges if run.score else 0.0
     return {
         **asdict(run),
+        "repeat": 0,  # of the same training, which a GPU rounds otherwise; joined by hand
         "pruned": round(pruned, 4),
         "validation": round(probed.splits[0].validation, 3),
         "test": round(probed.splits[0].strict, 3),
@@ -151,9 +154,10 @@ def table(results: pd.DataFrame) -> str:
     results = results.fillna({"score": "", "ratio": ""}).sort_values("ratio", kind="stable")
     tried = results[results.ratio != AUTO]
     best = []
+    keys = ["source", "rate", "method", "seed", "repeat"]
     for score in sorted(set(tried.score) - {""}):
         choice = tried[tried.score.isin(["", score])]
-        keys = ["source", "rate", "method", "seed"]
+        choice = choice.merge(tried[tried.score == score][keys].drop_duplicates(), on=keys)
         first = choice.sort_values("validation", ascending=False, kind="stable")
         best.append(first.groupby(keys).head(1).assign(way=f"by validation, {score}"))
     ways = [
@@ -169,7 +173,8 @@ def table(results: pd.DataFrame) -> str:
     shown = joined.pivot_table("test", row, "rate", aggfunc="mean").round(1)
     if {RATES[0], RATES[-1]} <= set(shown):
         shown["lost"] = (shown[RATES[0]] - shown[RATES[-1]]).round(1)
-    shown["seeds"] = joined.groupby(row).seed.nunique()
+    counts = joined.groupby([*row, "rate"]).size().groupby(row)
+    shown["trainings"] = counts.min().astype(str) + " to " + counts.max().astype(str)
     return str(shown.to_string())
 
 
@@ -177,7 +182,7 @@ def table(results: pd.DataFrame) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train what is not there yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("sources", type=Path, nargs="+", help="folder or perturbation file")
+    parser.add_argument("sources", type=Path, nargs="*", help="folder or perturbation file")
     parser.add_argument("--budget", type=float, nargs="+", default=[0.1], help="of the files")
     parser.add_argument("--method", action="append", default=[])
     parser.add_argument("--score", action="append", default=[])
