@@ -82,8 +82,22 @@ class Diffused:
     ) -> Float[Tensor, " pairs"]:
         """Relative cosines, together with those of the other edges at both ends."""
         own = _relative(self.cosines(low, high, joined), self.scale)
+        return self.beside_others(own, low, high, joined)
+
+    def beside_others(
+        self,
+        own: Float[Tensor, " pairs"],
+        low: Int[Tensor, " pairs"],
+        high: Int[Tensor, " pairs"],
+        joined: Bool[Tensor, " pairs"] | None = None,
+    ) -> Float[Tensor, " pairs"]:
+        """Relative cosines with the mean of the other edges at each end, a typical one included."""
         is_edge = torch.ones_like(own) if joined is None else joined.to(own)
-        return _with_other_edges(own, is_edge, low, high, self.sums, self.degrees, self.typical)
+        means = [
+            (self.sums[end] - own * is_edge + self.typical) / (self.degrees[end] - is_edge + 1)
+            for end in (low, high)
+        ]
+        return (own + OTHER_EDGES * (means[0] + means[1]) / 2) / (1 + OTHER_EDGES)
 
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes."""
@@ -118,13 +132,14 @@ def diffuse(graph: Graph, features: Features) -> Diffused:
     unit, keys = normalize(_compressed(features), dim=1), edge_keys(graph)
     low, high = keys // graph.num_nodes, keys % graph.num_nodes
     pattern = SymmetricPropagation(graph.unweighted())
-    found = _spread(pattern, unit, keys, torch.ones_like(low, dtype=unit.dtype))
+    found, relative = _spread(pattern, unit, keys, torch.ones_like(low, dtype=unit.dtype))
+    separation = found.separation
     if not found.is_telling:
         return found
     for _ in range(ROUNDS - 1):
-        weights = found.scores(low, high).clamp(LEAST, 1).pow(POWER)
-        found = replace(_spread(pattern, unit, keys, weights), separation=found.separation)
-    return found
+        weights = found.beside_others(relative, low, high).clamp(LEAST, 1).pow(POWER)
+        found, relative = _spread(pattern, unit, keys, weights)
+    return replace(found, separation=separation)
 
 
 def _spread(
@@ -132,8 +147,8 @@ def _spread(
     unit: Float[Tensor, "nodes dim"],
     keys: Int[Tensor, " edges"],
     weights: Float[Tensor, " edges"],
-) -> Diffused:
-    """One round."""
+) -> tuple[Diffused, Float[Tensor, " edges"]]:
+    """One round, and the relative cosines of the edges in it."""
     low, high = keys // len(unit), keys % len(unit)
     smooth, rows = pattern.smoothing(pattern.both_ways(weights)), unit
     for _ in range(STEPS):
@@ -142,21 +157,22 @@ def _spread(
     couplings = (1 - RESTART) * weights * (weighted[low] * weighted[high]).rsqrt()
     cosines = _cavity_cosines(rows, low, high, couplings)
     mean, deviation = cosines_of_all_pairs(rows)
-    if len(cosines) == 0:
-        cosines = cosines.new_full((1,), mean)
-    # Not torch.quantile, which takes at most 2**24 numbers.
-    scale = mean, float(cosines.sort().values[int(TOP * len(cosines))])
-    relative = _relative(cosines, scale)
-    return Diffused(
+    top, average = 1.0, mean  # of a graph without edges
+    if len(cosines):
+        # Not torch.quantile, which takes at most 2**24 numbers.
+        top, average = float(cosines.sort().values[int(TOP * len(cosines))]), float(cosines.mean())
+    relative = _relative(cosines, (mean, top))
+    found = Diffused(
         rows=rows,
         keys=keys,
         couplings=couplings,
-        sums=_sums_at_ends(relative[: len(low)], low, high, len(unit)),
+        sums=_sums_at_ends(relative, low, high, len(unit)),
         degrees=_sums_at_ends(torch.ones_like(weights), low, high, len(unit)),
-        scale=scale,
-        typical=float(relative.mean()),
-        separation=(float(cosines.mean()) - mean) / max(deviation, TINY),
+        scale=(mean, top),
+        typical=float(relative.mean()) if len(relative) else 0.0,
+        separation=(average - mean) / max(deviation, TINY),
     )
+    return found, relative
 
 
 def _sums_at_ends(values: Tensor, low: Tensor, high: Tensor, nodes: int) -> Tensor:
@@ -169,22 +185,6 @@ def _relative(cosines: Tensor, scale: tuple[float, float]) -> Tensor:
     """Zero for a random pair, one for an edge of the top; never far below or above."""
     zero, one = scale
     return ((cosines - zero) / max(one - zero, TINY)).clamp(-0.5, 1)
-
-
-def _with_other_edges(
-    own: Tensor,
-    is_edge: Tensor,
-    low: Tensor,
-    high: Tensor,
-    sums: Tensor,
-    degrees: Tensor,
-    typical: float,
-) -> Tensor:
-    """A node's other edges count with their mean, one typical edge among them."""
-    means = [
-        (sums[end] - own * is_edge + typical) / (degrees[end] - is_edge + 1) for end in (low, high)
-    ]
-    return (own + OTHER_EDGES * (means[0] + means[1]) / 2) / (1 + OTHER_EDGES)
 
 
 def cosines_of_all_pairs(rows: Float[Tensor, "nodes dim"]) -> tuple[float, float]:
