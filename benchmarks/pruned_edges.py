@@ -1,17 +1,18 @@
-"""Which edges have little support, and what an embedding gains and loses without them.
+"""Which edges score low, and what an embedding gains and loses without them.
 
-First table: how well support (`aspect.attacks.purification`) tells the edges that attacks of record
-added, at 10% of the edges, from all others of the poisoned graph; no label is read. Second table:
-ASPECT with its shipped settings, trained on the clean graph and on the one poisoned for each split
-(unrolled Metattack and masked features, 10%), and read with growing shares of the least supported
-edges left out. `chosen` is read, split by split, with the share of the highest validation accuracy
-on the graph at hand, the smallest of equals; test labels choose nothing. The last column holds it
-against the reading with all edges, by the tests of the other tables. Scores go to
+First table: how well each edge score (`aspect.attacks.pruning`) tells the edges that attacks of
+record added, at 10% of the edges, from all others of the poisoned graph; no label is read. Second
+table: ASPECT with its shipped settings, trained on the clean graph and on the one poisoned for each
+split (unrolled Metattack and masked features, 10%), and read with growing shares of the edges of
+lowest scores left out. `chosen` is read, split by split, with the share of the highest validation
+accuracy on the graph at hand, the smallest of equals; test labels choose nothing. The last column
+holds it against the reading with all edges, by the tests of the other tables. Scores go to
 `results/pruned_edges.csv`; the graphs' files lie in the folder that ASPECT_DATA names. Run by
 `make prune`.
 
-With `--rule` nothing is trained: it prints what `--prune auto` leaves out, of the clean graph and
-after both attacks at 10%, split 0.
+With `--rule` nothing is trained: it prints the first table and what `--prune auto` leaves out, of
+the clean graph and after both attacks at 10%, split 0. `--figure FILE` draws both: for each score,
+the part of the added edges that is found against the part of the clean edges that is lost.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import math
 import multiprocessing
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,18 +28,20 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
+from jaxtyping import Bool
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
+from torch import Tensor
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
-from aspect.attacks.pruning import Pruning  # noqa: E402
-from aspect.attacks.purification import edge_support, prune_edges  # noqa: E402
+from aspect.attacks.pruning import DEFAULT, SCORES, Pruning  # noqa: E402
+from aspect.attacks.purification import edge_scores, prune_edges  # noqa: E402
 from aspect.data.files import replacing  # noqa: E402
-from aspect.data.graph import LabelledGraph, edge_keys  # noqa: E402
+from aspect.data.graph import edge_keys  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
@@ -46,8 +50,8 @@ from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 
 PERTURBATIONS = ROOT / "results" / "perturbations"
-SCORES = ROOT / "results" / "pruned_edges.csv"
-GRAPHS = ("cora", "citeseer", "chameleon", "squirrel")
+RESULTS = ROOT / "results" / "pruned_edges.csv"
+GRAPHS = ("cora", "citeseer", "pubmed", "actor", "chameleon", "squirrel")
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.3)
 SPLITS, NUM_SPLITS = "class-balanced", 10
 BUDGET = 0.1
@@ -64,13 +68,38 @@ def flips_of(graph: str, solver: str, split: int) -> PerturbationFile:
     return PerturbationFile.read(path_of(graph, solver, split))
 
 
-def detection(labelled: LabelledGraph, trace: PerturbationFile) -> tuple[float, float]:
-    """Area under the ROC curve, and the share of added edges among as many with least support."""
-    poisoned = trace.apply(labelled, BUDGET)
-    added = ~torch.isin(edge_keys(poisoned), edge_keys(labelled.graph))
-    support = edge_support(poisoned)
-    least = torch.argsort(support, stable=True)[: int(added.sum())]
-    return float(roc_auc_score(~added, support)), float(added[least].float().mean())
+@dataclass(frozen=True)
+class Detection:
+    """How the edges of a poisoned graph score: those that were added, and all others."""
+
+    graph: str
+    solver: str
+    score: str
+    added: Bool[Tensor, " edges"]  # lowest score first
+
+    @classmethod
+    def of(cls, graph: str, solver: str, score: str) -> Detection:
+        """After the attack of record on split 0."""
+        labelled = load_named(graph)
+        poisoned = flips_of(graph, solver, 0).apply(labelled, BUDGET, features=False)
+        added = ~torch.isin(edge_keys(poisoned), edge_keys(labelled.graph))
+        order = torch.argsort(edge_scores(poisoned, score), stable=True)
+        return cls(graph, solver, score, added[order])
+
+    @property
+    def area(self) -> float:
+        """Under the ROC curve."""
+        return float(roc_auc_score(self.added, -torch.arange(len(self.added))))
+
+    @property
+    def found(self) -> float:
+        """The ratio of added edges among as many of the lowest."""
+        return float(self.added[: int(self.added.sum())].double().mean())
+
+    def curve(self) -> tuple[Tensor, Tensor]:
+        """Of the clean edges the part lost, and of the added ones the part found."""
+        lost, found = (~self.added).cumsum(0), self.added.cumsum(0)
+        return lost / lost[-1], found / found[-1]
 
 
 @dataclass(frozen=True)
@@ -145,7 +174,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time (default: 2)")
     parser.add_argument("--device", help="where to train (default: the GPU if there is one)")
     parser.add_argument("--rule", action="store_true", help="what --prune auto leaves out")
-    parser.add_argument("--score", default="support", help="edge score of --rule")
+    parser.add_argument("--score", default=DEFAULT, help="edge score of --rule")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it (.svg, .png, .pdf)")
     parser.add_argument("--show", action="store_true", help="train nothing, read the scores")
     return parser.parse_args(arguments)
 
@@ -154,10 +184,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train, keep the scores, print both tables."""
     given, console = parse(arguments), Console(width=140)
     graphs = given.graph or GRAPHS
-    if given.rule:
+    if given.rule or given.figure:
+        measured = detections(graphs)
+        console.print(detection_table(measured))
+        if given.figure:
+            draw(measured, given.figure)
         console.print(rule_table(graphs, Pruning(ratio="auto", score=given.score)))
         return 0
-    kept = read_scores() if SCORES.exists() else []
+    kept = read_scores() if RESULTS.exists() else []
     if not given.show:
         wanted = [
             Training(graph, split, given.device)
@@ -173,14 +207,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for scores in run_all(wanted, given.workers):
             kept += scores
             write_scores(kept)  # what is done is not lost where another training fails
-    console.print(detection_table(graphs))
+    console.print(detection_table(detections(graphs)))
     console.print(reading_table([score for score in kept if score.graph in graphs]))
     return 0
 
 
 def read_scores() -> list[Score]:
     """What was measured before."""
-    with SCORES.open(newline="") as file:
+    with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return [
         Score(
@@ -196,43 +230,77 @@ def read_scores() -> list[Score]:
 def write_scores(scores: Sequence[Score]) -> None:
     """All of them, in one order whatever came first."""
     text = io.StringIO()
-    text.write("# Made by `make prune`: accuracy of ASPECT with its least supported edges pruned\n")
+    text.write(
+        "# Made by `make prune`: accuracy of ASPECT with its edges of lowest scores pruned\n"
+    )
     writer = csv.DictWriter(text, [field.name for field in fields(Score)], lineterminator="\n")
     writer.writeheader()
     rows = sorted(scores, key=lambda s: (GRAPHS.index(s.graph), s.poisoned, s.share, s.split))
     writer.writerows(asdict(score) for score in rows)
-    with replacing(SCORES, overwrite=True) as file:
+    with replacing(RESULTS, overwrite=True) as file:
         file.write(text.getvalue().encode())
 
 
-def detection_table(graphs: Sequence[str], splits: int = 3) -> Table:
-    """Every graph by every solver, means over the first splits."""
-    table = Table("graph", "solver", "splits", "area under ROC", "found among the least supported")
-    for graph in graphs:
-        labelled = load_named(graph)
-        for solver in ("unrolled", "implicit"):
-            pairs = [detection(labelled, flips_of(graph, solver, k)) for k in range(splits)]
-            area, share = torch.tensor(pairs).mean(0).tolist()
-            table.add_row(graph, solver, str(splits), f"{area:.3f}", f"{100 * share:.0f}%")
+def detections(graphs: Sequence[str]) -> list[Detection]:
+    """Every graph, solver and score."""
+    return [
+        Detection.of(graph, solver, score)
+        for graph in graphs
+        for solver in ("unrolled", "implicit")
+        for score in SCORES
+    ]
+
+
+def detection_table(measured: Sequence[Detection]) -> Table:
+    """Area under the curve, and the part of as many edges of lowest score that was added."""
+    table = Table("graph", "solver", *SCORES)
+    for case in dict.fromkeys((each.graph, each.solver) for each in measured):
+        row = [each for each in measured if (each.graph, each.solver) == case]
+        table.add_row(*case, *(f"{each.area:.3f} / {100 * each.found:.0f}%" for each in row))
     return table
+
+
+def draw(measured: Sequence[Detection], path: Path) -> None:
+    """A panel for each graph and solver; the circle is where --prune auto stops."""
+    from matplotlib.figure import Figure
+
+    cases = list(dict.fromkeys((each.graph, each.solver) for each in measured))
+    columns = 2
+    rows = -(-len(cases) // columns)
+    figure = Figure(figsize=(4 * columns, 3.2 * rows), layout="constrained")
+    for case, axes in zip(cases, figure.subplots(rows, columns, squeeze=False).flat, strict=True):
+        for each in measured:
+            if (each.graph, each.solver) == case:
+                axes.plot(*each.curve(), label=each.score)
+        gone, found, lost = pruned_by_rule(*case, Pruning(ratio="auto"))
+        if gone:
+            axes.plot([lost], [found], "o", color="black", fillstyle="none", label="auto")
+        axes.set(title=f"{case[0]}, metattack ({case[1]})", xlim=(0, 0.5))
+        axes.set(xlabel="clean edges lost", ylabel="added edges found")
+    figure.axes[0].legend(fontsize="small")
+    figure.savefig(path)
+
+
+def pruned_by_rule(graph: str, solver: str, pruning: Pruning) -> tuple[float, float, float]:
+    """The part of all edges that goes, of the added ones, and of the others; no solver: clean."""
+    labelled = load_named(graph)
+    whole = labelled.graph
+    if solver:
+        whole = flips_of(graph, solver, 0).apply(labelled, BUDGET, features=False)
+    keys = edge_keys(whole)
+    added = ~torch.isin(keys, edge_keys(labelled.graph))
+    gone = ~torch.isin(keys, edge_keys(pruning.apply(whole)))
+    parts = [float(part.double().mean()) for part in (gone, gone[added], gone[~added])]
+    return parts[0], parts[1], parts[2]
 
 
 def rule_table(graphs: Sequence[str], pruning: Pruning) -> Table:
     """What the rule prunes: how many edges, how many of the added ones, and of the clean ones."""
     table = Table("graph", "perturbation", "pruned", "added edges found", "clean edges lost")
     for graph in graphs:
-        labelled = load_named(graph)
         for solver in ("", "unrolled", "implicit"):
-            whole = labelled.graph
-            if solver:
-                whole = flips_of(graph, solver, 0).apply(labelled, BUDGET, features=False)
-            keys = edge_keys(whole)
-            added = ~torch.isin(keys, edge_keys(labelled.graph))
-            gone = ~torch.isin(keys, edge_keys(pruning.apply(whole)))
-            parts = (gone, gone[added], gone[~added])
-            cells = [
-                f"{100 * float(part.float().mean()):.1f}%" if len(part) else "-" for part in parts
-            ]
+            parts = pruned_by_rule(graph, solver, pruning)
+            cells = ["-" if math.isnan(part) else f"{100 * part:.1f}%" for part in parts]
             table.add_row(graph, f"metattack ({solver})" if solver else "none", *cells)
     return table
 

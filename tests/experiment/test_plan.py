@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from aspect.attacks.pruning import Pruning
 from aspect.data.archives import content_sha256, write_npz
 from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
 from aspect.experiment.perturbations import BenchFiles
-from aspect.experiment.plan import ReadFacts, lay_out, load_plan, plan_names, read_facts
+from aspect.experiment.plan import Plan, ReadFacts, lay_out, load_plan, plan_names, read_facts
 from aspect.methods.registry import find_method
 from experiment.grids import FACTS, cells_of, make_plan, metattack_files
 
@@ -402,6 +403,16 @@ def test_pruning_entries_have_keys_of_their_own():
     assert (plain.spec.prune, wary.spec.prune) == (None, (0.0, 0.2, 0.3))
     assert plain.key != wary.key
     assert "doubt" not in plain.spec.model_dump()
+
+
+@pytest.mark.parametrize("prune", ["auto", 0.2, {"ratio": 0.2, "score": "support"}])
+def test_an_entry_is_pruned_in_training_unless_it_lists_ratios(prune):
+    plan = make_plan(entries=["raw", {**WARY, "prune": prune}])
+    plain, wary = cells_of(plan)
+    assert (plain.spec.pruning, wary.spec.pruning) == (None, Pruning.of(prune))
+    assert wary.spec.prune is None
+    assert plain.key != wary.key
+    assert Plan.model_validate(plan.model_dump(mode="json")) == plan
 
 
 def test_a_method_that_embeds_no_other_graph_cannot_prune_its_own(monkeypatch):

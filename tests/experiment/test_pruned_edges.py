@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from aspect.data.graph import edge_keys, flip_pairs, with_pairs
@@ -29,7 +30,7 @@ def test_validation_chooses_the_smallest_of_equal_shares():
 
 
 def test_scores_come_back_as_they_were_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(script, "SCORES", tmp_path / "scores.csv")
+    monkeypatch.setattr(script, "RESULTS", tmp_path / "scores.csv")
     scores = [
         script.Score("citeseer", False, 1, 0.05, 81.25, 80.5),
         script.Score("cora", True, 0, 0.0, 79.5, 78.0),
@@ -40,7 +41,7 @@ def test_scores_come_back_as_they_were_written(tmp_path, monkeypatch):
 
 def test_missing_flips_are_told_before_anything_is_trained(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(script, "PERTURBATIONS", tmp_path)
-    monkeypatch.setattr(script, "SCORES", tmp_path / "scores.csv")
+    monkeypatch.setattr(script, "RESULTS", tmp_path / "scores.csv")
     assert script.main(["--graph", "cora"]) == 2
     assert "make perturbations" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -69,3 +70,19 @@ def test_the_rules_table_counts_what_goes_of_added_and_of_clean_edges(monkeypatc
     assert columns[1] == ["none", "metattack (unrolled)", "metattack (implicit)"]
     assert columns[3] == ["-", "100.0%", "100.0%"]
     assert columns[4] == [lost, lost, lost]
+
+
+def test_a_detection_counts_what_is_found_before_what_is_lost(tmp_path, monkeypatch):
+    added = torch.tensor([True, False, True, False, False])  # lowest score first
+    measured = script.Detection("any", "unrolled", "support", added)
+    assert measured.area == pytest.approx(5 / 6)  # five of six pairs in order
+    assert measured.found == 0.5
+    lost, found = measured.curve()
+    torch.testing.assert_close(found, torch.tensor([0.5, 0.5, 1.0, 1.0, 1.0]))
+    torch.testing.assert_close(lost, torch.tensor([0, 1 / 3, 1 / 3, 2 / 3, 1.0]))
+    pairs = [(s, measured) for s in ("unrolled", "implicit")]
+    both = [script.Detection("any", solver, "support", each.added) for solver, each in pairs]
+    monkeypatch.setattr(script, "pruned_by_rule", lambda *_: (0.1, 0.5, 0.0))
+    script.draw(both, tmp_path / "curves.svg")
+    text = (tmp_path / "curves.svg").read_text()
+    assert text.startswith("<?xml")

@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from aspect.attacks.pruning import check_score
+from aspect.attacks.diffused import Diffused
+from aspect.attacks.pruning import DEFAULT, check_score
 from aspect.attacks.purification import Profiles, profiles_of
 from aspect.config import Config
 from aspect.data.graph import Graph, edge_keys
@@ -26,7 +27,7 @@ __all__ = ["AdaptiveConfig", "ScoreFloor"]
 class ScoreFloor:
     """The least score of a pair that may be flipped, by the clean graph."""
 
-    profiles: Profiles
+    profiles: Profiles | Diffused
     edges: Int[Tensor, " edges"]  # keys of the clean graph
     num_nodes: int
     least: Float[Tensor, ""]
@@ -35,7 +36,7 @@ class ScoreFloor:
     def of(cls, graph: Graph, score: str, quantile: float) -> ScoreFloor:
         """The floor at a quantile of the scores of the graph's edges."""
         profiles, edges = profiles_of(graph, score), edge_keys(graph)
-        scores = profiles.cosines(edges // graph.num_nodes, edges % graph.num_nodes)
+        scores = profiles.scores(edges // graph.num_nodes, edges % graph.num_nodes)
         # Not torch.quantile, which takes at most 2**24 numbers.
         least = scores.sort().values[int(quantile * len(scores))]
         return cls(profiles, edges, graph.num_nodes, least)
@@ -44,7 +45,7 @@ class ScoreFloor:
         """Which pairs may be flipped; an absent one has the score that its edge would have."""
         joined = torch.isin(keys, self.edges)
         ends = keys // self.num_nodes, keys % self.num_nodes
-        is_allowed: Tensor = self.profiles.cosines(*ends, joined) >= self.least
+        is_allowed: Tensor = self.profiles.scores(*ends, joined) >= self.least
         return is_allowed
 
 
@@ -55,7 +56,7 @@ class AdaptiveConfig(Config):
     avoid_below: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Flip no pair that scores below this quantile of the clean graph's edges; none: any pair."""
     avoid_score: str | None = None
-    """Edge score of avoid_below; none: support."""
+    """Edge score of avoid_below; none: that of edge pruning."""
 
     @field_validator("avoid_score")
     @classmethod
@@ -68,4 +69,4 @@ class AdaptiveConfig(Config):
         """What pairs must reach on this graph; None: every pair may be flipped."""
         if self.avoid_below is None:
             return None
-        return ScoreFloor.of(graph, self.avoid_score or "support", self.avoid_below)
+        return ScoreFloor.of(graph, self.avoid_score or DEFAULT, self.avoid_below)

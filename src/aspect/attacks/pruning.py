@@ -17,9 +17,10 @@ from aspect.errors import SettingsError, UnknownNameError
 if TYPE_CHECKING:
     from aspect.data.graph import Graph
 
-__all__ = ["AUTO", "SCORES", "Pruning", "check_score"]
+__all__ = ["AUTO", "DEFAULT", "SCORES", "Pruning", "check_score"]
 
 AUTO = "auto"
+DEFAULT = "diffusion"  # the edge score
 
 SCORES = {
     "features": "cosine of the ends' features",
@@ -27,6 +28,7 @@ SCORES = {
     "support": "cosine of the ends' neighbourhoods, the edge left out",
     "tfidf-support": "the same, rare features weighing more",
     "embedding": "cosine of the ends' features after two propagation steps",
+    "diffusion": "cosine of the ends' diffused features, the edge left out, in several rounds",
 }
 
 
@@ -43,7 +45,7 @@ class Pruning(Config):
 
     ratio: Annotated[float, Field(gt=0, lt=1)] | Literal["auto"]
     """Ratio of the edges to prune at most; auto: by the scores of all pairs of nodes."""
-    score: str = "support"
+    score: str = DEFAULT
     """What an edge is judged by, lowest first; ranks of several, joined by +, are added."""
     rounds: Count = 1
     """Rounds of pruning; after each the scores are computed anew."""

@@ -20,9 +20,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from aspect.attacks.pruning import AUTO, Pruning, check_score
+from aspect.attacks.diffused import Diffused, cosines_of_all_pairs, diffuse
+from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
-from aspect.data.graph import Graph, edge_keys, with_pairs
+from aspect.data.graph import Features, Graph, edge_keys, with_pairs
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
 from aspect.nn.propagation import SymmetricPropagation
@@ -44,7 +45,9 @@ EDGES_AT_ONCE = 2**14
 LEVEL = 64  # roundings apart: two cosines that may be the same
 TINY = 1e-12  # below every square length that is not rounding
 EMBEDDING_HOPS = 2
-MOST_RANDOM = 0.5  # estimated ratio of random edges beyond which a score says nothing
+FEW = 2  # edges of a node that keeps the best of them
+FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
+MOST_RANDOM = 0.5  # beyond which a score says nothing
 LEAST_WEIGHT = 0.01  # of an edge with the lowest score, where weights are soft
 
 Embed = Callable[[Graph], Float[Tensor, "nodes dim"]]
@@ -87,20 +90,28 @@ class Profiles:
         lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
         return (one * other).sum(1) / lengths
 
+    scores = cosines
+
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes, their edges included."""
-        unit, count = normalize(self.rows.double(), dim=1), len(self.rows)
-        total = unit.sum(0).square().sum() - unit.square().sum()
-        return float(total) / max(1, count * (count - 1))
+        return cosines_of_all_pairs(self.rows)[0]
 
 
 # The scores: `aspect.attacks.pruning` names them
 
 
-def _inverse_frequencies(rows: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
-    """Smooth inverse document frequencies: one for a feature that every node has."""
-    count = (rows != 0).sum(0).to(rows.dtype)
-    return torch.log((1 + len(rows)) / (1 + count)) + 1
+def _weighted(features: Features) -> Features:
+    """Columns by their smooth inverse document frequencies: one for a feature of every node."""
+    if isinstance(features, SparseMatrix):
+        columns = features.pattern.columns.long()
+        count = torch.bincount(columns, features.values != 0, minlength=features.shape[1])
+        factors = _inverse_frequencies(count, features.shape[0]).to(features.dtype)
+        return features.with_values(features.values * factors[columns])
+    return features * _inverse_frequencies((features != 0).sum(0), len(features)).to(features)
+
+
+def _inverse_frequencies(count: Tensor, nodes: int) -> Tensor:
+    return torch.log((1 + nodes) / (1 + count)) + 1
 
 
 def _neighbourhoods(graph: Graph, rows: Float[Tensor, "nodes dim"]) -> Profiles:
@@ -119,18 +130,22 @@ def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
     return rows
 
 
-def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Profiles:
+def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Profiles | Diffused:
     """The rows that a single score compares."""
     if score == "embedding":
         return Profiles((embed or _propagated)(graph))
-    rows = dense(graph.features)
-    if score.startswith("tfidf"):
-        rows = rows * _inverse_frequencies(rows)
+    if score == "diffusion":
+        found = diffuse(graph, _weighted(graph.features))
+        if found.is_telling:
+            return found
+        score = "tfidf-support"
+    is_weighted = score.startswith("tfidf")
+    rows = dense(_weighted(graph.features) if is_weighted else graph.features)
     return _neighbourhoods(graph, rows) if score.endswith("support") else Profiles(rows)
 
 
 def edge_scores(
-    graph: Graph, score: str = "support", embed: Embed | None = None
+    graph: Graph, score: str = DEFAULT, embed: Embed | None = None
 ) -> Float[Tensor, " edges"]:
     """The score of every edge in the order of its key; ranks of several, joined by +, are added.
 
@@ -138,13 +153,14 @@ def edge_scores(
 
     Args:
         graph: Its weights have no part in it.
-        score: A name, or several joined by `+`; `aspect.attacks.pruning.SCORES` lists them.
+        score: A name, or several joined by `+`; `aspect.attacks.pruning.SCORES` lists them. Where
+            `diffusion` tells nothing (`aspect.attacks.diffused`) it is `tfidf-support`.
         embed: What the score `embedding` compares; by default features after two propagation steps.
     """
     keys = edge_keys(graph)
     ends = keys // graph.num_nodes, keys % graph.num_nodes
     names = check_score(score).split("+")
-    found = [profiles_of(graph, name, embed).cosines(*ends) for name in names]
+    found = [profiles_of(graph, name, embed).scores(*ends) for name in names]
     return found[0] if len(found) == 1 else torch.stack([_ranks(each) for each in found]).sum(0)
 
 
@@ -166,26 +182,29 @@ def _rounding(scores: Tensor) -> float:
     return LEVEL * torch.finfo(scores.dtype).eps
 
 
-def auto_ratio(graph: Graph, score: str = "support", embed: Embed | None = None) -> float:
+def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -> float:
     """The ratio of edges that join their ends no better than chance; the mean of several scores'.
 
     The mean cosine of all pairs of nodes parts random pairs about in the middle, so that twice the
-    ratio of edges below it estimates how many are random (Storey, 2002, on null hypotheses). If
-    that is more than half of them the score does not tell edges from random pairs on this graph,
-    and nothing is pruned.
+    ratio of edges below it estimates how many are random (Storey, 2002, on null hypotheses). At
+    most a tenth are found on clean graphs too, where they are worth keeping; if it is more than
+    half the score does not tell edges from random pairs. In both cases nothing is pruned.
     """
     keys = edge_keys(graph)
     if len(keys) == 0:
         return 0.0
     ends = keys // graph.num_nodes, keys % graph.num_nodes
-    ratios = []
-    for name in check_score(score).split("+"):
+
+    def estimate(name: str) -> float:
         profiles = profiles_of(graph, name, embed)
         scores = profiles.cosines(*ends)
-        below = scores < profiles.mean() - _rounding(scores)
-        ratios.append(2 * float(below.double().mean()))
+        below = 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
+        # Rounds bring out flips that crowd; those that do not, neighbourhoods may show better.
+        return max(below, estimate("tfidf-support")) if name == "diffusion" else below
+
+    ratios = [estimate(name) for name in check_score(score).split("+")]
     ratio = sum(ratios) / len(ratios)
-    return ratio if ratio <= MOST_RANDOM else 0.0
+    return ratio if FEWEST_RANDOM < ratio <= MOST_RANDOM else 0.0
 
 
 # Pruning
@@ -210,19 +229,18 @@ def purify(graph: Graph, pruning: Pruning, embed: Embed | None = None) -> Graph:
     return pruned
 
 
-def prune_edges(
-    graph: Graph, ratio: float, support: Float[Tensor, " edges"] | None = None
-) -> Graph:
-    """The graph without at most this ratio of its edges: those with the least support.
+def prune_edges(graph: Graph, ratio: float, scores: Float[Tensor, " edges"] | None = None) -> Graph:
+    """The graph without at most this ratio of its edges: those with the lowest scores.
 
     Edges that are level with one that stays do so too, so that nothing hangs on the order of nodes.
-    A node may lose its last edge. The support is that of `edge_support`, if it is known already.
+    A node with at most two edges keeps the better one; others may lose all. The scores are those of
+    `edge_scores`, if they are known already.
     """
     check_ratio(ratio)
     count = round(ratio * graph.num_edges)
     if count == 0:
         return graph
-    return _without_lowest(graph, count, edge_support(graph) if support is None else support)
+    return _without_lowest(graph, count, edge_scores(graph) if scores is None else scores)
 
 
 def check_ratio(ratio: float) -> None:
@@ -234,7 +252,24 @@ def check_ratio(ratio: float) -> None:
 
 
 def _without_lowest(graph: Graph, count: int, scores: Float[Tensor, " edges"]) -> Graph:
-    return with_pairs(graph, edge_keys(graph)[scores >= _first_kept(scores, count)])
+    is_kept = (scores >= _first_kept(scores, count)) | _is_best_of_few(graph, scores)
+    return with_pairs(graph, edge_keys(graph)[is_kept])
+
+
+def _is_best_of_few(graph: Graph, scores: Float[Tensor, " edges"]) -> Bool[Tensor, " edges"]:
+    """Edges that score highest at an end with at most `FEW` of them.
+
+    They are most of what is known of such a node; a node under attack has more.
+    """
+    keys = edge_keys(graph)
+    degrees, is_best = graph.degrees(), torch.zeros_like(keys, dtype=torch.bool)
+    best = scores.new_full((graph.num_nodes,), -torch.inf)
+    ends = keys // graph.num_nodes, keys % graph.num_nodes
+    for end in ends:
+        best = best.scatter_reduce(0, end, scores, "amax")
+    for end in ends:
+        is_best |= (scores >= best[end] - _rounding(scores)) & (degrees[end] <= FEW)
+    return is_best
 
 
 def _first_kept(scores: Float[Tensor, " edges"], count: int) -> Tensor:

@@ -198,5 +198,5 @@ def _sentence(content: dict[str, Any]) -> str:
     new = " of new nodes" if content["known_nodes"] else ""
     wrote = f"Wrote {content['nodes']} embeddings{new} of {content['dim']} dimensions"
     pruned = content["pruned_edges"]
-    told = f" {pruned} edges with little support were pruned." if pruned else ""
+    told = f" {pruned} edges with low scores were pruned." if pruned else ""
     return f"{wrote} to {content['out']}.{policy}{told}"

@@ -16,7 +16,7 @@ import typer
 from pydantic import AfterValidator, Field
 
 from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
-from aspect.attacks.pruning import SCORES, Pruning
+from aspect.attacks.pruning import DEFAULT, SCORES, Pruning
 from aspect.config import Config, Count, Share, parse_overrides
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
 from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
@@ -289,7 +289,7 @@ class PruneOptions(Config):
             "added.",
             metavar="NAME",
         ),
-    ] = "support"
+    ] = DEFAULT
     prune_rounds: Count = 1
     """Rounds of --prune, each with new scores."""
     prune_soft: bool = False

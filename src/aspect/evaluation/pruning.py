@@ -1,11 +1,9 @@
-"""Edge pruning: a model is probed on its graph without some of the least supported edges.
+"""Edge pruning: a model is probed on its graph without some of the edges that fit their ends least.
 
-The support of an edge (`aspect.attacks.purification`) is how well it fits the neighbourhoods at its
-ends, the edge itself left out.
-
-A model that can embed graphs it was not trained on can embed its graph without the edges that have
-the least support. Whether that helps depends on whether edges were added, which validation nodes
-of the graph at hand show and a clean graph does not: split by split, validation chooses the ratio.
+A model that can embed graphs it was not trained on can embed its graph without the edges of the
+lowest scores (`aspect.attacks.purification`). Whether that helps depends on whether edges were
+added, which validation nodes of the graph at hand show and a clean graph does not: split by split,
+validation chooses the ratio.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from aspect.attacks.purification import check_ratio, edge_support, prune_edges
+from aspect.attacks.purification import check_ratio, edge_scores, prune_edges
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split
 from aspect.errors import SettingsError
@@ -75,10 +73,10 @@ def probe_pruned(
         The scores, and the ratio of each split.
     """
     placed, labels, classes = graph.to(model.device), labelled.labels, labelled.num_classes
-    support = edge_support(placed) if any(ratios) else None
+    scores = edge_scores(placed) if any(ratios) else None
     results = []
     for ratio in ratios:
-        rows = model.embed(prune_edges(placed, ratio, support), normalise="none").to(model.device)
+        rows = model.embed(prune_edges(placed, ratio, scores), normalise="none").to(model.device)
         results.append(linear_probe(rows, labels, splits, num_classes=classes, probe=probe))
     result, chosen = best_by_validation(results)
     return result, tuple(ratios[index] for index in chosen)

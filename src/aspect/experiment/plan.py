@@ -19,6 +19,7 @@ from pydantic import (
 
 from aspect import __version__
 from aspect.attacks.perturbation import Budget, Mode, Perturbation
+from aspect.attacks.pruning import Pruning
 from aspect.attacks.registry import AttackName, check_solver
 from aspect.config import Config, Share, load_yaml, make_config
 from aspect.data.source import GraphSource, Reading
@@ -120,14 +121,23 @@ class Entry(Config):
     """At most so many pre-training seeds: one, where nothing is drawn."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Changes to the settings."""
-    prune: Annotated[tuple[Share, ...], Field(min_length=1)] | None = None
-    """Ratios of edges to prune before the embedding; validation chooses one for each split."""
+    prune: Annotated[tuple[Share, ...], Field(min_length=1)] | Pruning | None = None
+    """Edges to prune in training, and from every graph that is embedded: a ratio, auto, or the
+    fields of `Pruning`. A list of ratios prunes before the embedding alone, and validation chooses
+    one for each split."""
+
+    @field_validator("prune", mode="before")
+    @classmethod
+    def _in_training_unless_listed(cls, prune: object) -> object:
+        return prune if isinstance(prune, list | tuple) else Pruning.of(prune)
 
     @field_validator("prune")
     @classmethod
-    def _no_pruning_is_a_choice(cls, prune: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    def _no_pruning_is_a_choice(
+        cls, prune: tuple[float, ...] | Pruning | None
+    ) -> tuple[float, ...] | Pruning | None:
         """Smallest first, as `evaluate --prune` tries them: of equals, the least is pruned."""
-        return None if prune is None else tuple(sorted({0.0, *prune}))
+        return tuple(sorted({0.0, *prune})) if isinstance(prune, tuple) else prune
 
     @model_validator(mode="before")
     @classmethod
@@ -492,7 +502,8 @@ def _specs(
                     split_numbers=evaluation.split_numbers,
                     probe=evaluation.probe,
                     perturbation=perturbation,
-                    prune=entry.prune,
+                    prune=entry.prune if isinstance(entry.prune, tuple) else None,
+                    pruning=entry.prune if isinstance(entry.prune, Pruning) else None,
                     seed=seed,
                     version=__version__,
                 )
@@ -560,7 +571,7 @@ def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool, inductive: bool) 
         raise SettingsError(
             f"{where} cannot be evaded: {alone}. Leave the entry out, or let the mode be poison."
         )
-    if entry.prune is None:
+    if not isinstance(entry.prune, tuple):
         return
     if not inductive:
         raise SettingsError(f"{where} cannot prune edges: {alone}. Leave `prune` out.")

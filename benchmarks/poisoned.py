@@ -1,0 +1,218 @@
+"""Methods beside each other on graphs that are poisoned, with and without edge pruning.
+
+A folder holds what `danielzuegner/gnn-meta-attack` and `ChandlerBang/Pro-GNN` publish: the clean
+graph (`cora_ml_source.npz`), Metattack's adjacencies at 5 to 25% (`cora_ml_meta_adj_RATE.npz`) and
+the split (`cora_ml_prognn_splits.json`). A file is one of `aspect attack`, on a known data set: its
+flips alone, on its own split. Every method trains on each graph as it is and pruned by the rule
+without labels (`auto`); with --ratios also pruned at several ratios, of which the split's
+validation nodes choose one. Rows are written as they are done, and a run that was stopped goes on.
+
+python benchmarks/poisoned.py FOLDER FILE... --workers 8 --seconds 100 --out poisoned.csv
+
+Without a folder or file it prints the table of what is in `results/poisoned.csv`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, astuple, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
+
+import numpy as np  # noqa: E402 - the path comes first
+import pandas as pd  # noqa: E402
+import scipy.sparse as sp  # noqa: E402
+import torch  # noqa: E402
+from scipy.sparse.csgraph import connected_components  # noqa: E402
+
+from aspect.attacks.base import apply_flips  # noqa: E402
+from aspect.attacks.file import PerturbationFile  # noqa: E402
+from aspect.attacks.imported import read_perturbed  # noqa: E402
+from aspect.attacks.pruning import AUTO, DEFAULT  # noqa: E402
+from aspect.data.graph import Graph, LabelledGraph, label_graph  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
+from aspect.data.splits import Split, make_splits  # noqa: E402
+from aspect.estimator import Embedder  # noqa: E402
+from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
+from aspect.experiment.executor import Finished, LocalProcesses, Lost  # noqa: E402
+from commands import positive, told_in_a_line  # noqa: E402
+
+RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
+RATIOS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+METHODS = ("aspect", "cca-ssg", "grace", "propagated", "raw", "s3gcl", "greet", "polygcl")
+PARTS = {"train": "idx_train", "validation": "idx_val", "test": "idx_test"}
+
+
+@cache
+def clean_graph(folder: Path) -> LabelledGraph:
+    """The largest component of the published graph, with the published split."""
+    parts = np.load(folder / "cora_ml_source.npz")  # names of nodes, which are pickled, stay unread
+    matrices = [
+        sp.csr_matrix(
+            tuple(parts[f"{name}_{part}"] for part in ("data", "indices", "indptr")),
+            shape=parts[f"{name}_shape"],
+        )
+        for name in ("adj", "attr")
+    ]
+    _, component = connected_components(matrices[0], directed=False)
+    kept = np.flatnonzero(component == np.bincount(component).argmax())
+    pairs = torch.from_numpy(np.stack(matrices[0][kept][:, kept].nonzero())).long()
+    features = torch.from_numpy(matrices[1][kept].toarray()).float()
+    split = json.loads((folder / "cora_ml_prognn_splits.json").read_text(encoding="utf-8"))
+    masks = {name: torch.zeros(1, len(kept), dtype=torch.bool) for name in PARTS}
+    for name, key in PARTS.items():
+        masks[name][0, split[key]] = True
+    labels = torch.from_numpy(parts["labels"][kept]).long()
+    return label_graph(Graph.build(features, pairs), labels, masks=masks)
+
+
+@cache
+def read_case(source: Path, rate: float) -> tuple[LabelledGraph, Graph, Split]:
+    """Labels, the graph at hand, and the split to judge on."""
+    if source.is_dir():
+        labelled = clean_graph(source)
+        graph = labelled.graph
+        kinds = make_splits(
+            "published", labelled.labels, labelled.num_classes, masks=labelled.masks
+        )
+        if rate:
+            adjacency = source / f"cora_ml_meta_adj_{rate:g}.npz"
+            graph = apply_flips(graph, read_perturbed(adjacency, graph))
+        return labelled, graph, kinds[0]
+    file = PerturbationFile.read(source)
+    labelled = load_named(file.facts.graph.name)
+    graph = file.apply(labelled, rate, features=False) if rate else labelled.graph
+    return labelled, graph, file.split_of(labelled)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training."""
+
+    source: str
+    rate: float
+    method: str
+    score: str  # of the edges; empty: none is pruned
+    ratio: str
+    seed: int
+
+
+def result_of(task: tuple[Run, Path, str | None]) -> dict[str, Any]:
+    """Train, embed and probe; a test label chooses nothing."""
+    run, source, device = task
+    logging.getLogger("aspect").setLevel(logging.ERROR)
+    labelled, graph, split = read_case(source, run.rate)
+    prune = None
+    if run.score:
+        ratio = run.ratio if run.ratio == AUTO else float(run.ratio)
+        prune = {"ratio": ratio, "score": run.score}
+    started = time.perf_counter()
+    model = Embedder(run.method, seed=run.seed, device=device, prune=prune).fit(graph)
+    rows = model.embed(graph, normalise="none").to(model.device)
+    probed = linear_probe(rows, labelled.labels, [split], num_classes=labelled.num_classes)
+    pruned = 1 - model.as_seen(graph).num_edges / graph.num_edges if run.score else 0.0
+    return {
+        **asdict(run),
+        "repeat": 0,  # of the same training, which a GPU rounds otherwise; joined by hand
+        "pruned": round(pruned, 4),
+        "validation": round(probed.splits[0].validation, 3),
+        "test": round(probed.splits[0].strict, 3),
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+
+
+def runs(given: argparse.Namespace) -> Iterator[tuple[Run, Path]]:
+    """Those that say most first: the methods of the first places, the largest rates."""
+    ratios = (AUTO, *map(str, RATIOS)) if given.ratios else (AUTO,)
+    ways = [("", ""), *itertools.product(given.score or [DEFAULT], ratios)]
+    cases = [
+        (source, rate)
+        for source in given.sources
+        for rate in (RATES[::-1] if source.is_dir() else given.budget)
+    ]
+    for method, seed in itertools.product(given.method or METHODS, range(given.seeds)):
+        if seed and method in ("propagated", "raw"):
+            continue
+        for (source, rate), (score, ratio) in itertools.product(cases, ways):
+            if not (method == "raw" and score):  # which reads no edge
+                yield Run(source.stem, rate, method, score, ratio, seed), source
+
+
+def table(results: pd.DataFrame) -> str:
+    """Test accuracy by rate: all edges, the rule, the ratio that validation prefers."""
+    results = results.fillna({"score": "", "ratio": ""}).sort_values("ratio", kind="stable")
+    tried = results[results.ratio != AUTO]
+    best = []
+    keys = ["source", "rate", "method", "seed", "repeat"]
+    for score in sorted(set(tried.score) - {""}):
+        choice = tried[tried.score.isin(["", score])]
+        choice = choice.merge(tried[tried.score == score][keys].drop_duplicates(), on=keys)
+        first = choice.sort_values("validation", ascending=False, kind="stable")
+        best.append(first.groupby(keys).head(1).assign(way=f"by validation, {score}"))
+    ways = [
+        results[results.score == ""].assign(way="all edges"),
+        *(
+            rows.assign(way=f"auto, {score}")
+            for score, rows in results[results.ratio == AUTO].groupby("score")
+        ),
+        *best,
+    ]
+    joined = pd.concat(ways)
+    row = ["source", "method", "way"]
+    shown = joined.pivot_table("test", row, "rate", aggfunc="mean").round(1)
+    if {RATES[0], RATES[-1]} <= set(shown):
+        shown["lost"] = (shown[RATES[0]] - shown[RATES[-1]]).round(1)
+    counts = joined.groupby([*row, "rate"]).size().groupby(row)
+    shown["trainings"] = counts.min().astype(str) + " to " + counts.max().astype(str)
+    return str(shown.to_string())
+
+
+@told_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train what is not there yet, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("sources", type=Path, nargs="*", help="folder or perturbation file")
+    parser.add_argument("--budget", type=float, nargs="+", default=[0.1], help="of the files")
+    parser.add_argument("--method", action="append", default=[])
+    parser.add_argument("--score", action="append", default=[])
+    parser.add_argument("--ratios", action="store_true", help="let validation choose a ratio, too")
+    parser.add_argument("--seeds", type=positive, default=3)
+    parser.add_argument("--workers", type=positive, default=1)
+    parser.add_argument("--device")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing later")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "poisoned.csv")
+    given = parser.parse_args(arguments)
+    started = time.monotonic()
+    kept = pd.read_csv(given.out).fillna("") if given.out.exists() else pd.DataFrame()
+    rows: list[dict[Any, Any]] = kept.to_dict("records")
+    done = {tuple(str(row[name]) for name in Run.__annotations__) for row in rows}
+    wanted = [
+        (run, source, given.device)
+        for run, source in runs(given)
+        if tuple(map(str, astuple(run))) not in done
+    ]
+    tasks = itertools.takewhile(lambda _: time.monotonic() - started < given.seconds, wanted)
+    with closing(LocalProcesses(given.workers).run(result_of, tasks)) as events:
+        for event in events:
+            if isinstance(event, Finished):
+                rows.append(event.result)
+                pd.DataFrame(rows).to_csv(given.out, index=False)
+            elif isinstance(event, Lost):
+                print(f"{event.task[0]}: {event.reason}", file=sys.stderr, flush=True)
+    print(table(pd.read_csv(given.out)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(None))

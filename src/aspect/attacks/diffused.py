@@ -1,0 +1,210 @@
+"""How well an edge fits what the rest of the graph says of its ends: the score `diffusion`.
+
+Features are spread by personalised PageRank, `Z = a X + (1 - a) S Z`, and an edge scores the cosine
+of its ends' rows without what the edge itself brought there. Edges that score low then weigh less,
+features are spread anew, and so on: flips that mislead a node's row go, and others show. Last, a
+pair is judged by the other edges at its ends as well, since attacks crowd around few nodes.
+
+The rounds believe what features say of edges. Where edges hardly stand out from random pairs, as on
+heterophilic graphs, they would only confirm themselves: `is_telling` says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from aspect.data.features import dense
+from aspect.data.graph import Features, Graph, edge_keys
+from aspect.data.sparse import SparseMatrix
+from aspect.nn.propagation import SymmetricPropagation
+
+__all__ = ["Diffused", "cosines_of_all_pairs", "diffuse"]
+
+RESTART = 0.3  # a: what a row keeps of its own features
+STEPS = 5
+ROUNDS = 8
+COMPONENTS = 256  # of the features, if there are more
+SUBSPACE_STEPS = 4  # towards the subspace of those components
+TOP = 0.9  # quantile of the edges' cosines that counts as one
+LEAST = 0.01  # relative score below which an edge weighs no less
+POWER = 2  # of the relative score, as a weight
+OTHER_EDGES = 0.5  # weight of the other edges at the ends, beside the pair's own cosine
+PAIRS_AT_ONCE = 2**14
+TELLING = 3.0  # standard deviations of random pairs between their mean cosine and that of edges
+TINY = 1e-12  # below every square length that is not rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Diffused:
+    """Rows spread over the graph, and what each edge and each node counted for."""
+
+    rows: Float[Tensor, "nodes dim"]
+    keys: Int[Tensor, " edges"]  # ascending
+    couplings: Float[Tensor, " edges"]  # of an end's row, the part that is the other end's row
+    sums: Float[Tensor, " nodes"]  # of the relative cosines of a node's edges
+    degrees: Float[Tensor, " nodes"]
+    scale: tuple[float, float]  # cosines that count as zero and as one
+    typical: float  # mean relative cosine of an edge
+    separation: float  # of edges from random pairs, in standard deviations; before any weighing
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether features say which pairs are edges, and so which edges are odd."""
+        return self.separation >= TELLING
+
+    def cosines(
+        self,
+        low: Int[Tensor, " pairs"],
+        high: Int[Tensor, " pairs"],
+        joined: Bool[Tensor, " pairs"] | None = None,
+    ) -> Float[Tensor, " pairs"]:
+        """Cosines of pairs, the edge between them left out; without `joined` all are edges.
+
+        `z_u` holds `c z_v` of the edge, whose `z_v` holds `c z_u` in turn: without it they are
+        `z_u - c z_v` and `z_v - c z_u`, up to their lengths and to what comes back over other
+        nodes.
+        """
+        coupling = self._couplings(low, high)
+        if joined is not None:
+            coupling = coupling * joined
+        return _cavity_cosines(self.rows, low, high, coupling)
+
+    def scores(
+        self,
+        low: Int[Tensor, " pairs"],
+        high: Int[Tensor, " pairs"],
+        joined: Bool[Tensor, " pairs"] | None = None,
+    ) -> Float[Tensor, " pairs"]:
+        """Relative cosines, together with those of the other edges at both ends."""
+        own = _relative(self.cosines(low, high, joined), self.scale)
+        return self.beside_others(own, low, high, joined)
+
+    def beside_others(
+        self,
+        own: Float[Tensor, " pairs"],
+        low: Int[Tensor, " pairs"],
+        high: Int[Tensor, " pairs"],
+        joined: Bool[Tensor, " pairs"] | None = None,
+    ) -> Float[Tensor, " pairs"]:
+        """Relative cosines with the mean of the other edges at each end, a typical one included."""
+        is_edge = torch.ones_like(own) if joined is None else joined.to(own)
+        means = [
+            (self.sums[end] - own * is_edge + self.typical) / (self.degrees[end] - is_edge + 1)
+            for end in (low, high)
+        ]
+        return (own + OTHER_EDGES * (means[0] + means[1]) / 2) / (1 + OTHER_EDGES)
+
+    def mean(self) -> float:
+        """The mean cosine of all pairs of nodes."""
+        return self.scale[0]
+
+    def _couplings(self, low: Tensor, high: Tensor) -> Tensor:
+        if len(self.keys) == 0:
+            return self.rows.new_zeros(len(low))
+        keys = low * len(self.rows) + high
+        places = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
+        return self.couplings[places] * (self.keys[places] == keys)
+
+
+def _compressed(features: Features) -> Float[Tensor, "nodes dim"]:
+    """Rows of few numbers with about the same cosines: those along the leading components."""
+    if features.shape[1] <= COMPONENTS:
+        return dense(features)
+    generator = torch.Generator().manual_seed(0)  # one start, on every device
+    start = torch.randn(features.shape[1], COMPONENTS, generator=generator)
+    basis = start.to(features.device, features.dtype)
+    back = features.transposed if isinstance(features, SparseMatrix) else features.t()
+    for _ in range(SUBSPACE_STEPS):
+        basis = torch.linalg.qr(back @ (features @ basis)).Q
+    return features @ basis
+
+
+def diffuse(graph: Graph, features: Features) -> Diffused:
+    """Spread features over the graph in rounds, each with the last one's weights of edges.
+
+    Takes O(edges * dim) time a step, and no label.
+    """
+    unit, keys = normalize(_compressed(features), dim=1), edge_keys(graph)
+    low, high = keys // graph.num_nodes, keys % graph.num_nodes
+    pattern = SymmetricPropagation(graph.unweighted())
+    found, relative = _spread(pattern, unit, keys, torch.ones_like(low, dtype=unit.dtype))
+    separation = found.separation
+    if not found.is_telling:
+        return found
+    for _ in range(ROUNDS - 1):
+        weights = found.beside_others(relative, low, high).clamp(LEAST, 1).pow(POWER)
+        found, relative = _spread(pattern, unit, keys, weights)
+    return replace(found, separation=separation)
+
+
+def _spread(
+    pattern: SymmetricPropagation,
+    unit: Float[Tensor, "nodes dim"],
+    keys: Int[Tensor, " edges"],
+    weights: Float[Tensor, " edges"],
+) -> tuple[Diffused, Float[Tensor, " edges"]]:
+    """One round, and the relative cosines of the edges in it."""
+    low, high = keys // len(unit), keys % len(unit)
+    smooth, rows = pattern.smoothing(pattern.both_ways(weights)), unit
+    for _ in range(STEPS):
+        rows = RESTART * unit + (1 - RESTART) * smooth(rows)
+    weighted = 1 + _sums_at_ends(weights, low, high, len(unit))
+    couplings = (1 - RESTART) * weights * (weighted[low] * weighted[high]).rsqrt()
+    cosines = _cavity_cosines(rows, low, high, couplings)
+    mean, deviation = cosines_of_all_pairs(rows)
+    top, average = 1.0, mean  # of a graph without edges
+    if len(cosines):
+        # Not torch.quantile, which takes at most 2**24 numbers.
+        top, average = float(cosines.sort().values[int(TOP * len(cosines))]), float(cosines.mean())
+    relative = _relative(cosines, (mean, top))
+    found = Diffused(
+        rows=rows,
+        keys=keys,
+        couplings=couplings,
+        sums=_sums_at_ends(relative, low, high, len(unit)),
+        degrees=_sums_at_ends(torch.ones_like(weights), low, high, len(unit)),
+        scale=(mean, top),
+        typical=float(relative.mean()) if len(relative) else 0.0,
+        separation=(average - mean) / max(deviation, TINY),
+    )
+    return found, relative
+
+
+def _sums_at_ends(values: Tensor, low: Tensor, high: Tensor, nodes: int) -> Tensor:
+    """For every node the sum over its edges."""
+    zeros = values.new_zeros(nodes)
+    return zeros.index_add(0, low, values).index_add(0, high, values)
+
+
+def _relative(cosines: Tensor, scale: tuple[float, float]) -> Tensor:
+    """Zero for a random pair, one for an edge of the top; never far below or above."""
+    zero, one = scale
+    return ((cosines - zero) / max(one - zero, TINY)).clamp(-0.5, 1)
+
+
+def cosines_of_all_pairs(rows: Float[Tensor, "nodes dim"]) -> tuple[float, float]:
+    """Mean and standard deviation over all pairs of nodes, edges included."""
+    unit, count = normalize(rows.double(), dim=1), max(2, len(rows))
+    of_itself = unit.square().sum(1)  # one, or zero for a row of zeros
+    pairs = count * (count - 1)
+    mean = float(unit.sum(0).square().sum() - of_itself.sum()) / pairs
+    square = float((unit.t() @ unit).square().sum() - of_itself.square().sum()) / pairs
+    return mean, max(0.0, square - mean * mean) ** 0.5
+
+
+def _cavity_cosines(rows: Tensor, low: Tensor, high: Tensor, couplings: Tensor) -> Tensor:
+    if len(low) == 0:
+        return rows.new_empty(0)
+    found = []
+    for part in torch.split(torch.arange(len(low), device=low.device), PAIRS_AT_ONCE):
+        one, other = rows[low[part]], rows[high[part]]
+        coupling = couplings[part].unsqueeze(1)
+        one, other = one - coupling * other, other - coupling * one
+        lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
+        found.append((one * other).sum(1) / lengths)
+    return torch.cat(found)
