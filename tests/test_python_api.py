@@ -312,7 +312,7 @@ def test_a_loaded_model_says_that_it_is_fitted(fitted, tmp_path):
 def test_models_in_notebooks(fitted):
     page = fitted._repr_html_()
     assert "<td>width</td><td><b>8</b></td><td>Dimensions of each band" in page
-    assert "<td>gate_hops</td><td>1</td>" in page
+    assert "<td>gate_hops</td><td>3</td>" in page
 
 
 @pytest.mark.parametrize("nodes", [40, 3000])

@@ -11,6 +11,8 @@ BASE = {
     "input_dropout": 0.0,
     "dropout": 0.0,
     "batch_norm": True,
+    "self_loops": True,
+    "layer_order": "filter-first",
     "gate_hops": 0,
     "temperature": 0.5,
     "negatives": None,

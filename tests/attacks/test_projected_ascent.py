@@ -134,6 +134,7 @@ def test_moves_are_added_and_the_layout_stays(kind):
 VARIANTS = [
     {},
     {"self_loops": False, "row_normalise": False},
+    {"layer_order": "project-first"},
     {"layer_order": "project-first", "batch_norm": False, "activation": "relu"},
     {"stability_target": "band", "batch_norm": False, "rayleigh_weight": 0.0},
 ]
@@ -163,7 +164,7 @@ def test_value_and_gradients_are_those_of_dense_autograd(changes):
     assert float(ours[0].abs().max()) > 1e-6
     # Every band's Rayleigh quotient is that of the changed graph.
     adjacency = reference.changed_adjacency(graph, problem.edges.keys, change.flips)
-    loops = changes.get("self_loops", True)
+    loops = method.config.self_loops
     laplacian = reference.normalised_laplacian(adjacency, self_loops=loops)
     seen = problem.see(change)
     energies = [reference.energy(laplacian, band) for band in seen.views]

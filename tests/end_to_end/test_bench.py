@@ -26,7 +26,7 @@ from .conftest import (
 PLAN = """
 entries:
   - {name: aspect, title: ASPECT}
-  - {name: broken, method: aspect, set: {learning_rate: 1.0e+9}}
+  - {name: broken, method: aspect, set: {learning_rate: 1.0e+9, layer_order: filter-first}}
   - {name: raw}
 graphs: [small.npz]
 splits: random

@@ -100,7 +100,8 @@ def test_one_command_for_several_methods_and_a_file_that_train_takes(inputs, cli
     assert (record["method"], record["settings"]["epochs"]) == ("low", 2)
     assert {name: record["settings"][name] for name in found["changed"]} == found["changed"]
     scores = cli("evaluate", "run", "--splits", "random", "--json").json
-    assert scores["rows"][0]["validation"]["mean"] == pytest.approx(found["validation"])
+    # Trials are scored to a looser tolerance: an answer may differ, one of sixty is 1.7 points.
+    assert scores["rows"][0]["validation"]["mean"] == pytest.approx(found["validation"], abs=3.4)
     assert "has its 2 trials already" in best.err
     assert (found["probe"], found["splits"], found["max_cosine"]) == ("neutral", "random", 1)
     assert found["health"] == record["health"]
@@ -132,7 +133,7 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
 
 
 def test_a_search_in_which_everything_fails_says_why(inputs, cli):
-    wrong = ["--set", "learning_rate=1e9", "--set", "epochs=3"]
+    wrong = ["--set", "learning_rate=1e9", "--set", "epochs=3", "--set", "layer_order=filter-first"]
     done = cli("tune", *inputs, "--trials", 2, "--workers", 1, *wrong, *SMALL, "--out", "search")
     done.refused("All 2 trials of aspect on edges failed. The first:", "not a finite number")
     assert "failed" in Path("search/trials.csv").read_text()

@@ -77,7 +77,10 @@ def test_gate_nodes_and_neighbours_are_those_of_model_and_graph(model, labelled,
 
 def test_band_losses_are_means_over_steps_of_training(labelled):
     """Against the plain form of a step, batch norm by the batch included."""
-    model = fitted(labelled.graph, input_dropout=0.0, dropout=0.0)  # which the forms draw otherwise
+    # Dropout is drawn otherwise by the two forms; the plain one leaves the first view clean. At a
+    # warm temperature losses are so alike that scores of their differences show their rounding.
+    drawn_alike = {"input_dropout": 0.0, "dropout": 0.0, "views": "one", "temperature": 0.2}
+    model = fitted(labelled.graph, **drawn_alike)
     details, graph = inspected(model, labelled), model.as_seen(labelled.graph)
     method = copy.deepcopy(model.method).train()
     assert method.config.batch_norm
@@ -110,7 +113,7 @@ def test_looking_changes_nothing_and_repeats(model, labelled, details):
 
 
 def test_the_spectrum_is_that_of_the_method_s_laplacian(labelled, details):
-    values = eigenvalues(labelled.graph, self_loops=True).numpy()
+    values = eigenvalues(labelled.graph, self_loops=False).numpy()
     counts, _ = np.histogram(values, bins=details.spectrum.edges)
     assert details.spectrum.is_exact
     assert details.spectrum.shares == pytest.approx(counts / NODES, abs=1e-4)
@@ -312,7 +315,7 @@ def test_a_ring_has_cosines_for_frequencies(ring):
 @pytest.mark.parametrize("lambda_max", ["two", "power-iteration"])
 def test_responses_take_the_learned_values_at_the_nodes(ring, lambda_max):
     model = Embedder("aspect", device="cpu", epochs=2, width=4, lambda_max=lambda_max).fit(ring)
-    largest = 2.0 if lambda_max == "two" else largest_eigenvalue(ring, self_loops=True)
+    largest = 2.0 if lambda_max == "two" else largest_eigenvalue(ring, self_loops=False)
     frequencies = (chebyshev_nodes(model.config.order) + 1) * largest / 2
     bank = model.method.filter_bank(ring, frequencies)
     assert bank.self_loops == model.config.self_loops

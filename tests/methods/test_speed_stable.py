@@ -51,7 +51,7 @@ def test_both_kinds_of_epoch_are_timed_and_the_count_stands_beside_them(graph):
     torch.set_num_threads(1)
     found = script.compare("mixed", graph, AspectSConfig(**TINY), repetitions=2)
     torch.set_num_threads(threads)
-    assert (found.graph, found.layer_order, found.steps) == ("mixed", "filter-first", 1)
+    assert (found.graph, found.layer_order, found.steps) == ("mixed", "project-first", 1)
     assert found.search_seconds > found.plain_seconds > 0
     assert found.counted > 1
 

@@ -33,7 +33,11 @@ def embed(method, laplacian, features):
         for _ in range(len(coefficients) - 2):
             terms.append(2 * shifted @ terms[-1] - terms[-2])
         filtered = sum(c * term for c, term in zip(coefficients, terms, strict=True))
-        views.append(encoder.activation(encoder.linear(normed(encoder.norm, filtered, number))))
+        if encoder.project_first:
+            hidden = normed(encoder.norm, encoder.linear(filtered), number)
+        else:
+            hidden = encoder.linear(normed(encoder.norm, filtered, number))
+        views.append(encoder.activation(hidden))
     return torch.stack(views)
 
 

@@ -107,7 +107,7 @@ class AspectConfig(BatchNormConfig):
     """Dropout after the filter (Dropout)."""
     batch_norm: Annotated[bool, Choice((True, False))] = True
     """Batch norm before the linear layer, after it with `project-first` (Batch Norm)."""
-    activation: BandActivation = "prelu"
+    activation: Annotated[BandActivation, Choice(("relu", "prelu"))] = "prelu"
     """Activation after the linear layer (Activation)."""
     layer_order: Annotated[LayerOrder, Choice(("filter-first", "project-first"))] = "project-first"
     """Dropout and batch norm before the linear layer, as in PolyGCL's code, or after it."""
@@ -128,14 +128,14 @@ class AspectConfig(BatchNormConfig):
     (`concatenated`, an ablation: the gate does not reach it)."""
     centred: bool = True
     """Subtract each band's mean over the training graph before the readout; off as in the paper."""
-    unit_rows: bool = True
+    unit_rows: Annotated[bool, Choice((True, False))] = True
     """Bring each band's rows to length one before the readout, since InfoNCE compares directions
     alone; off as in the paper."""
 
     skip_weight: Annotated[Weight, Choice((0.0, 0.3, 1.0))] = 0.3
     """Weight of a skip connection beside the bands: the leading principal components of the
     features as given and of their averages over two hops (ours); 0: none, as in the paper."""
-    skip_dim: Count = 32
+    skip_dim: Annotated[Count, Choice((16, 32, 64))] = 32
     """Components of the skip connection."""
 
     # The two views
@@ -156,17 +156,17 @@ class AspectConfig(BatchNormConfig):
     beyond, on a CPU all up to 2,048 and 256 drawn beyond."""
     channel_weight: Annotated[Weight, Range(0.0, 4.0)] = 2.0
     """Weight of InfoNCE within each band, averaged over the bands (ours; the paper has none)."""
-    policy_weight: Weight = 1.0
+    policy_weight: Annotated[Weight, Range(0.01, 2.0, log=True)] = 1.0
     """Weight of the policy regulariser (lambda_pol)."""
-    gate_temperature: Positive = 0.3
+    gate_temperature: Annotated[Positive, Range(0.1, 3.0, log=True)] = 0.3
     """Softness of the policy's target (tau_g)."""
 
     # The optimiser
-    learning_rate: Annotated[Positive, Range(3e-4, 1e-2, log=True)] = 3e-3
+    learning_rate: Annotated[Positive, Range(1e-4, 1e-2, log=True)] = 3e-3
     """Learning rate of encoder and gate (LR1)."""
     weight_decay: Annotated[Weight, Range(1e-6, 1e-3, log=True)] = 1e-4
     """Weight decay of encoder and gate (WD1)."""
-    filter_learning_rate: Annotated[Positive, Range(1e-3, 3e-2, log=True)] = 1e-2
+    filter_learning_rate: Annotated[Positive, Range(1e-4, 3e-2, log=True)] = 1e-2
     """Learning rate of the filters (LR)."""
     filter_weight_decay: Weight = 0.0
     """Weight decay of the filters (WD)."""
