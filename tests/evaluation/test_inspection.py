@@ -78,9 +78,10 @@ def test_gate_nodes_and_neighbours_are_those_of_model_and_graph(model, labelled,
 def test_band_losses_are_means_over_steps_of_training(labelled):
     """Against the plain form of a step, batch norm by the batch included."""
     # Dropout is drawn otherwise by the two forms; the plain one leaves the first view clean. At a
-    # warm temperature losses are so alike that scores of their differences show their rounding.
-    drawn_alike = {"input_dropout": 0.0, "dropout": 0.0, "views": "one", "temperature": 0.2}
-    model = fitted(labelled.graph, **drawn_alike)
+    # warm temperature, or pooled over many hops, losses are so alike that standard scores show
+    # the rounding of what is compared.
+    apart = {"temperature": 0.2, "gate_hops": 1}
+    model = fitted(labelled.graph, input_dropout=0.0, dropout=0.0, views="one", **apart)
     details, graph = inspected(model, labelled), model.as_seen(labelled.graph)
     method = copy.deepcopy(model.method).train()
     assert method.config.batch_norm
@@ -99,7 +100,7 @@ def test_band_losses_are_means_over_steps_of_training(labelled):
     torch.testing.assert_close(found, total, rtol=2e-3, atol=1e-4)
     costs = channel_costs(total)
     torch.testing.assert_close(
-        torch.tensor(details.cost_gap), costs[1] - costs[0], rtol=2e-3, atol=2e-3
+        torch.tensor(details.cost_gap), costs[1] - costs[0], rtol=2e-3, atol=5e-3
     )
 
 
