@@ -20,12 +20,20 @@ from aspect.attacks.pruning import SCORES, Pruning  # noqa: E402 - the path come
 from aspect.attacks.purification import purify  # noqa: E402
 from aspect.data.graph import Graph  # noqa: E402
 
+GROUP = 100  # nodes with features around one centre
+WITHIN = 0.8  # of the edges join two nodes of a group, so that features tell which edges are odd
+
 
 def drawn_graph(nodes: int, edges: int, features: int) -> Graph:
-    """A random graph of about so many edges."""
+    """Groups of nodes with about so many edges, a fifth of them at random."""
     generator = torch.Generator().manual_seed(0)
-    pairs = torch.randint(nodes, (2, edges), generator=generator)
-    return Graph.build(torch.randn(nodes, features, generator=generator), pairs)
+    one, other = torch.randint(nodes, (2, edges), generator=generator)
+    near = (one // GROUP * GROUP + other % GROUP).clamp(max=nodes - 1)
+    is_within = torch.rand(edges, generator=generator) < WITHIN
+    centres = torch.randn(nodes // GROUP + 1, features, generator=generator)
+    noise = torch.randn(nodes, features, generator=generator)
+    pairs = torch.stack([one, torch.where(is_within, near, other)])
+    return Graph.build(centres[torch.arange(nodes) // GROUP] + noise, pairs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
