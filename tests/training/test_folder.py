@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import signal
 import sys
 import tempfile
@@ -54,6 +55,7 @@ def epoch_of_checkpoint(path):
 def test_a_run_that_is_ahead_stops_where_its_state_is(tmp_path, monkeypatch):
     """Epochs that a GPU is not waited for are reported together: the last has the state."""
     monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    monkeypatch.setattr(trainer, "SECONDS_AHEAD", math.inf)
     with pytest.raises(KeyboardInterrupt):
         run_into(tmp_path / "run", stop_at=7)
     assert epoch_of_checkpoint(tmp_path / "run") == 10

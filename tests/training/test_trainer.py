@@ -60,6 +60,11 @@ def test_a_method_is_trained_in_training_mode_and_handed_back_in_evaluation_mode
 # Epochs that a device is not waited for
 
 
+def run_ahead(monkeypatch, seconds=math.inf):
+    monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    monkeypatch.setattr(trainer, "SECONDS_AHEAD", seconds)
+
+
 class Looking(MemoryRecorder):
     """Takes a snapshot of every so many epochs."""
 
@@ -82,7 +87,7 @@ def test_epochs_run_ahead_are_the_same_epochs(every, stop_on_collapse, monkeypat
     waiting = MemoryRecorder()
     settings = {"epochs": 70, "stop_on_collapse": stop_on_collapse}
     result = train(Toy(**settings), tiny_graph(), seed=0, recorder=waiting)
-    monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    run_ahead(monkeypatch)
     ahead = Looking(every)
     assert train(Toy(**settings), tiny_graph(), seed=0, recorder=ahead) == result
     assert [report.values for report in ahead.reports] == [each.values for each in waiting.reports]
@@ -95,15 +100,22 @@ def test_epochs_run_ahead_are_the_same_epochs(every, stop_on_collapse, monkeypat
         torch.testing.assert_close(snapshot.tensors, expected.tensors, rtol=0, atol=0)
 
 
+def test_epochs_that_take_long_are_not_run_ahead(monkeypatch):
+    run_ahead(monkeypatch, seconds=0.0)
+    recorder = Looking(100)
+    train(Toy(epochs=5), tiny_graph(), seed=0, recorder=recorder)
+    assert all(report.is_latest for report in recorder.reports)
+
+
 def test_epochs_are_not_run_ahead_where_patience_decides(monkeypatch):
-    monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    run_ahead(monkeypatch)
     recorder = Looking(100)
     train(Scripted([5.0, 3.0, 2.0, 4.0], patience=3), tiny_graph(), seed=0, recorder=recorder)
     assert all(report.is_latest for report in recorder.reports)
 
 
 def test_a_loss_that_is_no_number_is_named_by_its_epoch_when_it_is_read(monkeypatch):
-    monkeypatch.setattr(trainer, "AHEAD_ON", ("cpu",))
+    run_ahead(monkeypatch)
     recorder = Looking(5)
     with pytest.raises(TrainingError, match="not a finite number at epoch 7 "):
         train(Scripted([1.0] * 6 + [math.nan] * 6), tiny_graph(), seed=0, recorder=recorder)

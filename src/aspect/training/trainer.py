@@ -42,8 +42,9 @@ logger = logging.getLogger(__name__)
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
 CHECK_EVERY = 10  # epochs between two checks for collapse; a check takes about as long as an epoch
-# Devices that are not waited for in epochs between which nothing is looked at, and so many at most.
-AHEAD_ON, MOST_AHEAD = ("cuda",), 32
+# Devices that are not waited for in epochs between which nothing is looked at. So many of them at
+# most, and for so many seconds: progress is told after the last one, and Ctrl-C is heard.
+AHEAD_ON, MOST_AHEAD, SECONDS_AHEAD = ("cuda",), 32, 0.5
 
 # Settings that bound the memory of a step, in methods that have them; unset, they bound nothing.
 MEMORY_SETTINGS = (
@@ -232,6 +233,7 @@ class _Training:
         self.healthy: dict[str, Tensor] = {}  # state at the last check that passed
         self.values: dict[str, float] = {}
         self.epoch = 0
+        self.seconds = math.inf  # of an epoch, by the last ones
 
     @contextmanager
     def naming_lack_of_memory(self) -> Iterator[None]:
@@ -260,7 +262,9 @@ class _Training:
             self.collapse.is_over or self.stopping.is_over(self.epoch)
         ):
             begin = self.epoch + 1
+            started = time.perf_counter()
             values = self.run_epochs(self._epochs_ahead(epochs))
+            self.seconds = (time.perf_counter() - started) / len(values)
             if self.collapse.is_due(self.epoch):
                 self._check_for_collapse()
             for epoch, of_epoch in enumerate(values, begin):
@@ -278,10 +282,11 @@ class _Training:
         """How many epochs can be run before anything depends on what they led to."""
         if self.data.device.type not in AHEAD_ON or self.stopping.patience is not None:
             return 1
-        look = min(self.recorder.next_look(self.epoch), self.epoch + MOST_AHEAD, epochs)
+        look = min(self.recorder.next_look(self.epoch), epochs)
         if self.collapse.is_on:
             look = min(look, self.epoch + CHECK_EVERY - self.epoch % CHECK_EVERY)
-        return look - self.epoch
+        in_time = min(MOST_AHEAD, SECONDS_AHEAD / max(self.seconds, 1e-9))
+        return max(1, min(look - self.epoch, int(in_time)))
 
     def run_epochs(self, count: int) -> list[dict[str, float]]:
         """Some epochs; the values of each. Several are read and checked after the last."""
@@ -293,7 +298,10 @@ class _Training:
             for epoch, by_phase in enumerate(done, begin):
                 for of_phase in by_phase.values():
                     self._check_finite(of_phase, epoch)
-        values = [_joined({phase: p.read.values for phase, p in each.items()}) for each in done]
+        values = [
+            _joined({phase: of_phase.read.values for phase, of_phase in by_phase.items()})
+            for by_phase in done
+        ]
         self.values = values[-1]
         return values
 
