@@ -170,16 +170,7 @@ def white_box_flips(
 ) -> Int[Tensor, "flips 2"]:
     """Flips that turn a probe's answers, as many as allowed at most."""
     problem = probed_problem(model, seen, probe, nodes, seed)
-    ascent = Ascent(
-        steps=STEPS,
-        budget=flips_within(BUDGET, seen),
-        edge_step=1.0,
-        step_rule="normalised",
-        feature_step=0.0,
-        feature_box=0.0,
-        discretisation="largest",
-        draws=1,
-    )
+    ascent = Ascent.over_edges(STEPS, flips_within(BUDGET, seen))
     found = ascend(problem, ascent, generator_for(seed, "draws", device=seen.device))
     keys = problem.edges.flipped(found.change.flips)
     return torch.stack([keys // seen.num_nodes, keys % seen.num_nodes], dim=1).cpu()

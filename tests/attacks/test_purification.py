@@ -45,7 +45,7 @@ def by_hand(graph):
 
 
 def test_support_is_the_cosine_of_neighbourhoods_without_the_edge(graph, monkeypatch):
-    monkeypatch.setattr("aspect.attacks.purification.EDGES_AT_ONCE", 7)  # in pieces
+    monkeypatch.setattr("aspect.attacks.diffused.PAIRS_AT_ONCE", 7)  # in pieces
     torch.testing.assert_close(edge_support(graph), by_hand(graph))
     scaled = Graph.build(graph.features * torch.arange(1, 31).unsqueeze(1), graph.edge_index)
     torch.testing.assert_close(edge_support(scaled), edge_support(graph))

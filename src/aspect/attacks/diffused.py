@@ -11,6 +11,7 @@ heterophilic graphs, they would only confirm themselves: `is_telling` says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,7 +24,7 @@ from aspect.data.graph import Features, Graph, edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation
 
-__all__ = ["Diffused", "cosines_of_all_pairs", "diffuse"]
+__all__ = ["Diffused", "cosines_of_all_pairs", "cosines_of_pairs", "diffuse"]
 
 RESTART = 0.3  # a: what a row keeps of its own features
 STEPS = 5
@@ -198,13 +199,22 @@ def cosines_of_all_pairs(rows: Float[Tensor, "nodes dim"]) -> tuple[float, float
 
 
 def _cavity_cosines(rows: Tensor, low: Tensor, high: Tensor, couplings: Tensor) -> Tensor:
-    if len(low) == 0:
-        return rows.new_empty(0)
+    def ends(part: Tensor) -> tuple[Tensor, Tensor]:
+        one, other, coupling = rows[low[part]], rows[high[part]], couplings[part].unsqueeze(1)
+        return one - coupling * other, other - coupling * one
+
+    return cosines_of_pairs(len(low), ends, low.device)
+
+
+def cosines_of_pairs(
+    count: int,
+    ends: Callable[[Int[Tensor, " part"]], tuple[Tensor, Tensor]],
+    device: torch.device,
+) -> Float[Tensor, " pairs"]:
+    """Cosines of so many pairs of rows; `ends` gives those of some pairs by their numbers."""
     found = []
-    for part in torch.split(torch.arange(len(low), device=low.device), PAIRS_AT_ONCE):
-        one, other = rows[low[part]], rows[high[part]]
-        coupling = couplings[part].unsqueeze(1)
-        one, other = one - coupling * other, other - coupling * one
+    for part in torch.split(torch.arange(count, device=device), PAIRS_AT_ONCE):
+        one, other = ends(part)
         lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
         found.append((one * other).sum(1) / lengths)
     return torch.cat(found)

@@ -356,6 +356,23 @@ class Ascent:
     discretisation: Discretisation
     draws: int
 
+    @classmethod
+    def over_edges(cls, steps: int, budget: int) -> Ascent:
+        """Features stay as they are, and the largest fractions of flips are taken.
+
+        A first step of one flips about as many pairs as are allowed.
+        """
+        return cls(
+            steps=steps,
+            budget=budget,
+            edge_step=1.0,
+            step_rule="normalised",
+            feature_step=0.0,
+            feature_box=0.0,
+            discretisation="largest",
+            draws=1,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class AscentResult:
@@ -572,18 +589,7 @@ class GradientSearch(Attack):
         )
         self._problem = target.search_problem(target.graph, scope, self._generator)
         self._made = torch.zeros_like(self._problem.edges.present, dtype=torch.bool)
-        # A first step of one flips about as many pairs as are allowed; the largest fractions are
-        # taken, so that the seed decides the candidates and no more.
-        self._ascent = Ascent(
-            steps=config.steps,
-            budget=0,
-            edge_step=1.0,
-            step_rule="normalised",
-            feature_step=0.0,
-            feature_box=0.0,
-            discretisation="largest",
-            draws=1,
-        )
+        self._ascent = Ascent.over_edges(config.steps, budget=0)  # the seed draws candidates alone
 
     @override
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:

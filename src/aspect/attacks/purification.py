@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from aspect.attacks.diffused import Diffused, cosines_of_all_pairs, diffuse
+from aspect.attacks.diffused import Diffused, cosines_of_all_pairs, cosines_of_pairs, diffuse
 from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
 from aspect.data.graph import Features, Graph, edge_keys, with_pairs
@@ -41,9 +41,7 @@ __all__ = [
     "weigh_edges",
 ]
 
-EDGES_AT_ONCE = 2**14
 LEVEL = 64  # roundings apart: two cosines that may be the same
-TINY = 1e-12  # below every square length that is not rounding
 EMBEDDING_HOPS = 2
 FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
@@ -70,25 +68,17 @@ class Profiles:
 
         Without `joined` all pairs are edges.
         """
-        if len(low) == 0:
-            return self.rows.new_empty(0)
-        parts = torch.split(torch.arange(len(low), device=low.device), EDGES_AT_ONCE)
-        return torch.cat(
-            [
-                self._cosines(low[part], high[part], None if joined is None else joined[part])
-                for part in parts
-            ]
-        )
 
-    def _cosines(self, low: Tensor, high: Tensor, joined: Tensor | None) -> Tensor:
-        one, other = self.rows[low], self.rows[high]
-        if self.own is not None:
-            mine, theirs = self.own[low], self.own[high]
+        def ends(part: Tensor) -> tuple[Tensor, Tensor]:
+            one, other = self.rows[low[part]], self.rows[high[part]]
+            if self.own is None:
+                return one, other
+            mine, theirs = self.own[low[part]], self.own[high[part]]
             if joined is not None:
-                mine, theirs = (part * joined.unsqueeze(1) for part in (mine, theirs))
-            one, other = one - theirs, other - mine
-        lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
-        return (one * other).sum(1) / lengths
+                mine, theirs = (own * joined[part].unsqueeze(1) for own in (mine, theirs))
+            return one - theirs, other - mine
+
+        return cosines_of_pairs(len(low), ends, low.device)
 
     scores = cosines
 
