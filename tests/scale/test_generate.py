@@ -46,7 +46,7 @@ def test_regions_are_pure_and_joined_by_bridges(store):
     np.testing.assert_array_equal(region, np.arange(6000) >= 3000)
     same = labels[rows] == labels[columns]
     inside = region[rows] == region[columns]
-    for number, purity in enumerate((0.75, 0.25)):
+    for number, purity in enumerate((0.9, 0.1)):
         assert abs(same[inside & (region[rows] == number)].mean() - purity) < 0.02
     assert abs(1 - inside.mean() - 0.05) < 0.01
 
@@ -73,7 +73,7 @@ def test_the_share_of_heterophilic_nodes(tmp_path):
     rows, columns = pairs(one)
     labels = one.labels[:]
     assert not one.region[:].any()
-    assert abs((labels[rows] == labels[columns]).mean() - 0.75) < 0.02
+    assert abs((labels[rows] == labels[columns]).mean() - MODEL.purity) < 0.02
 
 
 KILLED = """

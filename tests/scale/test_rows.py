@@ -175,6 +175,14 @@ class TestBatches:
         # Of BGRL the first step has a learning rate of zero, and the schedule is short.
         assert min(losses[1:]) < losses[0]
 
+    @pytest.mark.parametrize("name", ON_ROWS)
+    def test_a_batch_that_is_computed_again_has_the_same_loss(self, store, tmp_path, name):
+        method = build(name, store.num_features, torch.float32)
+        data = batches(store, tmp_path, method, RowSettings(batch=64, queue=0, pool=2))
+        batch = next(batch for batch, _ in data._batches(method, 1) if isinstance(batch, Rows))
+        first, again = (method.loss_terms(batch, step()) for _ in range(2))
+        torch.testing.assert_close(first, again)
+
     @pytest.mark.parametrize("run", [1, 7, 1000])
     def test_an_order_has_every_row_once_and_keeps_runs_together(self, store, tmp_path, run):
         method = build("dgi", store.num_features, torch.float32)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import cycle
 
 import torch
 from jaxtyping import Float, Int
@@ -128,12 +129,13 @@ class ViewSource:
 class RowViews(ViewSource):
     """The same for rows of a graph whose propagated features are stored: nothing is propagated.
 
-    Each call of `corrupted` takes the next view of the batch, in the order of the method's plan.
+    Each call of `corrupted` takes the next view of the batch, in the order of the method's plan. A
+    step that is computed again, as a capture does, takes them again.
     """
 
     def __init__(self, rows: Rows) -> None:
         self.graph, self.features = rows, rows.features
-        self._views = iter(rows.views)
+        self._views = cycle(rows.views)
 
     @property
     @override

@@ -29,9 +29,10 @@ class MixedModel(Config):
     """Classes, of equal size."""
     heterophilic: Part = 0.5
     """Share of the nodes in the heterophilic region, which are the last ones."""
-    purity: Part = 0.75
+    purity: Part = 0.9
     """Share of the homophilic region's edges inside a class, and of the heterophilic region's
-    edges between classes."""
+    edges between classes. Four classes of equal size have three quarters of all pairs between them:
+    at 0.75 the heterophilic region's edges would tell nothing of the classes."""
     bridges: Part = 0.05
     """Share of the edges between the regions, if these are equal; fewer if not."""
     signal: Annotated[float, Field(ge=0)] = 0.7
