@@ -20,6 +20,6 @@ def out(tmp_path):
 def quick_probe(monkeypatch):
     """A probe with few penalties: its answers do not matter, only that they are the same."""
     trial.load_problem.cache_clear()
-    monkeypatch.setattr(trial, "probe_named", lambda _: QUICK)
+    monkeypatch.setattr(trial, "probe_named", lambda *_: QUICK)
     yield
     trial.load_problem.cache_clear()
