@@ -168,11 +168,11 @@ def _nearest() -> Any:  # noqa: ANN401
 def _lengths(rows: Any, labelled: Any) -> dict[str, float]:  # noqa: ANN401
     """Validation accuracy of a plain logistic regression by the mean length of the rows."""
     from aspect.data.splits import make_splits
-    from aspect.evaluation.linear_probe import validation_accuracy
+    from aspect.evaluation.linear_probe import validation_scores
     from aspect.nn.normalisation import MEAN_LENGTH
 
     splits = make_splits("search", labelled.labels, labelled.num_classes)[:TOOL_SPLITS]
-    best = validation_accuracy(rows, labelled.labels, splits, num_classes=labelled.num_classes)
+    best = validation_scores(rows, labelled.labels, splits, num_classes=labelled.num_classes)
     found = {"probe": sum(best) / len(best)}
     for length in LENGTHS:
         scaled = rows * (length / MEAN_LENGTH)

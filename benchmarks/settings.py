@@ -1,7 +1,8 @@
 """Search settings of every method on every graph by one rule, and ship them.
 
-The rule is the same for all, ours included: 20 trials, the same seeds, validation accuracy of the
-neutral probe on `random` splits that no table reports, the median pruner. The first trial are the
+The rule is the same for all, ours included: 20 trials, the same seeds, validation accuracy (ROC AUC
+where a data set's authors report that) of the neutral probe on `random` splits that no table
+reports, the median pruner. The first trial are the
 settings of a method's authors where they give some for the graph, else the method's defaults. What
 is searched is each method's own space (`aspect methods NAME`), widths up to 2048.
 
@@ -231,7 +232,7 @@ def ship(planned: PlannedSearch, searches: Path, shipped: Path = SHIPPED) -> Pat
 
 
 def found_table() -> str:
-    """The highest validation accuracy of every shipped search, methods by graphs."""
+    """The highest validation score of every shipped search, methods by graphs."""
     rows = []
     for planned in planned_searches():
         if planned.shipped_trials.is_file():

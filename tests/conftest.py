@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import signal
+import sys
 
 import pytest
 
@@ -29,10 +30,40 @@ if importlib.util.find_spec("beartype") is not None:
     install_import_hook(CHECKED, "beartype.beartype")
 
 
-def pytest_configure():
+class OptionalPackages:
+    """Skips modules, also those of the package, that need an extra which is not installed.
+
+    A machine that only runs `-m gpu` may lack some.
+    """
+
+    names = frozenset({"jinja2", "matplotlib", "nbclient", "nbformat", "networkx", "optuna", "ray"})
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector):
+        report = yield
+        error = report.call.excinfo and report.call.excinfo.value
+        while error is not None:
+            name = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+            if name in self.names:
+                report.outcome = "skipped"
+                report.longrepr = (str(collector.path), 0, f"Skipped: {name} is not installed")
+                self._forget(collector.path)
+                break
+            error = error.__cause__
+        return report
+
+    def _forget(self, path):
+        """Forget a module whose import broke off: pytest keeps it, and would find no test in it."""
+        for name, module in list(sys.modules.items()):
+            if getattr(module, "__file__", None) == str(path):
+                del sys.modules[name]
+
+
+def pytest_configure(config):
     import torch
     from hypothesis import settings
 
+    config.pluginmanager.register(OptionalPackages())
     # Examples differ in time by the load of the machine, not by what they test.
     settings.register_profile("no deadline", deadline=None)
     settings.load_profile("no deadline")

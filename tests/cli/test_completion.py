@@ -48,7 +48,7 @@ def completed(line, tmp_path):
         ("aspect tra", ["train"]),
         ("aspect train cor", ["cora", "cornell", "cornell_old"]),
         ("aspect train cora --meth", ["--method"]),
-        ("aspect train cora --method asp", ["aspect", "aspect-s"]),
+        ("aspect train cora --method asp", ["aspect", "aspect-ensemble", "aspect-s"]),
         ("aspect train cora --method grace --set tau", []),
         ("aspect train cora --method grace --set epo", ["epochs="]),
         ("aspect tune texas --set gate_w", ["gate_width="]),

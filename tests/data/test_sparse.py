@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -84,3 +87,14 @@ def test_equal_numbers_share_a_number_as_those_of_unique_do(values):
     ordered = torch.tensor(values, dtype=torch.long)
     expected = torch.unique(ordered, return_inverse=True)[1]
     assert torch.equal(run_numbers(ordered), expected)
+
+
+def test_torch_says_nothing_of_sparse_tensors_in_a_process_of_its_own():
+    code = (
+        "import torch, aspect.data.sparse\n"
+        "pointers, values = torch.tensor([0, 1, 2]), torch.ones(2)\n"
+        "torch.sparse_csr_tensor(pointers, torch.tensor([0, 1]), values, (2, 2)) @ torch.eye(2)\n"
+    )
+    command = [sys.executable, "-W", "default", "-c", code]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "Sparse" not in told

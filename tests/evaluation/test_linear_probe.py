@@ -15,7 +15,7 @@ from aspect.evaluation.linear_probe import (
     evasion_probe,
     linear_probe,
     probe_named,
-    validation_accuracy,
+    validation_scores,
 )
 
 PROBES = [NeutralProbe(penalties=(1.0, 1e-1, 1e-2, 1e-3, 1e-4)), PaperProbe(steps=40)]
@@ -165,7 +165,7 @@ CLASSES = 3
 
 
 def validated(embeddings, labels, splits):
-    return validation_accuracy(embeddings, labels, splits, num_classes=CLASSES, probe=QUICK)
+    return validation_scores(embeddings, labels, splits, num_classes=CLASSES, probe=QUICK)
 
 
 def test_equals_the_validation_column_of_the_linear_probe():
@@ -212,7 +212,7 @@ def test_a_probe_is_handed_no_test_label(monkeypatch, probe):
         return answer(self, rows, known, some, num_classes)
 
     monkeypatch.setattr(type(probe), "answer", spy)
-    validation_accuracy(embeddings, labels, splits, num_classes=CLASSES, probe=probe)
+    validation_scores(embeddings, labels, splits, num_classes=CLASSES, probe=probe)
     assert len(seen) == len(splits)
     for line, split in seen:
         assert bool((line[split.test] == UNLABELLED).all())

@@ -14,6 +14,7 @@ from aspect.evaluation.metrics import (
     class_scores,
     macro_f1,
     mean_class_scores,
+    roc_areas,
     roc_auc,
 )
 
@@ -49,6 +50,22 @@ def test_roc_area_counts_ordered_pairs():
 
 def test_no_roc_area_with_a_class_absent():
     assert roc_auc(torch.tensor([1, 1]), torch.tensor([0.2, 0.4])) is None
+
+
+def test_roc_areas_of_many_tasks_are_those_of_scikit_learn():
+    """Nodes of no class take no part, equal scores count half, and infinite ones are scores."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(-1, 2, (20, 50), generator=generator)
+    scores = torch.randn(20, 50, generator=generator)
+    scores[10:] = scores[10:].round()
+    for line, values, area in zip(labels, scores, roc_areas(labels, scores), strict=True):
+        known = line >= 0
+        expected = 100 * roc_auc_score(line[known].numpy(), values[known].numpy())
+        assert float(area) == pytest.approx(expected, abs=1e-10)
+    scores[0, labels[0] == 1] = math.inf
+    scores[1] = -math.inf
+    labels[2] = 1
+    torch.testing.assert_close(roc_areas(labels, scores)[:3].float(), torch.tensor([100.0, 50, 50]))
 
 
 def test_scores_of_a_class_are_those_of_scikit_learn():

@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from torch.nn.functional import one_hot
 
 from aspect.data.splits import make_splits
-from aspect.errors import SettingsError
+from aspect.errors import SettingsError, UnknownNameError
 from aspect.evaluation import neutral_probe
 from aspect.evaluation.linear_probe import linear_probe
 from aspect.evaluation.metrics import accuracy
@@ -20,6 +21,7 @@ from aspect.evaluation.neutral_probe import (
     principal_axes,
     solve,
 )
+from aspect.evaluation.paper_probe import PaperProbe
 from aspect.evaluation.result import with_constant, without_test_labels
 
 SHORT = NeutralProbe(penalties=(1.0, 1e-1, 1e-2, 1e-3, 1e-4))
@@ -96,6 +98,41 @@ def test_validation_accuracy_decides_then_the_loss_then_the_order():
     assert pick_setting(torch.tensor([3, 4, 2]), torch.tensor([0.1, 0.9, 0.1])) == 1
     assert pick_setting(torch.tensor([5, 5, 5]), torch.tensor([0.4, 0.3, 0.5])) == 1
     assert pick_setting(torch.tensor([4, 4, 4]), torch.tensor([0.2, 0.2, 0.2])) == 0
+
+
+def test_the_metric_that_is_reported_chooses_the_penalty():
+    """Against one probe for every penalty, each scored by scikit-learn on validation nodes."""
+    rows, labels = blurred(num_classes=2, num_nodes=300, dim=40, noise=4.0)
+    labels[(labels == 1) & (torch.arange(300) % 5 > 0)] = 0  # one in ten
+    splits = make_splits("random", labels, 2, count=4)
+    known = without_test_labels(labels, splits)
+    result = linear_probe(rows, labels, splits, probe=SHORT, metric="roc-auc")
+    areas = []
+    for penalty in SHORT.penalties:
+        answers = NeutralProbe(penalties=(penalty,)).answer(rows, known, splits, 2)
+        areas.append([])
+        for split, answer in zip(splits, answers, strict=True):
+            logits = answer.weights @ with_constant(rows).double().t()
+            scores = (logits[1] - logits[0])[split.validation]
+            areas[-1].append(100 * roc_auc_score(labels[split.validation], scores))
+    best = torch.tensor(areas).max(dim=0).values
+    assert [score.validation for score in result.splits] == pytest.approx(best.tolist(), abs=1e-4)
+    by_accuracy = linear_probe(rows, labels, splits, probe=SHORT)
+    assert by_accuracy == linear_probe(rows, labels, splits, probe=SHORT, metric="accuracy")
+    choices = [[score.choice for score in each.splits] for each in (result, by_accuracy)]
+    assert choices[0] != choices[1]
+    assert result.metric == result.to_dict()["metric"] == "roc-auc"
+    assert "ROC AUC" in repr(result)
+
+
+def test_a_metric_that_the_classes_lack_is_refused():
+    rows, labels = blurred()
+    with pytest.raises(SettingsError, match=r"roc-auc needs 2 classes\. Got 3"):
+        linear_probe(rows, labels, metric="roc-auc")
+    with pytest.raises(SettingsError, match=r"paper probe chooses by accuracy\. Got .*roc-auc"):
+        linear_probe(rows, labels, probe=PaperProbe(), metric="roc-auc")
+    with pytest.raises(UnknownNameError, match="Did you mean 'roc-auc'"):
+        linear_probe(rows, labels, metric="roc_auc")
 
 
 def test_it_says_which_choices_are_ends_of_the_path():

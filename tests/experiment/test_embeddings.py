@@ -10,7 +10,7 @@ import torch
 
 from aspect import Embedder, Graph, mixed_graph
 from aspect.data.archives import write_npz
-from aspect.data.source import GraphSource
+from aspect.data.source import GraphSource, add_dataset, read_graph
 from aspect.errors import FileError, GraphError, SettingsError
 from aspect.experiment.embeddings import PRECOMPUTED, EmbeddingFile, precomputed_model
 from aspect.experiment.evaluate import evaluate_embeddings
@@ -161,6 +161,17 @@ def test_they_are_probed_as_our_own_beside_the_controls(made):
     (made / "raw.npy").write_bytes((made / "z-1.npy").read_bytes())
     named = evaluate_embeddings(GraphSource(graph="small.npz"), ["raw.npy"], device="cpu")
     assert [row["name"] for row in named.rows[:3]] == ["raw.npy", "random", "raw"]
+
+
+def test_a_data_set_of_the_user_may_name_its_metric(made, monkeypatch):
+    monkeypatch.setenv("ASPECT_DATA", str(made))
+    add_dataset("own", read_graph("small.npz"), made, metric="roc-auc")
+    source = GraphSource.named("own")
+    table = evaluate_embeddings(source, ["z-1.npy"], device="cpu")
+    assert table.metric == table.to_dict()["metric"] == "roc-auc"
+    asked = evaluate_embeddings(source, ["z-1.npy"], device="cpu", metric="accuracy")
+    assert asked.metric == GraphSource(graph="small.npz").metric == "accuracy"
+    assert asked.rows[0]["validation"] != table.rows[0]["validation"]
 
 
 def plan_of(**changes):

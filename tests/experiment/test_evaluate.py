@@ -170,6 +170,11 @@ def test_a_ratio_to_prune_is_checked(clean, share):
         judge([clean], prune=[share])
 
 
+def test_the_probe_of_published_tables_has_no_other_metric(clean):
+    with pytest.raises(SettingsError, match="paper probe chooses by accuracy"):
+        judge([clean], metric="roc-auc")
+
+
 def test_a_method_bound_to_its_graph_prunes_nothing(clean, monkeypatch):
     monkeypatch.setattr(AspectMethod, "inductive", False)
     with pytest.raises(SettingsError, match="its edges cannot be pruned"):

@@ -320,6 +320,21 @@ def test_other_splits_are_of_clean_graphs_and_share_the_training():
     assert clean[0].training not in {spec.training for spec in others}
 
 
+def test_probes_choose_by_the_metric_of_the_data_set():
+    """What published tables report stays as it is, and so do the keys of accuracy."""
+    plan = make_plan(
+        entries=["raw"],
+        graphs=["mixed", "tolokers"],
+        also=[{"splits": "class-balanced", "probe": "paper"}],
+    )
+    facts = replace(FACTS, also=((10, None),))
+    by_graph = {"mixed": facts, "tolokers": replace(facts, sha256="1" * 64)}
+    specs = [cell.spec for cell in lay_out(plan, by_graph, "cpu")]
+    assert [spec.metric for spec in specs] == [None, None, "roc-auc", None]
+    assert ["metric" in spec.model_dump() for spec in specs] == [False, False, True, False]
+    assert len({spec.training for spec in specs}) == 2
+
+
 def test_other_splits_of_some_graphs_alone():
     plan = make_plan(
         entries=["raw"],

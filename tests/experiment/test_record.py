@@ -42,6 +42,7 @@ def changed(cell, **work):
         {"splits": "class-balanced"},
         {"probe": "paper"},
         {"probe": None},
+        {"metric": "roc-auc"},
         {"splits_sha256": "1" * 64},
         {"split_numbers": (0,)},
         {"perturbation": Perturbation(kind="random")},

@@ -151,7 +151,7 @@ def test_controls_are_those_of_the_registry():
 NEMENYI = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)
 
 
-@pytest.mark.parametrize(("methods", "q"), enumerate(NEMENYI, start=2))
+@pytest.mark.parametrize(("methods", "q"), [*enumerate(NEMENYI, start=2)])
 def test_critical_differences_are_demsars(methods, q):
     expected = q * (methods * (methods + 1) / (6 * 14)) ** 0.5
     assert critical_difference(methods, 14) == pytest.approx(expected, abs=1e-3)

@@ -144,3 +144,5 @@ def test_who_chose_settings_is_a_word():
     ):
         experiment = Experiment(settings={"epochs": 1}, origin=rule.format(*given))
         assert experiment.chosen_by == word
+        area = experiment.origin.replace("accuracy", "ROC AUC")
+        assert experiment.model_copy(update={"origin": area}).chosen_by == word

@@ -152,6 +152,8 @@ class EvaluateAnswer(Answer):
     """Kind of splits."""
     probe: str | None = None
     """What scores the embeddings."""
+    metric: str | None = None
+    """What it chose by on validation nodes."""
     strict: Object | None = None
     """Test accuracy of the method: `mean`, `std`, `low`, `high`, `seeds`, `splits`, `std_seeds`."""
     optimistic: Object | None = None
@@ -161,7 +163,7 @@ class EvaluateAnswer(Answer):
     roc_auc: Object | None = None
     """The same, one-vs-rest ROC AUC."""
     validation: Object | None = None
-    """Accuracy on validation nodes."""
+    """The metric on validation nodes."""
     knn: Object | None = None
     """Accuracy of nearest neighbours."""
     prune: Object | None = None

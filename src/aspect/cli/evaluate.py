@@ -28,7 +28,7 @@ from aspect.cli.options import (
 from aspect.cli.session import Session, command
 from aspect.cli.tasks import evaluate_task, show_task
 from aspect.cli.train import PlannedRun, plan_run, run_all
-from aspect.data.source import NO_READING, GraphSource, Reading
+from aspect.data.source import METRICS, NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError
 from aspect.settings import load_experiment
 
@@ -146,6 +146,7 @@ class _Evaluation:
                 files,
                 splits=self.how.splits,
                 probe=self.how.probe,
+                metric=self.how.metric,
                 device=self.session.device,
                 data_dir=self.session.data_dir,
                 on_step=advance,
@@ -179,7 +180,7 @@ class _Evaluation:
 
         if self.sweep.mode == "evade":
             check_inductive(plan.experiment.method)
-        chosen_probe(plan.experiment, self.how.probe)
+        chosen_probe(plan.experiment, self.how.probe, self.how.metric)
         labelled = plan.source.read(self.session.data_dir)
         perturbed = self._perturbed(labelled, self.sweep.mode or "poison")
         for one in perturbed:
@@ -212,7 +213,11 @@ class _Evaluation:
             if all(map(is_of_store, paths)):
                 self._check_of_store(paths[0], evasion)
                 table = evaluate_store_runs(
-                    paths, probe=self.how.probe, device=self.session.device, on_step=advance
+                    paths,
+                    probe=self.how.probe,
+                    metric=self.how.metric,
+                    device=self.session.device,
+                    on_step=advance,
                 )
             else:
                 table = evaluate_runs(
@@ -220,6 +225,7 @@ class _Evaluation:
                     evasion=evasion,
                     splits=self.how.splits,
                     probe=self.how.probe,
+                    metric=self.how.metric,
                     prune=self.how.prune or (),
                     device=self.session.device,
                     data_dir=self.session.data_dir,
@@ -304,6 +310,8 @@ def _show(session: Session, table: EvaluationTable) -> None:
         f"{table.graph}: percent over {count} run{'s' if count > 1 else ''} "
         f"and {rows[0]['strict']['splits']} {table.splits} splits; probe: {table.probe}"
     )
+    if table.metric != "accuracy":
+        title += f", chosen by {METRICS[table.metric]}"
     screen = session.screen
     screen.table(["method", "accuracy", "95% interval", *columns.values()], cells, title=title)
     if "optimistic" in columns:

@@ -19,6 +19,7 @@ from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
 from aspect.attacks.pruning import DEFAULT, SCORES, Pruning
 from aspect.config import Config, Count, Share, parse_overrides
 from aspect.data.files import is_file, is_folder, is_present, reason, target_of
+from aspect.data.source import Metric
 from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
 from aspect.settings import PerturbedBy, RowSettings, Scale, load_experiment
 
@@ -180,6 +181,9 @@ class ProbeOptions(Config):
     probe: Annotated[str, AfterValidator(_known_probe), typer.Option(metavar="NAME")] = "neutral"
     """neutral; paper: the probe of published tables; published: the same as the published settings
     of a run have it."""
+    metric: Metric | None = None
+    """What validation chooses by; roc-auc needs two classes.  [default: what the data set's authors
+    report, else accuracy]"""
     prune: Annotated[list[Share] | None, typer.Option(metavar="RATIO")] = None
     """A further row, embedded without this ratio of the edges, those with the least support; of
     several, validation chooses."""
@@ -190,9 +194,11 @@ class ProbeOptions(Config):
             raise SettingsError("--repeats belongs to --task cluster or link. Got no --task.")
         if self.task != "cluster" and self.clusters is not None:
             raise SettingsError(f"--clusters belongs to --task cluster. Got --task {self.task}.")
-        if self.task != "classify" and (self.splits or self.prune or self.probe != "neutral"):
+        is_probed = self.splits or self.prune or self.metric or self.probe != "neutral"
+        if self.task != "classify" and is_probed:
             raise SettingsError(
-                f"--splits, --probe and --prune belong to --task classify. Got --task {self.task}."
+                "--splits, --probe, --metric and --prune belong to --task classify. "
+                f"Got --task {self.task}."
             )
 
 

@@ -1,4 +1,4 @@
-"""`aspect tune`: search for settings by validation accuracy, and leave them in a file."""
+"""`aspect tune`: search for settings by scores on validation nodes, and leave them in a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aspect.cli.options import Engine, Overwrite, SettingsOptions
 from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
 from aspect.config import Config, Count, parse_overrides
-from aspect.data.source import NO_READING, Reading
+from aspect.data.source import METRICS, NO_READING, Reading
 from aspect.errors import SettingsError, TrainingError
 from aspect.experiment.search import SearchRequest, plan_search
 from aspect.methods.registry import short_name
@@ -71,7 +71,7 @@ def tune(
     request: SearchRequest,
     reading: Reading,
 ) -> None:
-    """Search for settings by validation accuracy; test labels are masked.
+    """Search for settings by their scores on validation nodes; test labels are masked.
 
     The same command goes on with a search that was interrupted. The first trial is the start.
     """
@@ -242,7 +242,7 @@ def _content(result: SearchResult) -> dict[str, Any]:
         "health": None if best is None or best.health is None else best.health.to_dict(),
         "start": None if start is None else start.validation,
         **search.model_dump(
-            mode="json", include={"max_cosine", "probe", "splits", "num_splits", "seeds"}
+            mode="json", include={"max_cosine", "probe", "metric", "splits", "num_splits", "seeds"}
         ),
         "changed": result.changed(),
         "folder": str(result.folder),
@@ -264,8 +264,9 @@ def _show(
         numbers = (each["validation"], each["start"], cosine)
         decimals = ["-" if number is None else f"{number:.2f}" for number in numbers]
         rows.append([*(each[column] for column in columns[:-3]), *decimals])
+    metrics = " or ".join(dict.fromkeys(METRICS[result.search.metric] for result in results))
     title = (
-        f"Validation accuracy in percent, mean over splits ({contents[0]['splits']}) and seeds, "
+        f"Validation {metrics} in percent, mean over splits ({contents[0]['splits']}) and seeds, "
         "and the mean cosine of the best trial; unhealthy trials cannot be the best:"
     )
     screen.table(columns, rows, title=title)

@@ -45,10 +45,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATASETS",
+    "METRICS",
     "MIXED",
     "NO_READING",
     "Dataset",
     "GraphSource",
+    "Metric",
     "Reading",
     "add_dataset",
     "catalogue",
@@ -68,6 +70,9 @@ MIXED = "mixed"  # the embedded graph, which needs no file
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 GRAPH_SUFFIXES = (".npz", *TABLE_SUFFIXES, ".pt")
+
+Metric = Literal["accuracy", "roc-auc"]
+METRICS: dict[Metric, str] = {"accuracy": "accuracy", "roc-auc": "ROC AUC"}  # as readers see them
 
 
 class Download(Config):
@@ -101,8 +106,8 @@ class Dataset(Config):
     source: str = ""
     """Who publishes it, with the citation."""
     licence: str = "none stated"
-    metric: Literal["accuracy", "roc_auc"] = "accuracy"
-    """What its authors report, and tables show."""
+    metric: Metric = "accuracy"
+    """What its authors report: tables show it, and probes and searches choose by it."""
     note: str = ""
     """What to beware of."""
     download: Download | None = None
@@ -511,6 +516,12 @@ class GraphSource(Config):
         if is_reference(self.graph) and self.is_named:
             return _outside.short_name(self.graph)
         return self.graph if self.is_named else Path(self.graph).stem
+
+    @property
+    def metric(self) -> Metric:
+        """What its entry in the catalogue says; accuracy where it has none."""
+        is_entry = self.graph in DATASETS or _user_entry(self.graph) is not None
+        return dataset(self.graph).metric if is_entry else "accuracy"
 
     def absolute(self) -> GraphSource:
         """The same from any working directory."""

@@ -38,6 +38,9 @@ OLDEST_GPU = (8, 0)  # compute capability that Triton supports fully
 
 # torch says so at the first compressed tensor of every process; our tests hold what we use of it.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+# Patterns are checked when they are built, and all tensors here opt out of torch's checks, which
+# version 2.11 warns of nevertheless.
+warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -11,8 +11,9 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from aspect.data.source import METRICS, Metric
 from aspect.data.splits import Split, SplitKind
-from aspect.errors import UnknownNameError
+from aspect.errors import SettingsError, UnknownNameError
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.neutral_probe import NeutralProbe
 from aspect.evaluation.paper_probe import PaperProbe
@@ -35,7 +36,7 @@ __all__ = [
     "evasion_probe",
     "linear_probe",
     "probe_named",
-    "validation_accuracy",
+    "validation_scores",
 ]
 
 Probe = NeutralProbe | PaperProbe
@@ -44,12 +45,31 @@ ProbeName = Literal["neutral", "paper"]
 NEUTRAL = NeutralProbe()
 
 
-def probe_named(name: ProbeName | str) -> Probe:
-    """A probe with its usual settings: the headline's, or the one of published tables."""
+def probe_named(name: ProbeName | str, metric: Metric | str | None = None) -> Probe:
+    """A probe with its usual settings: the headline's, or the one of published tables.
+
+    Args:
+        name: Of the probe.
+        metric: What validation chooses by; none: accuracy.
+    """
     probes: dict[str, Probe] = {"neutral": NEUTRAL, "paper": PaperProbe()}
     if name not in probes:
         raise UnknownNameError("probe", str(name), probes)
-    return probes[name]
+    return _by_metric(probes[name], metric)
+
+
+def _by_metric(probe: Probe, metric: Metric | str | None) -> Probe:
+    """The same probe, with another metric if one is given; published tables know accuracy alone."""
+    if metric in (None, probe.metric):
+        return probe
+    if metric not in METRICS:
+        raise UnknownNameError("metric", str(metric), METRICS)
+    if isinstance(probe, NeutralProbe):
+        return replace(probe, metric=metric)
+    raise SettingsError(
+        f"The {probe.name} probe chooses by accuracy. "
+        f"Got the metric {metric!r}: take the neutral probe."
+    )
 
 
 def linear_probe(
@@ -60,6 +80,7 @@ def linear_probe(
     num_classes: int | None = None,
     masks: Mapping[str, Tensor] | None = None,
     probe: Probe = NEUTRAL,
+    metric: Metric | str | None = None,
 ) -> ProbeResult:
     """Fit logistic regressions on every split; score the one that validation chose.
 
@@ -72,11 +93,16 @@ def linear_probe(
         num_classes: Classes of the data set, if the last ones have no node here.
         masks: The published splits, for `splits="published"`.
         probe: The neutral probe, or the one of published tables.
+        metric: What validation chooses by: `roc-auc` for two classes of unequal size; none: that of
+            the probe, accuracy unless it says otherwise.
     """
+    probe = _by_metric(probe, metric)
     given = ProbeInput.read(embeddings, labels, splits, num_classes, masks).used()
     is_constant = bool((given.embeddings == given.embeddings[0]).all())
     answers = _answers(given, probe)
-    return given.scored(probe.name, probe.choice_name, answers, is_constant=is_constant)
+    return given.scored(
+        probe.name, probe.choice_name, answers, metric=probe.metric, is_constant=is_constant
+    )
 
 
 def _answers(given: ProbeInput, probe: Probe) -> Iterator[Answers]:
@@ -84,7 +110,7 @@ def _answers(given: ProbeInput, probe: Probe) -> Iterator[Answers]:
     return probe.answer(given.embeddings, known, given.splits, given.num_classes)
 
 
-def validation_accuracy(
+def validation_scores(
     embeddings: Tensor | ArrayLike,
     labels: Int[Tensor, " nodes"],
     splits: Sequence[Split],
@@ -92,7 +118,7 @@ def validation_accuracy(
     num_classes: int,
     probe: Probe = NEUTRAL,
 ) -> tuple[float, ...]:
-    """The probe's accuracy on the validation nodes of every split, in percent: for choosing.
+    """The probe's metric on the validation nodes of every split, in percent: for choosing.
 
     The labels of a split's test nodes are masked before anything else is done with them, so they
     may be anything; nothing that is chosen by these numbers can have seen one.
@@ -145,6 +171,7 @@ def evasion_probe(
         num_classes,
         tuple(score for result in results for score in result.splits),
         tuple(predicted for result in results for predicted in result.predictions),
+        metric=probe.metric,
     )
 
 
@@ -174,7 +201,7 @@ class TrainedProbe:
         """Train and choose as `linear_probe` does, on the device of the embeddings."""
         given = ProbeInput.read(embeddings, labels, list(splits.values()), num_classes).used()
         answers = list(_answers(given, probe))
-        clean = given.scored(probe.name, probe.choice_name, answers)
+        clean = given.scored(probe.name, probe.choice_name, answers, metric=probe.metric)
         weights = {}
         for number, answer in zip(splits, answers, strict=True):
             assert answer.weights is not None  # linear probes have some

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, Integer
 from scipy.special import stdtrit
 from torch import Tensor
 
+from aspect.data.source import Metric
 from aspect.errors import SettingsError
 from aspect.evaluation.significance import TWO_SIDED_95
 
@@ -19,9 +20,11 @@ __all__ = [
     "Spread",
     "Summary",
     "accuracy",
+    "check_metric",
     "class_scores",
     "macro_f1",
     "mean_class_scores",
+    "roc_areas",
     "roc_auc",
 ]
 
@@ -114,6 +117,14 @@ class ClassScore:
     support: float | int  # test nodes of the class; their mean in a mean over splits
 
 
+def check_metric(metric: Metric, num_classes: int) -> None:
+    """Refuse a metric that classes of this number do not have."""
+    if metric == "roc-auc" and num_classes != 2:  # noqa: PLR2004 - the area compares two classes
+        raise SettingsError(
+            f"The metric roc-auc needs 2 classes. Got {num_classes}: take the metric accuracy."
+        )
+
+
 def accuracy(labels: Int[Tensor, " nodes"], predictions: Integer[Tensor, " nodes"]) -> float:
     """Share of right predictions, in percent."""
     return PERCENT * int((labels == predictions).sum()) / len(labels)
@@ -140,11 +151,29 @@ def macro_f1(labels: Int[Tensor, " nodes"], predictions: Integer[Tensor, " nodes
 
 def roc_auc(labels: Int[Tensor, " nodes"], scores: Float[Tensor, " nodes"]) -> float | None:
     """Area under the ROC curve of class 1 against class 0, in percent; None if one is absent."""
-    from sklearn.metrics import roc_auc_score
-
     if len(torch.unique(labels)) < 2:  # noqa: PLR2004 - the area compares two classes
         return None
-    return PERCENT * float(roc_auc_score(labels.cpu().numpy(), scores.cpu().numpy()))
+    return float(roc_areas(labels.unsqueeze(0), scores.unsqueeze(0)))
+
+
+def roc_areas(
+    labels: Int[Tensor, "tasks nodes"], scores: Float[Tensor, "tasks nodes"]
+) -> Float[Tensor, " tasks"]:
+    """Area under the ROC curve of every task, in percent: its pairs of both classes in order.
+
+    A pair of equal scores counts half. Labels other than 0 and 1 take no part. A task that lacks a
+    class has no pairs, and gets 50, as by chance. Nothing waits for the device.
+    """
+    is_negative, is_positive = labels == 0, labels == 1
+    negatives, positives = is_negative.sum(dim=1, keepdim=True), is_positive.sum(dim=1)
+    # Those that take no part come last, where they are not counted.
+    below = scores.masked_fill(~is_negative, math.inf).sort(dim=1).values
+    lower = torch.searchsorted(below, scores.contiguous())
+    not_higher = torch.searchsorted(below, scores.contiguous(), right=True).minimum(negatives)
+    in_order = ((lower + not_higher) * is_positive).sum(dim=1)
+    pairs = negatives.squeeze(1) * positives
+    areas = (PERCENT / 2 * in_order.double()) / pairs.double()
+    return torch.where(pairs > 0, areas, PERCENT / 2)
 
 
 def class_scores(

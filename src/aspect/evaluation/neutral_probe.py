@@ -28,12 +28,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
+from aspect.data.source import Metric
 from aspect.data.splits import Split
 from aspect.errors import SettingsError
-from aspect.evaluation.metrics import PERCENT
+from aspect.evaluation.metrics import PERCENT, check_metric, roc_areas
 from aspect.evaluation.result import Answers, with_constant
 
 __all__ = [
@@ -75,12 +76,13 @@ def on_faster_device(embeddings: Float[Tensor, "nodes dim"]) -> Float[Tensor, "n
 class NeutralProbe:
     """Every penalty is solved, and validation chooses.
 
-    Per split the penalty is chosen by validation accuracy, equals by validation cross-entropy, then
-    the stronger penalty.
+    Per split the penalty is chosen by the metric on validation nodes, equals by validation
+    cross-entropy, then the stronger penalty.
     """
 
     penalties: tuple[float, ...] = tuple(10 ** (-step / 2) for step in range(17))
     tolerance: float = 1e-5  # length of the gradient, in the units of the scaled rows
+    metric: Metric = "accuracy"  # `roc-auc` for two classes of unequal size
 
     name: ClassVar[str] = "neutral"
     choice_name: ClassVar[str] = "penalty"
@@ -117,6 +119,7 @@ class NeutralProbe:
             splits: Of the nodes that the embeddings are of.
             num_classes: Classes of the data set.
         """
+        check_metric(self.metric, num_classes)
         rows = _Rows.of(embeddings, torch.unique(torch.cat([split.train for split in splits])))
         task_bytes = TABLES * rows.inputs.element_size() * num_classes * len(embeddings)
         at_once = max(1, BATCH_BYTES // task_bytes)
@@ -138,12 +141,12 @@ class NeutralProbe:
         solutions = _solutions(inputs, targets, scales, penalties, self.tolerance)
         priors = targets.sum(dim=2)
         validated = [
-            _validate(logits_of(weights, inputs, priors), validation, priors)
+            _validate(logits_of(weights, inputs, priors), validation, priors, self.metric)
             for weights in solutions
         ]
-        correct, losses = (torch.stack(column).cpu() for column in zip(*validated, strict=True))
+        reached, losses = (torch.stack(column).cpu() for column in zip(*validated, strict=True))
         for number, split in enumerate(splits):
-            best = pick_setting(correct[:, number], losses[:, number])
+            best = pick_setting(reached[:, number], losses[:, number])
             weights = solutions[best][number]
             tested = inputs[split.test.to(weights.device)]
             logits = logits_of(weights.unsqueeze(0), tested, priors[number : number + 1])
@@ -153,7 +156,7 @@ class NeutralProbe:
             yield Answers(
                 choice=penalties[best],
                 step=None,
-                validation=PERCENT * int(correct[best, number]) / len(split.validation),
+                validation=float(reached[best, number]),
                 predictions=scores.argmax(dim=0),
                 scores=scores,
                 weights=affine,
@@ -203,10 +206,10 @@ class _Rows:
         return torch.cat([slopes, intercepts.unsqueeze(1)], dim=1)
 
 
-def pick_setting(correct: Int[Tensor, " tried"], losses: Float[Tensor, " tried"]) -> int:
-    """The setting with most hits on validation nodes, then with the lower loss, then the first."""
-    hits, values = correct.tolist(), losses.tolist()
-    return max(range(len(hits)), key=lambda index: (hits[index], -values[index]))
+def pick_setting(reached: Real[Tensor, " tried"], losses: Float[Tensor, " tried"]) -> int:
+    """The setting that reached most on validation nodes, then the lower loss, then the first."""
+    scores, values = reached.tolist(), losses.tolist()
+    return max(range(len(scores)), key=lambda index: (scores[index], -values[index]))
 
 
 def _solutions(
@@ -246,14 +249,19 @@ def _validate(
     logits: Float[Tensor, "splits classes nodes"],
     validation: Int[Tensor, "splits nodes"],
     priors: Float[Tensor, "splits classes"],
-) -> tuple[Int[Tensor, " splits"], Float[Tensor, " splits"]]:
-    """Hits, and the mean cross-entropy of the nodes whose class was trained on at all."""
-    correct = (logits.argmax(dim=1) == validation).sum(dim=1)
+    metric: Metric,
+) -> tuple[Float[Tensor, " splits"], Float[Tensor, " splits"]]:
+    """The metric in percent, and the mean cross-entropy of nodes whose class was trained on."""
+    if metric == "roc-auc":
+        reached = roc_areas(validation, logits[:, 1] - logits[:, 0])
+    else:
+        hits = (logits.argmax(dim=1) == validation).sum(dim=1)
+        reached = PERCENT * hits.double() / (validation >= 0).sum(dim=1)
     classes = validation.clamp_min(0)
     is_known = (validation >= 0) & (priors.gather(1, classes) > 0)
     chosen = logits.gather(1, classes.unsqueeze(1)).squeeze(1)
     losses = (logits.logsumexp(dim=1) - chosen).masked_fill(~is_known, 0)
-    return correct, losses.sum(dim=1) / is_known.sum(dim=1).clamp_min(1)
+    return reached, losses.sum(dim=1) / is_known.sum(dim=1).clamp_min(1)
 
 
 def principal_axes(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "dim axes"] | None:

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
+from aspect.data.source import Metric
 from aspect.data.splits import Split
 from aspect.errors import SettingsError
 from aspect.evaluation.metrics import PERCENT
@@ -48,6 +49,7 @@ class PaperProbe:
 
     name: ClassVar[str] = "paper"
     choice_name: ClassVar[str] = "weight_decay"
+    metric: ClassVar[Metric] = "accuracy"
 
     learning_rate: float = 0.01
     steps: int = 600

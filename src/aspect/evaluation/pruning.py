@@ -33,7 +33,7 @@ __all__ = [
 
 
 def best_by_validation(results: Sequence[ProbeResult]) -> tuple[ProbeResult, tuple[int, ...]]:
-    """Of each split the result with the highest validation accuracy, the first of equals.
+    """Of each split the result with the highest validation score, the first of equals.
 
     Returns:
         Those splits together, and the index in `results` that each one comes from.

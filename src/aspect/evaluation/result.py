@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from aspect.data.graph import UNLABELLED
+from aspect.data.source import METRICS, Metric
 from aspect.data.splits import Split, SplitKind, check_splits, make_splits
 from aspect.errors import GraphError, SettingsError, shown
 from aspect.evaluation.metrics import (
@@ -53,7 +54,7 @@ class Answers:
 
     choice: float | int  # the setting that validation chose: penalty, neighbours or class
     step: int | None  # training steps taken, counted from one; None where they are no choice
-    validation: float  # validation accuracy of the choice, in percent
+    validation: float  # what the choice reaches on validation nodes, by the metric, in percent
     predictions: Integer[Tensor, " test"]  # of the test nodes, in the order of the split
     scores: Float[Tensor, "classes test"]  # higher for likelier classes
     records: Integer[Tensor, "records test"] | None = None  # predictions at every validation record
@@ -67,7 +68,7 @@ class SplitScore:
 
     choice: float | int  # the setting that validation chose
     step: int | None  # training steps taken, counted from one; None where they are no choice
-    validation: float  # accuracy on the validation nodes
+    validation: float  # on the validation nodes, by the metric that chose
     strict: float  # test accuracy at what validation chose: the number to report
     optimistic: float | None  # best test accuracy at any validation record, of the paper's probe
     macro_f1: float  # over the classes present in the test set
@@ -91,6 +92,7 @@ class ProbeResult:
     # too long for records.
     predictions: tuple[Integer[Tensor, " _"], ...] = field(default=(), repr=False, compare=False)
     is_constant: bool = False  # all embeddings were the same
+    metric: Metric = "accuracy"  # of `validation`: what the choice was made by
 
     @cached_property
     def strict(self) -> Summary:
@@ -114,22 +116,24 @@ class ProbeResult:
 
     @cached_property
     def validation(self) -> Summary:
-        """Validation accuracy, the only one that may choose between methods or settings."""
+        """By the metric; the only number that may choose between methods or settings."""
         return Summary.of([score.validation for score in self.splits])
 
     def __repr__(self) -> str:
         """The headline in one line; `to_dict` has the rest."""
         count = f"{len(self.splits)} split{'' if len(self.splits) == 1 else 's'}"
+        area = "" if self.metric == "accuracy" else f"{METRICS[self.metric]} {self.roc_auc}%, "
         return (
-            f"ProbeResult({self.probe} probe: accuracy {self.strict}%, macro-F1 {self.macro_f1}% "
-            f"over {count})"
+            f"ProbeResult({self.probe} probe: {area}accuracy {self.strict}%, "
+            f"macro-F1 {self.macro_f1}% over {count})"
         )
 
     def _repr_html_(self) -> str:
         """For notebooks: the headline, and a row for every split."""
         import pandas as pd
 
-        shown = {"strict": "accuracy", "macro_f1": "macro-F1", "validation": "validation accuracy"}
+        shown = {"strict": "accuracy", "macro_f1": "macro-F1"}
+        shown["validation"] = f"validation {METRICS[self.metric]}"
         rows = [{new: getattr(score, old) for old, new in shown.items()} for score in self.splits]
         table = pd.DataFrame(rows).rename_axis("split").to_html(float_format="{:.2f}".format)
         return f"<code>{html.escape(repr(self))}</code>{table}"
@@ -169,6 +173,7 @@ class ProbeResult:
         optimistic = self.optimistic and {**self.optimistic.to_dict(), "note": OPTIMISTIC_NOTE}
         return {
             "probe": self.probe,
+            "metric": self.metric,
             "strict": self.strict.to_dict(),
             "optimistic": optimistic,
             "macro_f1": self.macro_f1.to_dict(),
@@ -253,7 +258,13 @@ class ProbeInput:
         return ProbeInput(rows, self.labels[nodes], splits, self.num_classes)
 
     def scored(
-        self, probe: str, choice_name: str, answers: Iterable[Answers], *, is_constant: bool = False
+        self,
+        probe: str,
+        choice_name: str,
+        answers: Iterable[Answers],
+        *,
+        metric: Metric = "accuracy",
+        is_constant: bool = False,
     ) -> ProbeResult:
         """Score the answers of one split after the other."""
         scores, predictions = [], []
@@ -267,6 +278,7 @@ class ProbeInput:
             tuple(scores),
             tuple(predictions),
             is_constant=is_constant,
+            metric=metric,
         )
 
 

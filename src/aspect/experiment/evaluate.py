@@ -21,7 +21,7 @@ from aspect import __version__
 from aspect.attacks.file import check_kind_of_splits, check_one_attack
 from aspect.data.archives import content_sha256
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
-from aspect.data.source import GraphSource
+from aspect.data.source import GraphSource, Metric
 from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
@@ -32,7 +32,7 @@ from aspect.evaluation.pruning import check_pruning, describe_pruning, pruned_na
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run
-from aspect.experiment.spec import Cell, Spec, method_source
+from aspect.experiment.spec import Cell, Spec, method_source, metric_for
 from aspect.experiment.trained import StoredRun, open_run, source_of
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
@@ -103,6 +103,7 @@ class EvaluationTable:
     perturbations: tuple[PerturbedGraph, ...] = ()  # by budget and split; none: the graph is clean
     health: tuple[Health, ...] = ()  # of the runs' embeddings, before any centring; clean graph
     warnings: tuple[str, ...] = ()  # what the runs themselves warn of
+    metric: Metric = "accuracy"  # what validation chose by
 
     @property
     def method(self) -> str:
@@ -195,6 +196,7 @@ class EvaluationTable:
             "runs": list(self.runs),
             "splits": self.splits,
             "probe": self.probe,
+            "metric": self.metric,
             **(self._attack() if self.perturbations else self._clean_scores()),
             "rows": self.rows,
             "notices": self.notices,
@@ -351,10 +353,14 @@ def check_inductive(method: str) -> None:
         )
 
 
-def chosen_probe(experiment: Experiment, name: str) -> Probe:
-    """A probe by its name; `published` is the paper's with the single weight decay of a run."""
+def chosen_probe(experiment: Experiment, name: str, metric: Metric | None = None) -> Probe:
+    """A probe by its name; `published` is the paper's with the single weight decay of a run.
+
+    Without a metric it chooses by that of the data set.
+    """
     if name != "published":
-        return probe_named(name)
+        return probe_named(name, metric or metric_for(name, source_of(experiment)))
+    probe_named("paper", metric)
     published = experiment.probe
     if published is None:
         raise SettingsError(
@@ -433,6 +439,7 @@ class _Evaluator:
         runs: Sequence[StoredRun],
         splits: SplitKind,
         probe: str,
+        metric: Metric | None,
         device: str | None,
         data_dir: str | None,
         poisons: Sequence[PerturbedGraph],
@@ -443,7 +450,7 @@ class _Evaluator:
         self.method, self.label = str(runs[0].record["method"]), runs[0].label
         self.labelled = labelled = runs[0].read_graph(data_dir)
         check_labels(labelled, runs[0])
-        self.probe = chosen_probe(runs[0].experiment, probe)
+        self.probe = chosen_probe(runs[0].experiment, probe, metric)
         self.device = choose_device(device)
         for poison in poisons:
             poison.file.check(labelled)
@@ -595,6 +602,7 @@ class _Evaluator:
             runs=tuple(str(stored.path) for stored in self.runs),
             splits=self.splits,
             probe=self.probe_name,
+            metric=self.probe.metric,
             scores=pd.DataFrame(lines, dtype=object),  # None and whole numbers stay as they are
             class_names=tuple(self.labelled.class_names),
             perturbations=tuple(self.poisons),
@@ -629,12 +637,13 @@ def score_lines(
     ]
 
 
-def evaluate_runs(
+def evaluate_runs(  # noqa: PLR0913 - how runs are evaluated, each word on its own
     paths: Sequence[str | Path],
     *,
     evasion: Sequence[PerturbedGraph] = (),
     splits: SplitKind | None = None,
     probe: str = "neutral",
+    metric: Metric | None = None,
     prune: Sequence[float] = (),
     device: str | None = None,
     data_dir: str | None = None,
@@ -652,6 +661,7 @@ def evaluate_runs(
         splits: Kind of splits; none: random, or that of the perturbation files, which must be it.
         probe: `neutral` for the headline; `paper` for that of published tables, or `published` for
             the same with the learning rate and weight decay that the settings came with.
+        metric: What validation chooses by; none: that of the data set, or accuracy.
         prune: Ratios of edges to prune; a further row is embedded, split by split, with the one
             that validation prefers, no pruning being one of them.
         device: Where embeddings are computed and probed.
@@ -681,7 +691,9 @@ def evaluate_runs(
     if poisons:
         check_kind_of_splits([poison.file for poison in poisons], splits)
         splits = poisons[0].file.facts.splits
-    evaluator = _Evaluator(runs, splits or "random", probe, device, data_dir, poisons, prune)
+    evaluator = _Evaluator(
+        runs, splits or "random", probe, metric, device, data_dir, poisons, prune
+    )
     # Beside poisoned runs, controls on the clean graph have the seeds of these.
     by_seed = {stored.record["seed"]: stored for _, members in groups for stored in members}
     evaded = groupby(evaluator.poisons, lambda poison: poison.budget) if evasion else ()
@@ -726,6 +738,7 @@ def evaluate_embeddings(
     *,
     splits: SplitKind | None = None,
     probe: str = "neutral",
+    metric: Metric | None = None,
     device: str | None = None,
     data_dir: str | None = None,
     on_step: OnStep = lambda *_: None,
@@ -737,6 +750,7 @@ def evaluate_embeddings(
         files: Of one method; several are its seeds. See `EmbeddingFile.read` for their form.
         splits: Kind of splits; random by default.
         probe: `neutral` or `paper`.
+        metric: As in `evaluate_runs`.
         device: Where they are probed.
         data_dir: Where files of named data sets lie.
         on_step: Called before each model is evaluated, with how far it is.
@@ -755,6 +769,6 @@ def evaluate_embeddings(
     ]
     for stored in runs:  # all are looked at before the first is probed
         stored.load_model("cpu").embed(labelled)
-    evaluator = _Evaluator(runs, splits or "random", probe, device, data_dir, (), ())
+    evaluator = _Evaluator(runs, splits or "random", probe, metric, device, data_dir, (), ())
     evaluator.evaluate([((), runs, runs)], on_step)
     return evaluator.table()

@@ -22,9 +22,9 @@ from aspect.attacks.perturbation import Budget, Mode, Perturbation
 from aspect.attacks.pruning import Pruning
 from aspect.attacks.registry import AttackName, check_solver
 from aspect.config import Config, Share, load_yaml, make_config
-from aspect.data.source import GraphSource, Reading
+from aspect.data.source import GraphSource, Metric, Reading
 from aspect.errors import GraphError, SettingsError, UnknownNameError
-from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source
+from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source, metric_for
 from aspect.methods.registry import find_method, require_method_name
 from aspect.plugins import is_reference
 from aspect.settings import ChosenBy, find_experiment
@@ -501,6 +501,7 @@ def _specs(
                     splits_sha256=evaluation.splits_sha256,
                     split_numbers=evaluation.split_numbers,
                     probe=evaluation.probe,
+                    metric=evaluation.metric,
                     perturbation=perturbation,
                     prune=entry.prune if isinstance(entry.prune, tuple) else None,
                     pruning=entry.prune if isinstance(entry.prune, Pruning) else None,
@@ -516,6 +517,7 @@ class Scoring(NamedTuple):
     splits_sha256: str | None
     split_numbers: tuple[int, ...]
     probe: ProbeName
+    metric: Metric | None  # none: accuracy
 
 
 def _evaluations(plan: Plan, graph: str, facts: ReadFacts) -> list[Scoring]:
@@ -523,9 +525,14 @@ def _evaluations(plan: Plan, graph: str, facts: ReadFacts) -> list[Scoring]:
     kinds = [(facts.num_splits, facts.splits_sha256), *facts.also]
     return [
         Scoring(
-            each.splits, sha256, tuple(range(min(number, plan.num_splits or number))), each.probe
+            each.splits,
+            sha256,
+            tuple(range(min(number, plan.num_splits or number))),
+            each.probe,
+            None if metric == "accuracy" else metric,
         )
         for each, (number, sha256) in zip(plan.evaluations(graph), kinds, strict=True)
+        for metric in [metric_for(each.probe, plan.source(graph))]
     ]
 
 

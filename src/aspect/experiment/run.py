@@ -371,7 +371,7 @@ class _Run:
         """The scores, and the ratio of pruned edges behind each of them."""
         spec, labelled = self.spec, self.labelled
         labels, classes = labelled.labels, labelled.num_classes
-        probe = self.probe or probe_named(spec.probe or "paper")
+        probe = self.probe or probe_named(spec.probe or "paper", spec.metric)
         if spec.prune is not None:
             return probe_pruned(model, graph, labelled, splits, spec.prune, probe=probe)
         if spec.perturbation is None or spec.perturbation.mode == "poison":

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from aspect import __version__
 from aspect.config import Choice, Config, Count, Range, make_config
-from aspect.data.source import MIXED, GraphSource, Reading
+from aspect.data.source import METRICS, MIXED, GraphSource, Metric, Reading
 from aspect.errors import SettingsError
-from aspect.experiment.spec import ProbeName, method_source
+from aspect.experiment.spec import ProbeName, method_source, metric_for
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 
@@ -48,6 +48,9 @@ class SearchRequest(Config):
     """Kind of splits; all of them count. `search`: stratified random ones that no table reports."""
     probe: ProbeName = "neutral"
     """neutral; paper: the probe of published tables."""
+    metric: Metric | None = None
+    """What trials are compared by, on validation nodes; roc-auc needs two classes.  [default: what
+    the data set's authors report, else accuracy]"""
     max_cosine: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Highest mean cosine of two nodes, before centring, of the best trial, which must not have
     collapsed otherwise; 1: any embedding may be the best."""
@@ -134,6 +137,8 @@ class Search(Config):
     """All that there are of that kind."""
     probe: ProbeName = "neutral"
     """The probe that scores an embedding on validation nodes."""
+    metric: Metric = "accuracy"
+    """What it chooses by, and trials are compared by."""
     tolerance: float = 1e-5
     """At which the neutral probe counts as solved; searches of version 0.1 do not name it."""
     max_cosine: float = 0.9
@@ -160,6 +165,11 @@ class Search(Config):
     def source(self) -> GraphSource:
         """The graph, and how it is read."""
         return GraphSource(graph=self.graph, reading=self.reading)
+
+    @property
+    def score_name(self) -> str:
+        """What trials are compared by, in words."""
+        return f"validation {METRICS[self.metric]}"
 
     @property
     def space(self) -> dict[str, Distribution]:
@@ -237,6 +247,8 @@ def plan_search(
     from aspect.data.archives import content_sha256
     from aspect.data.splits import make_splits, published_sha256
     from aspect.estimator import choose_device
+    from aspect.evaluation.linear_probe import probe_named
+    from aspect.evaluation.metrics import check_metric
 
     method = find_method(experiment.method)
     base = make_config(method.config, experiment.settings, owner=experiment.method)
@@ -256,6 +268,8 @@ def plan_search(
     source = GraphSource(graph=experiment.graph or MIXED, reading=experiment.reading).absolute()
     labelled = source.read(data_dir)
     splits, masks = request.splits, labelled.masks
+    metric = request.metric or metric_for(request.probe, source)
+    check_metric(probe_named(request.probe, metric).metric, labelled.num_classes)
     return Search(
         method=experiment.method,
         source_sha256=method_source(method.name),
@@ -266,6 +280,7 @@ def plan_search(
         splits_sha256=published_sha256(splits, masks),
         num_splits=len(make_splits(splits, labelled.labels, labelled.num_classes, masks=masks)),
         probe=request.probe,
+        metric=metric,
         tolerance=TOLERANCE,
         max_cosine=request.max_cosine,
         seeds=tuple(range(experiment.seed, experiment.seed + request.seeds)),

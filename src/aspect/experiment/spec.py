@@ -15,12 +15,12 @@ from typing_extensions import override
 from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.pruning import Pruning
 from aspect.config import Config
-from aspect.data.source import NO_READING, GraphSource, Reading
+from aspect.data.source import NO_READING, GraphSource, Metric, Reading
 from aspect.methods.registry import find_method
 from aspect.plugins import source_sha256
 from aspect.settings import ChosenBy, RowSettings
 
-__all__ = ["Cell", "ProbeName", "Spec", "SplitName", "method_source"]
+__all__ = ["Cell", "ProbeName", "Spec", "SplitName", "method_source", "metric_for"]
 
 # As of `aspect.data.splits` and `aspect.evaluation.probe`, which would import torch for a plan.
 SplitName = Literal["random", "published", "class-balanced"]
@@ -32,6 +32,7 @@ OPTIONAL = (
     "perturbation_sha256",
     "doubt",
     "probe",
+    "metric",
     "source",
     "rows",
     "pruning",
@@ -69,6 +70,8 @@ class Spec(Config):
     """Which of them; a poisoned graph is trained on for exactly one. Empty: nothing is probed."""
     probe: ProbeName | None = None
     """What scores the embeddings; none: the paper's probe, which version 0.1 had alone."""
+    metric: Metric | None = None
+    """What validation chooses by; none: accuracy."""
     perturbation: Perturbation | None = None
     """What is done to the graph; none: it is clean."""
     perturbation_sha256: tuple[str, ...] | None = None
@@ -98,7 +101,8 @@ class Spec(Config):
         """Key of the training: runs that share it evaluate one model in different ways."""
         evaluated: dict[str, Any] = {"prune": None}
         if self.perturbation is None or self.perturbation.mode == "evade":
-            evaluated |= {"perturbation": None, "perturbation_sha256": None, "probe": None}
+            evaluated |= {"perturbation": None, "perturbation_sha256": None}
+            evaluated |= {"probe": None, "metric": None}
             evaluated |= {"splits": "random", "splits_sha256": None, "split_numbers": ()}
         return self.model_copy(update=evaluated).key
 
@@ -169,6 +173,11 @@ class Cell(Config):
     def graph_source(self) -> GraphSource:
         """Where the graph comes from."""
         return GraphSource(graph=self.graph, reading=self.reading)
+
+
+def metric_for(probe: str, source: GraphSource) -> Metric:
+    """What a probe chooses by: the metric of the data set, but accuracy as in published tables."""
+    return source.metric if probe == "neutral" else "accuracy"
 
 
 @cache

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.graph import UNLABELLED
+from aspect.data.source import Metric
 from aspect.data.splits import make_splits
 from aspect.errors import GraphError, RunError
 from aspect.estimator import choose_device
@@ -47,6 +48,7 @@ def evaluate_store_runs(
     paths: Sequence[str | Path],
     *,
     probe: str = "neutral",
+    metric: Metric | None = None,
     device: str | None = None,
     on_step: OnStep = lambda *_: None,
 ) -> EvaluationTable:
@@ -57,6 +59,7 @@ def evaluate_store_runs(
     Args:
         paths: The runs' folders; several are seeds.
         probe: As in `evaluate_runs`.
+        metric: As in `evaluate_runs`.
         device: Where it is probed.
         on_step: Called before each embedding is probed, with how far it is.
     """
@@ -66,7 +69,8 @@ def evaluate_store_runs(
     store = _store_of(runs[0])
     nodes, labels = _sample(store)
     classes, where = len(store.facts.class_names), choose_device(device)
-    splits, how = make_splits("random", labels, classes), chosen_probe(runs[0].experiment, probe)
+    splits = make_splits("random", labels, classes)
+    how = chosen_probe(runs[0].experiment, probe, metric)
     numbers = range(len(splits))
     lines: list[dict[str, Any]] = []
     total = len(runs) + 1 + (store.num_nodes <= MOST_PROPAGATED)
@@ -84,6 +88,7 @@ def evaluate_store_runs(
         runs=tuple(str(stored.path) for stored in runs),
         splits="random",
         probe=probe,
+        metric=how.metric,
         scores=pd.DataFrame(lines, dtype=object),  # None and whole numbers stay as they are
         class_names=store.facts.class_names,
         health=tuple(Health.from_dict(stored.record["health"]) for stored in runs),

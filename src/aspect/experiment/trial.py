@@ -22,7 +22,7 @@ from aspect.evaluation.linear_probe import (
     NeutralProbe,
     Probe,
     probe_named,
-    validation_accuracy,
+    validation_scores,
 )
 from aspect.evaluation.neutral_probe import on_faster_device
 from aspect.experiment.search import Search
@@ -53,12 +53,12 @@ FIRST_PART = 8  # no trial is pruned before this part of the most epochs
 class RungScore:
     """The score of an embedding after some epochs."""
 
-    validation: float  # mean accuracy over splits and seeds, in percent
+    validation: float  # mean over splits and seeds by the metric of the search, in percent
     health: Health  # before any centring; of several seeds the worst
 
     @classmethod
     def over_seeds(cls, scores: Sequence[RungScore]) -> RungScore:
-        """The mean accuracy, and the health that is closest to collapse."""
+        """The mean score, and the health that is closest to collapse."""
         worst = max(
             (score.health for score in scores),
             key=lambda health: (health.is_collapsed, health.mean_cosine),
@@ -78,14 +78,14 @@ class Problem:
 
     @torch.no_grad()
     def score(self, method: Method) -> RungScore:
-        """Mean validation accuracy over the splits, and health, of the embedding as it is now.
+        """Mean validation score over the splits, and health, of the embedding as it is now.
 
         This leaves no trace in a training: no step reads what is calibrated, and the trainer puts
         the method back into training mode in every epoch.
         """
         method.calibrate(self.graph)
         output = method.eval().output(self.graph)
-        accuracies = validation_accuracy(
+        scores = validation_scores(
             on_faster_device(output.embedding),
             self.labels,
             self.splits,
@@ -93,7 +93,7 @@ class Problem:
             probe=self.probe,
         )
         health = Health.of(output.uncentred)
-        return RungScore(sum(accuracies) / len(accuracies), health)
+        return RungScore(sum(scores) / len(scores), health)
 
 
 @lru_cache(maxsize=1)  # a worker carries out many trials of one search
@@ -112,7 +112,7 @@ def load_problem(search: str, data_dir: str | None) -> Problem:
     labels, classes, masks = labelled.labels, labelled.num_classes, labelled.masks
     splits = tuple(make_splits(given.splits, labels, classes, masks=masks))
     graph = labelled.graph.to(DTYPE).to(given.device)
-    probe = probe_named(given.probe)
+    probe = probe_named(given.probe, given.metric)
     if isinstance(probe, NeutralProbe):
         probe = replace(probe, tolerance=given.tolerance)
     return Problem(graph, labels, splits, classes, probe)
@@ -210,7 +210,7 @@ def score_trial(trial: optuna.Trial, search: Search, data_dir: str | None = None
 
 
 def best_epoch(search: Search, scores: Mapping[int, RungScore]) -> int:
-    """The healthy one with the highest validation accuracy; of equals the fewest epochs."""
+    """The healthy one with the highest validation score; of equals the fewest epochs."""
 
     def rank(epoch: int) -> tuple[bool, float, int]:
         score = scores[epoch]

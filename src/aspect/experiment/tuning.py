@@ -216,7 +216,7 @@ class SearchResult:
 
     @property
     def best(self) -> TrialResult | None:
-        """The complete trial with the highest validation accuracy; the first of equals."""
+        """The complete trial with the highest validation score; the first of equals."""
         complete = [trial for trial in self.trials if trial.state == "complete"]
         return max(complete, key=lambda trial: (trial.validation, -trial.number), default=None)
 
@@ -256,7 +256,7 @@ class SearchResult:
         if start is not None and start.validation is not None:
             at_start = f"{start.validation:.2f}%"
         return (
-            f"Highest mean validation accuracy, {best.validation:.2f}%, of {len(self.trials)} "
+            f"Highest mean {search.score_name}, {best.validation:.2f}%, of {len(self.trials)} "
             f"trials ({others}) of aspect tune {search.version}; it is trial {best.number}. Mean "
             f"over {search.num_splits} {search.splits} splits and pre-training {seeds}, by the "
             f"{search.probe} probe. Mean cosine of two nodes {best.health.mean_cosine:.2f}, "

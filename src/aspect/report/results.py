@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_args
 import pandas as pd
 
 from aspect.attacks.perturbation import Perturbation
-from aspect.data.source import DATASETS, GraphSource
+from aspect.data.source import GraphSource
 from aspect.errors import SettingsError, UnknownNameError
 from aspect.experiment.record import Record
 from aspect.experiment.spec import SplitName
@@ -56,7 +56,7 @@ ATTACK_ORDER = (("metattack", "unrolled"), ("metattack", "implicit"), ("dice", "
 
 # What records of one variant and graph must share, and those behind one mean.
 ALWAYS_EQUAL = ("method", "settings", "graph_sha256", "prune")
-EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256", "probe")
+EQUAL_IN_A_PLACE = ("device", "version", "splits_sha256", "probe", "metric")
 
 # `missing` holds this; records repeat it for their own splits.
 LACKS_A_CLASS = re.compile(r"\d+ of \d+ (test|train) sets lack a class ")
@@ -73,7 +73,7 @@ class Variant(NamedTuple):
 
 def is_by_roc_auc(graph: str) -> bool:
     """Whether the authors of a data set report the ROC AUC, since its classes are unequal."""
-    return graph in DATASETS and DATASETS[graph].metric == "roc_auc"
+    return GraphSource(graph=graph).metric == "roc-auc"
 
 
 def family_of(perturbation: Perturbation) -> str:
@@ -274,10 +274,11 @@ def _scores(done: Iterable[Record]) -> pd.DataFrame:
             {
                 **_place(record),
                 "probe": record.spec.probe or "",
-                HEADLINE: scores.roc_auc if is_by_roc_auc(record.cell.graph) else scores.strict,
+                HEADLINE: getattr(scores, headline),
                 **{name: getattr(scores, name) for name in ("split", *METRICS, *BESIDE, *MISSING)},
             }
             for record in done
+            for headline in ["roc_auc" if is_by_roc_auc(record.cell.graph) else "strict"]
             for scores in record.scores
         ],
         columns=[*shared, "probe", HEADLINE, *METRICS, *BESIDE, *MISSING],

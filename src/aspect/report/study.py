@@ -27,7 +27,6 @@ LATER_IS_BLUER = LinearSegmentedColormap.from_list("trials", ["#b8c4d0", BLUE])
 MIN_TRIALS_FOR_IMPORTANCES = 4  # with different scores; fewer give no regression
 WIDE_RANGE = 20  # of a logarithmic axis, which then has ticks at powers of ten alone
 MOST_SLICES = 12  # of the most important settings
-ACCURACY = "validation accuracy (%)"
 COLUMNS = (
     "trial",
     "state",
@@ -73,10 +72,10 @@ def study_page(result: SearchResult, study: optuna.Study) -> str:
             "start": result.start,
             "columns": [*COLUMNS, *searched, "why not"],
             "states": [state for state in STATES if result.count(state)],
-            "history": _history(complete) if complete else None,
-            "curves": _curves(study.get_trials(deepcopy=False), best),
+            "history": _history(complete, search.score_name) if complete else None,
+            "curves": _curves(study.get_trials(deepcopy=False), best, search.score_name),
             "importances": _importances(importances) if importances else None,
-            "slices": [_slice(complete, name) for name in varied[:MOST_SLICES]],
+            "slices": [_slice(complete, name, search.score_name) for name in varied[:MOST_SLICES]],
             "rows": [_row(trial, searched, best) for trial in result.trials],
             "settings": result.settings.name,
         },
@@ -111,26 +110,26 @@ def _row(trial: TrialResult, searched: list[str], best: TrialResult | None) -> d
 # The plots
 
 
-def _history(complete: Sequence[FrozenTrial]) -> Plot:
+def _history(complete: Sequence[FrozenTrial], score_name: str) -> Plot:
     numbers = [trial.number for trial in complete]
     values = np.array([trial.value for trial in complete], dtype=float)
 
     def paint(axes: Axes) -> None:
         axes.scatter(numbers, values, color=BLUE, s=20, zorder=3)
         axes.plot(numbers, np.maximum.accumulate(values), color=ORANGE)
-        axes.set(xlabel="trial", ylabel=ACCURACY)
+        axes.set(xlabel="trial", ylabel=f"{score_name} (%)")
         axes.legend(["complete trial", "best so far"])
 
     return Plot(
         "history",
         "History",
         "Complete trials in their order; the line is the best so far. Trial 0 is the start.",
-        "Validation accuracy of the trials in their order",
+        f"Mean {score_name} of the trials in their order",
         paint,
     )
 
 
-def _curves(trials: Sequence[FrozenTrial], best: TrialResult | None) -> Plot:
+def _curves(trials: Sequence[FrozenTrial], best: TrialResult | None, score_name: str) -> Plot:
     def paint(axes: Axes) -> None:
         for trial in trials:
             is_best = best is not None and trial.number == best.number
@@ -143,14 +142,14 @@ def _curves(trials: Sequence[FrozenTrial], best: TrialResult | None) -> Plot:
                 zorder=3 if is_best else 2,
                 linewidth=1.8 if is_best else 1.0,
             )
-        axes.set(xlabel="epoch", ylabel=ACCURACY)
+        axes.set(xlabel="epoch", ylabel=f"{score_name} (%)")
 
     return Plot(
         "curves",
         "During training",
         "Score of each trial's first seed on the way; the best trial is blue. Short lines are "
         "pruned trials.",
-        "Validation accuracy of the trials by epoch",
+        f"Mean {score_name} of the trials by epoch",
         paint,
     )
 
@@ -174,7 +173,7 @@ def _importances(importances: dict[str, float]) -> Plot:
     )
 
 
-def _slice(complete: Sequence[FrozenTrial], name: str) -> Plot:
+def _slice(complete: Sequence[FrozenTrial], name: str, score_name: str) -> Plot:
     def paint(axes: Axes) -> None:
         values = [trial.params[name] for trial in complete]
         is_number = not isinstance(values[0], str | bool)
@@ -193,5 +192,5 @@ def _slice(complete: Sequence[FrozenTrial], name: str) -> Plot:
             axes.xaxis.set_major_formatter("{x:g}")
             axes.xaxis.set_minor_formatter(NullFormatter())
 
-    alt = f"Validation accuracy of the trials by {name}"
+    alt = f"Mean {score_name} of the trials by {name}"
     return Plot(f"slice-{name}", name, "", alt, paint, height=2.0)

@@ -36,8 +36,8 @@ ChosenBy = Literal["", "defaults", "searched", "official", "earlier"]
 # How the origin of settings that others published begins, and that of the search by one rule.
 OFFICIAL = ("Official", "Settings of the", "The letter of the paper")
 BY_ONE_RULE = re.compile(
-    r"Highest mean validation accuracy, \S+, of 20 trials .* of aspect tune .* search splits "
-    r".* by the neutral probe\. .* Start: (defaults|official settings of [^,]+), "
+    r"Highest mean validation (accuracy|ROC AUC), \S+, of 20 trials .* of aspect tune .* "
+    r"search splits .* by the neutral probe\. .* Start: (defaults|official settings of [^,]+), "
 )
 Scale = Literal["auto", "full", "rows"]
 

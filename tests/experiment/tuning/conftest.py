@@ -1,12 +1,11 @@
 import pytest
 
-from aspect.experiment import trial
-from experiment.tuning.searches import QUICK, write_graph
-
 
 @pytest.fixture
 def path(tmp_path):
     """A small graph's file."""
+    from experiment.tuning.searches import write_graph  # needs optuna
+
     return write_graph(tmp_path)
 
 
@@ -19,7 +18,10 @@ def out(tmp_path):
 @pytest.fixture
 def quick_probe(monkeypatch):
     """A probe with few penalties: its answers do not matter, only that they are the same."""
+    from aspect.experiment import trial
+    from experiment.tuning.searches import QUICK
+
     trial.load_problem.cache_clear()
-    monkeypatch.setattr(trial, "probe_named", lambda _: QUICK)
+    monkeypatch.setattr(trial, "probe_named", lambda *_: QUICK)
     yield
     trial.load_problem.cache_clear()

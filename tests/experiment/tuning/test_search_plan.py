@@ -51,6 +51,17 @@ def test_nothing_to_tune_is_refused():
         search_space("toy", ToyConfig, fixed=["rate", "share", "order", "drawn", "kind"])
 
 
+def test_trials_are_compared_by_the_metric_that_is_asked_for(path, tmp_path):
+    assert small_search(path).metric == "accuracy"
+    assert small_search(path, metric="roc-auc").score_name == "validation ROC AUC"
+    with pytest.raises(SettingsError, match="paper probe chooses by accuracy"):
+        small_search(path, metric="roc-auc", probe="paper")
+    labelled = mixed_graph(num_nodes=60, num_features=8, degree=6.0, seed=0)
+    more = replace(labelled, labels=torch.arange(60) % 3, class_names=("a", "b", "c"))
+    with pytest.raises(SettingsError, match=r"roc-auc needs 2 classes\. Got 3"):
+        small_search(write_graph(tmp_path, "three.npz", more), metric="roc-auc")
+
+
 def test_a_start_outside_the_space_goes_to_the_nearest_point(path):
     search = small_search(path, {"weight_decay": 0.0, "learning_rate": 0.9}, fixed=[])
     start = search.start()

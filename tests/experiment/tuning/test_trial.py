@@ -8,7 +8,7 @@ from aspect.data.splits import make_splits
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import GraphError, TrainingError
 from aspect.estimator import Embedder
-from aspect.evaluation.linear_probe import validation_accuracy
+from aspect.evaluation.linear_probe import NeutralProbe, linear_probe, validation_scores
 from aspect.experiment.trial import (
     Problem,
     RungRecorder,
@@ -44,7 +44,7 @@ def search(tmp_path):
 
 
 def mean_accuracy(problem, embeddings):
-    values = validation_accuracy(
+    values = validation_scores(
         embeddings, problem.labels, problem.splits, num_classes=2, probe=problem.probe
     )
     return sum(values) / len(values)
@@ -73,6 +73,20 @@ def test_a_rung_scores_what_a_training_of_so_many_epochs_gives(problem, search):
     for epochs, score in scores.items():
         model = Embedder("aspect", device="cpu", **{**settings, "epochs": epochs})
         assert score_of(problem, model.fit(problem.graph)) == score
+
+
+def test_trials_are_scored_by_the_metric_of_the_search(labelled, tmp_path):
+    path = write_graph(tmp_path)
+    for metric in ("accuracy", "roc-auc"):
+        search = small_search(path, metric=metric)
+        problem = load_problem(search.model_dump_json(), None)
+        found = score_settings(problem, search, search.settings, ignore)[3].validation
+        model = Embedder("aspect", device="cpu", **search.settings).fit(labelled)
+        probe = NeutralProbe(tolerance=search.tolerance)
+        rows = model.embed(labelled, normalise="none")
+        result = linear_probe(rows, labelled.labels, problem.splits, probe=probe, metric=metric)
+        assert found == pytest.approx(result.validation.mean)
+        assert result.metric == problem.probe.metric == metric
 
 
 def small_method(name, epochs):
