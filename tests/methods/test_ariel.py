@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from aspect.attacks import view_search
 from aspect.config import make_config
 from aspect.data.features import dense, row_normalise
 from aspect.data.graph import Graph
@@ -14,7 +15,13 @@ from aspect.methods.grace import GRACE, GRACEConfig
 from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.propagation import SymmetricPropagation
 from aspect.randomness import generator_for
-from methods.building import build, generator, step
+from methods.building import (
+    assert_captured_is_the_same,
+    assert_unasked_is_the_same,
+    build,
+    generator,
+    step,
+)
 from reference import contrast
 from reference.graphs import random_graph
 from reference.metattack import dense_adjacency, normalised
@@ -114,13 +121,15 @@ def plain_search(method, graph, against):
 
 class TestSearch:
     @pytest.mark.parametrize("size", [5.0, BINDING], ids=["free", "binding"])
-    def test_the_relaxed_point_is_that_of_the_plain_form(self, graph, size):
+    @pytest.mark.parametrize("unasked", [(), ("cpu",)], ids=["cpu", "gpu"])
+    def test_the_relaxed_point_is_that_of_the_plain_form(self, graph, size, unasked, monkeypatch):
+        monkeypatch.setattr(view_search, "UNASKED", unasked)
         method = make(graph, edge_step=size, feature_step=0.003, feature_box=0.01)
         found = search(method, graph)
         shares, features = plain_search(method, graph, first_view(method, graph))
         budget = 0.2 * graph.num_edges
         assert (float(shares.sum()) > 0.99 * budget) == (size == BINDING)
-        assert_close(found.shares, shares, rtol=1e-6, atol=1e-9)
+        assert_close(found.shares, shares + shares.t(), rtol=1e-6, atol=1e-9)
         assert_close(found.view.features, features, rtol=1e-9, atol=1e-9)
 
     def test_parameters_are_left_alone(self, graph):
@@ -213,6 +222,27 @@ def test_the_lowest_temperature_with_the_information_term_is_finite():
     loss.backward()
     assert float(loss.detach()) > 0
     assert all(bool(torch.isfinite(p.grad.square()).all()) for p in method.parameters())
+
+
+@pytest.mark.parametrize("activation", ["prelu", "rrelu"])
+def test_a_step_on_the_whole_graph_asks_a_gpu_for_nothing(graph, activation, monkeypatch):
+    settings = {"activation": activation, "edge_step": BINDING, "information_weight": 1.0}
+    method = make(graph, feature_step=0.003, **settings)
+    assert_unasked_is_the_same(method, graph, monkeypatch)
+
+
+def test_steps_on_the_whole_graph_alone_are_captured(graph):
+    for size, key in ((25, None), (26, ())):
+        method = make(graph, sample=size)
+        method.before_step(graph, step())
+        assert method.capture_key(step()) == key
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("activation", ["prelu", "rrelu"])
+def test_a_captured_step_is_the_same(graph, activation, monkeypatch):
+    method = make(graph, activation=activation, edge_step=BINDING, information_weight=1.0)
+    assert_captured_is_the_same(method.to("cuda"), graph.to("cuda"), monkeypatch)
 
 
 @pytest.mark.gpu

@@ -14,7 +14,13 @@ from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.rdgi import RDGI, RDGIConfig
 from aspect.randomness import generator_for
 from aspect.training.trainer import train
-from methods.building import build, generator, step
+from methods.building import (
+    assert_captured_is_the_same,
+    assert_unasked_is_the_same,
+    build,
+    generator,
+    step,
+)
 from reference.graphs import random_graph
 
 NEVER, ALWAYS = 1e9, -1e9  # margins: out of reach, and reached by anything
@@ -170,6 +176,26 @@ def test_the_embedding_is_dgi_s_on_the_clean_graph(graph):
     plain = make(graph, DGI, DGIConfig)
     loss_of(method, graph).backward()
     assert_close(method.embed(graph), plain.embed(graph), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"official_additions": True}, {"edge_step": 1e6}])
+def test_a_step_over_all_pairs_asks_a_gpu_for_nothing(graph, changes, monkeypatch):
+    method = make(graph, margin=ALWAYS, **(FAR | changes))
+    assert_unasked_is_the_same(method, graph, monkeypatch)
+
+
+def test_steps_over_all_pairs_alone_are_captured(graph):
+    for bound, key in ((23, None), (24, ())):
+        method = make(graph, exact_up_to=bound)
+        method.before_step(graph, step())
+        assert method.capture_key(step()) == key
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("margin", [ALWAYS, NEVER])
+def test_a_captured_step_is_the_same(graph, margin, monkeypatch):
+    method = make(graph, margin=margin, **FAR)
+    assert_captured_is_the_same(method.to("cuda"), graph.to("cuda"), monkeypatch)
 
 
 @pytest.mark.gpu

@@ -6,7 +6,6 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from aspect.data.graph import edge_keys
 from aspect.nn.propagation import (
     SymmetricPropagation,
-    dense_smoothing,
     neighbour_mean,
     spread,
 )
@@ -89,13 +88,6 @@ def test_a_unit_diagonal_leaves_the_node_itself_alone(graph, strength):
     assert_close(matrix.diagonal(), torch.ones(graph.num_nodes, dtype=torch.float64))
     low = propagation.smoothing(weights).matrix.dense()
     assert_close(matrix - torch.diag(matrix.diagonal()), -strength * low.fill_diagonal_(0))
-
-
-def test_the_dense_form_is_the_sparse_one_and_differentiable(graph):
-    dense = adjacency(graph)
-    assert_close(dense_smoothing(dense), SymmetricPropagation(graph).smoothing().matrix.dense())
-    small = torch.rand(5, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(dense_smoothing, small)
 
 
 def test_the_mean_over_neighbours_leaves_the_node_out(graph):

@@ -187,7 +187,7 @@ def test_whole_flips_of_a_search_are_flips_of_the_graph(graph):
     pairs, shares = AllPairs.of(graph), torch.zeros(20, 20, dtype=torch.float64)
     keys = some.flipped(flips)
     shares[keys // 20, keys % 20] = 1
-    assert_close(pairs.smoothing(shares)(EYE), expected)
+    assert_close(pairs.smoothing(shares + shares.t())(EYE), expected)
 
 
 def test_added_pairs_weigh_twice_in_the_official_form(graph):
@@ -199,3 +199,23 @@ def test_added_pairs_weigh_twice_in_the_official_form(graph):
         doubled[key % 20, key // 20] *= 2
     found = _smoothing(graph, keys, official_additions=True)(EYE)
     assert_close(found, smoothing(doubled))
+    shares = torch.zeros(20, 20, dtype=torch.float64)
+    shares[keys // 20, keys % 20] = 1
+    assert_close(AllPairs.of(graph).smoothing(shares + shares.t(), added=True)(EYE), found)
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_slopes_of_pairs_are_those_of_the_weighted_formula(graph, added):
+    """A pair that is none would weigh the mean; what a share adds to an edge has a sign."""
+    upper = torch.rand(20, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    upper = upper.triu(1).requires_grad_()
+    shares = (upper + upper.t()).detach().requires_grad_()
+    own = adjacency(graph)
+    both, sign = upper + upper.t(), 1 if added else -1
+    mean = graph.weights.mean() * (1 - torch.eye(20))
+    flipped = torch.where(own > 0, own * (1 + sign * both), mean * both)
+    (expected,) = torch.autograd.grad((smoothing(flipped) ** 3).sum(), upper)
+    matrix = AllPairs.of(graph).smoothing(shares, added=added)(EYE)
+    (found,) = torch.autograd.grad((matrix**3).sum(), shares)
+    expected = expected.triu(1)
+    assert_close(found, expected + expected.t())

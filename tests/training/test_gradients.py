@@ -51,6 +51,14 @@ def test_the_precision_of_products_is_as_before_afterwards():
     assert torch.get_float32_matmul_precision() == before
 
 
+def test_a_held_generator_draws_what_a_fresh_one_would():
+    step = Step(1, torch.Generator().manual_seed(7))
+    held = step.seeded_apart("search", torch.Generator())
+    expected = torch.rand(3, generator=step.apart("search"))
+    assert replace(step, held={"search": held}).apart("search") is held
+    assert torch.equal(torch.rand(3, generator=held), expected)
+
+
 class Replayed:
     """In place of a CUDA graph."""
 

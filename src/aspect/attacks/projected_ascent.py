@@ -527,7 +527,7 @@ def project_to_budget(
         return values.clamp(0, 1)
     binds = values.clamp(0, 1).sum() > budget
     bits = SPARE_BITS - round(math.log2(torch.finfo(values.dtype).eps))
-    high = values.kthvalue(len(values) - allowed).values.clamp(min=0)
+    high = _exceeded_by(values, allowed).clamp(min=0)
     low = (high - 1).clamp(min=0)
     # A small graph costs a device little but the number of operations: several digits at a time.
     digits = _digits_at_once(values)
@@ -538,6 +538,14 @@ def project_to_budget(
         above = (sums > budget).sum()  # of them: sums fall as shifts rise
         low, high = shifts.gather(0, torch.stack([above, above + 1])).unbind()
     return (values - high * binds).clamp_(0, 1)
+
+
+def _exceeded_by(values: Float[Tensor, " candidates"], others: int) -> Float[Tensor, ""]:
+    """The value that so many others exceed, or equal."""
+    if values.is_cuda and len(values) > MOST_AT_ONCE:
+        # A GPU finds a k-th value with one block of threads, and the largest with many.
+        return values.topk(others + 1, sorted=False).values.min()
+    return values.kthvalue(len(values) - others).values
 
 
 def _digits_at_once(values: Tensor) -> int:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from itertools import count
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from typing_extensions import override
 
 from aspect.attacks.projected_ascent import (
     EdgeCandidates,
@@ -25,7 +28,7 @@ from aspect.data.features import dense, mean_size
 from aspect.data.graph import Features, Graph, count_pairs, flip_pairs, with_pairs
 from aspect.data.operators import Operator
 from aspect.nn.augmentations import View
-from aspect.nn.propagation import MatrixOperator, SymmetricPropagation, dense_smoothing
+from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 
 __all__ = [
     "AdversarialView",
@@ -37,14 +40,29 @@ __all__ = [
 
 Loss = Callable[[Float[Tensor, "nodes hidden"], Operator], Float[Tensor, ""]]
 
+# Devices that are asked for nothing on the way: all shapes are known before, as a CUDA graph needs
+# them, and flips stay in a matrix. A CPU lists them, since its sparse products are the faster ones.
+UNASKED = ("cuda",)
+HALVED_EVERY = 8  # steps of Newton's method
+MATRIX = 2  # dimensions of shares that hold every pair twice
+
 
 @dataclass(frozen=True, eq=False)
 class AdversarialView:
     """The perturbed graph that a search ended with."""
 
     view: View
-    flips: Int[Tensor, " flips"]  # its pairs, smaller end * nodes + larger end
-    shares: Float[Tensor, "nodes nodes"] | None = None  # probability of each flip, where drawn so
+    num_flips: Float[Tensor, ""]
+    pairs: AllPairs | EdgeCandidates | None = None  # that were searched
+    drawn: Float[Tensor, "*pairs"] | None = None  # one for each of them that is flipped
+    shares: Float[Tensor, "*pairs"] | None = None  # the probabilities that it was drawn by
+
+    @property
+    def flips(self) -> Int[Tensor, " flips"]:
+        """Its pairs, smaller end * nodes + larger end."""
+        if self.pairs is None or self.drawn is None:
+            return torch.empty(0, dtype=torch.long, device=self.num_flips.device)
+        return self.pairs.flipped(self.drawn)
 
 
 @runtime_checkable
@@ -82,43 +100,79 @@ class WideSearchReach(SearchReach, Protocol):
 class AllPairs:
     """Every pair, with a share from 0 to 1 by which it is flipped, as `EdgeCandidates` have.
 
-    Shares stand above the diagonal of a matrix, and what is below counts nothing.
+    Shares are a symmetric matrix with an empty diagonal. Both entries of a pair hold its share, and
+    of a gradient both hold the pair's: what the two would have one by one, added up.
     """
 
-    present: Bool[Tensor, "nodes nodes"]  # the edges, in both directions
+    num_nodes: int
+    places: Int[Tensor, " entries"]  # of the edges in a matrix, flattened
     dtype: torch.dtype  # of shares
-    weights: Float[Tensor, "nodes nodes"] | None = None  # of pairs, if the graph is weighted
+    weights: Float[Tensor, " entries"] | None = None  # of the edges; of other pairs, their mean
 
     @classmethod
     def of(cls, graph: Graph) -> AllPairs:
         """The pairs of all nodes."""
-        nodes = graph.num_nodes
-        present = torch.zeros(nodes, nodes, dtype=torch.bool, device=graph.device)
         source, target = graph.edge_index
-        present[source, target] = True
-        weights = None
-        if graph.weights is not None and len(graph.weights):
-            weights = graph.weights.mean().expand(nodes, nodes).clone()
-            weights[source, target] = graph.weights
-        return cls(present, graph.dtype, weights)
+        weights = graph.weights if graph.num_edges else None
+        return cls(graph.num_nodes, source * graph.num_nodes + target, graph.dtype, weights)
 
     def nothing(self) -> Float[Tensor, "nodes nodes"]:
         """Shares of zero: the graph as it is."""
-        return torch.zeros_like(self.present, dtype=self.dtype)
+        shape = self.num_nodes, self.num_nodes
+        return torch.zeros(shape, dtype=self.dtype, device=self.places.device)
 
-    def smoothing(self, shares: Float[Tensor, "nodes nodes"]) -> Operator:
-        """`D^(-1/2) (A + I) D^(-1/2)` of the flipped graph, degrees following; differentiable."""
-        upper = shares.triu(1)
-        symmetric = upper + upper.t()
-        # A + S (1 - 2 A) entry by entry, of which nothing but one byte an entry is kept.
-        adjacency = torch.where(self.present, 1 - symmetric, symmetric)
-        if self.weights is not None:
-            adjacency = adjacency * self.weights
-        return dense_smoothing(adjacency).matmul
+    def smoothing(self, shares: Float[Tensor, "nodes nodes"], *, added: bool = False) -> Operator:
+        """`D^(-1/2) (A + I) D^(-1/2)` of the flipped graph, degrees following; differentiable.
+
+        With `added`, the share of an edge is added to it (RDGI's `official_additions`).
+        """
+        matrix: Tensor = _Smoothing.apply(shares, self, 1 if added else -1)  # type: ignore[no-untyped-call]  # torch
+        return matrix.matmul
 
     def flipped(self, flips: Float[Tensor, "nodes nodes"]) -> Int[Tensor, " flips"]:
         """The pairs whose share is not zero, as smaller end * nodes + larger end."""
         return flips.triu(1).flatten().nonzero().squeeze(1)
+
+
+class _Smoothing(torch.autograd.Function):
+    """The matrix of `AllPairs.smoothing`, in few passes over all entries and mostly in place.
+
+    The entries S_ij = r_i L_ij r_j, for L = A + I and r_i = L_i^(-1/2) of its row sums L_i, have a
+    gradient G. With N = G + G', that of the pair is `r_i r_j N_ij + v_i + v_j`, where
+    `v_i = -r_i^2 / 2 sum_j S_ij N_ij` is what comes by way of a degree.
+    """
+
+    @staticmethod
+    @override
+    def forward(ctx: Any, shares: Tensor, pairs: AllPairs, direction: int) -> Tensor:
+        looped = shares.clone(memory_format=torch.contiguous_format)
+        of_edges = 1 + direction * looped.view(-1)[pairs.places]
+        if pairs.weights is not None:
+            looped.mul_(pairs.weights.mean())
+            of_edges = of_edges * pairs.weights
+        looped.view(-1).scatter_(0, pairs.places, of_edges)
+        scale = looped.fill_diagonal_(1).sum(1).rsqrt_()
+        smoothing = looped.mul_(scale[:, None]).mul_(scale)
+        ctx.save_for_backward(smoothing, scale)
+        ctx.pairs, ctx.direction = pairs, direction
+        return smoothing
+
+    @staticmethod
+    @override
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        smoothing, scale = ctx.saved_tensors
+        pairs: AllPairs = ctx.pairs
+        both = gradient + gradient.t()
+        of_degrees = torch.linalg.vecdot(smoothing, both) * scale.square() / -2
+        slopes = both.mul_(scale[:, None]).mul_(scale)
+        slopes.add_(of_degrees[:, None]).add_(of_degrees)
+        of_edges = ctx.direction * slopes.view(-1)[pairs.places]
+        if pairs.weights is not None:
+            slopes.mul_(pairs.weights.mean())
+            of_edges = of_edges * pairs.weights
+        slopes.view(-1).scatter_(0, pairs.places, of_edges)
+        return slopes.fill_diagonal_(0), None, None
 
 
 def flippable_pairs(
@@ -131,17 +185,76 @@ def flippable_pairs(
 
 
 def _within_budget(shares: Float[Tensor, "*pairs"], budget: int | float) -> Float[Tensor, "*pairs"]:
-    """The nearest shares in [0, 1] whose sum does not exceed the budget.
+    """The nearest shares in [0, 1] whose sum over the pairs does not exceed the budget.
 
-    As `project_to_budget`, for as many pairs as a whole graph has: where clipping is enough, no
-    more is done, and else what is not above zero, about half of all, is left out.
+    As `project_to_budget`, for as many pairs as a whole graph has. A CPU is asked whether clipping
+    is enough; else it looks at what is above zero alone, and once at each pair.
     """
+    entries = shares.ndim  # of a pair: a matrix has two
+    if shares.device.type in UNASKED:
+        return project_to_budget(shares.flatten(), entries * budget).view_as(shares)
     clipped = shares.clamp(0, 1)
-    if float(clipped.sum(dtype=torch.float64)) <= budget:
+    if float(clipped.sum(dtype=torch.float64)) <= entries * budget:
         return clipped
     rising = shares > 0
-    clipped[rising] = project_to_budget(shares[rising], budget)
-    return clipped
+    if shares.ndim == MATRIX:
+        rising.triu_(1)
+    return torch.sub(shares, _newton_shift(shares[rising], budget), out=clipped).clamp_(0, 1)
+
+
+def _newton_shift(values: Float[Tensor, " positive"], budget: int | float) -> float:
+    """What positive values are lowered by before they are clipped, to sum to the budget then.
+
+    Their clipped sum is piecewise linear in the shift. Newton's steps come from below, and what
+    they leave behind counts no more: soon most of the values. On its upper parts the sum is not
+    convex; there a step may leave the bounds that are known, and now and then one halves them.
+    """
+    precision = torch.finfo(values.dtype).eps
+    low, high, shift = 0.0, float(values.max()), 0.0
+    for number in count(1):
+        lowered = values - shift
+        over = float(lowered.clamp(0, 1).sum(dtype=torch.float64)) - budget
+        if abs(over) <= precision * budget:
+            break
+        if over > 0:
+            low, is_above = shift, lowered > 0
+            values, lowered = values[is_above], lowered[is_above]
+        else:
+            high = shift
+        if high - low <= precision * high:
+            return high
+        shift += over / max(1, int(((lowered > 0) & (lowered < 1)).sum()))
+        if not low < shift < high or number % HALVED_EVERY == 0:
+            shift = (low + high) / 2
+    return shift
+
+
+def _draw_flips(
+    shares: Float[Tensor, "*pairs"], generator: torch.Generator
+) -> Float[Tensor, "*pairs"]:
+    """One with the probability of a share, else zero; of a matrix the upper triangle decides."""
+    drawn = torch.bernoulli(shares, generator=generator)
+    if shares.ndim != MATRIX:
+        return drawn
+    upper = drawn.triu_(1)
+    return upper + upper.t()
+
+
+def _flipped(
+    graph: Graph,
+    clean: View,
+    pairs: AllPairs | EdgeCandidates,
+    drawn: Float[Tensor, "*pairs"],
+    *,
+    official_additions: bool = False,
+) -> Operator:
+    """The convolution of the graph with the pairs flipped that were drawn."""
+    if isinstance(pairs, AllPairs) and drawn.device.type in UNASKED:
+        return pairs.smoothing(drawn, added=official_additions)
+    keys = pairs.flipped(drawn)
+    if len(keys) == 0:
+        return clean.operator
+    return _smoothing(graph, keys, official_additions=official_additions)
 
 
 def _smoothing(
@@ -182,35 +295,38 @@ def find_in_turn(
             features without a box or a step.
         generator: On the graph's device.
     """
-    projected = project(clean.features)
-    flips = _worst_flips(graph, lambda operator: loss(projected, operator), reach, generator)
+    budget = int(reach.perturbation_budget * graph.num_edges)
     features, operator = clean.features, clean.operator
-    if len(flips):
-        operator = _smoothing(graph, flips, official_additions=reach.official_additions)
+    pairs, drawn = None, None
+    num_flips = torch.zeros((), dtype=graph.dtype, device=graph.device)
+    if budget > 0:
+        pairs, projected = flippable_pairs(graph, reach, generator), project(features)
+        drawn = _worst_flips(
+            pairs, lambda operator: loss(projected, operator), budget, reach, generator
+        )
+        num_flips = drawn.sum() / drawn.ndim
+        operator = _flipped(graph, clean, pairs, drawn, official_additions=reach.official_additions)
     if min(reach.feature_box, reach.feature_step) > 0:
         features = _worst_features(dense(features), lambda x: loss(project(x), operator), reach)
-    return AdversarialView(View(features, operator), flips)
+    return AdversarialView(View(features, operator), num_flips, pairs, drawn)
 
 
 def _worst_flips(
-    graph: Graph,
+    pairs: AllPairs | EdgeCandidates,
     loss: Callable[[Operator], Float[Tensor, ""]],
+    budget: int,
     reach: WideSearchReach,
     generator: torch.Generator,
-) -> Int[Tensor, " flips"]:
+) -> Float[Tensor, "*pairs"]:
     """Flips that raise a loss of the graph's convolution, drawn by the best shares on the way."""
-    budget = int(reach.perturbation_budget * graph.num_edges)
-    if budget == 0:
-        return graph.edge_index.new_empty(0)
-    pairs = flippable_pairs(graph, reach, generator)
 
     def climb(shares: Tensor, slope: Tensor) -> Tensor:
         # The step is one of an entry of the adjacency. A share stands for two entries, whose
         # gradients its own adds up.
-        return _within_budget(shares + reach.edge_step / 2 * slope, budget)
+        return _within_budget(torch.add(shares, slope, alpha=reach.edge_step / 2), budget)
 
     def draw(shares: Tensor) -> Tensor:
-        return torch.bernoulli(shares, generator=generator)
+        return _draw_flips(shares, generator)
 
     shares = _best_on_the_way(
         pairs.nothing(),
@@ -219,7 +335,7 @@ def _worst_flips(
         reach.perturbation_steps,
         draw,
     )
-    return pairs.flipped(draw(shares))
+    return draw(shares)
 
 
 def _worst_features(
@@ -231,14 +347,26 @@ def _worst_features(
 
     They stay in [0, 1], or in the range that they have where it is wider.
     """
-    lowest, highest = min(0.0, float(features.min())), max(1.0, float(features.max()))
-    step, box = reach.feature_step, reach.feature_box
+    lowest, highest = features.min().clamp(max=0), features.max().clamp(min=1)
+    bounds = (
+        (features - reach.feature_box).clamp_(min=lowest),
+        (features + reach.feature_box).clamp_(max=highest),
+    )
 
     def climb(x: Tensor, slope: Tensor) -> Tensor:
-        moves = (x - features + step * slope.sign()).clamp(-box, box)
-        return (features + moves).clamp(lowest, highest)
+        return _moved(x, slope, reach.feature_step, bounds)
 
     return _best_on_the_way(features, loss, climb, reach.perturbation_steps)
+
+
+def _moved(
+    x: Float[Tensor, "nodes features"],
+    slope: Float[Tensor, "nodes features"],
+    step: float | Float[Tensor, ""],
+    bounds: tuple[Float[Tensor, "nodes features"], Float[Tensor, "nodes features"]],
+) -> Float[Tensor, "nodes features"]:
+    """Every entry one step up its slope, between the bounds."""
+    return slope.sign().mul_(step).add_(x).clamp_(*bounds)
 
 
 def _best_on_the_way(
@@ -254,17 +382,17 @@ def _best_on_the_way(
         start: Where the ascent begins.
         objective: It may draw: of two values at one point the higher counts.
         climb: From a point and the objective's slope there to the next point.
-        steps: How many.
+        steps: How many, at least one.
         last: What the last point is judged by; by default the point itself.
     """
-    point = best = start
-    highest = -math.inf
-    for _ in range(steps):
+    highest, (slope,) = slopes_of(objective, start)
+    best, point = start, climb(start, slope)
+    for _ in range(steps - 1):
         value, (slope,) = slopes_of(objective, point)
-        if float(value) > highest:
-            best, highest = point, float(value)
+        best = torch.where(value > highest, point, best)
+        highest = torch.maximum(value, highest)
         point = climb(point, slope)
-    return point if float(objective(last(point))) > highest else best
+    return torch.where(objective(last(point)) > highest, point, best)
 
 
 # ARIEL: flips and features at once
@@ -273,7 +401,7 @@ def _best_on_the_way(
 @torch.no_grad()
 def find_at_once(
     graph: Graph,
-    features: Features,
+    clean: View,
     loss: Callable[[View], Float[Tensor, ""]],
     reach: SearchReach,
     generator: torch.Generator,
@@ -285,23 +413,23 @@ def find_at_once(
 
     Args:
         graph: The graph to be changed, small enough for a few numbers for each pair of nodes.
-        features: As an encoder sees them.
+        clean: How an encoder sees it.
         loss: To be raised.
         reach: How far and how fast.
         generator: On the graph's device.
     """
-    pairs, entries = AllPairs.of(graph), dense(features)
-    unit, box = mean_size(entries), reach.feature_box
-    shares, moves = pairs.nothing(), torch.zeros_like(entries)
+    pairs, x, unit = AllPairs.of(graph), dense(clean.features), mean_size(clean.features)
+    budget, box = reach.perturbation_budget * graph.num_edges, reach.feature_box * unit
+    shares, bounds = pairs.nothing(), (x - box, x + box)
 
-    def objective(shares: Tensor, moves: Tensor) -> Tensor:
-        return loss(View(entries + unit * moves, pairs.smoothing(shares)))
+    def objective(shares: Tensor, x: Tensor) -> Tensor:
+        return loss(View(x, pairs.smoothing(shares)))
 
     for number in range(1, reach.perturbation_steps + 1):
-        _, (over_edges, over_features) = slopes_of(objective, shares, moves)
+        _, (over_edges, over_features) = slopes_of(objective, shares, x)
         step = reach.edge_step / math.sqrt(number)
-        budget = reach.perturbation_budget * graph.num_edges
-        shares = _within_budget(shares + step * over_edges, budget)
-        moves = (moves + reach.feature_step * over_features.sign()).clamp(-box, box)
-    flips = pairs.flipped(torch.bernoulli(shares, generator=generator))
-    return AdversarialView(View(entries + unit * moves, _smoothing(graph, flips)), flips, shares)
+        shares = _within_budget(torch.add(shares, over_edges, alpha=step), budget)
+        x = _moved(x, over_features, reach.feature_step * unit, bounds)
+    drawn = _draw_flips(shares, generator)
+    view = View(x, _flipped(graph, clean, pairs, drawn))
+    return AdversarialView(view, drawn.sum() / drawn.ndim, pairs, drawn, shares)

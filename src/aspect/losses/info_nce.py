@@ -48,6 +48,7 @@ __all__ = [
     "sampled_info_nce",
     "several_positives_info_nce",
     "several_positives_loss",
+    "within_view",
 ]
 
 # exp is taken of similarities in [-1/temperature, 1/temperature] as they are: for a temperature of
@@ -158,23 +159,36 @@ def intra_view_info_nce(
     keys: Float[Tensor, "nodes dim"],
     temperature: float,
     *,
+    among_keys: Float[Tensor, " nodes"] | None = None,
     block: int | None = None,
     kept_bytes: int | None = None,
 ) -> NodeLosses:
     """`log(sum_j exp(u_i.v_j / t) + sum_(j != i) exp(u_i.u_j / t)) - u_i.v_i / t`, and exchanged.
 
     The negatives are all other nodes of both views, 2n - 2 (GRACE, GCA, ARIEL). GRACE's loss is the
-    mean of `symmetric`.
+    mean of `symmetric`. `among_keys` is `within_view` of keys that were met before.
     """
     dtype = queries.dtype
     queries, keys = in_safe_precision(temperature, queries, keys)
     between = info_nce(queries, keys, temperature, block=block, kept_bytes=kept_bytes)
     positive = cosines(queries, keys) / temperature
     losses = []
-    for across, view in ((between.rows, queries), (between.columns, keys)):
-        within, _ = _log_sums(view, None, temperature, _diagonal_of(view), block, kept_bytes=0)
+    for across, view, known in (
+        (between.rows, queries, None),
+        (between.columns, keys, among_keys),
+    ):
+        within = within_view(view, temperature, block=block) if known is None else known
         losses.append(torch.logaddexp(across, within - positive).to(dtype))
     return NodeLosses(*losses)
+
+
+def within_view(
+    view: Float[Tensor, "nodes dim"], temperature: float, *, block: int | None = None
+) -> Float[Tensor, " nodes"]:
+    """`log sum_(j != i) exp(u_i.u_j / t)`, in the precision of `in_safe_precision`."""
+    (view,) = in_safe_precision(temperature, view)
+    sums, _ = _log_sums(view, None, temperature, _diagonal_of(view), block, kept_bytes=0)
+    return sums
 
 
 def several_positives_info_nce(

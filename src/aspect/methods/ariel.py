@@ -14,7 +14,11 @@ from aspect.attacks.view_search import AdversarialView, find_at_once
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.data.rows import RowPlan
-from aspect.losses.info_nce import LOWEST_FLOAT32_TEMPERATURE
+from aspect.losses.info_nce import (
+    LOWEST_FLOAT32_TEMPERATURE,
+    intra_view_info_nce,
+    within_view,
+)
 from aspect.losses.similarity import information_hinge
 from aspect.methods.base import Step
 from aspect.methods.grace import GRACE, LaterGRACEConfig
@@ -101,21 +105,24 @@ class ARIEL(GRACE):
 
     cost: ClassVar[Cost] = "linear"
     mini_batch: ClassVar[bool] = True
+    draws_apart: ClassVar[tuple[str, ...]] = ("perturbation",)
     starting_weights: ClassVar[StartingWeights] = "uniform"
 
     config: ARIELConfig
+    _is_whole: bool = False  # the subgraph of the step is the graph
 
     @override
     def row_plan(self) -> RowPlan | None:
         return None  # its views are drawn from the whole graph
 
     @override
-    def prepare(self, graph: Graph) -> None:
-        """Nothing: every step sees another subgraph."""
+    def before_step(self, graph: Graph, step: Step) -> None:
+        self._is_whole = self.config.sample >= graph.num_nodes
 
     @override
     def capture_key(self, step: Step) -> Hashable | None:
-        return None  # a subgraph's number of edges differs from draw to draw
+        # A subgraph's number of edges differs from draw to draw.
+        return super().capture_key(step) if self._is_whole else None
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
@@ -128,7 +135,7 @@ class ARIEL(GRACE):
             harm = self.search(part, first, step.apart("perturbation"))
             third = self.projections(harm.view, generator)
             terms["adversarial"] = config.adversarial_weight * self.contrast(u, third)
-            self.monitored = {"search_flips": u.new_tensor(len(harm.flips))}
+            self.monitored = {"search_flips": harm.num_flips}
         if config.information_weight > 0:
             with torch.no_grad():
                 clean = self.projections(self.source(part).clean, generator)
@@ -142,9 +149,12 @@ class ARIEL(GRACE):
 
         It is high for the model as it is now; parameters get no gradient.
         """
-        keys, features = self.projections(against), self.source(graph).features
+        temperature, keys = self.config.temperature, self.projections(against)
+        among_keys = within_view(keys, temperature)
 
         def loss(view: View) -> Tensor:
-            return self.contrast(self.projections(view), keys)
+            queries = self.projections(view)
+            losses = intra_view_info_nce(queries, keys, temperature, among_keys=among_keys)
+            return losses.symmetric.mean()
 
-        return find_at_once(graph, features, loss, self.config, generator)
+        return find_at_once(graph, self.source(graph).clean, loss, self.config, generator)

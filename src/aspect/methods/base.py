@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import torch
@@ -25,7 +25,7 @@ from aspect.methods.registry import Cost
 from aspect.nn.augmentations import RowViews, View, ViewSource, draw_order
 from aspect.nn.gcn import GCNStack
 from aspect.nn.normalisation import Calibrated, NormStatistics, recording
-from aspect.randomness import generator_for
+from aspect.randomness import seed_for
 
 __all__ = [
     "BatchNormConfig",
@@ -72,6 +72,8 @@ class Step:
     rank: int = 0  # of the process, where several train one model on shares of a batch
     # Rows of all processes along a dimension, with gradients; here one process has all of them.
     gather: Callable[[Tensor, int], Tensor] = lambda rows, dim: rows  # noqa: ARG005
+    # Generators apart of a step that is captured: a CUDA graph knows them, and none can be seeded.
+    held: Mapping[str, torch.Generator] = field(default_factory=dict)
 
     @property
     def own(self) -> torch.Generator:
@@ -80,8 +82,13 @@ class Step:
 
     def apart(self, purpose: str) -> torch.Generator:
         """A generator for a purpose of its own: its draws leave those of the step as they are."""
-        seed = self.generator.initial_seed()
-        return generator_for(seed, purpose, device=self.generator.device)
+        if purpose in self.held:
+            return self.held[purpose]
+        return self.seeded_apart(purpose, torch.Generator(device=self.generator.device))
+
+    def seeded_apart(self, purpose: str, generator: torch.Generator) -> torch.Generator:
+        """The generator, seeded for a purpose of this step."""
+        return generator.manual_seed(seed_for(self.generator.initial_seed(), purpose))
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,7 @@ class Method(nn.Module, ABC):
     keeps_before_step: ClassVar[bool] = False
     decoupled_decay: ClassVar[bool] = False  # of `parameter_groups` by default: AdamW
     searchable: ClassVar[bool] = False  # implements `search_problem`
+    draws_apart: ClassVar[tuple[str, ...]] = ()  # purposes of `Step.apart` in `loss_terms`
 
     config: MethodConfig
 

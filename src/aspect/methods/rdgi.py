@@ -89,16 +89,23 @@ class RDGI(DGI):
     """
 
     cost: ClassVar[Cost] = "quadratic"
+    draws_apart: ClassVar[tuple[str, ...]] = ("perturbation",)
 
     config: RDGIConfig
+    _is_exact: bool = False  # every pair of the step's graph may be flipped
 
     @override
     def row_plan(self) -> RowPlan | None:
         return None  # its views are drawn from the whole graph
 
     @override
+    def before_step(self, graph: Graph, step: Step) -> None:
+        self._is_exact = graph.num_nodes <= self.config.exact_up_to
+
+    @override
     def capture_key(self, step: Step) -> Hashable | None:
-        return None  # the search decides by numbers read back
+        # The number of candidates differs from draw to draw.
+        return super().capture_key(step) if self._is_exact else None
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
@@ -106,13 +113,14 @@ class RDGI(DGI):
         harm = self.search(graph, generator)
         clean = self.discriminate(graph, self.source(graph).clean, step)
         changed = self.discriminate(graph, harm.view, replace(step, generator=generator))
-        does_harm = float((changed - clean).detach()) >= self.config.margin
+        does_harm = (changed - clean).detach() >= self.config.margin
         self.monitored = {
             "clean_loss": clean.detach(),
             "changed_loss": changed.detach(),
-            "search_flips": clean.new_tensor(len(harm.flips)),
+            "search_flips": harm.num_flips,
         }
-        return {"discrimination": changed if does_harm else clean}
+        # Chosen on the device; what is not chosen has gradients of zero.
+        return {"discrimination": torch.where(does_harm, changed, clean)}
 
     def search(self, graph: Graph, generator: torch.Generator) -> AdversarialView:
         """A graph within reach whose loss is high for the model as it is now."""

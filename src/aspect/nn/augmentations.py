@@ -242,9 +242,13 @@ def induced_subgraph(graph: Graph, nodes: Int[Tensor, " kept"]) -> Subgraph:
 def sample_subgraph(graph: Graph, size: int, generator: torch.Generator) -> Subgraph:
     """The subgraph of so many nodes drawn uniformly, or of all where there are no more (ARIEL).
 
-    ARIEL's code never draws nodes without an edge; here all nodes may be drawn.
+    ARIEL's code never draws nodes without an edge; here all nodes may be drawn. What is drawn
+    later does not hang on the size: an order is drawn where all nodes stay, too.
     """
-    return induced_subgraph(graph, draw_order(graph.num_nodes, generator)[:size])
+    order = draw_order(graph.num_nodes, generator)
+    if size >= graph.num_nodes:
+        return Subgraph(graph, torch.arange(graph.num_nodes, device=graph.device))
+    return induced_subgraph(graph, order[:size])
 
 
 def drop_nodes(graph: Graph, ratio: float, generator: torch.Generator) -> Subgraph:

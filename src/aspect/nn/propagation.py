@@ -14,7 +14,7 @@ from aspect.data.graph import Graph
 from aspect.data.operators import Operator, Propagation, inverse_root_degrees
 from aspect.data.sparse import SparseMatrix
 
-__all__ = ["MatrixOperator", "SymmetricPropagation", "dense_smoothing", "neighbour_mean", "spread"]
+__all__ = ["MatrixOperator", "SymmetricPropagation", "neighbour_mean", "spread"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,16 +109,6 @@ class SymmetricPropagation:
         scale = inverse_root_degrees(self.pattern, entries)
         values = entries * scale[self.pattern.rows] * scale[self.pattern.columns]
         return MatrixOperator(SparseMatrix(self.pattern, values))
-
-
-def dense_smoothing(adjacency: Float[Tensor, "nodes nodes"]) -> Float[Tensor, "nodes nodes"]:
-    """`D^(-1/2) (A + I) D^(-1/2)` of a dense adjacency without loops, differentiable in it.
-
-    For attacks that may change every pair of a small graph (ARIEL, RDGI); D holds sums of rows.
-    """
-    looped = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype, device=adjacency.device)
-    scale = looped.sum(1).rsqrt()
-    return scale[:, None] * looped * scale[None, :]
 
 
 def neighbour_mean(graph: Graph) -> MatrixOperator:

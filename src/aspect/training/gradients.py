@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -50,6 +50,7 @@ class Pass:
     numbers: Tensor  # as named, then what early stopping watches and the gradients' norm
     gradients: list[Tensor | None]
     graph: torch.cuda.CUDAGraph | None = None
+    apart: dict[str, torch.Generator] = field(default_factory=dict)  # of `Step.apart`, if captured
 
     @cached_property
     def read(self) -> Numbers:
@@ -142,6 +143,8 @@ class Gradients:
         if kind.captured is None or kind.captured.graph is None:
             kind.times += 1
             return self._run(step, graph)
+        for purpose, generator in kind.captured.apart.items():
+            step.seeded_apart(purpose, generator)
         kind.captured.graph.replay()
         return kind.captured
 
@@ -174,7 +177,10 @@ class Gradients:
 
     def _record(self, step: Step, graph: Graph) -> Pass:
         recorded = torch.cuda.CUDAGraph()
-        recorded.register_generator_state(step.generator)
+        device, purposes = self.graph.device, self.method.draws_apart
+        apart = {purpose: torch.Generator(device=device) for purpose in purposes}
+        for generator in (step.generator, *apart.values()):
+            recorded.register_generator_state(generator)
         with torch.cuda.graph(recorded, capture_error_mode="thread_local"):
-            done = self._run(step, graph)
-        return replace(done, graph=recorded)
+            done = self._run(replace(step, held=apart), graph)
+        return replace(done, graph=recorded, apart=apart)
