@@ -96,6 +96,8 @@ def step_bytes(method: Method, nodes: int, features: int, device: str = "cuda") 
     # Basis and bands of both views, each held a few times on the way to the loss and back; on a
     # GPU kernels keep less, and the basis in half the bytes.
     bases, inputs, outputs = (1.0, 3.0, 4.5) if device == "cuda" else (3.0, 4.0, 6.0)
+    if config.get("layer_order") == "project-first":  # dropout and batch norm have the full width
+        outputs += 1.5
     numbers = 2 * nodes * (bases * terms * features + 2 * (inputs * features + outputs * width))
     if method.cost == "quadratic":
         drawn = min(nodes, config.get("negatives") or 8_192)
