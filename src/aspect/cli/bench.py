@@ -274,7 +274,11 @@ def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
             [title, *(scores.get(graph, "-") for graph in shown)]
             for (_, title), scores in table.items()
         ]
-        session.screen.table(["entry", *(names[graph] for graph in shown)], rows)
+        is_area = {graph: bench.plan.source(graph).metric == "roc-auc" for graph in shown}
+        columns = [
+            f"{names[graph]} (ROC AUC)" if is_area[graph] else names[graph] for graph in shown
+        ]
+        session.screen.table(["entry", *columns], rows)
     say(
         f"{content['done']} of {content['cells']} runs are done, {content['kept']} before; "
         f"{duration(content['seconds'])}. Records are in {folder}."
@@ -295,6 +299,7 @@ def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
 def _accuracy(records: Iterable[Record]) -> dict[tuple[str, str], dict[str, str]]:
     """Strict accuracy by entry and title, such as `ASPECT, random 10% poison`, and by graph.
 
+    It is the ROC AUC on graphs whose authors report that.
     The mean is over seeds and splits, the std over the splits of one seed, averaged over the seeds.
     """
     import pandas as pd
@@ -307,7 +312,8 @@ def _accuracy(records: Iterable[Record]) -> dict[tuple[str, str], dict[str, str]
             alone = "" if perturbation.features else ", edges alone"
             title += f", {perturbation.label} {perturbation.mode}{alone}"
         line = (cell.entry, title, cell.graph, record.spec.seed)
-        rows += [(*line, score.strict) for score in record.scores]
+        metric = "roc_auc" if cell.graph_source.metric == "roc-auc" else "strict"
+        rows += [(*line, getattr(score, metric)) for score in record.scores]
     table = pd.DataFrame(rows, columns=columns)
     by_seed = table.groupby(columns[:4], sort=False)["accuracy"]
     stds = by_seed.std().groupby(columns[:3], sort=False).mean()
