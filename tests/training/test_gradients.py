@@ -97,6 +97,22 @@ def test_each_kind_of_step_is_captured_apart_and_the_last_ones_are_kept(monkeypa
     assert take(*[1] * (gradients.WARM_UP + 1)) == [1]  # it was let go of
 
 
+def test_a_replay_draws_apart_what_its_step_would(monkeypatch):
+    toy, apart = Toy(), {"search": torch.Generator()}
+    steps = Gradients(toy, tiny_graph(), list(toy.parameters()))
+    steps.may_capture = True
+
+    def capture(step, graph):
+        return replace(steps._run(step, graph), graph=Replayed(), apart=apart)
+
+    monkeypatch.setattr(steps, "_capture", capture)
+    for epoch in range(gradients.WARM_UP + 3):
+        step = Step(epoch, torch.Generator().manual_seed(epoch))
+        done = steps.compute(step)
+    assert done.graph.times == 3
+    assert apart["search"].initial_seed() == step.apart("search").initial_seed()
+
+
 TRAINED = [name for name in method_names() if find_method(name).method.trainable]
 
 
