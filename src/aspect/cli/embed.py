@@ -161,9 +161,6 @@ def _load(
         return embedder, _read(session, embedder, source), 0
     run = open_run(model)
     embedder = run.load_model(session.device)
-    if embedder.is_stale:
-        embedder.calibrate(run.read_trained_graph(session.data_dir))
-        session.screen.note("Note: the statistics were recomputed on the training graph.")
     if source is not None and source.is_tables:
         reading = run.experiment.reading.for_embedding(source.reading)
         source = GraphSource(graph=source.graph, reading=reading)

@@ -155,11 +155,6 @@ class ScaleOptions(RowSettings):
 
 
 def _known_probe(name: str) -> str:
-    if name == "ours":
-        raise SettingsError(
-            "The probe of version 0.1, --probe ours, is called paper now. Pass --probe paper, "
-            "or leave it out for the neutral probe."
-        )
     if name not in PROBES:
         raise UnknownNameError("probe", name, PROBES)
     return name

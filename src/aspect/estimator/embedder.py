@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -30,14 +29,6 @@ __all__ = ["Embedder"]
 MODEL = "model.safetensors"  # in the folder of a run
 PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model
-
-OLD_STATISTICS = (
-    "%s was saved by aspect %s. The statistics that it normalises by are the old ones, running "
-    "averages of batch norm that had not converged, or missing. Recompute them on the training "
-    "graph: model.calibrate(graph) in Python; `aspect embed RUN` does it by itself."
-)
-
-logger = logging.getLogger(__name__)
 
 
 class Embedder(Transformer):
@@ -156,10 +147,7 @@ class Embedder(Transformer):
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
-        """Read what `save` wrote, or the model of a run's folder; what is damaged is refused.
-
-        One of version 0.1 is read with a warning: see `calibrate`.
-        """
+        """Read what `save` wrote, or the model of a run's folder; what is damaged is refused."""
         chosen = str(choose_device(device))
         path = Path(path) / MODEL if is_folder(Path(path)) else path
         tensors, manifest = read_tensors(Path(path))
@@ -189,8 +177,6 @@ class Embedder(Transformer):
                 f"The weights in {path} do not fit the method {model.name!r} that it names."
             ) from error
         model._method = method
-        if model.is_stale:
-            logger.warning(OLD_STATISTICS, path, manifest["version"])
         return model
 
     @classmethod

@@ -15,7 +15,7 @@ __all__ = ["check_manifest", "encoder_of", "names_of", "settings_of"]
 
 
 def check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
-    """Refuse what is no saved model, or one of another major version."""
+    """Refuse what is no saved model, or one of another major version or of 0.1."""
     if manifest.get("kind") != "model":
         kind = manifest.get("kind", "file of another kind")
         raise CheckpointError(f"{path} is not a saved model but a {kind}.")
@@ -24,10 +24,11 @@ def check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
         raise CheckpointError(
             f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}."
         )
-    if manifest["version"].split(".")[0] != __version__.split(".")[0]:
+    version = str(manifest["version"])
+    if version.startswith("0.1.") or version.split(".", maxsplit=1)[0] != __version__.split(".")[0]:
         raise CheckpointError(
-            f"{path} was written by aspect {manifest['version']}; "
-            f"this is {__version__}, which may read it wrongly."
+            f"{path} was written by aspect {version}; this is {__version__}, which may read it "
+            "wrongly. Train the model again."
         )
 
 
@@ -36,14 +37,6 @@ def settings_of(manifest: dict[str, Any]) -> dict[str, Any]:
     settings = dict(manifest["settings"])
     if "readout" in settings:
         settings.setdefault("skip_weight", 0.0)  # until version 0.2 there was none
-    if manifest["version"].startswith("0.1."):
-        # Version 0.1 did not centre, and had one setting of CCA-SSG alone for what is
-        # `norm_statistics` now.
-        if "readout" in settings:
-            settings.update(centred=False, unit_rows=False)
-        is_running = settings.pop("running_statistics", None)
-        if is_running is not None:
-            settings["norm_statistics"] = "running" if is_running else "graph"
     return settings
 
 
