@@ -326,8 +326,6 @@ def keywords_module() -> str:
         "",
         "from typing import Literal, TypedDict",
         "",
-        '__all__ = ["AspectKeywords"]',
-        "",
         "",
         "class AspectKeywords(TypedDict, total=False):",
         '    """The keywords; those left out have the defaults that `help(Aspect)` shows."""',

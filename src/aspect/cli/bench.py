@@ -14,20 +14,18 @@ import typer
 from pydantic import Field
 
 from aspect.cli.completion import complete_plan
-from aspect.cli.console import duration
 from aspect.cli.options import Engine
 from aspect.cli.session import OUR_ERROR, Session, command
 from aspect.config import Config
 from aspect.data.files import is_folder
 from aspect.errors import FileError
+from aspect.training.progress import duration
 
 if TYPE_CHECKING:
     from aspect.experiment.perturbations import AttackProgress, NeededFile
     from aspect.experiment.record import Record
     from aspect.experiment.runner import Bench, BenchProgress, Placement
     from aspect.experiment.store import BenchFolder
-
-__all__ = ["bench"]
 
 PERTURBATIONS = Path("results") / "perturbations"
 

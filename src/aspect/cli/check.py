@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from aspect.data.graph import LabelledGraph
     from aspect.data.tables import TablesRead
 
-__all__ = ["check"]
-
 OF_COLUMN = ("kind", "missing", "encoding", "features")
 MOST_ALIKE = 3  # neighbours that have a line each
 

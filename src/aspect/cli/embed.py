@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from aspect.data.graph import Graph
     from aspect.estimator import Embedder
 
-__all__ = ["embed"]
-
 
 class EmbedOptions(Config):
     """Which nodes and edges are added or left out, and what is written."""

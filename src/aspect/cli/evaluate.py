@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from aspect.experiment.evaluate import EvaluationTable
     from aspect.experiment.run import PerturbedGraph
 
-__all__ = ["evaluate"]
-
 
 @command
 def evaluate(

@@ -16,8 +16,6 @@ from aspect.errors import RunError
 if TYPE_CHECKING:
     from aspect.experiment.trained import StoredRun
 
-__all__ = ["inspect"]
-
 # Of each fusion of the bands, its title and what it is.
 FUSIONS = {
     "low": ("low band alone", ""),

@@ -17,8 +17,6 @@ from aspect.training.progress import duration
 if TYPE_CHECKING:
     from aspect.scale.plan import GraphSize, Machine, Outlook
 
-__all__ = ["plan"]
-
 GIB = 2**30
 GB = 1e9
 EPOCH = "an epoch"

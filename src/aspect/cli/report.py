@@ -12,14 +12,12 @@ import typer
 from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command, require
 from aspect.config import Config
-from aspect.data.files import is_file, is_folder, is_present, reason, replacing, target_of
-from aspect.errors import FileError, SettingsError
+from aspect.data.files import is_file, is_folder, is_present, replacing, target_of
+from aspect.errors import FileError, SettingsError, reason
 
 if TYPE_CHECKING:
     from aspect.report.page import Section
     from aspect.report.sources import Material, Source
-
-__all__ = ["report"]
 
 Format = Literal["svg", "pdf", "png"]  # as `aspect.report.plots` has them; it is heavy
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -15,8 +15,6 @@ from aspect.errors import RunError, SettingsError
 if TYPE_CHECKING:
     from aspect.experiment.tasks import TaskTable
 
-__all__ = ["evaluate_task", "show_task"]
-
 METRICS = {
     "nmi": "NMI",
     "ari": "ARI",

@@ -23,27 +23,6 @@ from aspect.data.encoder import FeatureEncoder
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, shown
 
-__all__ = [
-    "PARTS",
-    "UNLABELLED",
-    "Features",
-    "Graph",
-    "LabelledGraph",
-    "check_masks",
-    "check_weights",
-    "clean_edges",
-    "count_pairs",
-    "edge_index_of",
-    "edge_keys",
-    "edge_notices",
-    "encode_labels",
-    "flip_pairs",
-    "label_graph",
-    "pair_keys",
-    "unlabelled",
-    "with_pairs",
-]
-
 UNLABELLED = -1
 
 Features = Float[Tensor, "nodes features"] | SparseMatrix

@@ -20,8 +20,6 @@ from aspect.keywords import AspectKeywords
 from aspect.methods.registry import find_method
 from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
 
-__all__ = ["Aspect"]
-
 
 def _presets() -> set[str]:
     """Data sets that settings are shipped for, and `paper`; published ones are not ours."""

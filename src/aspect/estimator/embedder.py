@@ -24,8 +24,6 @@ from aspect.settings import RowSettings
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Embedder"]
-
 MODEL = "model.safetensors"  # in the folder of a run
 PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model

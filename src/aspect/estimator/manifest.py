@@ -11,8 +11,6 @@ from aspect import __version__
 from aspect.data.encoder import FeatureEncoder
 from aspect.errors import CheckpointError
 
-__all__ = ["check_manifest", "encoder_of", "names_of", "settings_of"]
-
 
 def check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
     """Refuse what is no saved model, or one of another major version or of 0.1."""

@@ -48,8 +48,6 @@ from aspect.training.trainer import NoRecorder, ProgressRecorder, Recorder, Trai
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DTYPE", "GraphModel", "PruneLike", "choose_device", "column_names", "settings_for"]
-
 DTYPE = torch.float32
 
 # A ratio of edges, `auto`, the fields of a `Pruning` by name, or one; None and zero: no edge goes.

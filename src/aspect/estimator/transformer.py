@@ -15,8 +15,6 @@ from aspect.estimator.model import GraphModel, column_names
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Transformer"]
-
 CACHES = ("_copies", "_outputs", "_read", "_unmeasured")
 
 

@@ -38,22 +38,6 @@ from aspect.report.statistics import (
 )
 from aspect.report.tables import Line, Notes, Table, TableCell, counted, marked, slug
 
-__all__ = [
-    "Sweep",
-    "ablation_tables",
-    "clean_tables",
-    "graph_table",
-    "main_perturbations",
-    "perturbed_tables",
-    "published_figures",
-    "rank_tables",
-    "run_table",
-    "short_table",
-    "shortfall_tables",
-    "significance_tables",
-    "sweeps",
-]
-
 Column = tuple[str, str]  # perturbation and graph
 
 MODES = {

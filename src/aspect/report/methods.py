@@ -14,14 +14,6 @@ from aspect.config import Choice, Config, Range, meaning_of
 from aspect.methods.registry import Registration
 from aspect.settings import FOLDER, OFFICIAL, load_experiment
 
-__all__ = [
-    "ShippedSettings",
-    "describe_settings",
-    "epoch_cost",
-    "paragraphs",
-    "shipped_settings",
-]
-
 BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 

@@ -29,8 +29,6 @@ from aspect.report.statistics import (
 )
 from aspect.report.tables import Table, counted
 
-__all__ = ["Section", "findings", "render_page", "sections"]
-
 Named = TypeVar("Named", Table, Plot)
 
 TITLE = "Node embeddings, compared"

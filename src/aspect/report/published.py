@@ -15,8 +15,6 @@ from aspect.experiment.record import Record
 from aspect.experiment.spec import Spec
 from aspect.experiment.store import read_records
 
-__all__ = ["published_beside", "published_records"]
-
 logger = logging.getLogger(__name__)
 
 PLANS = ("clean", "perturbed")  # whose entries are methods; the others vary one of them

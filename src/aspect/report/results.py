@@ -25,19 +25,6 @@ from aspect.experiment.spec import SplitName
 from aspect.report.tables import counted, slug
 from aspect.settings import ChosenBy
 
-__all__ = [
-    "CLEAN",
-    "CONTROLS",
-    "HEADLINE",
-    "METRICS",
-    "PLACE",
-    "Results",
-    "Variant",
-    "collect",
-    "family_of",
-    "is_by_roc_auc",
-]
-
 CLEAN = "clean"  # the perturbation of a graph as it is
 PERCENT = 100
 MEBIBYTE = 2**20

@@ -12,18 +12,6 @@ from urllib.parse import quote
 
 import pandas as pd
 
-__all__ = [
-    "Line",
-    "Notes",
-    "Table",
-    "TableCell",
-    "counted",
-    "csv_safe",
-    "escape_latex",
-    "marked",
-    "slug",
-]
-
 Mark = Literal["", "best", "second"]
 
 SIGNIFICANT = "†"
