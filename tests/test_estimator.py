@@ -267,7 +267,7 @@ def test_files_of_other_kinds_are_refused(tmp_path):
 
 
 def test_another_major_version_is_refused(saved, monkeypatch):
-    monkeypatch.setattr("aspect.estimator.manifest.__version__", "12.3")
+    monkeypatch.setattr("aspect.estimator.embedder.__version__", "12.3")
     with pytest.raises(CheckpointError, match=r"written by aspect 0\.\S+; this is 12\.3"):
         Aspect.load(saved)
 
