@@ -13,7 +13,7 @@ from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command, require
 from aspect.config import Config
 from aspect.data.files import is_file, is_folder, is_present, replacing, target_of
-from aspect.errors import FileError, SettingsError, reason
+from aspect.errors import FileError, SettingsError, counted, reason
 
 if TYPE_CHECKING:
     from aspect.report.page import Section
@@ -197,8 +197,6 @@ def _write(files: dict[Path, bytes], *, overwrite: bool) -> None:
 
 
 def _show(session: Session, content: Mapping[str, Any], files: Sequence[Path]) -> None:
-    from aspect.report.tables import counted
-
     say, out = session.screen.say, content["report"]
     records, models = counted(content["records"], "record"), counted(content["models"], "model")
     say(f"Wrote {out}: {records}, {models} node by node.")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from aspect.errors import counted
 from aspect.report.results import (
     CLEAN,
     HEADLINE,
@@ -36,7 +37,7 @@ from aspect.report.statistics import (
     summarise,
     tally,
 )
-from aspect.report.tables import Line, Notes, Table, TableCell, counted, marked, slug
+from aspect.report.tables import Line, Notes, Table, TableCell, marked, slug
 
 Column = tuple[str, str]  # perturbation and graph
 

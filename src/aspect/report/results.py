@@ -19,10 +19,10 @@ import pandas as pd
 
 from aspect.attacks.perturbation import Perturbation
 from aspect.data.source import DATASETS, GraphSource
-from aspect.errors import SettingsError, UnknownNameError
+from aspect.errors import SettingsError, UnknownNameError, counted
 from aspect.experiment.record import Record
 from aspect.experiment.spec import SplitName
-from aspect.report.tables import counted, slug
+from aspect.report.tables import slug
 from aspect.settings import ChosenBy
 
 CLEAN = "clean"  # the perturbation of a graph as it is

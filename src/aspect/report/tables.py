@@ -273,11 +273,6 @@ def marked(lines: Sequence[Line], lowest: Collection[int] = ()) -> tuple[Line, .
     return tuple(replace(line, cells=tuple(row)) for line, row in zip(lines, rows, strict=True))
 
 
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 seed`, `1,000 nodes`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def slug(text: str) -> str:
     """Letters, digits and dashes of a text, for files, anchors and labels.
 
