@@ -31,7 +31,7 @@ from aspect.errors import (
 )
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.base import Method, MethodConfig
-from aspect.methods.registry import Registration, find_method
+from aspect.methods.registry import Registration
 from aspect.nn.normalisation import Scaling
 from aspect.settings import find_experiment
 from aspect.training.folder import RunFolder
@@ -202,8 +202,6 @@ def test_what_is_kept_goes_with_its_graph_and_with_the_weights(passes):
         model.method.encoder.linear.weight.mul_(2)
     assert not torch.equal(model.embed(graph), z)
     assert len(passes) == 2
-    model.calibrate(graph).embed(graph)
-    assert len(passes) == 3
     other = mixed_graph(num_nodes=20, num_features=6, seed=3).graph.to(torch.float64)
     model.embed(other)  # the method reads a copy
     assert len(model._outputs) == len(model._copies) == 1
@@ -269,7 +267,7 @@ def test_files_of_other_kinds_are_refused(tmp_path):
 
 
 def test_another_major_version_is_refused(saved, monkeypatch):
-    monkeypatch.setattr("aspect.estimator.manifest.__version__", "12.3")
+    monkeypatch.setattr("aspect.estimator.embedder.__version__", "12.3")
     with pytest.raises(CheckpointError, match=r"written by aspect 0\.\S+; this is 12\.3"):
         Aspect.load(saved)
 
@@ -348,95 +346,11 @@ def test_health_is_measured_before_any_centring(fitted, labelled):
     assert fitted.health(labelled) != Health.of(fitted.embed(labelled))
 
 
-# Models of version 0.1
-
-# Each with batch norm, embedded by running averages: as version 0.1 did without being asked.
-OLD = {
-    "aspect": {"batch_norm": True, "centred": False, "unit_rows": False},
-    "bgrl": {},
-}
-NEW_SETTINGS = ("norm_statistics", "centred", "unit_rows")
-
-
-def fit_old(name, graph, statistics, **changes):
-    known = find_method(name).config.model_fields
-    settings = {key: value for key, value in SMALL.items() if key in known}
-    settings |= OLD.get(name, {}) | {"norm_statistics": statistics} | changes
-    return Embedder(name, seed=5, device="cpu", **settings).fit(graph)
-
-
-def save_old(model, path, *, forget=NEW_SETTINGS, **settings):
-    """As version 0.1 wrote it: no scaling, one average for all bands, a count of batches."""
-    model.save(path)
-    tensors, manifest = read_tensors(path)
-    old = {}
-    for name, value in tensors.items():
-        if name.startswith("scaling/") or name.endswith("recorded"):
-            continue
-        old[name] = value.squeeze(0) if "running_" in name else value
-        if name.endswith("running_var"):
-            old[name.replace("running_var", "num_batches_tracked")] = torch.tensor(4)
-    assert all(value.ndim == 1 for name, value in old.items() if "running_" in name)
-    kept = {key: value for key, value in manifest["settings"].items() if key not in forget}
-    write_tensors(path, old, {**manifest, "version": "0.1.0", "settings": kept | settings})
-
-
-def warnings_in(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_a_model_of_version_0_1_is_read_with_a_warning_and_calibrated(
-    labelled, tmp_path, caplog, name
-):
-    path = tmp_path / "model.safetensors"
-    model = fit_old(name, labelled, "running")
-    save_old(model, path)
-    loaded = (Aspect if name == "aspect" else Embedder).load(path, device="cpu")
-    (warning,) = warnings_in(caplog)
-    assert str(path) in warning
-    assert "saved by aspect 0.1.0" in warning
-    assert "model.calibrate(graph)" in warning
-    assert loaded.is_stale
-    assert loaded.config.norm_statistics == "recomputed"
-    assert name != "aspect" or not (loaded.config.centred or loaded.config.unit_rows)
-    old = loaded.embed(labelled, normalise="none")
-    torch.testing.assert_close(old, model.embed(labelled, normalise="none"))
-    assert bool(torch.isfinite(loaded.embed(labelled)).all())
-    assert loaded.calibrate(labelled) is loaded
-    assert not loaded.is_stale
-    exact = fit_old(name, labelled, "recomputed")  # the same training: it never reads an average
-    for how in ("none", "centre"):
-        expected = exact.embed(labelled, normalise=how)
-        torch.testing.assert_close(loaded.embed(labelled, normalise=how), expected)
-    assert not torch.allclose(loaded.embed(labelled, normalise="none"), old)
-    loaded.save(path)
-    caplog.clear()
-    assert not Embedder.load(path, device="cpu").is_stale
-    assert warnings_in(caplog) == []
-
-
-def test_features_saved_by_version_0_1_lack_their_scaling_alone(labelled, tmp_path, caplog):
-    path = tmp_path / "raw.safetensors"
-    raw = Embedder("raw", device="cpu").fit(labelled)
-    save_old(raw, path)
-    loaded = Embedder.load(path, device="cpu")
-    assert len(warnings_in(caplog)) == 1
-    assert_equal(loaded.embed(labelled, normalise="none"), labelled.graph.features)
-    assert_equal(loaded.embed(labelled), raw.embed(labelled))  # by the graph at hand
-    assert not loaded.calibrate(labelled).is_stale
-
-
-@pytest.mark.parametrize(("was", "statistics"), [(False, "graph"), (True, "running")])
-def test_the_old_setting_of_cca_ssg_is_translated(labelled, tmp_path, was, statistics):
-    path = tmp_path / "model.safetensors"
-    model = fit_old("cca-ssg", labelled, statistics, backbone="mlp")
-    save_old(model, path, running_statistics=was)
-    loaded = Embedder.load(path, device="cpu")
-    assert loaded.config == model.config
-    for graph in (labelled, mixed_graph(num_nodes=24, num_features=6, seed=9)):
-        expected = model.embed(graph, normalise="none")
-        torch.testing.assert_close(loaded.embed(graph, normalise="none"), expected)
+def test_a_model_of_version_0_1_is_refused(saved):
+    tensors, manifest = read_tensors(saved)
+    write_tensors(saved, tensors, {**manifest, "version": "0.1.0"})
+    with pytest.raises(CheckpointError, match=r"by aspect 0\.1\.0; .* Train the model again"):
+        Aspect.load(saved, device="cpu")
 
 
 def test_a_scaling_with_gaps_is_refused(saved):
@@ -505,7 +419,6 @@ def test_unfitted_use_is_refused(labelled, tmp_path):
         lambda: model.embed(labelled),
         lambda: model.policy(labelled),
         lambda: model.health(labelled),
-        lambda: model.calibrate(labelled),
         lambda: model.save(tmp_path / "model.safetensors"),
         lambda: model.method,
     )

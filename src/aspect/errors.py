@@ -19,6 +19,7 @@ __all__ = [
     "SettingsError",
     "TrainingError",
     "UnknownNameError",
+    "counted",
     "reason",
     "sentence_of",
     "shown",
@@ -119,6 +120,11 @@ def shown(items: Iterable[object]) -> str:
     every = [str(item) for item in items]
     dots = ", ..." if len(every) > MOST_SHOWN else ""
     return f"{', '.join(every[:MOST_SHOWN])}{dots} ({len(every)} in all)"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 seed`, `1,000 nodes`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def warn(sentence: str, category: type[Warning]) -> None:

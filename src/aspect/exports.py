@@ -13,8 +13,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["exporting", "homes_of"]
-
 
 @cache
 def homes_of(path: str) -> dict[str, str]:

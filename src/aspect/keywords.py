@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-__all__ = ["AspectKeywords"]
-
 
 class AspectKeywords(TypedDict, total=False):
     """The keywords; those left out have the defaults that `help(Aspect)` shows."""

@@ -21,8 +21,6 @@ from types import ModuleType
 
 from aspect.errors import AspectError, SettingsError, UnknownNameError, sentence_of
 
-__all__ = ["Plugins", "import_plugin", "is_reference", "reference_of", "source_sha256"]
-
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 REFERENCE = re.compile(rf"{MODULE.pattern}:{MODULE.pattern}")
 OWN = "aspect"  # the package itself

@@ -41,15 +41,6 @@ from aspect.methods.registry import Cost, find_method
 from aspect.randomness import generator_for, isolated_seed
 from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
 
-__all__ = [
-    "METHOD_CHECKS",
-    "ContractError",
-    "CountOperations",
-    "MemoryRecorder",
-    "MethodContract",
-    "check_method",
-]
-
 # Settings that make a method small and its searches frequent, where it has them.
 SMALL: dict[str, object] = {"width": 8, "order": 2, "gate_width": 8, "warm_up": 0, "interval": 1}
 SMALL |= {"perturbation_steps": 2}

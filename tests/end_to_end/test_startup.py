@@ -89,7 +89,7 @@ WRONG = [
     (["evaluate", "clean", *FLIPS, "--mode", "poison"], "Pass --mode evade to test it"),
     (["evaluate", "clean", "--mode", "evade"], "belong to --perturbation"),
     (["evaluate", "clean", "--prune", "1"], "--prune must be less than 1. Got '1'"),
-    (["evaluate", "clean", "--probe", "ours"], "is called paper now"),
+    (["evaluate", "clean", "--probe", "ours"], "Unknown probe"),
     (["evaluate", "clean", "--probe", "papers"], "Did you mean 'paper'?"),
     (["evaluate", "clean", "--seeds", "2"], "clean is a run"),
     (["evaluate", "empty"], "empty is not a run's folder"),

@@ -417,7 +417,7 @@ def test_pruning_entries_have_keys_of_their_own():
     plain, wary = cells_of(make_plan(entries=["raw", WARY]))
     assert (plain.spec.prune, wary.spec.prune) == (None, (0.0, 0.2, 0.3))
     assert plain.key != wary.key
-    assert "doubt" not in plain.spec.model_dump()
+    assert "prune" not in plain.spec.model_dump()
 
 
 @pytest.mark.parametrize("prune", ["auto", 0.2, {"ratio": 0.2, "score": "support"}])

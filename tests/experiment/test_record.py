@@ -21,8 +21,6 @@ from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName
 from aspect.methods.registry import find_method, method_names
 from experiment.grids import cells_of, done, failed, make_plan
 
-RECORDS = Path(__file__).parents[2] / "results" / "records"
-
 
 @pytest.fixture
 def cell():
@@ -84,20 +82,6 @@ def test_the_shipped_records_keep_their_keys():
     assert work.key == "0a9f44d6109625215369"
 
 
-@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.jsonl")), ids=lambda path: path.stem)
-def test_records_of_version_0_1_load_with_their_keys(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert lines
-    for line in lines:
-        work = json.loads(line)["cell"]["work"]
-        plain = json.dumps(work, sort_keys=True, ensure_ascii=False)
-        record = Record.model_validate_json(line)
-        assert record.key == hashlib.sha256(plain.encode()).hexdigest()[:20]
-        if work["version"] == "0.1.0":
-            assert record.cell.spec.probe is None
-            assert record.health is None
-
-
 def test_names_are_those_that_the_library_knows():
     assert get_args(ProbeName) == get_args(probe.ProbeName)
     assert set(get_args(SplitName)) == set(get_args(SplitKind)) - {"search"}
@@ -149,15 +133,6 @@ def test_a_key_is_computed_once(cell, monkeypatch):
     monkeypatch.setattr("aspect.experiment.spec.hashlib.sha256", dump)
     assert fresh.key == fresh.key
     assert dump.call_count == 1
-
-
-def test_the_old_names_of_pruning_load_and_keep_their_keys(cell):
-    pruning = changed(cell, prune=(0.0, 0.1))
-    written = json.loads(pruning.model_dump_json())
-    assert written["work"]["doubt"] == [0.0, 0.1]
-    assert Cell.model_validate(written) == pruning
-    old = {"split": 0, "validation": 1, "strict": 1, "macro_f1": 1, "choice": 0, "doubt": 0.1}
-    assert SplitScores.model_validate(old).prune == 0.1
 
 
 @pytest.fixture

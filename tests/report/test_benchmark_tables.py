@@ -166,16 +166,6 @@ def test_baselines_are_the_last_rows_where_any_record_has_them():
     assert [cell.text for cell in table.lines[-1].cells] == ["51.00 ± 1.41", "-"]
 
 
-def test_the_majority_class_of_the_first_version_is_a_note():
-    cora, texas = (make_records(["aspect", "low"], [name], splits=2) for name in ("cora", "texas"))
-    records = [*cora, *with_baselines(texas[:1], majority=[70.0, 81.0]), *texas[1:]]
-    note = "Majority-class baseline, the most frequent class of validation: texas 75.50."
-    (table, *others) = clean_tables(records)
-    assert note in table.notes
-    assert not any(note in other.notes for other in others)
-    assert [line.title for line in table.lines] == ["aspect", "low"]
-
-
 def test_missing_classes_are_named_by_part_and_graph():
     records = [
         *make_records(["aspect"], ["cora"]),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from aspect.errors import FileError, SettingsError
-from aspect.experiment.store import read_records
 from aspect.report import published
 from aspect.report.published import published_beside, published_records
 from aspect.report.results import collect
@@ -18,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def shipped(monkeypatch, tmp_path):
-    """Records as they ship: two kinds of splits, by different probes; and withdrawn ones."""
+    """Records as they ship: two kinds of splits, by different probes."""
     shared = {"splits": 10, "seeds": 1, "version": "0.2.0"}
     entries = ["aspect", "grace", "raw"]
     records = {
@@ -26,10 +25,7 @@ def shipped(monkeypatch, tmp_path):
             *make_records(entries, probe="paper", **shared),
             *make_records(entries, probe="neutral", split_kind="published", **shared),
         ],
-        "perturbed": [
-            *make_records(entries, ["cora"], [poison()], probe="paper", **shared),
-            *make_records(["old"], version="0.1.0"),
-        ],
+        "perturbed": make_records(entries, ["cora"], [poison()], probe="paper", **shared),
     }
     for plan, some in records.items():
         lines = [f"{record.model_dump_json()}\n" for record in some]
@@ -102,11 +98,6 @@ def test_a_method_of_both_is_the_users(shipped, caplog):
     assert any(notice.startswith("texas: The published") for notice in collect(beside).notices)
 
 
-def test_records_of_version_0_1_are_not_shown(shipped):
-    assert {record.spec.version for record in shipped} == {"0.2.0"}
-    assert "old" not in {record.cell.entry for record in shipped}
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -132,13 +123,5 @@ def test_the_wheel_has_what_is_read():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = settings["tool"]["hatch"]["build"]["targets"]["wheel"].get("force-include", {})
     paths = {plan: Path(f"results/records/{plan}.jsonl") for plan in published.PLANS}
-    current = [
-        plan
-        for plan, path in paths.items()
-        if (ROOT / path).is_file()
-        and not all(
-            record.spec.version.startswith(published.WITHDRAWN)
-            for record in read_records(ROOT / path)
-        )
-    ]
-    assert wheel == {str(paths[plan]): f"aspect/published/{plan}.jsonl" for plan in current}
+    shipped = {plan: path for plan, path in paths.items() if (ROOT / path).is_file()}
+    assert wheel == {str(path): f"aspect/published/{plan}.jsonl" for plan, path in shipped.items()}

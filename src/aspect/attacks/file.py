@@ -26,12 +26,20 @@ from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation, files_at
 from aspect.attacks.registry import AttackName, attack_info, attack_title
 from aspect.config import Config, Count
 from aspect.data.archives import content_sha256
-from aspect.data.files import is_file, is_present, reason
+from aspect.data.files import is_file, is_present
 from aspect.data.graph import MOST_NODES, Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32
 from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.data.tensors import read_tensors, write_tensors
-from aspect.errors import CheckpointError, FileError, GraphError, RunError, SettingsError, shown
+from aspect.errors import (
+    CheckpointError,
+    FileError,
+    GraphError,
+    RunError,
+    SettingsError,
+    reason,
+    shown,
+)
 
 __all__ = [
     "FILE_FORMAT",

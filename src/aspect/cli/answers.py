@@ -12,8 +12,6 @@ from pydantic import Field
 
 from aspect.config import Config
 
-__all__ = ["ANSWERS", "Answer", "json_schema", "schema_of"]
-
 Object = dict[str, Any]
 
 

@@ -11,13 +11,13 @@ from pydantic import Field
 from aspect.attacks.perturbation import SUFFIX, Budget
 from aspect.attacks.registry import AttackName, attack_info, attack_names
 from aspect.cli.completion import complete_graph
-from aspect.cli.console import duration
 from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
 from aspect.config import Config, parse_overrides
 from aspect.data.files import is_file, is_folder, is_present, target_of
 from aspect.data.source import GraphSource, Reading
 from aspect.errors import FileError, SettingsError
+from aspect.training.progress import duration
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from aspect.attacks.file import PerturbationFile
     from aspect.attacks.run import FlipProgress, PlannedAttack, TrainModel
     from aspect.data.graph import Graph
-
-__all__ = ["attack"]
 
 MIB = 2**20
 SOLVERS = {name: solvers for name in attack_names() if (solvers := attack_info(name).solvers)}

@@ -14,20 +14,18 @@ import typer
 from pydantic import Field
 
 from aspect.cli.completion import complete_plan
-from aspect.cli.console import duration
 from aspect.cli.options import Engine
 from aspect.cli.session import OUR_ERROR, Session, command
 from aspect.config import Config
 from aspect.data.files import is_folder
-from aspect.errors import FileError
+from aspect.errors import FileError, counted
+from aspect.training.progress import duration
 
 if TYPE_CHECKING:
     from aspect.experiment.perturbations import AttackProgress, NeededFile
     from aspect.experiment.record import Record
     from aspect.experiment.runner import Bench, BenchProgress, Placement
     from aspect.experiment.store import BenchFolder
-
-__all__ = ["bench"]
 
 PERTURBATIONS = Path("results") / "perturbations"
 
@@ -138,7 +136,7 @@ def _attack(
 
     files, known = bench.files, len(bench.files.files)
     needed = [need for need in missing if not bench.is_given_up(need.slot)]
-    count, screen = _count(len(needed), "perturbation file"), session.screen
+    count, screen = counted(len(needed), "perturbation file"), session.screen
     if needed:
         screen.note(f"{count} must be made first, into {folder.perturbations}.")
         work = partial(
@@ -162,8 +160,8 @@ def _attack(
     errors, made = list(files.errors.values()), len(files.files) - known
     if errors:
         screen.warn(
-            f"{_count(len(errors), 'perturbation file')} could not be made, and the runs that need "
-            f"them fail. The first: {errors[0]}"
+            f"{counted(len(errors), 'perturbation file')} could not be made, and the runs that "
+            f"need them fail. The first: {errors[0]}"
         )
     failed = len(missing) - made  # before, unless tried again, and now
     return {"found": known, "made": made, "failed": failed}
@@ -222,10 +220,6 @@ def _word(now: BenchProgress | AttackProgress, first: str = "") -> str:
     failed = f", {now.failed} failed" if now.failed else ""
     left = "" if now.seconds_left is None else f", about {duration(now.seconds_left)} left"
     return f"{first}{now.running} running{failed}{left}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _records(bench: Bench) -> list[Record]:

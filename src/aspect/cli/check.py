@@ -11,13 +11,11 @@ import typer
 from aspect.cli.completion import complete_graph
 from aspect.cli.session import USER_ERROR, Session, command
 from aspect.data.source import GraphSource, Reading
-from aspect.errors import AspectError, sentence_of
+from aspect.errors import AspectError, counted, sentence_of
 
 if TYPE_CHECKING:
     from aspect.data.graph import LabelledGraph
     from aspect.data.tables import TablesRead
-
-__all__ = ["check"]
 
 OF_COLUMN = ("kind", "missing", "encoding", "features")
 MOST_ALIKE = 3  # neighbours that have a line each
@@ -132,7 +130,7 @@ def _show(session: Session, content: dict[str, Any]) -> None:
     screen.say(
         "A training would be accepted."
         if content["accepted"]
-        else f"A training would be refused: fix {count} error{'s' if count > 1 else ''}."
+        else f"A training would be refused: fix {counted(count, 'error')}."
     )
 
 

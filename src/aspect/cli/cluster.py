@@ -7,8 +7,6 @@ from typing import Any
 
 from aspect.cli.session import Session, command
 
-__all__ = ["cluster"]
-
 HOW = (
     "On one machine nothing has to be started: --engine ray starts a cluster and ends it.",
     "To keep one running here:       ray start --head --port=6379",

@@ -11,8 +11,6 @@ from typing import Any
 
 import typer
 
-__all__ = ["COMPLETIONS", "complete_graph", "complete_method", "complete_plan"]
-
 
 def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in sorted(names) if name.startswith(incomplete)]

@@ -19,17 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aspect.cli.answers import schema_of
-from aspect.training.progress import Advance, duration, show_progress
-
-__all__ = [
-    "Screen",
-    "duration",
-    "explain",
-    "harmless",
-    "interval_text",
-    "number_text",
-    "score_text",
-]
+from aspect.training.progress import Advance, show_progress
 
 WIDTH_OF_FILES = 160  # letters in a line of a table that no terminal limits
 

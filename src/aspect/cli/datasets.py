@@ -21,8 +21,6 @@ from aspect.data.source import (
 )
 from aspect.errors import SettingsError
 
-__all__ = ["datasets"]
-
 
 class EntryOptions(Config):
     """What the catalogue says of a data set that is added."""

@@ -10,8 +10,6 @@ import typer
 from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.session import Session, command
 
-__all__ = ["demo"]
-
 FULL = 5  # seeds of the full table; three take about 80 seconds of one core
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from aspect.data.graph import Graph
     from aspect.estimator import Embedder
 
-__all__ = ["embed"]
-
 
 class EmbedOptions(Config):
     """Which nodes and edges are added or left out, and what is written."""
@@ -161,9 +159,6 @@ def _load(
         return embedder, _read(session, embedder, source), 0
     run = open_run(model)
     embedder = run.load_model(session.device)
-    if embedder.is_stale:
-        embedder.calibrate(run.read_trained_graph(session.data_dir))
-        session.screen.note("Note: the statistics were recomputed on the training graph.")
     if source is not None and source.is_tables:
         reading = run.experiment.reading.for_embedding(source.reading)
         source = GraphSource(graph=source.graph, reading=reading)

@@ -29,7 +29,7 @@ from aspect.cli.session import Session, command
 from aspect.cli.tasks import evaluate_task, show_task
 from aspect.cli.train import PlannedRun, plan_run, run_all
 from aspect.data.source import METRICS, NO_READING, GraphSource, Reading
-from aspect.errors import RunError, SettingsError
+from aspect.errors import RunError, SettingsError, counted
 from aspect.settings import load_experiment
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from aspect.data.graph import LabelledGraph
     from aspect.experiment.evaluate import EvaluationTable
     from aspect.experiment.run import PerturbedGraph
-
-__all__ = ["evaluate"]
 
 
 @command
@@ -307,7 +305,7 @@ def _show(session: Session, table: EvaluationTable) -> None:
     ]
     count = len(table.runs)
     title = (
-        f"{table.graph}: percent over {count} run{'s' if count > 1 else ''} "
+        f"{table.graph}: percent over {counted(count, 'run')} "
         f"and {rows[0]['strict']['splits']} {table.splits} splits; probe: {table.probe}"
     )
     if table.metric != "accuracy":
@@ -353,7 +351,7 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
     splits = f"{min(counts)} " if len(counts) == 1 else ""
     title = (
         f"{table.graph} under {perturbation.attack}, mode {perturbation.mode}: strict accuracy in "
-        f"percent over {seeds} seed{'s' if seeds > 1 else ''} and {splits}"
+        f"percent over {counted(seeds, 'seed')} and {splits}"
         f"{table.splits} split{'' if counts == {1} else 's'}; probe: {table.probe}"
     )
     uneven = ["splits"] if len(counts) > 1 else []

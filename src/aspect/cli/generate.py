@@ -11,8 +11,6 @@ from aspect.cli.session import Session, command
 from aspect.cli.store import StoreOptions, show_store
 from aspect.scale.options import MixedModel
 
-__all__ = ["generate"]
-
 
 @command(without=("device", "data_dir"))
 def generate(

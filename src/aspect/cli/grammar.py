@@ -23,8 +23,6 @@ from aspect.config import Config, make_config, meaning_of
 from aspect.data.files import is_present
 from aspect.errors import SettingsError
 
-__all__ = ["SectionedCommand", "SectionedGroup", "gather", "options_of"]
-
 # Of a library's models, which say nothing of a command line.
 METAVARS = {int: "N", float: "X"}
 OF_NAMES, OF_SETTINGS = "NAMES", "KEY=VALUE"

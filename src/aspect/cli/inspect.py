@@ -11,12 +11,10 @@ import typer
 from aspect.cli.console import interval_text, score_text
 from aspect.cli.options import Overwrite, check_out, check_run
 from aspect.cli.session import Session, command
-from aspect.errors import RunError
+from aspect.errors import RunError, counted
 
 if TYPE_CHECKING:
     from aspect.experiment.trained import StoredRun
-
-__all__ = ["inspect"]
 
 # Of each fusion of the bands, its title and what it is.
 FUSIONS = {
@@ -140,9 +138,8 @@ def _title(content: Mapping[str, Any]) -> str:
     splits = content["rows"][0]["accuracy"]["splits"]
     return (
         f"{content['method']} on {content['graph']} ({content['nodes']} nodes): percent over "
-        f"{models} run{'s' if models > 1 else ''} and {splits} {content['splits']} "
-        f"split{'s' if splits > 1 else ''}; gate weight of the low band "
-        f"{gate['mean']:.2f} ± {gate['std']:.2f}"
+        f"{counted(models, 'run')} and {counted(splits, content['splits'] + ' split')}; "
+        f"gate weight of the low band {gate['mean']:.2f} ± {gate['std']:.2f}"
     )
 
 

@@ -34,8 +34,6 @@ from aspect.cli.train import train
 from aspect.cli.tune import tune
 from aspect.methods.registry import method_names, setting_names
 
-__all__ = ["app", "commands", "main", "run"]
-
 # The base of all that typer raises about wrong usage; it has no public name of its own.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 

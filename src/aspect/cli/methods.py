@@ -26,8 +26,6 @@ from aspect.report.methods import (
     shipped_settings,
 )
 
-__all__ = ["methods"]
-
 
 @command(without=("seed", "device", "data_dir"))
 def methods(

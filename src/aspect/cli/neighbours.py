@@ -10,8 +10,6 @@ import typer
 from aspect.cli.options import check_run
 from aspect.cli.session import Session, command
 
-__all__ = ["neighbours"]
-
 
 @command(without=("seed", "device", "data_dir"))
 def neighbours(

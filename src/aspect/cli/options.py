@@ -18,31 +18,10 @@ from pydantic import AfterValidator, Field
 from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
 from aspect.attacks.pruning import DEFAULT, SCORES, Pruning
 from aspect.config import Config, Count, Share, parse_overrides
-from aspect.data.files import is_file, is_folder, is_present, reason, target_of
+from aspect.data.files import is_file, is_folder, is_present, target_of
 from aspect.data.source import Metric
-from aspect.errors import FileError, RunError, SettingsError, UnknownNameError
+from aspect.errors import FileError, RunError, SettingsError, UnknownNameError, reason
 from aspect.settings import PerturbedBy, RowSettings, Scale, load_experiment
-
-__all__ = [
-    "CONFIG",
-    "Engine",
-    "FolderOptions",
-    "OutFolder",
-    "Overwrite",
-    "PoisonOptions",
-    "ProbeOptions",
-    "PruneOptions",
-    "ScaleOptions",
-    "ScoreOptions",
-    "SeedOptions",
-    "SettingsOptions",
-    "SweepOptions",
-    "check_out",
-    "check_run",
-    "check_target",
-    "is_of_store",
-    "is_run",
-]
 
 # Of a run's folder; `aspect.training.folder`, which writes them, is too heavy for a wrong name.
 CONFIG, RECORD = "config.yaml", "record.json"
@@ -156,11 +135,6 @@ class ScaleOptions(RowSettings):
 
 
 def _known_probe(name: str) -> str:
-    if name == "ours":
-        raise SettingsError(
-            "The probe of version 0.1, --probe ours, is called paper now. Pass --probe paper, "
-            "or leave it out for the neutral probe."
-        )
     if name not in PROBES:
         raise UnknownNameError("probe", name, PROBES)
     return name

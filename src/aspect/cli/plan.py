@@ -10,14 +10,12 @@ import typer
 from aspect.cli.session import Session, command
 from aspect.config import Config, Count, Positive
 from aspect.data.source import GraphSource, Reading
-from aspect.errors import SettingsError
+from aspect.errors import SettingsError, counted
 from aspect.settings import RowSettings
 from aspect.training.progress import duration
 
 if TYPE_CHECKING:
     from aspect.scale.plan import GraphSize, Machine, Outlook
-
-__all__ = ["plan"]
 
 GIB = 2**30
 GB = 1e9
@@ -160,7 +158,7 @@ def _show(session: Session, content: dict[str, Any]) -> None:
     title = (
         f"{content['nodes']:,} nodes, {content['edges']:,} edges, "
         f"{content['features']:,} features, "
-        f"{content['workers']} worker{'s' if content['workers'] > 1 else ''}"
+        f"{counted(content['workers'], 'worker')}"
     )
     names = ["mode", "step", "time", "memory GB", "disk GB", "or GPU GB"]
     session.screen.table(names, rows, title)

@@ -12,14 +12,12 @@ import typer
 from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command, require
 from aspect.config import Config
-from aspect.data.files import is_file, is_folder, is_present, reason, replacing, target_of
-from aspect.errors import FileError, SettingsError
+from aspect.data.files import is_file, is_folder, is_present, replacing, target_of
+from aspect.errors import FileError, SettingsError, counted, reason
 
 if TYPE_CHECKING:
     from aspect.report.page import Section
     from aspect.report.sources import Material, Source
-
-__all__ = ["report"]
 
 Format = Literal["svg", "pdf", "png"]  # as `aspect.report.plots` has them; it is heavy
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -199,8 +197,6 @@ def _write(files: dict[Path, bytes], *, overwrite: bool) -> None:
 
 
 def _show(session: Session, content: Mapping[str, Any], files: Sequence[Path]) -> None:
-    from aspect.report.tables import counted
-
     say, out = session.screen.say, content["report"]
     records, models = counted(content["records"], "record"), counted(content["models"], "model")
     say(f"Wrote {out}: {records}, {models} node by node.")

@@ -20,8 +20,6 @@ from aspect.config import Config
 from aspect.errors import AspectError
 from aspect.plugins import import_plugin
 
-__all__ = ["INTERRUPTED", "OUR_ERROR", "USER_ERROR", "Session", "command", "require"]
-
 USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
 # Packages that some commands need, by the extra that installs them.
 EXTRAS = {"optuna": "tune", "matplotlib": "report", "jinja2": "report"}

@@ -22,8 +22,6 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
 )
 
-__all__ = ["stability"]
-
 MORE = "--out FILE and --json tell more: medians, 95th percentiles, bands, every split."
 
 

@@ -16,8 +16,6 @@ from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 if TYPE_CHECKING:
     from aspect.scale.store import GraphStore
 
-__all__ = ["StoreOptions", "show_store", "store"]
-
 GIB = 2**30
 
 

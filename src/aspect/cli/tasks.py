@@ -10,12 +10,10 @@ from aspect.cli.console import explain, score_text
 from aspect.cli.options import ProbeOptions, SweepOptions
 from aspect.cli.session import Session
 from aspect.cli.train import PlannedRun, run_all
-from aspect.errors import RunError, SettingsError
+from aspect.errors import RunError, SettingsError, counted
 
 if TYPE_CHECKING:
     from aspect.experiment.tasks import TaskTable
-
-__all__ = ["evaluate_task", "show_task"]
 
 METRICS = {
     "nmi": "NMI",
@@ -99,7 +97,7 @@ def show_task(session: Session, table: TaskTable) -> None:
         key: name for key, name in METRICS.items() if any(row.get(key) for row in table.rows)
     }
     cells = [[row["name"], *(score_text(row[key]) for key in columns)] for row in table.rows]
-    seeds = f"{len(table.seeds)} seed{'s' if len(table.seeds) > 1 else ''}"
+    seeds = counted(len(table.seeds), "seed")
     if table.task == "cluster":
         title = f"{table.graph}: {table.facts['clusters']} clusters, over {seeds} and "
         title += f"{table.repeats} k-means each"
@@ -108,7 +106,7 @@ def show_task(session: Session, table: TaskTable) -> None:
             "from -1 to 1, how clear the clusters are, whatever the classes."
         )
     else:
-        sets = f"{table.repeats} set{'s' if table.repeats > 1 else ''} of held-out edges"
+        sets = f"{counted(table.repeats, 'set')} of held-out edges"
         title = f"{table.graph}: percent over {seeds} and {sets}"
         legend = (
             "ROC AUC, average precision: of a logistic regression on products of both ends' "

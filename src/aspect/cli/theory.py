@@ -10,8 +10,6 @@ import typer
 from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.session import Session, command
 
-__all__ = ["theory"]
-
 
 @command
 def theory(

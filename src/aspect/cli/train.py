@@ -33,8 +33,6 @@ from aspect.settings import Experiment, PerturbedBy, find_experiment
 if TYPE_CHECKING:
     from aspect.experiment.run import PerturbedGraph
 
-__all__ = ["PlannedRun", "plan_run", "run_all", "run_plan", "train"]
-
 ENGINE = {"engine", "workers", "storage"}  # options of a training on a store
 NAMED_CHOICES = ("defaults", "published", "paper")
 

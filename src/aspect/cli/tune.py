@@ -12,7 +12,6 @@ import typer
 from pydantic import Field
 
 from aspect.cli.completion import complete_graph
-from aspect.cli.console import duration
 from aspect.cli.options import Engine, Overwrite, SettingsOptions
 from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
@@ -21,12 +20,11 @@ from aspect.data.source import METRICS, NO_READING, Reading
 from aspect.errors import SettingsError, TrainingError
 from aspect.experiment.search import SearchRequest, plan_search
 from aspect.methods.registry import short_name
+from aspect.training.progress import duration
 
 if TYPE_CHECKING:
     from aspect.experiment.search import Search
     from aspect.experiment.tuning import SearchResult
-
-__all__ = ["tune"]
 
 FOLDER = Path("runs/tune")
 ENDS = ("pruned", "unhealthy", "failed")  # of trials that cannot be the best

@@ -43,15 +43,6 @@ from aspect.data.source import NO_READING, Reading
 from aspect.data.sparse import LARGEST_INT32, SparseMatrix
 from aspect.errors import AspectError, DataError, FileError, GraphError, shown
 
-__all__ = [
-    "compressed_rows",
-    "content_sha256",
-    "graph_sha256",
-    "read_arrays",
-    "read_npz",
-    "write_npz",
-]
-
 Array = NDArray[Any]
 
 KINDS = {  # letters of numpy's dtype.kind that a key may have

@@ -19,8 +19,6 @@ from aspect.data.features import merged_integers
 from aspect.data.table_files import TableFile
 from aspect.errors import MOST_SHOWN, GraphError, shown
 
-__all__ = ["MISSING", "NUMBER", "parse_column"]
-
 # Cells of a text table that mean "no value" among features and labels; among ids they are names.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 INTEGER = r"^[+-]?[0-9]+$"

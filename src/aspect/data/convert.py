@@ -47,16 +47,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from torch_geometric.data import Data
 
-__all__ = [
-    "as_graph",
-    "as_labelled",
-    "changes_of",
-    "node_numbers",
-    "read_saved",
-    "to_data",
-]
-
-
 PAIR = 2
 
 

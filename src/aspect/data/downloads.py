@@ -31,8 +31,6 @@ from aspect.data.graph import PARTS, Graph, LabelledGraph, label_graph
 from aspect.data.source import Download
 from aspect.errors import FileError
 
-__all__ = ["fetch"]
-
 Array = NDArray[Any]
 
 GITHUB = "https://raw.githubusercontent.com"

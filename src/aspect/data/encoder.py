@@ -25,17 +25,6 @@ from pydantic import Field
 from aspect.config import Config
 from aspect.errors import MOST_SHOWN, GraphError, shown
 
-__all__ = [
-    "Caution",
-    "EncodedTable",
-    "FeatureEncoder",
-    "FeatureScaling",
-    "Impute",
-    "Kind",
-    "ParsedColumn",
-    "Structural",
-]
-
 FeatureScaling = Literal["standard", "rows", "none"]
 Impute = Literal["indicator", "mean", "zero", "none"]
 Kind = Literal["number", "boolean", "date", "text"]

@@ -19,28 +19,6 @@ from aspect.data.sparse import Pattern, SparseMatrix
 from aspect.errors import GraphError, shown
 from aspect.randomness import generator_for
 
-__all__ = [
-    "Structural",
-    "as_features",
-    "as_tensor",
-    "dense",
-    "draw_words",
-    "drop_entries",
-    "dropout",
-    "imputed",
-    "kept_draws",
-    "mask_columns",
-    "mean_size",
-    "merged_integers",
-    "num_entries",
-    "permute_columns",
-    "permute_rows",
-    "row_normalise",
-    "seen_features",
-    "take_rows",
-    "with_structural_features",
-]
-
 DRAWS = 2**16  # different values of an int16, from -DRAWS / 2 on
 
 COLUMNS = 32  # of random and laplacian features

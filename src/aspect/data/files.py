@@ -14,20 +14,6 @@ from typing import BinaryIO
 
 from aspect.errors import REASONS, AspectError, FileError, reason
 
-__all__ = [
-    "LEFT_BEHIND",
-    "available_bytes",
-    "check_memory",
-    "embedding_files",
-    "file_bytes",
-    "is_file",
-    "is_folder",
-    "is_present",
-    "naming",
-    "reason",
-    "replacing",
-]
-
 # What a file may take of the free memory: it is held once as read and at least once as a graph.
 SHARE_OF_MEMORY = 0.25
 ASSUMED_BYTES = 4 * 2**30  # where the system does not tell

@@ -23,8 +23,6 @@ from aspect.errors import GraphError, shown
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = ["MASKS", "Parts", "as_integers", "parts_of"]
-
 MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}  # ours -> PyG's
 ACCEPTED = (
     "a data set's name, a path, a PyG Data or HeteroData, a frame of edges, a NetworkX, igraph or "

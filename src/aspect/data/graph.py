@@ -21,28 +21,7 @@ from torch import Tensor
 
 from aspect.data.encoder import FeatureEncoder
 from aspect.data.sparse import SparseMatrix
-from aspect.errors import GraphError, shown
-
-__all__ = [
-    "PARTS",
-    "UNLABELLED",
-    "Features",
-    "Graph",
-    "LabelledGraph",
-    "check_masks",
-    "check_weights",
-    "clean_edges",
-    "count_pairs",
-    "edge_index_of",
-    "edge_keys",
-    "edge_notices",
-    "encode_labels",
-    "flip_pairs",
-    "label_graph",
-    "pair_keys",
-    "unlabelled",
-    "with_pairs",
-]
+from aspect.errors import GraphError, counted, shown
 
 UNLABELLED = -1
 
@@ -229,8 +208,8 @@ class Graph:
         >>> Graph.build(torch.eye(3), torch.tensor([[0, 1], [1, 0]]))
         Graph(3 nodes, 1 edge, 3 features)
         """
-        sizes = (_counted(self.num_nodes, "node"), _counted(self.num_edges, "edge"))
-        features = _counted(self.num_features, "feature")
+        sizes = (counted(self.num_nodes, "node"), counted(self.num_edges, "edge"))
+        features = counted(self.num_features, "feature")
         if isinstance(self.features, SparseMatrix):
             features += " (sparse)"
         where = [] if self.device.type == "cpu" else [str(self.device)]
@@ -259,7 +238,7 @@ class LabelledGraph:
 
     def __repr__(self) -> str:
         """One line, whatever the size."""
-        splits = _counted(len(self.masks["train"]), "split") if self.masks else "no splits"
+        splits = counted(len(self.masks["train"]), "split") if self.masks else "no splits"
         inner = repr(self.graph).removeprefix("Graph(").removesuffix(")")
         classes = f"{self.num_classes} class{'' if self.num_classes == 1 else 'es'}"
         return f"LabelledGraph({inner}, {classes}, {splits})"
@@ -267,10 +246,6 @@ class LabelledGraph:
     def _repr_html_(self) -> str:
         """For notebooks: the line, and what was cleaned while building."""
         return _html(repr(self), self.graph.notices)
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _html(line: str, notices: Sequence[str]) -> str:

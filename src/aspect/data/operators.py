@@ -22,16 +22,6 @@ from aspect.data.graph import Graph
 from aspect.data.sparse import Pattern, SparseMatrix, run_numbers
 from aspect.errors import GraphError
 
-__all__ = [
-    "Operator",
-    "Propagation",
-    "RescaledLaplacian",
-    "inverse_root_degrees",
-    "largest_eigenvalue",
-    "leading_eigenvectors",
-    "normalised_adjacency",
-]
-
 Operator = Callable[[Float[Tensor, "nodes dim"]], Float[Tensor, "nodes dim"]]
 Array = NDArray[np.float64]
 Order = Literal["LA", "LM"]  # SciPy's words: the largest by value, or by magnitude

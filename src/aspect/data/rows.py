@@ -17,8 +17,6 @@ from torch import Tensor
 from aspect.data.graph import Graph
 from aspect.errors import SettingsError
 
-__all__ = ["RowPlan", "RowView", "Rows", "smoothing_coefficients"]
-
 # A view of a step: the rate of edges dropped before propagation (0: none), or `shuffled`, whose
 # nodes have each other's features (the corruption of DGI and GGD).
 RowView = float | Literal["shuffled"]

@@ -43,27 +43,6 @@ if TYPE_CHECKING:
     from aspect.data.encoder import FeatureEncoder
     from aspect.data.graph import LabelledGraph
 
-__all__ = [
-    "DATASETS",
-    "METRICS",
-    "MIXED",
-    "NO_READING",
-    "Dataset",
-    "GraphSource",
-    "Metric",
-    "Reading",
-    "add_dataset",
-    "catalogue",
-    "check_graph_name",
-    "embedded_entry",
-    "find",
-    "is_dataset",
-    "load_dataset",
-    "load_named",
-    "read_graph",
-    "register_dataset",
-]
-
 logger = logging.getLogger(__name__)
 
 MIXED = "mixed"  # the embedded graph, which needs no file

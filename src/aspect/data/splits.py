@@ -15,15 +15,6 @@ from torch import Tensor
 from aspect.data.graph import PARTS, UNLABELLED, check_masks
 from aspect.errors import GraphError, SettingsError, UnknownNameError, shown
 
-__all__ = [
-    "SPLIT_SEEDS",
-    "Split",
-    "SplitKind",
-    "check_splits",
-    "make_splits",
-    "published_sha256",
-]
-
 SplitKind = Literal["random", "published", "class-balanced", "search"]
 
 # The ten seeds of PolyGCL's public code, for numpy's legacy RandomState: the newer generators would

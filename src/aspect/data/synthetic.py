@@ -11,8 +11,6 @@ from aspect.data.graph import Graph, LabelledGraph
 from aspect.errors import GraphError
 from aspect.randomness import generator_for
 
-__all__ = ["HETEROPHILIC", "HOMOPHILIC", "embedded_graph", "mixed_graph", "mixed_regions"]
-
 HOMOPHILIC, HETEROPHILIC = 0, 1
 
 

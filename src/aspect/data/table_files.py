@@ -24,8 +24,6 @@ import pyarrow.parquet
 from aspect.data.files import check_memory, file_bytes
 from aspect.errors import MOST_SHOWN, FileError, GraphError, SettingsError, shown
 
-__all__ = ["TableFile", "as_parsed", "read_table", "separator_of"]
-
 MOST_COLUMNS = 50_000
 BLOCK_BYTES = 64 * 2**20  # one row must fit: rows of wide feature tables are long
 END = "\x03end of table\x03"  # no cell ends so

@@ -39,16 +39,6 @@ from aspect.data.source import NO_READING, OF_NODES, SETTLED, Reading
 from aspect.data.table_files import TableFile, as_parsed, read_table
 from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 
-__all__ = [
-    "TablesRead",
-    "edge_columns",
-    "extend_graph",
-    "label_cells",
-    "node_columns",
-    "read_all",
-    "read_tables",
-]
-
 ID_NAMES = ("id", "node", "node_id")
 LABEL_NAMES = ("label", "y")
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"))

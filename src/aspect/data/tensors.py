@@ -23,16 +23,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from aspect.data.files import TABLES, embedding_files, is_file, reason, replacing
-from aspect.errors import CheckpointError, GraphError, shown
-
-__all__ = [
-    "FORMAT_VERSION",
-    "FORMULA_STARTS",
-    "read_tensors",
-    "write_embeddings",
-    "write_tensors",
-]
+from aspect.data.files import TABLES, embedding_files, is_file, replacing
+from aspect.errors import CheckpointError, GraphError, reason, shown
 
 Array = NDArray[Any]
 

@@ -14,13 +14,10 @@ from typing_extensions import override
 from aspect.config import default_of, meaning_of
 from aspect.errors import CheckpointError, UnknownNameError
 from aspect.estimator.embedder import Embedder
-from aspect.estimator.manifest import settings_of
 from aspect.estimator.model import PruneLike
 from aspect.keywords import AspectKeywords
 from aspect.methods.registry import find_method
 from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
-
-__all__ = ["Aspect"]
 
 
 def _presets() -> set[str]:
@@ -85,7 +82,7 @@ class Aspect(Embedder):
     @classmethod
     @override
     def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:
-        method, seed, settings = manifest["method"], manifest["seed"], settings_of(manifest)
+        method, seed, settings = manifest["method"], manifest["seed"], manifest["settings"]
         if method not in ("aspect", "aspect-s"):
             raise CheckpointError(
                 f"{path} holds a model of {method!r}, not of ASPECT. Read it with Embedder.load."

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import html
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import ValidationError
+
 from aspect import __version__
 from aspect.config import default_of, meaning_of
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.files import is_folder
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, SettingsError, UnknownNameError
-from aspect.estimator.manifest import check_manifest, encoder_of, names_of, settings_of
 from aspect.estimator.model import choose_device
 from aspect.estimator.transformer import Transformer
 from aspect.methods.base import Method
@@ -25,19 +26,9 @@ from aspect.settings import RowSettings
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Embedder"]
-
 MODEL = "model.safetensors"  # in the folder of a run
 PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model
-
-OLD_STATISTICS = (
-    "%s was saved by aspect %s. The statistics that it normalises by are the old ones, running "
-    "averages of batch norm that had not converged, or missing. Recompute them on the training "
-    "graph: model.calibrate(graph) in Python; `aspect embed RUN` does it by itself."
-)
-
-logger = logging.getLogger(__name__)
 
 
 class Embedder(Transformer):
@@ -156,21 +147,20 @@ class Embedder(Transformer):
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
-        """Read what `save` wrote, or the model of a run's folder; what is damaged is refused.
-
-        One of version 0.1 is read with a warning: see `calibrate`.
-        """
+        """Read what `save` wrote, or the model of a run's folder; what is damaged is refused."""
         chosen = str(choose_device(device))
         path = Path(path) / MODEL if is_folder(Path(path)) else path
         tensors, manifest = read_tensors(Path(path))
-        check_manifest(manifest, path)
+        _check_manifest(manifest, path)
+        if "readout" in manifest["settings"]:
+            manifest["settings"].setdefault("skip_weight", 0.0)  # until version 0.2 there was none
         try:
             model = cls._described_by(manifest, path, chosen)
         except (SettingsError, UnknownNameError) as error:
             raise CheckpointError(f"{path} does not fit this version. {error}") from error
         model._num_features = manifest["num_features"]
-        model._feature_names = names_of(manifest, path)
-        model.encoder = encoder_of(manifest, path)
+        model._feature_names = _names_of(manifest, path)
+        model.encoder = _encoder_of(manifest, path)
         model._trained_on = manifest.get("trained_on")
         scaling = {
             name.removeprefix(SCALING): tensors.pop(name).to(model.device)
@@ -189,15 +179,53 @@ class Embedder(Transformer):
                 f"The weights in {path} do not fit the method {model.name!r} that it names."
             ) from error
         model._method = method
-        if model.is_stale:
-            logger.warning(OLD_STATISTICS, path, manifest["version"])
         return model
 
     @classmethod
     def _described_by(cls, manifest: dict[str, Any], path: str | Path, device: str) -> Self:  # noqa: ARG003
         """An unfitted one, as a saved model's manifest says."""
-        seed, settings, prune = manifest["seed"], settings_of(manifest), manifest.get("prune")
+        seed, settings, prune = manifest["seed"], manifest["settings"], manifest.get("prune")
         return cls(manifest["method"], seed=seed, device=device, prune=prune, **settings)
+
+
+def _check_manifest(manifest: dict[str, Any], path: str | Path) -> None:
+    """Refuse what is no saved model, or one of another major version or of 0.1."""
+    if manifest.get("kind") != "model":
+        kind = manifest.get("kind", "file of another kind")
+        raise CheckpointError(f"{path} is not a saved model but a {kind}.")
+    missing = {"version", "method", "settings", "num_features", "seed"} - set(manifest)
+    if missing:
+        raise CheckpointError(
+            f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}."
+        )
+    version = str(manifest["version"])
+    if version.startswith("0.1.") or version.split(".", maxsplit=1)[0] != __version__.split(".")[0]:
+        raise CheckpointError(
+            f"{path} was written by aspect {version}; this is {__version__}, which may read it "
+            "wrongly. Train the model again."
+        )
+
+
+def _names_of(manifest: dict[str, Any], path: str | Path) -> tuple[str, ...] | None:
+    """Names of the features; older files have none."""
+    names = manifest.get("feature_names")
+    if names is None:
+        return None
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not is_list or not len(set(names)) == len(names) == manifest["num_features"]:
+        raise CheckpointError(
+            f"{path} is damaged: it must name each of its {manifest['num_features']} features once."
+        )
+    return tuple(names)
+
+
+def _encoder_of(manifest: dict[str, Any], path: str | Path) -> FeatureEncoder | None:
+    """How columns become features; models of arrays and older files have none."""
+    try:
+        values = manifest.get("encoder")
+        return None if values is None else FeatureEncoder.model_validate(values)
+    except ValidationError as error:
+        raise CheckpointError(f"{path} is damaged: its encoder of features is no such.") from error
 
 
 def _short(graph: object) -> str:

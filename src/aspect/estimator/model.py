@@ -48,8 +48,6 @@ from aspect.training.trainer import NoRecorder, ProgressRecorder, Recorder, Trai
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DTYPE", "GraphModel", "PruneLike", "choose_device", "column_names", "settings_for"]
-
 DTYPE = torch.float32
 
 # A ratio of edges, `auto`, the fields of a `Pruning` by name, or one; None and zero: no edge goes.
@@ -124,7 +122,7 @@ class GraphModel:
         self._feature_names: tuple[str, ...] | None = None
         self._trained_on: str | None = None  # checksum of its graph, where no other can be embedded
         self._size = ""  # of the graph that it was fitted on, in words
-        # None: not fitted, saved by version 0.1, or not measured yet on the graph after it.
+        # None: not fitted, in the midst of a training, or not measured yet on the graph after it.
         self._scaling: Scaling | None = None
         self._unmeasured: Graph | None = None
         self._told: set[str] = set()  # warnings about graphs, each given once
@@ -286,28 +284,12 @@ class GraphModel:
         given = {name: getattr(self.config, name) for name in self._given}
         self.config = type(self.config)(**{**suited, **given})
 
-    def calibrate(self, graph: Any) -> Self:  # noqa: ANN401
-        """Recompute what embeddings are normalised and centred by, on the training graph.
-
-        `fit` does so itself; a model that was saved by version 0.1 needs it.
-        """
-        given = self._converted(graph)
-        self.method.calibrate(self.as_seen(given))
-        self._outputs.clear()
-        self._scaling, self._unmeasured = None, given
-        return self
-
     def _measured_scaling(self) -> Scaling | None:
         """Measured when it is first needed, by the pass that embeds the training graph."""
         if self._unmeasured is not None:
             graph, self._unmeasured = self._unmeasured, None
             self._scaling = Scaling.of(self._output(graph).embedding)
         return self._scaling
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether its statistics are those of version 0.1: see `calibrate`."""
-        return self.method.is_stale or self._measured_scaling() is None
 
     def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
         """What to know of a training on a graph before it starts, one sentence each.

@@ -15,8 +15,6 @@ from aspect.estimator.model import GraphModel, column_names
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Transformer"]
-
 CACHES = ("_copies", "_outputs", "_read", "_unmeasured")
 
 
@@ -84,7 +82,7 @@ class Transformer(GraphModel):
         self.method.eval()  # refuses if nothing is fitted
         scaling = self._measured_scaling()
         if scaling is None:
-            raise AspectError("The model is of version 0.1. Call calibrate(graph) first.")
+            raise AspectError("The training is not complete: no embedding was measured yet.")
         return np.array(column_names(len(scaling.mean)), dtype=object)
 
     def __sklearn_clone__(self) -> Self:

@@ -14,8 +14,6 @@ from aspect.errors import SettingsError
 from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import check_same_nodes, read_embeddings, read_labels
 
-__all__ = ["ClusterScore", "cluster_scores"]
-
 STARTS = 10  # first centres that k-means tries for each seed, of which it keeps the best
 MOST_SILHOUETTE_NODES = 10_000  # all pairs are compared: of more nodes, so many are drawn
 

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from aspect.config import Config
 
-__all__ = ["DETAILS_FORMAT", "Attacked", "Details", "Sensitivity", "SpectrumShares"]
-
 DETAILS_FORMAT = 2  # 1: no sensitivity, and a curve with gaps was shorter than the others
 
 Numbers = tuple[float, ...]

@@ -30,8 +30,6 @@ from aspect.methods.aspect import AspectMethod
 from aspect.nn.gate import fuse, read_out
 from aspect.randomness import generator_for
 
-__all__ = ["FUSIONS", "Gain", "Headroom", "HeadroomRow", "centred_bands", "headroom"]
-
 FusionName = Literal[
     "low", "high", "one-mix", "concatenated", "gate", "shuffled-gate", "supervised-gate"
 ]

@@ -31,8 +31,6 @@ from aspect.nn.filters import chebyshev_basis
 from aspect.randomness import generator_for
 from aspect.training.trainer import EpochReport, Recorder, Snapshot
 
-__all__ = ["HIGHEST", "ValueRecorder", "inspect_model", "neighbour_agreement", "planar_map"]
-
 HIGHEST = 2.0  # no eigenvalue of a normalised Laplacian lies above
 EIGENVALUE_DIGITS = 10  # of an eigenvalue that rounding leaves alone
 MOST_EXACT_NODES = 3000  # all eigenvalues take seconds up to here

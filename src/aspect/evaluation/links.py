@@ -23,8 +23,6 @@ from aspect.evaluation.result import read_embeddings, unit_rows
 from aspect.nn.augmentations import draw_order, draw_pairs
 from aspect.randomness import generator_for
 
-__all__ = ["HeldOut", "LinkScore", "Pairs", "hold_out", "link_scores", "rule_scores"]
-
 TEST, VALIDATION = 0.1, 0.05  # ratios of the edges, those of Kipf and Welling (2016)
 MOST_TRAINING_PAIRS = 20_000  # edges that the classifier is fitted to, and as many non-edges
 PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # C of scikit-learn's logistic regression

@@ -13,8 +13,6 @@ from torch import Tensor
 from aspect.errors import GraphError, SettingsError
 from aspect.evaluation.result import read_embeddings, unit_rows
 
-__all__ = ["Nearest", "nearest_nodes", "row_of"]
-
 MOST_COMPARED = 10_000  # ids that a wrong one is compared with
 
 

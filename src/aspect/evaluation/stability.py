@@ -51,27 +51,6 @@ from aspect.methods.aspect_s import AspectSConfig, AspectSMethod
 from aspect.randomness import generator_for, isolated_seed
 from aspect.training.health import check_finite
 
-__all__ = [
-    "Look",
-    "Measurement",
-    "Moved",
-    "Movement",
-    "OnStep",
-    "Shift",
-    "SplitAccuracy",
-    "StabilityResult",
-    "StabilityRow",
-    "look_at",
-    "mean_distance",
-    "movement",
-    "relative_shifts",
-    "search_model",
-    "searched",
-    "study_stability",
-    "train_stand_in",
-    "turns",
-]
-
 # Where a model cannot be searched: ASPECT at its defaults, narrow and soon stopped.
 STAND_IN = {"width": 128, "epochs": 30}
 

@@ -12,15 +12,6 @@ from aspect.errors import SettingsError, UnknownNameError
 if TYPE_CHECKING:
     from aspect.data.splits import SplitKind
 
-__all__ = [
-    "DEFAULT_BUDGETS",
-    "DEFAULT_KINDS",
-    "DEFAULT_SPLITS",
-    "DEFAULT_SPLIT_KIND",
-    "TRANSFERRED",
-    "StabilityRequest",
-]
-
 DEFAULT_KINDS = ("random", "feature", "gradient", "metattack")
 TRANSFERRED = "(transferred)"  # after the name of an attack whose model is a stand-in
 

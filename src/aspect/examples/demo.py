@@ -40,8 +40,6 @@ from aspect.report.html import PALETTE, render
 from aspect.report.plots import Plot
 from aspect.settings import find_experiment
 
-__all__ = ["ROWS", "Demo", "demo_files", "demo_tables", "findings", "run_demo", "summary"]
-
 REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
 REGION_COLOURS = {"homophilic": PALETTE["blue"], "heterophilic": PALETTE["orange"]}
 WHOLE = "whole"

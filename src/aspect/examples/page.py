@@ -19,15 +19,6 @@ from aspect.report.plots import Plot, place_legend
 from aspect.report.tables import slug
 from aspect.workspace import FolderKind, Workspace, read_json
 
-__all__ = [
-    "PAGE",
-    "PageSection",
-    "example_plot",
-    "plain_records",
-    "report_folder",
-    "write_report",
-]
-
 PAGE, RECORD = "report.html", "record.json"
 UNFINISHED = ".unfinished"  # holds the kind while a report is written; left there by a kill
 

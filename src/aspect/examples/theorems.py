@@ -19,22 +19,6 @@ from aspect.attacks.base import apply_flips
 from aspect.attacks.drawn import mask_features, random_flips
 from aspect.data.graph import Graph
 
-__all__ = [
-    "BandMoves",
-    "Draw",
-    "PerturbationKind",
-    "PerturbationRisk",
-    "RegretBound",
-    "attractions",
-    "crowding",
-    "growth_bound",
-    "largest_bound",
-    "mix_risks",
-    "perturb",
-    "perturbation_risk",
-    "regret",
-]
-
 PerturbationKind = Literal["edges", "features"]
 
 ROWS = 512  # nodes whose similarities to all keys are held at a time

@@ -33,8 +33,6 @@ from aspect.report.html import render
 from aspect.report.plots import COLOURS, Plot
 from aspect.settings import find_experiment
 
-__all__ = ["QUICK", "Theory", "TheoryScope", "findings", "run_theory", "summary", "theory_files"]
-
 REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
 HALF = 0.5  # the ratio of heterophilic nodes at which regions are compared
 COARSE = 5  # every so many mixes the trade-off is measured

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from aspect.config import Config
 from aspect.experiment.spec import Cell, Spec
@@ -35,7 +35,7 @@ class SplitScores(Config):
     """Whether that penalty is the smallest or largest of the path; none: not told."""
     step: int | None = None
     """The step that validation chose; none where the probe is solved to convergence."""
-    prune: float | None = Field(default=None, validation_alias=AliasChoices("prune", "doubt"))
+    prune: float | None = None
     """The ratio of pruned edges that validation chose; none: pruning was no choice."""
     missing_in_train: tuple[int, ...] = ()
     """Classes without a training node."""

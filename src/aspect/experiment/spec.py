@@ -30,7 +30,7 @@ ProbeName = Literal["neutral", "paper"]
 OPTIONAL = (
     "splits_sha256",
     "perturbation_sha256",
-    "doubt",
+    "prune",
     "probe",
     "metric",
     "source",
@@ -46,13 +46,8 @@ class Spec(Config):
 
     The key names the spec, not the last digits of its result: the number of threads, the model of
     the processor, and on a GPU every repetition round otherwise. It is the hash of the spec as it
-    is written, which since version 0.1 has called edge pruning `doubt`.
+    is written.
     """
-
-    # Attributes have the names of this version, files those of version 0.1.
-    model_config = ConfigDict(
-        validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
-    )
 
     method: str
     """Name in the registry; `module:Class` of a method from outside."""
@@ -69,7 +64,7 @@ class Spec(Config):
     split_numbers: tuple[int, ...]
     """Which of them; a poisoned graph is trained on for exactly one. Empty: nothing is probed."""
     probe: ProbeName | None = None
-    """What scores the embeddings; none: the paper's probe, which version 0.1 had alone."""
+    """What scores the embeddings; none: the paper's probe."""
     metric: Metric | None = None
     """What validation chooses by; none: accuracy."""
     perturbation: Perturbation | None = None
@@ -77,7 +72,7 @@ class Spec(Config):
     perturbation_sha256: tuple[str, ...] | None = None
     """What the perturbation files do at the budget, split by split, so that a record is bound to
     its very flips; none: they are drawn, or there was no file since the attack failed."""
-    prune: tuple[float, ...] | None = Field(default=None, alias="doubt")
+    prune: tuple[float, ...] | None = None
     """Ratios of edges to prune, of which validation chooses; none: all edges are kept."""
     pruning: Pruning | None = None
     """Edges that are pruned before the method sees a graph, in training and after it."""

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aspect.config import to_yaml
-from aspect.data.files import is_file, is_folder, reason
-from aspect.errors import AspectError, FileError, RunError
+from aspect.data.files import is_file, is_folder
+from aspect.errors import AspectError, FileError, RunError, reason
 from aspect.evaluation.details import DETAILS_FORMAT, Details
 from aspect.experiment.plan import Plan, load_plan
 from aspect.experiment.record import FORMAT, Record

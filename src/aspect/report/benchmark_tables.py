@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from aspect.errors import counted
 from aspect.report.results import (
     CLEAN,
     HEADLINE,
@@ -36,23 +37,7 @@ from aspect.report.statistics import (
     summarise,
     tally,
 )
-from aspect.report.tables import Line, Notes, Table, TableCell, counted, marked, slug
-
-__all__ = [
-    "Sweep",
-    "ablation_tables",
-    "clean_tables",
-    "graph_table",
-    "main_perturbations",
-    "perturbed_tables",
-    "published_figures",
-    "rank_tables",
-    "run_table",
-    "short_table",
-    "shortfall_tables",
-    "significance_tables",
-    "sweeps",
-]
+from aspect.report.tables import Line, Notes, Table, TableCell, marked, slug
 
 Column = tuple[str, str]  # perturbation and graph
 
@@ -333,7 +318,6 @@ def clean_tables(
             notes += [CORNELL] if scores.paper and "cornell_old" in graphs else []
             if metric == HEADLINE:
                 lines += _baseline_lines(results, splits, CLEAN, graphs)
-                notes += _majority_notes(results, splits, graphs)
                 notes += _missing_class_notes(results, splits, graphs)
             tables.append(
                 Table(
@@ -350,22 +334,14 @@ def clean_tables(
     return tables
 
 
-def _baseline_scores(
-    results: Results, splits: str, perturbation: str, metric: str, *, of_first_version: bool = False
-) -> pd.DataFrame:
-    """Mean and std over splits by graph; version 0.1 named no probe."""
-    scores = results.select(split_kind=splits, perturbation=perturbation, metric=metric)
-    scores = scores[(scores["probe"] == "") == of_first_version]
-    by_graph = scores.drop_duplicates(["graph", "split"]).groupby("graph")["value"]
-    return by_graph.agg(["mean", "std"])
-
-
 def _baseline_lines(
     results: Results, splits: str, perturbation: str, graphs: Sequence[str]
 ) -> list[Line]:
     lines = []
     for metric, title, note in BASELINES:
-        means = _baseline_scores(results, splits, perturbation, metric).reindex(list(graphs))
+        scores = results.select(split_kind=splits, perturbation=perturbation, metric=metric)
+        by_graph = scores.drop_duplicates(["graph", "split"]).groupby("graph")["value"]
+        means = by_graph.agg(["mean", "std"]).reindex(list(graphs))
         if means["mean"].notna().any():
             cells = tuple(
                 TableCell() if is_by_roc_auc(graph) else TableCell(_known(mean), std=_known(std))
@@ -373,15 +349,6 @@ def _baseline_lines(
             )
             lines.append(Line(title, note, cells))
     return lines
-
-
-def _majority_notes(results: Results, splits: str, graphs: Sequence[str]) -> list[str]:
-    """The majority-class baseline of records of version 0.1, which had no row for it."""
-    means = _baseline_scores(results, splits, CLEAN, "majority", of_first_version=True)["mean"]
-    words = [f"{results.graphs[graph]} {means[graph]:.2f}" for graph in graphs if graph in means]
-    if not words:
-        return []
-    return [f"Majority-class baseline, the most frequent class of validation: {', '.join(words)}."]
 
 
 def _missing_class_notes(results: Results, splits: str, graphs: Sequence[str]) -> list[str]:

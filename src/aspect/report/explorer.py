@@ -11,8 +11,6 @@ from typing import Any
 
 from aspect.evaluation.details import Details
 
-__all__ = ["MOST_NODES", "explorer_json"]
-
 MOST_NODES = 60_000  # of all graphs together
 MANY_NODES = 20_000  # beyond them nodes show fewer neighbours
 NEIGHBOURS, FEW_NEIGHBOURS = 30, 10

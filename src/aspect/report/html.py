@@ -11,8 +11,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-__all__ = ["NO_METADATA", "PALETTE", "inline_svg", "render"]
-
 # Colours of figures by their names in report.css, which has others for dark screens.
 PALETTE = {
     "ink": "#1b1f24",

@@ -11,21 +11,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from aspect.config import Choice, Config, Range, meaning_of
-from aspect.methods.registry import Registration, find_method, method_names
+from aspect.methods.registry import Registration
 from aspect.settings import FOLDER, OFFICIAL, load_experiment
 
-__all__ = [
-    "ShippedSettings",
-    "describe_settings",
-    "epoch_cost",
-    "methods_table",
-    "paragraphs",
-    "shipped_settings",
-]
-
 BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-
-HEAD = ["method", "family", "citation", "cost per epoch", "inductive", "mini-batch", "what it is"]
 
 
 @dataclass(frozen=True)
@@ -118,21 +107,3 @@ def _as_yaml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def methods_table() -> str:
-    """All methods as Markdown, family by family; the controls come last."""
-    entries = [find_method(name) for name in method_names()]
-    rows = [HEAD, [":--"] * len(HEAD)]
-    for entry in sorted(entries, key=lambda entry: (entry.family == "control", entry.family)):
-        abilities = (entry.method.inductive, entry.method.mini_batch)
-        cells = [
-            f"`{entry.name}`",
-            entry.family,
-            str(entry.paper) or "-",
-            epoch_cost(entry),
-            *("yes" if able else "no" for able in abilities),
-            paragraphs(entry)[0],
-        ]
-        rows.append([cell.replace("|", r"\|") for cell in cells])
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

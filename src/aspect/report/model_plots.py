@@ -19,20 +19,6 @@ from aspect.report.html import PALETTE
 from aspect.report.plots import COLOURS, ROW, WIDTH, Plot, Points, line_plot, place_legend, short
 from aspect.report.tables import slug
 
-__all__ = [
-    "attacked_plots",
-    "bins_by_rank",
-    "bins_of_equal_width",
-    "correlations",
-    "density",
-    "density_plots",
-    "filter_plots",
-    "full_title",
-    "gate_plots",
-    "map_plots",
-    "training_plots",
-]
-
 Values = NDArray[np.float64]
 Rival = Literal["cost_gap", "sensitivity_gap", "homophily"]
 

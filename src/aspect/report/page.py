@@ -11,6 +11,7 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from aspect import __version__
+from aspect.errors import counted
 from aspect.evaluation.details import Details
 from aspect.report import benchmark_tables as tables_of
 from aspect.report import model_plots as models
@@ -27,9 +28,7 @@ from aspect.report.statistics import (
     compare_with,
     tally,
 )
-from aspect.report.tables import Table, counted
-
-__all__ = ["Section", "findings", "render_page", "sections"]
+from aspect.report.tables import Table
 
 Named = TypeVar("Named", Table, Plot)
 

@@ -33,19 +33,6 @@ from aspect.report.statistics import (
 )
 from aspect.report.tables import slug
 
-__all__ = [
-    "COLOURS",
-    "Format",
-    "Plot",
-    "Points",
-    "accuracy_plots",
-    "line_plot",
-    "place_legend",
-    "rank_plot",
-    "short",
-    "sweep_plots",
-]
-
 Format = Literal["svg", "pdf", "png"]
 Std = Literal["bars", "bands"]
 

@@ -15,31 +15,24 @@ from aspect.experiment.record import Record
 from aspect.experiment.spec import Spec
 from aspect.experiment.store import read_records
 
-__all__ = ["published_beside", "published_records"]
-
 logger = logging.getLogger(__name__)
 
 PLANS = ("clean", "perturbed")  # whose entries are methods; the others vary one of them
 PACKAGE = Path(__file__).parents[1]
 PLACES = (PACKAGE / "published", PACKAGE.parents[1] / "results" / "records")
 
-# Its batch norm embedded by statistics that had not converged.
-WITHDRAWN = "0.1."
-
 Kind = tuple[str, str, tuple[int, ...]]  # splits, probe, numbers of the splits
 
 
 def published_records() -> list[Record]:
-    """All that ship, but for those that are withdrawn."""
+    """All that ship."""
     paths = [folder / f"{plan}.jsonl" for folder in PLACES for plan in PLANS]
     records = [record for path in paths if is_file(path) for record in read_records(path)]
-    published = [one for one in records if not one.spec.version.startswith(WITHDRAWN)]
-    if not published:
+    if not records:
         raise FileError(
-            "No records are published with this version: those of version 0.1 are withdrawn. Make "
-            "some by `aspect bench clean`."
+            "No records are published with this version. Make some by `aspect bench clean`."
         )
-    return published
+    return records
 
 
 def published_beside(own: Sequence[Record]) -> list[Record]:

@@ -19,24 +19,11 @@ import pandas as pd
 
 from aspect.attacks.perturbation import Perturbation
 from aspect.data.source import GraphSource
-from aspect.errors import SettingsError, UnknownNameError
+from aspect.errors import SettingsError, UnknownNameError, counted
 from aspect.experiment.record import Record
 from aspect.experiment.spec import SplitName
-from aspect.report.tables import counted, slug
+from aspect.report.tables import slug
 from aspect.settings import ChosenBy
-
-__all__ = [
-    "CLEAN",
-    "CONTROLS",
-    "HEADLINE",
-    "METRICS",
-    "PLACE",
-    "Results",
-    "Variant",
-    "collect",
-    "family_of",
-    "is_by_roc_auc",
-]
 
 CLEAN = "clean"  # the perturbation of a graph as it is
 PERCENT = 100

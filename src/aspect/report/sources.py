@@ -20,8 +20,6 @@ from aspect.experiment.store import read_details, read_plan, read_records
 if TYPE_CHECKING:
     from aspect.report.results import Results
 
-__all__ = ["Material", "Source", "find_sources", "read_sources"]
-
 Kind = Literal["bench", "records", "run"]
 
 PAGE = "report.html"

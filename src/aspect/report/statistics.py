@@ -12,26 +12,6 @@ from scipy.special import stdtrit
 from aspect.evaluation.significance import TWO_SIDED_95, PairedTest, holm, paired_test
 from aspect.report.results import CLEAN, HEADLINE, PERCENT, PLACE, Results
 
-__all__ = [
-    "FEWEST_TO_TEST",
-    "LEVEL",
-    "REPEATS",
-    "Place",
-    "average_drop",
-    "average_ranks",
-    "by_split",
-    "clean_means",
-    "common_splits",
-    "compare",
-    "compare_with",
-    "critical_difference",
-    "mean_differences",
-    "ranked_means",
-    "summarise",
-    "tally",
-    "tied_groups",
-]
-
 Place = tuple[str, str, str, str]  # in the order of `PLACE`
 Pair = tuple[Place, Place]
 

@@ -19,8 +19,6 @@ from aspect.report.html import PALETTE, render
 from aspect.report.plots import Plot
 from aspect.workspace import write_text
 
-__all__ = ["study_page", "write_study_page"]
-
 BLUE, ORANGE, SOFT = PALETTE["blue"], PALETTE["orange"], PALETTE["soft"]
 LATER_IS_BLUER = LinearSegmentedColormap.from_list("trials", ["#b8c4d0", BLUE])
 

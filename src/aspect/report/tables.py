@@ -12,18 +12,6 @@ from urllib.parse import quote
 
 import pandas as pd
 
-__all__ = [
-    "Line",
-    "Notes",
-    "Table",
-    "TableCell",
-    "counted",
-    "csv_safe",
-    "escape_latex",
-    "marked",
-    "slug",
-]
-
 Mark = Literal["", "best", "second"]
 
 SIGNIFICANT = "†"
@@ -283,11 +271,6 @@ def marked(lines: Sequence[Line], lowest: Collection[int] = ()) -> tuple[Line, .
             if cell.value is not None:
                 row[column] = replace(cell, mark=marks.get(round(cell.value, cell.digits), ""))
     return tuple(replace(line, cells=tuple(row)) for line, row in zip(lines, rows, strict=True))
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 seed`, `1,000 nodes`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def slug(text: str) -> str:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from aspect.data.files import reason
-from aspect.errors import FileError, RunError
+from aspect.errors import FileError, RunError, reason
 
 __all__ = ["EpochLog", "JsonLinesLog", "TensorBoardLog", "require_tensorboard"]
 

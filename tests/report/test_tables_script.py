@@ -10,16 +10,6 @@ import pytest
 
 from aspect.errors import AspectError, SettingsError, UnknownNameError
 from aspect.experiment.plan import lay_out
-from aspect.report.generated import (
-    block_names,
-    differing,
-    expected_docs,
-    expected_results,
-    fill_blocks,
-    plan_state,
-    tidy_csv,
-    write_differing,
-)
 from aspect.report.results import collect
 from aspect.report.statistics import summarise
 from experiment.grids import FACTS, done, failed, make_plan
@@ -27,7 +17,16 @@ from report.benchmark_records import ABLATION, NASTY, evade, make_records, poiso
 from scripts import load_script
 
 ROOT = Path(__file__).parents[2]
-main = load_script("tables").main
+tables = load_script("tables")
+main = tables.main
+block_names = tables.block_names
+differing = tables.differing
+expected_docs = tables.expected_docs
+expected_results = tables.expected_results
+fill_blocks = tables.fill_blocks
+plan_state = tables.plan_state
+tidy_csv = tables.tidy_csv
+write_differing = tables.write_differing
 
 CLEAN = make_records(["aspect", "raw"], seeds=1, splits=2)
 ABLATED = make_records(ABLATION[:2], ["cora"], [None, poison()], seeds=1, splits=2)
