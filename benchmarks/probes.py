@@ -1,7 +1,7 @@
 """Read embeddings with several tools: both probes, three kinds of splits, scikit-learn, health.
 
 One training a method, graph and seed; then everything that can be asked of its embedding. The
-records go to results/probes.jsonl, the tables to results/probes.md, docs/results.md and the README.
+records go to results/probes.jsonl, the tables to results/probes.md and docs/results.md.
 Run by `make probes`; with `--tables` the tables are made again from the records. Wants a GPU; the
 graphs' files lie in the folder that ASPECT_DATA names.
 """
@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 from commands import positive, told_in_a_line  # noqa: E402
 
 RECORDS, TABLES = ROOT / "results" / "probes.jsonl", ROOT / "results" / "probes.md"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")  # with tables in marked places
+PAGE = ROOT / "docs" / "results.md"  # with tables in marked places
 OLD_SETTINGS = ROOT / "benchmarks" / "settings_0.1"
 
 GRAPHS = (
@@ -221,20 +221,14 @@ def per_split(
     return np.mean(found, axis=0) if found else None
 
 
-def accuracy_table(
-    records: Sequence[dict[str, Any]],
-    kind: str,
-    *,
-    lines: Sequence[str] = (*CONTROLS, *METHODS),
-    probes: Sequence[str] = PROBES,
-) -> str:
-    """Some rows on all graphs; several probes side by side, `neutral / paper`."""
+def accuracy_table(records: Sequence[dict[str, Any]], kind: str) -> str:
+    """All rows on all graphs, both probes side by side: `neutral / paper`."""
 
     def cell(row: str, graph: str) -> str:
-        means = [per_split(records, row, graph, kind, probe) for probe in probes]
+        means = [per_split(records, row, graph, kind, probe) for probe in PROBES]
         return " / ".join("-" if mean is None else f"{mean.mean():.1f}" for mean in means)
 
-    rows = [[row, *(cell(row, graph) for graph in GRAPHS)] for row in lines]
+    rows = [[row, *(cell(row, graph) for graph in GRAPHS)] for row in (*CONTROLS, *METHODS)]
     return table([kind, *GRAPHS], rows)
 
 
@@ -388,8 +382,6 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
 def with_tables(page: str, records: Sequence[dict[str, Any]]) -> str:
     """A page whose marked places hold the tables of accuracy."""
     found = {kind: accuracy_table(records, kind) for kind in KINDS}
-    short = [row for row in (*CONTROLS, *METHODS) if row != "spectral"]
-    found["short"] = accuracy_table(records, "random", lines=short, probes=("neutral",))
     for name, table in found.items():
         first, last = f"<!-- probes:{name} -->", "<!-- /probes -->"
         if first in page:
@@ -448,9 +440,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if given.records == RECORDS:
         TABLES.write_text(text, encoding="utf-8")
-        for page in PAGES:
-            text = with_tables(page.read_text(encoding="utf-8"), records)
-            page.write_text(text, encoding="utf-8")
+        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), records), encoding="utf-8")
     return 0
 
 
