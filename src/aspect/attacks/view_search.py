@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from typing_extensions import override
@@ -33,6 +33,7 @@ from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 __all__ = [
     "AdversarialView",
     "AllPairs",
+    "either",
     "find_at_once",
     "find_in_turn",
     "flippable_pairs",
@@ -389,10 +390,19 @@ def _best_on_the_way(
     best, point = start, climb(start, slope)
     for _ in range(steps - 1):
         value, (slope,) = slopes_of(objective, point)
-        best = torch.where(value > highest, point, best)
+        best = either(value > highest, point, best)
         highest = torch.maximum(value, highest)
         point = climb(point, slope)
-    return torch.where(objective(last(point)) > highest, point, best)
+    return either(objective(last(point)) > highest, point, best)
+
+
+def either(
+    is_first: Bool[Tensor, ""], first: Float[Tensor, "*shape"], second: Float[Tensor, "*shape"]
+) -> Float[Tensor, "*shape"]:
+    """One of two; where a device chooses unasked, the other has gradients of zero."""
+    if is_first.device.type in UNASKED:
+        return torch.where(is_first, first, second)
+    return first if bool(is_first) else second
 
 
 # ARIEL: flips and features at once

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.view_search import AdversarialView, find_in_turn
+from aspect.attacks.view_search import AdversarialView, either, find_in_turn
 from aspect.config import Choice, Count, Weight
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator
@@ -119,8 +119,7 @@ class RDGI(DGI):
             "changed_loss": changed.detach(),
             "search_flips": harm.num_flips,
         }
-        # Chosen on the device; what is not chosen has gradients of zero.
-        return {"discrimination": torch.where(does_harm, changed, clean)}
+        return {"discrimination": either(does_harm, changed, clean)}
 
     def search(self, graph: Graph, generator: torch.Generator) -> AdversarialView:
         """A graph within reach whose loss is high for the model as it is now."""
