@@ -26,9 +26,6 @@ class AspectKeywords(TypedDict, total=False):
     """Add a self-loop to every node before propagation."""
     lambda_max: Literal["two", "power-iteration"]
     """Largest eigenvalue used to rescale the Laplacian: its bound, or its true value."""
-    robust: bool
-    """Weigh edges by a robust penalty of their ends' distance (ours; the paper has none): for
-    graphs that may be poisoned, at some loss on clean ones."""
     order: int
     """Order of the Chebyshev filters (K)."""
     width: int

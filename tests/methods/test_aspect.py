@@ -6,16 +6,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from aspect.attacks.projected_ascent import SearchScope
 from aspect.data.graph import Graph
-from aspect.data.operators import Propagation, RescaledLaplacian
+from aspect.data.operators import RescaledLaplacian
 from aspect.data.synthetic import mixed_graph
-from aspect.errors import SettingsError
 from aspect.methods import aspect
 from aspect.methods.aspect import DRAWN_BEYOND, EXACT_UP_TO, AspectConfig, AspectMethod
 from aspect.methods.controls import HighBandOnly, LowBandOnly
 from aspect.nn.gate import fuse
-from aspect.nn.robust import with_robust_weights
 from aspect.training.trainer import train
 from methods.building import build, step
 from reference.graphs import random_graph
@@ -486,49 +483,3 @@ class TestContract:
                 method = make(graph, self_loops=self_loops, **changes)
                 terms = method.loss_terms(graph, step())
                 assert all(torch.isfinite(term) for term in terms.values())
-
-
-class TestRobust:
-    def test_off_it_asks_for_no_weights(self, one_graph, monkeypatch):
-        monkeypatch.setattr(aspect, "with_robust_weights", None)
-        method = make(one_graph, robust=False)
-        ready = method.ready(one_graph)
-        plain = Propagation(one_graph, self_loops=True)
-        assert ready.graph is one_graph
-        assert torch.equal(
-            ready.signal.operator.neighbours.values, plain.operator().neighbours.values
-        )
-        assert AspectConfig().robust is False
-
-    @pytest.mark.parametrize("rescaled", ["two", "power-iteration"])
-    def test_it_is_aspect_on_the_graph_with_robust_weights(self, one_graph, rescaled):
-        settings = {"row_normalise": False, "lambda_max": rescaled, "skip_weight": 0.3}
-        weighed = with_robust_weights(one_graph, one_graph.features)
-        found = make(one_graph, robust=True, **settings)
-        expected = make(weighed, **settings)
-        terms, plain = found.loss_terms(one_graph, step()), expected.loss_terms(weighed, step())
-        assert_close(terms, plain, rtol=0, atol=0)
-        assert_close(found.embed(one_graph), expected.embed(weighed), rtol=0, atol=0)
-        gained = [gradients(terms, found), gradients(plain, expected)]
-        assert_close(*gained, rtol=0, atol=0)
-        other = make(one_graph, **settings).embed(one_graph)
-        assert not torch.allclose(found.embed(one_graph), other)
-        frequencies = torch.linspace(0, 2, 5)
-        banks = (
-            found.filter_bank(one_graph, frequencies),
-            expected.filter_bank(weighed, frequencies),
-        )
-        assert_close(banks[0].responses, banks[1].responses)
-
-    def test_the_search_sees_the_weights_too(self, one_graph):
-        method = make(one_graph, robust=True)
-        generator = torch.Generator().manual_seed(0)
-        problem = method.search_problem(one_graph, SearchScope(1.0, 0.0, "band", 0.0), generator)
-        weighed = method.ready(one_graph).graph
-        values = problem.edges.propagation.operator(problem.edges.present).neighbours.dense()
-        expected = Propagation(weighed, self_loops=True).operator().neighbours.dense()
-        assert_close(values, expected)
-
-    def test_rows_are_refused(self, one_graph):
-        with pytest.raises(SettingsError, match="On rows robust must be off"):
-            make(one_graph, robust=True).row_plan()

@@ -49,7 +49,6 @@ from aspect.nn.gate import (
     read_out,
 )
 from aspect.nn.normalisation import Centre
-from aspect.nn.robust import with_robust_weights
 from aspect.nn.skip import HOPS, Skip
 from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
 from aspect.randomness import generator_for
@@ -94,9 +93,6 @@ class AspectConfig(BatchNormConfig):
     """Add a self-loop to every node before propagation."""
     lambda_max: Literal["two", "power-iteration"] = "two"
     """Largest eigenvalue used to rescale the Laplacian: its bound, or its true value."""
-    robust: bool = False
-    """Weigh edges by a robust penalty of their ends' distance (ours; the paper has none): for
-    graphs that may be poisoned, at some loss on clean ones."""
 
     # The encoder
     order: Annotated[Count, Range(2, 10)] = 5
@@ -206,7 +202,7 @@ class SpectralEmbedding:
 class PreparedGraph:
     """What every epoch on one graph needs, computed once."""
 
-    graph: Graph  # its edges weighed as the settings say
+    graph: Graph
     features: Features  # normalised as the settings say
     propagation: Propagation
     signal: Signal  # the clean graph
@@ -345,8 +341,6 @@ class AspectMethod(Method):
             raise SettingsError(
                 f"On rows lambda_max must be 'two', for all views alike. Got {config.lambda_max!r}."
             )
-        if config.robust:
-            raise SettingsError("On rows robust must be off: stored bases have all edges alike.")
         first = config.edge_drop if config.views == "both" else 0.0
         views = first, config.edge_drop
         order = config.order if self.skip is None else max(config.order, HOPS)
@@ -489,8 +483,6 @@ class AspectMethod(Method):
             signal = self._row_signal(graph.views[0])
             return PreparedGraph(graph, graph.features, propagation, signal)
         features = seen_features(graph.features, normalise_rows=config.row_normalise)
-        if config.robust:
-            graph = with_robust_weights(graph, features)
         propagation = Propagation(
             graph, self_loops=config.self_loops, lambda_max=self._lambda_max(graph)
         )
@@ -561,7 +553,7 @@ class AspectMethod(Method):
     def filter_bank(
         self, graph: Graph, frequencies: Float[Tensor, " frequencies"]
     ) -> FilterBank | None:
-        responses = self.encoder.responses(frequencies, self.ready(graph).propagation.lambda_max)
+        responses = self.encoder.responses(frequencies, self._lambda_max(graph))
         return FilterBank(dict(zip(self.bands, responses, strict=True)), self.config.self_loops)
 
     @override
@@ -590,7 +582,6 @@ class AspectMethod(Method):
         operator = ready.bounded.operator
         bands = encoder.embed(projected, operator)
         clean = SpectralEmbedding(bands, self.gate(bands, operator))
-        graph = ready.graph  # its weights stay as they are; a new edge has their mean
         drawn = drawn or DrawnCandidates.of(graph, ready.features, scope, generator)
         self_loops = self.config.self_loops
         has_draws = self.num_negatives(graph.num_nodes, graph.device) is not None
