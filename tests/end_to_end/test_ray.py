@@ -164,4 +164,9 @@ class TestTraining:
         assert marker.exists()
         assert result.epochs == expected.epochs == 4
         assert_close(result.values, expected.values, rtol=1e-4, atol=1e-5)
-        assert_close(spread.state_dict(), alone.state_dict(), rtol=1e-3, atol=1e-4)
+        # Not weight by weight: a bias before batch norm has no gradient but rounding.
+        first, second = (
+            torch.cat([output.embedding for _, _, output in data.outputs(method)])
+            for method in (spread, alone)
+        )
+        assert_close(first, second, rtol=1e-3, atol=1e-3)
