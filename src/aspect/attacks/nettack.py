@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -22,11 +21,11 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.attacks.adaptive import AdaptiveConfig
-from aspect.attacks.base import Attack, Target, check_flips
+from aspect.attacks.base import Attack, Target
 from aspect.attacks.flip_ranking import AttackedEdges, Candidates, DegreeTest, choose
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
-from aspect.config import Count, make_config
+from aspect.config import Count
 from aspect.data.graph import Graph, pair_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, SettingsError, shown
@@ -88,13 +87,6 @@ class Nettack(Attack):
 
     @classmethod
     @override
-    def settle(cls, settings: Mapping[str, Any], graph: Graph) -> NettackConfig:
-        config = make_config(NettackConfig, settings, owner=cls.info.name)
-        _check_targets(config.targets, graph)
-        return config
-
-    @classmethod
-    @override
     def count(cls, config: NettackConfig, graph: Graph) -> int:
         return sum(flips_by_target(config, graph).values())
 
@@ -119,7 +111,6 @@ class Nettack(Attack):
         if self.config.unnoticeable:
             test = DegreeTest(self._clean_degrees, self._edges.degrees)
         best = self._candidates(node)
-        best = best.first(len(best.keys))
         key = choose(best, self._edges, 1, self.config.keep_last_edges, test)
         if len(key) == 0:
             raise SettingsError(
@@ -134,18 +125,16 @@ class Nettack(Attack):
         self._keys = torch.cat([self._keys, keys])
 
     def _candidates(self, node: int) -> Candidates:
-        """All pairs of the target that were not flipped, scored by minus the margin after it."""
+        """All pairs of the target that were not flipped, that with the smallest margin first."""
         logits = logits_after_flips(self._edges.normalised(), self._projected, node)
-        own = int(self._classes[node])
-        others = logits.clone()
-        others[:, own] = -torch.inf
-        others_of = torch.arange(len(logits))
-        keys = pair_keys(others_of, torch.full_like(others_of, node), len(logits))
-        allowed = (others_of != node) & ~torch.isin(keys, self._keys)
+        own, ends = int(self._classes[node]), torch.arange(len(logits))
+        rivals = logits.index_fill(1, torch.tensor([own]), -torch.inf)
+        margins = logits[:, own] - rivals.amax(dim=1)
+        keys = pair_keys(ends, torch.full_like(ends, node), len(logits))
+        allowed = (ends != node) & ~torch.isin(keys, self._keys)
         if self._floor is not None:
             allowed &= self._floor.allows(keys)
-        margins = logits[:, own] - others.amax(dim=1)
-        return Candidates(keys, -margins).where(allowed)
+        return Candidates(keys, -margins).where(allowed).first(len(keys))
 
 
 def _check_targets(targets: tuple[int, ...], graph: Graph) -> None:
@@ -169,7 +158,6 @@ def flips_by_target(config: NettackConfig, graph: Graph) -> dict[int, int]:
             "nettack attacks single nodes, and none is named. Name some: --target-node NODE on the "
             "command line, the setting targets in Python."
         )
-    check_flips(1, graph)
     _check_targets(config.targets, graph)
     most, degrees = graph.num_nodes - 1, graph.degrees()
     if config.flips is not None and config.flips > most:
