@@ -164,11 +164,11 @@ def closest(lines: pd.DataFrame) -> str:
     """For each graph, method and probe the variant whose drop is nearest to the paper's."""
     away = (lines["drop"] - lines["paper's drop"]).abs()
     nearest = lines.loc[away.groupby([lines.graph, lines.method, lines.probe]).idxmin()]
+    columns = ["graph", "method", "probe", "paper's drop", "variant", "drop"]
     return "\n".join(
-        f"{graph}, {method}, {probe} probe: nearest to the paper's drop is {variant!r}."
-        for graph, method, probe, variant in nearest[
-            ["graph", "method", "probe", "variant"]
-        ].itertuples(index=False)
+        f"{graph}, {method}, {probe} probe: nearest to the paper's drop of {paper:.1f}% is "
+        f"{variant!r} with {drop:.1f}%."
+        for graph, method, probe, paper, variant, drop in nearest[columns].itertuples(index=False)
     )
 
 

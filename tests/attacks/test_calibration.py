@@ -85,7 +85,8 @@ def test_drops_stand_beside_the_papers_and_the_nearest_is_named():
     assert lines.loc["weak"][["splits", "perturbed", "drop"]].tolist() == [1, 85.0, 5.6]
     assert (lines.paper == 82.8).all()
     assert (lines["paper's drop"] == 5.3).all()
-    assert "nearest to the paper's drop is 'weak'" in script.closest(lines.reset_index())
+    told = script.closest(lines.reset_index())
+    assert told.endswith("nearest to the paper's drop of 5.3% is 'weak' with 5.6%.")
 
 
 def test_a_training_is_scored_by_both_probes():
@@ -95,3 +96,18 @@ def test_a_training_is_scored_by_both_probes():
         (method, probe) for method in ("propagated", "raw") for probe in ("neutral", "paper")
     ]
     assert all(0 < row["accuracy"] <= 100 for row in rows)
+
+
+def test_the_figures_of_the_page_are_those_of_the_results(capsys):
+    assert script.main(["--tables"]) == 0
+    assert "nearest to the paper's drop" in capsys.readouterr().out
+    lines = script.table(pd.read_csv(script.RESULTS))
+    some = lines[(lines.method == "cca-ssg") & (lines.probe == "neutral")]
+    page = (script.ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| CCA-SSG, drop in %"))
+    shown = [cell.strip() for cell in row.strip("|").split("|")[1:]]
+    drops = some.set_index("variant")["drop"]
+    unrolled = "solver=unrolled train_weight="
+    names = ["meta-train", "meta-self first_order=true", "meta-self"]
+    expected = [drops["random"], *(drops[unrolled + name] for name in names)]
+    assert shown == [f"{drop:.1f}" for drop in [*expected, some["paper's drop"].iloc[0]]]
