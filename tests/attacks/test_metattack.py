@@ -17,7 +17,9 @@ from aspect.errors import GraphError, SettingsError, TrainingError
 from attacks.graphs import edge_set
 from attacks.tasks import class_task
 from reference.metattack import (
+    attack_loss,
     dense_adjacency,
+    first_order_meta_gradient,
     fitted,
     loss_at_optimum,
     propagated,
@@ -139,7 +141,8 @@ def test_classes_are_guessed_by_a_fit_of_their_own(task):
     torch.testing.assert_close(state["weights"], trained, rtol=0, atol=1e-2)
 
 
-def test_one_flip_at_a_time_follows_the_dense_unrolled_gradient(task, monkeypatch):
+@pytest.mark.parametrize("first_order", [None, True])
+def test_one_flip_at_a_time_follows_the_dense_unrolled_gradient(task, first_order, monkeypatch):
     """Each flip is the best allowed one of the plain form, from the same first weights."""
     from aspect.attacks import metattack as module
 
@@ -148,14 +151,14 @@ def test_one_flip_at_a_time_follows_the_dense_unrolled_gradient(task, monkeypatc
     monkeypatch.setattr(
         module, "Descent", lambda **fields: seen.append(build(**fields)) or build(**fields)
     )
-    attack = Metattack(task.target, config("unrolled", flips_per_gradient=1), seed=0)
+    settings = config("unrolled", flips_per_gradient=1, first_order=first_order)
+    attack = Metattack(task.target, settings, seed=0)
+    derive = first_order_meta_gradient if first_order else unrolled_meta_gradient
     graph, classes = task.graph, attack.state()["classes"]
     for _ in range(5):
         done = attack.flips
         (flip,) = attack.advance(1).tolist()
-        gradient = unrolled_meta_gradient(
-            graph, classes, task.train, (seen[-1].first, seen[-1].second), steps=15
-        )
+        gradient = derive(graph, classes, task.train, (seen[-1].first, seen[-1].second), steps=15)
         matrix = dense_adjacency(graph)
         worth = gradient * (1 - 2 * matrix)
         degrees = matrix.sum(1)
@@ -164,6 +167,20 @@ def test_one_flip_at_a_time_follows_the_dense_unrolled_gradient(task, monkeypatc
         worth[done[:, 0], done[:, 1]] = worth[done[:, 1], done[:, 0]] = -torch.inf
         assert sorted(divmod(int(worth.argmax()), len(worth))) == flip
         graph = apply_flips(task.graph, attack.flips)
+
+
+def test_to_the_first_order_the_trained_weights_are_constants(task):
+    settings = config(flips_per_gradient=1, first_order=True, keep_last_edges=False)
+    attack = Metattack(task.target, settings, seed=0)
+    classes = attack.state()["classes"]
+    (flip,) = attack.advance(1).tolist()
+    adjacency = dense_adjacency(task.graph).requires_grad_()
+    logits = propagated(adjacency, task.graph.features) @ attack.state()["weights"]
+    loss = attack_loss(logits, classes, task.train)
+    (gradient,) = torch.autograd.grad(loss, adjacency)
+    worth = (gradient + gradient.t()) * (1 - 2 * adjacency.detach())
+    worth.fill_diagonal_(-torch.inf)
+    assert sorted(divmod(int(worth.argmax()), len(worth))) == flip
 
 
 def test_degrees_look_as_before_where_asked_for(task):

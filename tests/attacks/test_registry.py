@@ -27,7 +27,10 @@ from aspect.evaluation.stability import train_stand_in
 from attacks.attempts import CPU, AttackRequest, labelled_graph, plan_attacks, run, with_published
 
 STORED = [name for name in attack_names() if attack_info(name).changes == "edges"]
-SMALL = {"pr-bcd": {"block_size": 500, "epochs": 8, "resampled_epochs": 6}}
+SMALL = {
+    "pr-bcd": {"block_size": 500, "epochs": 8, "resampled_epochs": 6},
+    "nettack": {"targets": (7, 30)},
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

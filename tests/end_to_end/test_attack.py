@@ -221,6 +221,44 @@ def test_an_attack_that_is_not_nested_has_a_file_for_each_budget(cli, inputs, ki
     )
 
 
+def test_single_nodes_are_attacked_by_their_ids(cli, inputs, tables):
+    ids = [line.split(",")[0] for line in (tables / "nodes.csv").read_text("utf-8").splitlines()]
+    wanted = ["attack", *inputs, "--kind", "nettack", "--split", 0, "--out", FILE]
+    found = cli(
+        *wanted, "--target-node", ids[5], "--target-node", ids[9], "--flips", 3, "--json"
+    ).json
+    assert found["files"][0]["settings"]["targets"] == [4, 8]
+    flips = PerturbationFile.read(FILE).first(6)
+    assert found["flips"] == len(flips) == 6
+    assert bool(torch.isin(flips, torch.tensor([4, 8])).any(dim=1).all())
+    scored = ["--method", "propagated", "--perturbation", FILE, "--mode", "evade", "--json"]
+    table = cli("evaluate", *inputs, *scored).json
+    assert (table["kind"], table["features"]) == ("nettack", False)
+    # Without a number of flips, as many as the target's degree and two more.
+    degree = int(read_graph(inputs[0], nodes=inputs[2]).graph.degrees()[4])
+    alone = cli(*wanted, "--target-node", ids[5], "--overwrite", "--json").json
+    assert alone["flips"] == degree + 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--flips", 3], "none is named. Name some: --target-node NODE"),
+        (["--target-node", "nobody"], "The node must be an id of the graph. Got 'nobody'"),
+        (["--target-node", "nobody", "--flips", 0], "flips"),
+        (
+            ["--target-node", "nobody", "--kind", "dice", "--flips", 3],
+            "--target-node belongs to nettack",
+        ),
+        (["--set", "targets=[4]", "--budget", 0.1], "takes a number of flips at each target"),
+        (["--set", "targets=[400]"], "Targets must be nodes from 0 to 29. Got 400"),
+    ],
+)
+def test_wrong_targets_are_refused_in_a_sentence(cli, inputs, words, sentence):
+    kind = [] if "--kind" in words else ["--kind", "nettack"]
+    cli("attack", *inputs, *kind, *words, "--split", 0, "--out", FILE).refused(sentence)
+
+
 def test_a_perturbation_from_elsewhere_becomes_a_file(cli, inputs, tables):
     rows = (tables / "edges.csv").read_text().splitlines()
     (cli.cwd / "after.csv").write_text("\n".join(rows[:-3]) + "\n")

@@ -44,6 +44,7 @@ def write(tmp_path, text, name="own.yaml"):
         ({"perturbations": [{"kind": "random", "budgets": [1.5]}]}, "budgets.0' .* equal to 1"),
         ({"perturbations": [{"kind": "random", "solver": "none"}]}, "solver"),
         ({"perturbations": [{"kind": "metattack"}]}, "metattack must name its solver: unrolled"),
+        ({"perturbations": [{"kind": "nettack"}]}, "nettack attacks single nodes, which a plan"),
         (
             {"perturbations": [{"kind": "metattack", "solver": "convex"}]},
             "metattack must name its solver: unrolled",

@@ -147,3 +147,31 @@ def unrolled_meta_gradient(
     outer = attack_loss(logits(*now), classes, train, train_weight)
     (gradient,) = torch.autograd.grad(outer, adjacency)
     return gradient + gradient.t()
+
+
+def first_order_meta_gradient(
+    graph: Graph,
+    classes: Tensor,
+    train: Tensor,
+    weights: tuple[Tensor, Tensor],
+    *,
+    steps: int = 100,
+    rate: float = 0.1,
+    momentum: float = 0.9,
+    train_weight: float = 0.0,
+) -> Tensor:
+    """The attack loss after each step of torch's own descent, added up; weights are constants."""
+    adjacency = dense_adjacency(graph).requires_grad_()
+    s = propagated(adjacency, dense(graph.features))
+    first, second = (weight.clone().requires_grad_() for weight in weights)
+    optimiser = torch.optim.SGD([first, second], lr=rate, momentum=momentum)
+    outer = torch.zeros((), dtype=s.dtype)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        logits = s.detach() @ first @ second
+        functional.cross_entropy(logits[train], classes[train]).backward()
+        optimiser.step()
+        constant = (first @ second).detach()
+        outer = outer + attack_loss(s @ constant, classes, train, train_weight)
+    (gradient,) = torch.autograd.grad(outer, adjacency)
+    return gradient + gradient.t()

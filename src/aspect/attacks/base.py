@@ -240,6 +240,11 @@ class Attack(ABC):
         return make_config(cls.config_type, settings, owner=cls.info.title)
 
     @classmethod
+    def count(cls, config: Any, graph: Graph) -> int | None:  # noqa: ANN401, ARG003
+        """The flips that the settings themselves ask for; None: a budget says how many."""
+        return None
+
+    @classmethod
     def working_bytes(cls, target: Target, config: Any) -> int:  # noqa: ANN401, ARG003
         """Memory that the attack takes at most beside the graph, about."""
         return 200 * target.graph.num_edges  # in lists and sets of Python

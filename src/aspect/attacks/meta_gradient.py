@@ -43,6 +43,7 @@ __all__ = [
     "UnrolledGradient",
     "compressed",
     "conjugate_gradients",
+    "first_order_gradient",
     "fit_ridge",
     "forms_rows",
     "implicit_gradient",
@@ -419,6 +420,20 @@ def unrolled_gradient(
         toward_second += (back.t() @ step.first + step.pulled.t() @ speed_first).t()
     parts = LowRank(torch.cat(rows).t(), torch.cat(columns).t())
     return UnrolledGradient(LowRank(outer, product), parts, known.nodes)
+
+
+def first_order_gradient(
+    surrogate: Surrogate, known: Known, loss: AttackLoss, descent: Descent
+) -> UnrolledGradient:
+    """`Σ_t P_t W_tᵀ`, the original's approximation: no step's weights answer the flips."""
+    steps, first, second = _descend(surrogate, known, descent)
+    weights = [*(step.product for step in steps[1:]), slim_product(second, first.t())]
+    outer = LowRank(
+        torch.cat([loss.gradient(surrogate.logits(each)) for each in weights], dim=1),
+        torch.cat(weights, dim=1),
+    )
+    nothing = LowRank(outer.nodes[known.nodes, :0], outer.features[:, :0])
+    return UnrolledGradient(outer, nothing, known.nodes)
 
 
 def _descend(

@@ -36,6 +36,7 @@ from aspect.attacks.meta_gradient import (
     Surrogate,
     compressed,
     conjugate_gradients,
+    first_order_gradient,
     fit_ridge,
     forms_rows,
     implicit_gradient,
@@ -95,6 +96,9 @@ class MetattackConfig(AdaptiveConfig):
     """Ridge of the implicit training, in units of the mean squared row of S."""
     pseudo_ridge: Annotated[float, Field(gt=0)] = 2e-4
     """Ridge of the fit that guesses the classes of unlabelled nodes, in the same units."""
+    # None where it is off, so that files from before there was such a setting still fit.
+    first_order: bool | None = None
+    """Leave out how the training answers a flip: weights count as constants (A-Meta)."""
     flips_per_gradient: Count | None = None
     """Flips at most before the gradient is taken anew; none: a number by the graph's size."""
     keep_last_edges: bool = True
@@ -290,6 +294,8 @@ class Metattack(Attack):
         self._weights = fit_ridge(surrogate, self._known, ridge, self._weights, REFIT)
         logits = surrogate.logits(self._weights)
         outer = loss.gradient(logits)
+        if self.config.first_order:
+            return LowRank(outer, self._weights)
         curvature = ridge_curvature(surrogate, row_softmax(logits[self._known.nodes]), ridge)
         target, start = surrogate.pull_back(outer), self._adjoint
         self._adjoint = conjugate_gradients(
@@ -314,7 +320,8 @@ class Metattack(Attack):
             rate=self.config.inner_rate,
             momentum=self.config.inner_momentum,
         )
-        gradient = unrolled_gradient(surrogate, self._known, loss, descent)
+        derive = first_order_gradient if self.config.first_order else unrolled_gradient
+        gradient = derive(surrogate, self._known, loss, descent)
         rank = min(self.config.rank, *self._features.shape)
         return compressed(gradient, uniform(num_features, rank))
 

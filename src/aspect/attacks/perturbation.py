@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from aspect.attacks.registry import (
-    IMPORTED,
     AttackInfo,
     AttackName,
     attack_info,
     attack_title,
+    masks_features,
 )
 from aspect.config import Config
 from aspect.data.files import is_file, is_folder
@@ -45,13 +45,14 @@ class Perturbation(Config):
     budget: Budget = 0.1
     """Flips per edge of the clean graph, and the rate of the feature mask."""
     features: bool = True
-    """Mask features as well; off: edges alone, as always with imported flips."""
+    """Mask features as well; off: edges alone, as always with imported and targeted flips."""
 
     @model_validator(mode="before")
     @classmethod
-    def _imported_flips_mask_nothing(cls, given: object) -> object:
-        is_imported = isinstance(given, dict) and given.get("kind") == IMPORTED
-        return {**given, "features": False} if is_imported else given  # type: ignore[dict-item]
+    def _some_flips_mask_nothing(cls, given: object) -> object:
+        if isinstance(given, dict) and not masks_features(given.get("kind")):
+            return {**given, "features": False}
+        return given
 
     @property
     def info(self) -> AttackInfo:

@@ -31,6 +31,7 @@ __all__ = [
     "attack_title",
     "check_solver",
     "find_attack",
+    "masks_features",
     "register_attack",
 ]
 
@@ -48,6 +49,7 @@ class AttackInfo:
     stored: bool = True  # its flips are kept in a file; off: they are drawn where they are needed
     needs_labels: bool = True  # of the training nodes
     needs_model: bool = False  # it searches on a trained model
+    targeted: bool = False  # on single nodes, its setting `targets`; features are never masked
     short: str = ""  # the registered name of one from outside, for titles and names of files
 
     @property
@@ -125,6 +127,14 @@ def attack_info(name: str) -> AttackInfo:
     if name == IMPORTED:
         return _imported
     return _declared()[name][0] if name in _declared() else find_attack(name).info
+
+
+def masks_features(name: object) -> bool:
+    """Whether features are masked along with the flips; a wrong name is refused elsewhere."""
+    try:
+        return name != IMPORTED and not attack_info(str(name)).targeted
+    except (UnknownNameError, SettingsError):
+        return True
 
 
 def find_attack(name: str) -> type[Attack]:

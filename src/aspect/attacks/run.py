@@ -21,7 +21,7 @@ from aspect.attacks.base import (
 )
 from aspect.attacks.drawn import mask_seed
 from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
-from aspect.attacks.registry import find_attack
+from aspect.attacks.registry import attack_info, find_attack
 from aspect.config import Config
 from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
@@ -49,7 +49,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AttackRequest:
-    """An attack, whatever the split; either a budget or a number of flips is given."""
+    """An attack, whatever the split; either a budget or a number of flips is given.
+
+    Of a targeted attack it is the number at each target, and neither is a default of its own.
+    """
 
     kind: str = "metattack"
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the kind, the solver among them
@@ -57,6 +60,17 @@ class AttackRequest:
     flips: int | None = None
     splits: SplitKind = "class-balanced"
     seed: int = 0
+
+    def given_settings(self) -> dict[str, Any]:
+        """The settings; the flips at each target of a targeted attack are one of them."""
+        if not attack_info(self.kind).targeted:
+            return dict(self.settings)
+        if self.budget is not None:
+            raise SettingsError(
+                f"{self.kind} takes a number of flips at each target, and no budget. "
+                f"Got {self.budget:g}."
+            )
+        return {**self.settings, **({} if self.flips is None else {"flips": self.flips})}
 
     def count(self, graph: Graph) -> int:
         """The flips of this graph."""
@@ -137,8 +151,8 @@ def plan_attacks(
         )
     if attack.info.needs_model and train_model is None:
         raise SettingsError(f"{request.kind} searches on a trained model, and none is given.")
-    wanted = request.count(labelled.graph)
-    config = attack.settle(request.settings, labelled.graph)
+    config = attack.settle(request.given_settings(), labelled.graph)
+    wanted = attack.count(config, labelled.graph) or request.count(labelled.graph)
     splits = _chosen_splits(labelled, request.splits, numbers)
     if labelled.graph.weights is not None and not attack.info.needs_model:
         logger.warning(

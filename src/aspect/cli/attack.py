@@ -50,7 +50,9 @@ class AttackOptions(Config):
     budget: Annotated[Budget | None, typer.Option(metavar="RATIO")] = None
     """Flips as a ratio of the edges."""
     flips: Annotated[int | None, Field(gt=0)] = None
-    """Flips as a number, in place of --budget."""
+    """Flips as a number, in place of --budget; at each target, if there are some."""
+    target_node: Annotated[list[str] | None, typer.Option(metavar="NODE")] = None
+    """Node to attack, of a targeted attack: its id, or its row from 0 on if there are no ids."""
     split: Annotated[list[Annotated[int, Field(ge=0)]] | None, typer.Option(metavar="K")] = None
     """Number of the split whose training labels are known.  [default: 0]"""
     all_splits: bool = False
@@ -86,13 +88,20 @@ class AttackOptions(Config):
         """Refuse what is wrong for every graph."""
         sizes = self.budget is not None, self.flips is not None
         self._check_import(any(sizes))
-        if all(sizes) or not (any(sizes) or self.imported):
+        self._check_targets()
+        if all(sizes) or not (any(sizes) or self.imported or attack_info(self.kind).targeted):
             given = "both" if any(sizes) else "neither"
             raise SettingsError(f"Pass --budget RATIO or --flips N, one of them. Got {given}.")
         if self.split and self.all_splits:
             raise SettingsError("Pass --split K or --all-splits, one of them. Got both.")
         if self.resume and self.overwrite:
             raise SettingsError("Pass --resume or --overwrite, one of them. Got both.")
+
+    def _check_targets(self) -> None:
+        """Refuse targets of an attack on the whole graph."""
+        if self.target_node and not attack_info(self.kind).targeted:
+            owners = " and ".join(name for name in attack_names() if attack_info(name).targeted)
+            raise SettingsError(f"--target-node belongs to {owners}. Got it with {self.kind!r}.")
 
     def _check_import(self, has_size: bool) -> None:
         """Refuse what does not go with the import of a perturbation."""
@@ -105,11 +114,11 @@ class AttackOptions(Config):
                 "--from imports all flips, in no order: leave --budget and --flips out."
             )
         default = AttackOptions()
-        names = ("kind", "solver", "settings", "resume")
+        names = ("kind", "solver", "settings", "target_node", "resume")
         if any(getattr(self, name) != getattr(default, name) for name in names):
             raise SettingsError(
-                "--kind, --solver, --set and --resume belong to an attack, and not to the import "
-                "of one."
+                "--kind, --solver, --set, --target-node and --resume belong to an attack, and "
+                "not to the import of one."
             )
 
     def values(self) -> dict[str, Any]:
@@ -129,6 +138,13 @@ class AttackOptions(Config):
                 f"The solver is given twice: {self.solver!r} and {values['solver']!r}."
             )
         return {**values, "solver": self.solver}
+
+    def targets(self, graph: Graph) -> dict[str, list[int]]:
+        """The setting of a targeted attack: rows of the nodes that are named, if any are."""
+        from aspect.evaluation.nearest import row_of
+
+        rows = [row_of(node, graph.ids, graph.num_nodes) for node in self.target_node or ()]
+        return {"targets": rows} if rows else {}
 
     def check_out(self, out: Path, source: GraphSource) -> None:
         """Refuse before all the work what could not be written after it, or would be regretted."""
@@ -209,7 +225,7 @@ def attack(
             session.screen.note(f"Note: {notice}")
         request = AttackRequest(
             kind=options.kind,
-            settings=settings,
+            settings={**settings, **options.targets(labelled.graph)},
             budget=options.budget,
             flips=options.flips,
             splits=options.splits,

@@ -22,6 +22,8 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
 )
 
+UNTARGETED = [name for name in attack_names() if not attack_info(name).targeted]
+
 MORE = "--out FILE and --json tell more: medians, 95th percentiles, bands, every split."
 
 
@@ -31,7 +33,7 @@ class StabilityOptions(Config):
     kind: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Attacks of {', '.join(attack_names())}.  "
+            help=f"Attacks of {', '.join(UNTARGETED)}.  "
             f"[default: {','.join(DEFAULT_KINDS)}, as far as the graph allows]",
             metavar="ATTACK",
         ),

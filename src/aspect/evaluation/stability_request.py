@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aspect.attacks.registry import attack_names
+from aspect.attacks.registry import attack_info, attack_names
 from aspect.errors import SettingsError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ class StabilityRequest:
         named, ratios = set(kinds), sorted(set(budgets))
         for kind in sorted(named - set(attack_names())):
             raise UnknownNameError("kind of perturbation", kind, attack_names())
+        for kind in sorted(named):
+            if attack_info(kind).targeted:
+                raise SettingsError(
+                    f"{kind} attacks single nodes, and stability is of whole graphs: leave it out."
+                )
         for ratio in ratios:
             if not 0 < ratio <= 1:
                 raise SettingsError(f"Budget must be a ratio in (0, 1]. Got {ratio:g}.")

@@ -20,7 +20,7 @@ from pydantic import (
 from aspect import __version__
 from aspect.attacks.perturbation import Budget, Mode, Perturbation
 from aspect.attacks.pruning import Pruning
-from aspect.attacks.registry import AttackName, check_solver
+from aspect.attacks.registry import AttackName, attack_info, check_solver
 from aspect.config import Config, Share, load_yaml, make_config
 from aspect.data.source import GraphSource, Metric, Reading
 from aspect.errors import GraphError, SettingsError, UnknownNameError
@@ -71,8 +71,10 @@ class PlannedPerturbation(Config):
     """Entries that it leaves out, such as those that embed no graph but their own."""
 
     @model_validator(mode="after")
-    def _has_its_solver(self) -> PlannedPerturbation:
+    def _can_be_planned(self) -> PlannedPerturbation:
         check_solver(self.kind, self.solver)
+        if attack_info(self.kind).targeted:
+            raise ValueError(f"{self.kind} attacks single nodes, which a plan does not name")
         return self
 
     def each(self) -> Iterator[Perturbation]:
