@@ -20,22 +20,6 @@ from typing_extensions import override
 
 from aspect.errors import FileError, SettingsError, reason
 
-__all__ = [
-    "Choice",
-    "Config",
-    "Count",
-    "Positive",
-    "Range",
-    "Share",
-    "Weight",
-    "default_of",
-    "load_yaml",
-    "make_config",
-    "meaning_of",
-    "parse_overrides",
-    "to_yaml",
-]
-
 Share = Annotated[float, Field(ge=0, lt=1)]
 """A part that leaves something over: what is dropped, for example."""
 Count = Annotated[int, Field(ge=1)]

@@ -8,24 +8,6 @@ import sys
 import warnings
 from collections.abc import Iterable
 
-__all__ = [
-    "AspectError",
-    "CheckpointError",
-    "DataError",
-    "FileError",
-    "GraphError",
-    "GraphWarning",
-    "RunError",
-    "SettingsError",
-    "TrainingError",
-    "UnknownNameError",
-    "counted",
-    "reason",
-    "sentence_of",
-    "shown",
-    "warn",
-]
-
 MOST_SHOWN = 5
 
 REASONS = {

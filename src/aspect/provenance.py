@@ -12,8 +12,6 @@ import torch
 
 from aspect import __version__
 
-__all__ = ["device_name", "forget_peak", "peak_bytes", "versions"]
-
 PACKAGES = ("torch", "torch-geometric", "numpy")
 
 STATUS = Path("/proc/self/status")

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["generator_for", "isolated_seed", "seed_for"]
-
 SEED_BITS = 63
 
 

@@ -25,22 +25,6 @@ from pydantic_core import from_json
 from aspect.data.files import LEFT_BEHIND, file_bytes, is_file, naming, replacing
 from aspect.errors import FileError, RunError, reason
 
-__all__ = [
-    "LOCK",
-    "MANIFEST",
-    "FolderKind",
-    "Manifest",
-    "Workspace",
-    "json_text",
-    "naming",
-    "read_json",
-    "read_json_lines",
-    "sealed",
-    "write_json",
-    "write_json_lines",
-    "write_text",
-]
-
 LOCK = ".lock"  # taken while a process works in a folder; what is left of it means nothing
 MANIFEST = "manifest.json"
 

@@ -20,8 +20,6 @@ from aspect.config import Config
 from aspect.data.graph import Graph, edge_keys
 from aspect.errors import SettingsError
 
-__all__ = ["AdaptiveConfig", "ScoreFloor"]
-
 
 @dataclass(frozen=True, eq=False)
 class ScoreFloor:

@@ -27,20 +27,6 @@ from aspect.errors import GraphError, SettingsError, shown
 if TYPE_CHECKING:
     from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 
-__all__ = [
-    "Attack",
-    "Known",
-    "SearchProblem",
-    "Target",
-    "apply_flips",
-    "check_flips",
-    "flips_of",
-    "flips_within",
-    "least_budget",
-    "one_thread",
-]
-
-
 # The budget: a ratio of flips to edges, as a whole number of flips
 
 

@@ -24,8 +24,6 @@ from aspect.data.graph import Features, Graph, edge_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation
 
-__all__ = ["Diffused", "cosines_of_all_pairs", "cosines_of_pairs", "diffuse"]
-
 RESTART = 0.3  # a: what a row keeps of its own features
 STEPS = 5
 ROUNDS = 8

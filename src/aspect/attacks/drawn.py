@@ -19,19 +19,6 @@ from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
 from aspect.randomness import generator_for, seed_for
 
-__all__ = [
-    "Choices",
-    "Dice",
-    "DrawnAttack",
-    "DrawnConfig",
-    "FeatureMask",
-    "RandomFlips",
-    "mask_features",
-    "mask_graph",
-    "mask_seed",
-    "random_flips",
-]
-
 # Numbers drawn at a time, whatever the number of flips, so that a longer draw begins as a shorter.
 DRAWN_AT_ONCE = 4096
 

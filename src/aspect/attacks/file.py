@@ -41,19 +41,6 @@ from aspect.errors import (
     shown,
 )
 
-__all__ = [
-    "FILE_FORMAT",
-    "AttackFacts",
-    "AttackedGraph",
-    "Difference",
-    "PerturbationFile",
-    "check_kind_of_splits",
-    "check_one_attack",
-    "common_budgets",
-    "find_difference",
-    "read_files",
-]
-
 FILE_FORMAT = 1  # raised when an older library could misread what this one writes
 FILE_KIND, FLIPS, STATE = "perturbation", "flips", "state/"
 

@@ -19,19 +19,6 @@ from torch import Tensor
 from aspect.data.graph import Graph, edge_keys, pair_keys
 from aspect.data.sparse import LARGEST_INT32, Pattern, SparseMatrix
 
-__all__ = [
-    "ROWS_AT_ONCE",
-    "THRESHOLD",
-    "AttackedEdges",
-    "Candidates",
-    "DegreeLaw",
-    "DegreeTest",
-    "PairScores",
-    "best_additions",
-    "best_flips",
-    "choose",
-]
-
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 2048}
 BLOCKS_BOUNDED_AT_ONCE = 16
 PAIRS_AT_ONCE = 8192  # whose factors stay in the processor's cache

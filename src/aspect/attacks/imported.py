@@ -29,8 +29,6 @@ from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import FileError, GraphError, SettingsError, sentence_of, shown
 from aspect.provenance import versions
 
-__all__ = ["imported_facts", "imported_files", "read_flips", "read_perturbed"]
-
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
 ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"))
 

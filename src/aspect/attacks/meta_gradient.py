@@ -33,27 +33,6 @@ from aspect.attacks.flip_ranking import PairScores
 from aspect.data.graph import Features
 from aspect.data.sparse import Pattern, SparseMatrix
 
-__all__ = [
-    "AttackLoss",
-    "ConstantFeatures",
-    "Descent",
-    "Effort",
-    "LowRank",
-    "Surrogate",
-    "UnrolledGradient",
-    "compressed",
-    "conjugate_gradients",
-    "first_order_gradient",
-    "fit_ridge",
-    "forms_rows",
-    "implicit_gradient",
-    "pair_scores",
-    "ridge_curvature",
-    "row_softmax",
-    "softmax_curvature",
-    "unrolled_gradient",
-]
-
 COLUMNS_AT_ONCE = 64  # of S, where its norm is taken
 MOST_FORMED_ENTRIES = {"cpu": 0, "cuda": 2**25}  # of a matrix of the features' size
 SUFFICIENT_DECREASE = 1e-4  # share of the decrease that the slope promises (Armijo)

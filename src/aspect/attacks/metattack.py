@@ -52,8 +52,6 @@ from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, SettingsError, TrainingError, UnknownNameError
 from aspect.randomness import generator_for
 
-__all__ = ["Metattack", "MetattackConfig", "Solver"]
-
 Solver = Literal["implicit", "unrolled"]
 
 FIRST_FIT = Effort(steps=30, products=100, tolerance=1e-2, gradient=1e-4)

@@ -30,8 +30,6 @@ from aspect.data.graph import Graph, pair_keys
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import GraphError, SettingsError, shown
 
-__all__ = ["Nettack", "NettackConfig", "logits_after_flips"]
-
 BEYOND_DEGREE = 2  # flips at a target beyond its degree, as in the paper
 
 SURROGATE = MetattackConfig(train_weight=1.0)  # its guesses of other classes are not used

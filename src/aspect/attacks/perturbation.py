@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # a plan names perturbations, and needs no torch
     from aspect.attacks.file import PerturbationFile
     from aspect.data.graph import Graph, LabelledGraph
 
-__all__ = ["SUFFIX", "Budget", "Mode", "Perturbation", "files_at", "group_by_file"]
-
 # Poisoned graphs are trained and probed on; evasion perturbs what a trained model then embeds.
 Mode = Literal["poison", "evade"]
 

@@ -25,8 +25,6 @@ from aspect.config import Count
 from aspect.errors import SettingsError
 from aspect.randomness import isolated_seed, seed_for
 
-__all__ = ["PRBCD", "PRBCDConfig"]
-
 
 class PRBCDConfig(AdaptiveConfig):
     """Settings of PR-BCD."""

@@ -31,32 +31,6 @@ from aspect.losses.edges import rayleigh_energy
 from aspect.nn.spectral_encoder import FoldedEncoder
 from aspect.randomness import generator_for
 
-__all__ = [
-    "Ascent",
-    "AscentResult",
-    "Change",
-    "Discretisation",
-    "DrawnCandidates",
-    "EdgeCandidates",
-    "FeatureCandidates",
-    "GradientConfig",
-    "GradientSearch",
-    "InnerProblem",
-    "SearchScope",
-    "Seen",
-    "StabilityTarget",
-    "StepRule",
-    "ascend",
-    "draw_edges",
-    "draw_entries",
-    "draw_numbers",
-    "edge_candidates",
-    "feature_candidates",
-    "project_to_budget",
-    "slopes_of",
-    "stability",
-]
-
 StabilityTarget = Literal["fused", "band"]
 StepRule = Literal["normalised", "raw"]
 Discretisation = Literal["draws", "largest"]

@@ -17,8 +17,6 @@ from aspect.errors import SettingsError, UnknownNameError
 if TYPE_CHECKING:
     from aspect.data.graph import Graph
 
-__all__ = ["AUTO", "DEFAULT", "SCORES", "Pruning", "check_score"]
-
 AUTO = "auto"
 DEFAULT = "diffusion"  # the edge score
 

@@ -28,19 +28,6 @@ from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
 from aspect.nn.propagation import SymmetricPropagation
 
-__all__ = [
-    "EMBEDDING_HOPS",
-    "Profiles",
-    "auto_ratio",
-    "check_ratio",
-    "edge_scores",
-    "edge_support",
-    "profiles_of",
-    "prune_edges",
-    "purify",
-    "weigh_edges",
-]
-
 LEVEL = 64  # roundings apart: two cosines that may be the same
 EMBEDDING_HOPS = 2
 FEW = 2  # edges of a node that keeps the best of them

@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from aspect.attacks.base import Attack
     from aspect.config import Config
 
-__all__ = [
-    "IMPORTED",
-    "AttackInfo",
-    "AttackName",
-    "attack_info",
-    "attack_names",
-    "attack_title",
-    "check_solver",
-    "find_attack",
-    "masks_features",
-    "register_attack",
-]
-
 Changed = Literal["edges", "features"]
 
 

@@ -29,15 +29,6 @@ from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, SettingsError
 from aspect.provenance import versions
 
-__all__ = [
-    "AttackRequest",
-    "FlipProgress",
-    "PlannedAttack",
-    "TrainModel",
-    "plan_attacks",
-    "run_attack",
-]
-
 DTYPE = torch.float32
 SECONDS_BETWEEN_WRITES = 2.0  # what a kill costs at most, but for one gradient
 

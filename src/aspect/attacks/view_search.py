@@ -30,15 +30,6 @@ from aspect.data.operators import Operator
 from aspect.nn.augmentations import View
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 
-__all__ = [
-    "AdversarialView",
-    "AllPairs",
-    "either",
-    "find_at_once",
-    "find_in_turn",
-    "flippable_pairs",
-]
-
 Loss = Callable[[Float[Tensor, "nodes hidden"], Operator], Float[Tensor, ""]]
 
 # Devices that are asked for nothing on the way: all shapes are known before, as a CUDA graph needs
@@ -67,7 +58,7 @@ class AdversarialView:
 
 
 @runtime_checkable
-class SearchReach(Protocol):
+class _SearchReach(Protocol):
     """The settings of a method that a search reads."""
 
     @property
@@ -83,7 +74,7 @@ class SearchReach(Protocol):
 
 
 @runtime_checkable
-class WideSearchReach(SearchReach, Protocol):
+class _WideSearchReach(_SearchReach, Protocol):
     """The settings of a search that large graphs have room for."""
 
     @property
@@ -177,7 +168,7 @@ class _Smoothing(torch.autograd.Function):
 
 
 def flippable_pairs(
-    graph: Graph, reach: WideSearchReach, generator: torch.Generator
+    graph: Graph, reach: _WideSearchReach, generator: torch.Generator
 ) -> AllPairs | EdgeCandidates:
     """What may be flipped: every pair, or on a large graph every edge and some others."""
     if graph.num_nodes <= reach.exact_up_to:
@@ -282,7 +273,7 @@ def find_in_turn(
     clean: View,
     project: Callable[[Features], Float[Tensor, "nodes hidden"]],
     loss: Loss,
-    reach: WideSearchReach,
+    reach: _WideSearchReach,
     generator: torch.Generator,
 ) -> AdversarialView:
     """Climb over flips, keep the best point and draw from it; then climb over the features.
@@ -316,7 +307,7 @@ def _worst_flips(
     pairs: AllPairs | EdgeCandidates,
     loss: Callable[[Operator], Float[Tensor, ""]],
     budget: int,
-    reach: WideSearchReach,
+    reach: _WideSearchReach,
     generator: torch.Generator,
 ) -> Float[Tensor, "*pairs"]:
     """Flips that raise a loss of the graph's convolution, drawn by the best shares on the way."""
@@ -342,7 +333,7 @@ def _worst_flips(
 def _worst_features(
     features: Float[Tensor, "nodes features"],
     loss: Callable[[Tensor], Float[Tensor, ""]],
-    reach: SearchReach,
+    reach: _SearchReach,
 ) -> Float[Tensor, "nodes features"]:
     """Features that raise a loss, every entry moved by steps of one size and no further than a box.
 
@@ -413,7 +404,7 @@ def find_at_once(
     graph: Graph,
     clean: View,
     loss: Callable[[View], Float[Tensor, ""]],
-    reach: SearchReach,
+    reach: _SearchReach,
     generator: torch.Generator,
 ) -> AdversarialView:
     """Climb over shares of all flips and moves of all feature entries, and draw from the last.

@@ -18,16 +18,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 from typing_extensions import override
 
-__all__ = [
-    "ALIGNED",
-    "LARGEST_INT32",
-    "Pattern",
-    "SparseMatrix",
-    "aligned",
-    "has_triton",
-    "run_numbers",
-]
-
 # Tensor cores load 16 bytes at a time, Triton loads so where sizes are multiples of 16: rows that
 # begin elsewhere take other, slower kernels.
 ALIGNED = 16

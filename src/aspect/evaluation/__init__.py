@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from aspect.attacks.purification import edge_support, prune_edges
     from aspect.evaluation.baselines import knn_probe, majority_probe, twin_probe
     from aspect.evaluation.inspection import ValueRecorder, inspect_model
-    from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, evasion_probe, probe_named
+    from aspect.evaluation.linear_probe import evasion_probe, probe_named
     from aspect.evaluation.metrics import Summary, accuracy, macro_f1, roc_auc
+    from aspect.evaluation.neutral_probe import NeutralProbe
+    from aspect.evaluation.paper_probe import PaperProbe
     from aspect.evaluation.result import ProbeResult, SplitScore
     from aspect.evaluation.significance import PairedTest, holm, paired_test
     from aspect.evaluation.stability import StabilityResult, study_stability

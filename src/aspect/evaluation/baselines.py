@@ -23,8 +23,6 @@ from aspect.errors import GraphError, SettingsError
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.result import Answers, ProbeInput, ProbeResult, read_labels, unit_rows
 
-__all__ = ["MOST_TWIN_NODES", "knn_probe", "majority_probe", "twin_probe"]
-
 NEIGHBOURS = (1, 3, 5, 10, 20, 50)
 
 # Entries of a block of similarities or votes: 64 MiB of float32.

@@ -27,18 +27,6 @@ from aspect.evaluation.result import (
     without_test_labels,
 )
 
-__all__ = [
-    "NeutralProbe",
-    "PaperProbe",
-    "Probe",
-    "ProbeName",
-    "TrainedProbe",
-    "evasion_probe",
-    "linear_probe",
-    "probe_named",
-    "validation_scores",
-]
-
 Probe = NeutralProbe | PaperProbe
 ProbeName = Literal["neutral", "paper"]
 

@@ -15,19 +15,6 @@ from aspect.data.source import Metric
 from aspect.errors import SettingsError
 from aspect.evaluation.significance import TWO_SIDED_95
 
-__all__ = [
-    "ClassScore",
-    "Spread",
-    "Summary",
-    "accuracy",
-    "check_metric",
-    "class_scores",
-    "macro_f1",
-    "mean_class_scores",
-    "roc_areas",
-    "roc_auc",
-]
-
 PERCENT = 100.0
 
 

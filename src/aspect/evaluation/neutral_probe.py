@@ -37,15 +37,6 @@ from aspect.errors import SettingsError
 from aspect.evaluation.metrics import PERCENT, check_metric, roc_areas
 from aspect.evaluation.result import Answers, with_constant
 
-__all__ = [
-    "NeutralProbe",
-    "on_faster_device",
-    "pick_setting",
-    "principal_axes",
-    "solve",
-    "training_tables",
-]
-
 logger = logging.getLogger(__name__)
 
 # Memory for the tables of the tasks that are solved together; further ones are solved afterwards.

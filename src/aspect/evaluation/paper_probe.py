@@ -29,8 +29,6 @@ from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.neutral_probe import pick_setting, training_tables
 from aspect.evaluation.result import Answers, unit_rows, with_constant
 
-__all__ = ["PaperProbe", "train_probe"]
-
 # Memory for the tables of the tasks trained together; further tasks are trained afterwards.
 # Ten splits by five weight decays of Pubmed (19,717 x 512) or Squirrel (5,201 x 1,024) fit at once.
 BATCH_BYTES = 2**28

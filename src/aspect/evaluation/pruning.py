@@ -22,15 +22,6 @@ from aspect.evaluation.metrics import PERCENT
 from aspect.evaluation.result import ProbeResult
 from aspect.methods.registry import find_method
 
-__all__ = [
-    "best_by_validation",
-    "check_pruning",
-    "describe_pruning",
-    "probe_pruned",
-    "pruned_name",
-    "with_all_edges",
-]
-
 
 def best_by_validation(results: Sequence[ProbeResult]) -> tuple[ProbeResult, tuple[int, ...]]:
     """Of each split the result with the highest validation score, the first of equals.

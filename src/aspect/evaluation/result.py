@@ -27,21 +27,6 @@ from aspect.evaluation.metrics import (
     roc_auc,
 )
 
-__all__ = [
-    "Answers",
-    "ProbeInput",
-    "ProbeResult",
-    "SplitScore",
-    "check_same_nodes",
-    "read_embeddings",
-    "read_labels",
-    "renumbered",
-    "score",
-    "unit_rows",
-    "with_constant",
-    "without_test_labels",
-]
-
 OPTIMISTIC_NOTE = "looks at the test set; only for comparison with published tables"
 CONSTANT_NOTICE = (
     "All embeddings are the same, so that the probe can only predict the most frequent class."

@@ -12,8 +12,6 @@ from scipy.special import stdtr, stdtrit
 
 from aspect.errors import SettingsError
 
-__all__ = ["TWO_SIDED_95", "PairedTest", "holm", "paired_test"]
-
 TWO_SIDED_95 = 0.975  # quantile that leaves 2.5% on either side
 
 # Up to this many pairs every assignment of signs is tried; beyond, so many random ones.

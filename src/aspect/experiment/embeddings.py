@@ -29,8 +29,6 @@ from aspect.estimator import Embedder
 from aspect.methods.base import Method, MethodConfig, PerGraph, Step
 from aspect.plugins import reference_of
 
-__all__ = ["PRECOMPUTED", "EmbeddingFile", "Precomputed", "precomputed_model"]
-
 logger = logging.getLogger(__name__)
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}

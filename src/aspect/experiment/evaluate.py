@@ -26,8 +26,9 @@ from aspect.data.splits import SplitKind, make_splits, published_sha256
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.evaluation.baselines import MOST_TWIN_NODES, knn_probe, majority_probe, twin_probe
-from aspect.evaluation.linear_probe import PaperProbe, Probe, probe_named
+from aspect.evaluation.linear_probe import Probe, probe_named
 from aspect.evaluation.metrics import PERCENT, ClassScore, Spread, mean_class_scores
+from aspect.evaluation.paper_probe import PaperProbe
 from aspect.evaluation.pruning import check_pruning, describe_pruning, pruned_name, with_all_edges
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
@@ -37,24 +38,6 @@ from aspect.experiment.trained import StoredRun, open_run, source_of
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 from aspect.training.health import Health
-
-__all__ = [
-    "CONTROLS",
-    "EXPLANATIONS",
-    "MAJORITY",
-    "TWINS",
-    "EvaluationTable",
-    "OnStep",
-    "check_inductive",
-    "check_labels",
-    "check_same_method",
-    "check_seeds",
-    "chosen_probe",
-    "control_settings",
-    "evaluate_embeddings",
-    "evaluate_runs",
-    "score_lines",
-]
 
 MAJORITY = "majority class"
 TWINS = "neighbour sets"

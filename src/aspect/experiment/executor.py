@@ -23,17 +23,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aspect.errors import SettingsError, sentence_of
 
-__all__ = [
-    "Executor",
-    "Finished",
-    "LocalProcesses",
-    "Lost",
-    "News",
-    "Quiet",
-    "Started",
-    "available_cores",
-]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -28,17 +28,6 @@ from aspect.experiment.run import PerturbedGraph, read_graph
 from aspect.experiment.spec import Cell
 from aspect.experiment.store import BenchFolder
 
-__all__ = [
-    "AttackProgress",
-    "BenchFiles",
-    "NeededFile",
-    "Slot",
-    "find_files",
-    "make_file",
-    "make_files",
-    "needed_files",
-]
-
 
 class Slot(NamedTuple):
     """What one file serves: a graph, an attack and a split, at all budgets and in both modes."""

@@ -32,17 +32,6 @@ from aspect.settings import ChosenBy, find_experiment
 if TYPE_CHECKING:
     from aspect.experiment.perturbations import BenchFiles, NeededFile
 
-__all__ = [
-    "Entry",
-    "Plan",
-    "PlannedPerturbation",
-    "ReadFacts",
-    "lay_out",
-    "load_plan",
-    "plan_names",
-    "read_facts",
-]
-
 logger = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent / "plans"

@@ -20,8 +20,6 @@ from aspect.experiment.executor import (
 )
 from aspect.scale.ray_engine import connect
 
-__all__ = ["RayTasks"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -13,8 +13,6 @@ from aspect.experiment.spec import Cell, Spec
 if TYPE_CHECKING:
     from aspect.evaluation.result import SplitScore
 
-__all__ = ["FORMAT", "AttackNote", "GraphSummary", "Record", "SplitScores"]
-
 FORMAT = 2  # 1: version 0.1 and 0.2, without a digest in every line
 
 

@@ -43,20 +43,6 @@ from aspect.settings import PerturbedBy
 from aspect.training.health import Health, check_finite
 from aspect.training.trainer import Recorder
 
-__all__ = [
-    "Outcome",
-    "PerturbedGraph",
-    "Task",
-    "draw_splits",
-    "faults_of",
-    "forget_graphs",
-    "free_memory",
-    "gate_summary",
-    "read_graph",
-    "run",
-    "run_cell",
-]
-
 GRAPHS_KEPT = 16  # in the memory of a worker: all of a plan, as a rule
 
 

@@ -34,8 +34,6 @@ from aspect.experiment.store import BenchFolder
 from aspect.methods.registry import find_method
 from aspect.provenance import versions
 
-__all__ = ["Bench", "BenchProgress", "Clock", "EngineName", "Placement", "State", "cost"]
-
 State = Literal["done", "failed", "left"]
 EngineName = Literal["local", "ray"]
 

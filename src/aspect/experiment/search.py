@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Distribution: TypeAlias = CategoricalDistribution | FloatDistribution | IntDistribution
 
-__all__ = ["DEFAULT_MAX_EPOCHS", "Search", "SearchRequest", "plan_search", "rungs", "search_space"]
-
 DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs

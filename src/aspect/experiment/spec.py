@@ -20,8 +20,6 @@ from aspect.methods.registry import find_method
 from aspect.plugins import source_sha256
 from aspect.settings import ChosenBy, RowSettings
 
-__all__ = ["Cell", "ProbeName", "Spec", "SplitName", "method_source", "metric_for"]
-
 # As of `aspect.data.splits` and `aspect.evaluation.probe`, which would import torch for a plan.
 SplitName = Literal["random", "published", "class-balanced"]
 ProbeName = Literal["neutral", "paper"]

@@ -21,8 +21,6 @@ from aspect.evaluation.stability_request import DEFAULT_BUDGETS, StabilityReques
 from aspect.experiment.run import PerturbedGraph
 from aspect.experiment.trained import StoredRun, open_run
 
-__all__ = ["study_run"]
-
 
 def study_run(
     path: str | Path,

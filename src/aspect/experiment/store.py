@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aspect.config import to_yaml
-from aspect.data.files import is_file, is_folder
+from aspect.data.files import is_file, is_folder, naming
 from aspect.errors import AspectError, FileError, RunError, reason
 from aspect.evaluation.details import DETAILS_FORMAT, Details
 from aspect.experiment.plan import Plan, load_plan
@@ -29,14 +29,11 @@ from aspect.experiment.spec import Cell
 from aspect.workspace import (
     FolderKind,
     Workspace,
-    naming,
     read_json,
     read_json_lines,
     sealed,
     write_json_lines,
 )
-
-__all__ = ["BenchFolder", "read_details", "read_plan", "read_records"]
 
 PLAN, INDEX, LOG, RECORDS = "plan.yaml", "index.jsonl", "log.txt", "records.jsonl"
 CELLS, FAILED, DETAILS, PERTURBATIONS = "cells", "failed", "details", "perturbations"

@@ -36,8 +36,6 @@ from aspect.scale.bases import BasisSettings, compute_bases
 from aspect.scale.store import GraphStore
 from aspect.training.health import Health
 
-__all__ = ["evaluate_store_runs"]
-
 PROBED = 10_000  # nodes with labels, drawn the same for every run
 MOST_PROPAGATED = 20_000_000  # nodes of a store whose propagated features are computed as a control
 

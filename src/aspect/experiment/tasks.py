@@ -35,8 +35,6 @@ from aspect.experiment.trained import StoredRun, open_run, source_of
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 
-__all__ = ["TaskTable", "cluster_runs", "predict_links"]
-
 OF_STRUCTURE = ("degree", "laplacian")  # features that tell of edges
 FEW_EDGES = 50  # one of them is two points of a score
 

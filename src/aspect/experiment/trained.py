@@ -55,18 +55,6 @@ from aspect.workspace import (
     write_text,
 )
 
-__all__ = [
-    "EMBEDDINGS",
-    "MODEL",
-    "TRAIN_AGAIN",
-    "RunOptions",
-    "StoredRun",
-    "open_run",
-    "read_runs",
-    "source_of",
-    "train_run",
-]
-
 logger = logging.getLogger(__name__)
 
 MODEL, EMBEDDINGS, IDS = "model.safetensors", "embeddings.npy", "ids.txt"

@@ -46,8 +46,6 @@ from aspect.training.folder import CHECKPOINT, METRICS, RunFolder, Start
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, Snapshot, TrainingResult, train
 
-__all__ = ["embed_run", "process_group", "train_store"]
-
 BASES, CHECKPOINTS = "bases", "checkpoints"  # folders of the run until it is complete
 
 

@@ -18,29 +18,14 @@ from aspect.data.graph import Graph
 from aspect.data.splits import Split, make_splits, published_sha256
 from aspect.errors import GraphError, TrainingError
 from aspect.estimator import DTYPE
-from aspect.evaluation.linear_probe import (
-    NeutralProbe,
-    Probe,
-    probe_named,
-    validation_scores,
-)
-from aspect.evaluation.neutral_probe import on_faster_device
+from aspect.evaluation.linear_probe import Probe, probe_named, validation_scores
+from aspect.evaluation.neutral_probe import NeutralProbe, on_faster_device
 from aspect.experiment.search import Search
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.randomness import isolated_seed, seed_for
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
-
-__all__ = [
-    "Problem",
-    "RungRecorder",
-    "RungScore",
-    "best_epoch",
-    "load_problem",
-    "score_settings",
-    "score_trial",
-]
 
 # User attributes of a trial in the study.
 START, ERROR, SECONDS = "start", "error", "seconds"

@@ -33,6 +33,7 @@ from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
 from aspect.config import load_yaml, make_config, to_yaml
+from aspect.data.files import naming
 from aspect.data.tensors import FORMULA_STARTS
 from aspect.errors import AspectError, RunError, SettingsError, sentence_of
 from aspect.experiment.executor import Executor, Finished, Lost, News, Started
@@ -49,20 +50,7 @@ from aspect.experiment.trial import (
 from aspect.randomness import seed_for
 from aspect.settings import Experiment
 from aspect.training.health import Health
-from aspect.workspace import FolderKind, Workspace, naming
-
-__all__ = [
-    "JOURNAL",
-    "PAGE",
-    "SEARCH",
-    "SearchResult",
-    "TrialResult",
-    "check_folder",
-    "load_search",
-    "open_study",
-    "run_trial",
-    "tune",
-]
+from aspect.workspace import FolderKind, Workspace
 
 SEARCH, JOURNAL, TRIALS, SETTINGS, PAGE = (
     "search.yaml",

@@ -11,15 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = [
-    "KEPT_BYTES",
-    "kept_bytes_on",
-    "refuse_second_derivative",
-    "row_ranges",
-    "rows_per_block",
-    "with_smaller_blocks",
-]
-
 logger = logging.getLogger(__name__)
 
 # One block of similarities should fit a CPU's caches, but hold rows enough for a fast product; a

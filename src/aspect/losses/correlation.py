@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["barlow_loss", "canonical_loss", "standardise_columns"]
-
 ROUNDING = 4  # steps of a float: a column that varies by less, for its size, is constant
 
 

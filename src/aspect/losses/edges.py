@@ -20,14 +20,6 @@ from aspect.losses.blocked import (
 )
 from aspect.losses.similarity import directions
 
-__all__ = [
-    "Reconstruction",
-    "edge_ranking_loss",
-    "pair_cosines",
-    "pair_products",
-    "rayleigh_energy",
-]
-
 PAIRS_AT_A_TIME = 2**14  # pairs whose rows are gathered at a time
 EVEN = 0.5  # the weight of an edge that is as homophilic as heterophilic
 

@@ -37,20 +37,6 @@ from aspect.losses.blocked import (
 )
 from aspect.losses.similarity import cosines, directions
 
-__all__ = [
-    "LOWEST_FLOAT32_TEMPERATURE",
-    "LOWEST_TEMPERATURE",
-    "NodeLosses",
-    "Positives",
-    "in_safe_precision",
-    "info_nce",
-    "intra_view_info_nce",
-    "sampled_info_nce",
-    "several_positives_info_nce",
-    "several_positives_loss",
-    "within_view",
-]
-
 # exp is taken of similarities in [-1/temperature, 1/temperature] as they are: for a temperature of
 # 2/80 that is from 4e-18 to 2e17 and safe in float32, down to 2/700 it is safe in float64.
 LOWEST_TEMPERATURE = 2 / 700

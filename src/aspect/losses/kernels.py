@@ -22,8 +22,6 @@ from typing_extensions import override
 from aspect.data.sparse import aligned
 from aspect.losses.blocked import refuse_second_derivative, row_ranges
 
-__all__ = ["fused_log_sums"]
-
 # A similarity in float16 is off by up to 2^-12, an exponential by that over the temperature.
 LOWEST_HALF_TEMPERATURE = 0.1
 TALL, WIDE = 64, 128  # rows and columns of the matrix that a program holds

@@ -6,8 +6,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-__all__ = ["squashed_divergence", "two_group_loss"]
-
 
 def two_group_loss(
     real: Float[Tensor, "*real"], corrupted: Float[Tensor, "*corrupted"]

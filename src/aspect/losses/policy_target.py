@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["channel_costs", "policy_loss", "policy_target"]
-
 
 def channel_costs(evidence: Float[Tensor, "bands nodes"]) -> Float[Tensor, "bands nodes"]:
     """z-scores over all bands and nodes together, Eq. (14), channel cost.

@@ -12,8 +12,6 @@ from torch import Tensor
 from aspect.losses.info_nce import NodeLosses, in_safe_precision
 from aspect.losses.similarity import directions
 
-__all__ = ["PastRows", "queued_info_nce"]
-
 Pair = tuple[Float[Tensor, "past dim"], Float[Tensor, "past dim"]]
 
 

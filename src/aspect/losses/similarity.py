@@ -6,14 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = [
-    "bootstrap_loss",
-    "cosines",
-    "directions",
-    "information_hinge",
-    "top_similarity_loss",
-]
-
 
 def directions(x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
     """Rows of length one; a row of zeros stays so and gets no gradient."""

@@ -27,8 +27,6 @@ from aspect.nn.augmentations import View, sample_subgraph
 from aspect.nn.gcn import StartingWeights
 from aspect.nn.mlp import ActivationName
 
-__all__ = ["ARIEL", "ARIELConfig"]
-
 
 class ARIELConfig(LaterGRACEConfig):
     """GRACE's settings and those of the third view; symbols of the official code in parentheses.

@@ -53,16 +53,6 @@ from aspect.nn.skip import HOPS, Skip
 from aspect.nn.spectral_encoder import BandActivation, LayerOrder, Signal, SpectralEncoder, fold
 from aspect.randomness import generator_for
 
-__all__ = [
-    "DRAWN_BEYOND",
-    "EXACT_UP_TO",
-    "PAPER",
-    "AspectConfig",
-    "AspectMethod",
-    "SpectralEmbedding",
-    "weighted",
-]
-
 PAPER = Citation(
     "Z. Li, B. Yang, H. Chen",
     "ASPECT: Node-Level Adaptive Spectral Fusion for Graph Contrastive Learning",

@@ -21,8 +21,6 @@ from aspect.methods.base import Group, Method, Output, Step
 from aspect.methods.controls import side_by_side
 from aspect.methods.registry import Cost, register
 
-__all__ = ["AspectEnsembleConfig", "AspectEnsembleMethod"]
-
 
 class AspectEnsembleConfig(AspectConfig):
     """Settings of the ensemble: those of every member, and their number."""

@@ -39,8 +39,6 @@ from aspect.nn.spectral_encoder import Signal
 
 SEARCHED_NODES = 4_096  # of a sampled neighbourhood, where the graph is trained on as rows
 
-__all__ = ["AspectSConfig", "AspectSMethod", "SearchCost", "SearchedGraph"]
-
 
 class AspectSConfig(AspectConfig):
     """Settings of ASPECT-S: those of ASPECT, and of its search and stability loss."""

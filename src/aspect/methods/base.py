@@ -27,20 +27,6 @@ from aspect.nn.gcn import GCNStack
 from aspect.nn.normalisation import Calibrated, NormStatistics, recording
 from aspect.randomness import seed_for
 
-__all__ = [
-    "BatchNormConfig",
-    "FilterBank",
-    "Group",
-    "Method",
-    "MethodConfig",
-    "OneEncoder",
-    "OneEncoderConfig",
-    "Output",
-    "PerGraph",
-    "Step",
-    "cosine_decay",
-]
-
 
 class MethodConfig(Config):
     """Settings that the trainer reads, whatever the method."""

@@ -26,8 +26,6 @@ from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 
-__all__ = ["BGRL", "BGRLConfig"]
-
 
 class BGRLConfig(BatchNormConfig, OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are the official ones but for the epochs.

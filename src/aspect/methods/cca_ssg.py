@@ -20,8 +20,6 @@ from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 
-__all__ = ["CCASSG", "CCASSGConfig"]
-
 
 class CCASSGConfig(BatchNormConfig, OneEncoderConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""

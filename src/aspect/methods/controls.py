@@ -21,19 +21,6 @@ from aspect.methods.registry import Cost, register
 from aspect.nn.filters import Band
 from aspect.nn.propagation import SymmetricPropagation
 
-__all__ = [
-    "HighBandOnly",
-    "LowBandOnly",
-    "PropagatedConfig",
-    "PropagatedFeatures",
-    "RandomEncoder",
-    "RawConfig",
-    "RawFeatures",
-    "SpectralConfig",
-    "SpectralFeatures",
-    "side_by_side",
-]
-
 LEVEL = 1e-6  # relative; eigenvalues closer than this may share an eigenspace
 
 

@@ -22,8 +22,6 @@ from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack
 from aspect.nn.scorers import BilinearScorer, sigmoid_mean
 
-__all__ = ["DGI", "DGIConfig"]
-
 
 class DGIConfig(OneEncoderConfig):
     """Settings of DGI; the defaults are the official ones of Cora and Citeseer."""

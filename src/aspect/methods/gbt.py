@@ -21,8 +21,6 @@ from aspect.methods.base import (
 from aspect.methods.registry import Citation, register
 from aspect.nn.gcn import GCNStack
 
-__all__ = ["GBT", "GBTConfig"]
-
 
 class GBTConfig(BatchNormConfig, OneEncoderConfig):
     """Symbols of the paper in parentheses; the rates are near the mean of the official ones."""

@@ -25,8 +25,6 @@ from aspect.nn.augmentations import (
 )
 from aspect.nn.mlp import ActivationName
 
-__all__ = ["GCA", "GCAConfig"]
-
 Centrality = Literal["degree", "pagerank", "eigenvector"]
 
 EDGE_STEPS, COLUMN_STEPS = 200, 10  # of the walk behind `pagerank`, in the official code

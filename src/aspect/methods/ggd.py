@@ -21,8 +21,6 @@ from aspect.nn.gcn import GCNStack
 from aspect.nn.propagation import spread
 from aspect.nn.scorers import SummedLinearScorer
 
-__all__ = ["GGD", "GGDConfig"]
-
 
 class GGDConfig(OneEncoderConfig):
     """Settings of GGD; the defaults are the official ones of Cora."""

@@ -22,8 +22,6 @@ from aspect.nn.mlp import Activation
 from aspect.nn.propagation import neighbour_mean
 from aspect.nn.scorers import BilinearScorer
 
-__all__ = ["GMI", "GMIConfig"]
-
 
 class GMIConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""

@@ -20,8 +20,6 @@ from aspect.nn.augmentations import View
 from aspect.nn.gcn import GCNStack, StartingWeights
 from aspect.nn.mlp import MLP, ActivationName
 
-__all__ = ["GRACE", "GRACEConfig", "LaterGRACEConfig"]
-
 
 class GRACEConfig(OneEncoderConfig):
     """Symbols of the paper in parentheses; defaults are those of the official code."""

@@ -22,8 +22,6 @@ from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 from aspect.nn.scorers import sigmoid_mean
 from aspect.randomness import generator_for
 
-__all__ = ["FixedView", "GraphCL", "GraphCLConfig", "draw_view"]
-
 Kind = Literal["node", "subgraph", "mask", "edge"]
 
 

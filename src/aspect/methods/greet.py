@@ -24,8 +24,6 @@ from aspect.nn.neighbours import similar_positives
 from aspect.nn.propagation import spread
 from aspect.nn.scorers import EdgeDiscriminator, WalkedGraph
 
-__all__ = ["GREET", "GREETConfig"]
-
 Margin = Annotated[float, Field(ge=0, le=2)]
 
 

@@ -22,8 +22,6 @@ from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import EdgeSplit
 
-__all__ = ["HLCL", "HLCLConfig"]
-
 EdgeShare = Annotated[float, Field(gt=0, le=1)]
 
 

@@ -21,8 +21,6 @@ from aspect.nn.diffusion import DiffusedGraph
 from aspect.nn.gcn import GCNStack
 from aspect.nn.scorers import BilinearScorer, sigmoid_mean
 
-__all__ = ["MVGRL", "MVGRLConfig"]
-
 
 class MVGRLConfig(MethodConfig):
     """Settings of MVGRL's node version."""

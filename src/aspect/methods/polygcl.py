@@ -21,8 +21,6 @@ from aspect.nn.augmentations import draw_order
 from aspect.nn.scorers import BilinearScorer
 from aspect.nn.spectral_encoder import BandActivation, Signal, SpectralEncoder
 
-__all__ = ["PolyGCL", "PolyGCLConfig"]
-
 
 class PolyGCLConfig(BatchNormConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""

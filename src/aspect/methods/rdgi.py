@@ -22,8 +22,6 @@ from aspect.methods.base import Step
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import Citation, Cost, register
 
-__all__ = ["RDGI", "RDGIConfig"]
-
 WARNED_BYTES = 10**9  # of uncompressed features, from which on the user is warned
 
 

@@ -21,18 +21,6 @@ from aspect.plugins import Plugins, is_reference, reference_of
 if TYPE_CHECKING:
     from aspect.methods.base import Method, MethodConfig
 
-__all__ = [
-    "Citation",
-    "Cost",
-    "Registration",
-    "find_method",
-    "method_names",
-    "register",
-    "require_method_name",
-    "setting_names",
-    "short_name",
-]
-
 MOST_NAMED = 3  # authors in a short citation; of more, the first stands for all
 
 

@@ -21,8 +21,6 @@ from aspect.nn.mlp import MLP
 from aspect.nn.neighbours import similar_positives
 from aspect.nn.spectral_encoder import Signal, SpectralEncoder
 
-__all__ = ["S3GCL", "S3GCLConfig"]
-
 
 class S3GCLConfig(BatchNormConfig):
     """Symbols of the paper in parentheses; the defaults lie between the two official settings."""

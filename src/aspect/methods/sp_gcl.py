@@ -20,8 +20,6 @@ from aspect.nn.augmentations import draw_near, draw_order
 from aspect.nn.gcn import GCNStack
 from aspect.nn.mlp import MLP
 
-__all__ = ["SPGCL", "SPGCLConfig"]
-
 
 class SPGCLConfig(BatchNormConfig, OneEncoderConfig):
     """Symbols of the paper in parentheses; the defaults are those of the official code."""

@@ -21,29 +21,6 @@ from aspect.data.rows import Rows
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation, neighbour_mean
 
-__all__ = [
-    "RowViews",
-    "Subgraph",
-    "View",
-    "ViewSource",
-    "column_importance",
-    "draw_batches",
-    "draw_near",
-    "draw_order",
-    "draw_others",
-    "draw_pairs",
-    "drop_nodes",
-    "drop_probabilities",
-    "eigenvector_centrality",
-    "exact_mask",
-    "grow_subgraph",
-    "induced_subgraph",
-    "keep_mask",
-    "pagerank_centrality",
-    "rewire_edges",
-    "sample_subgraph",
-]
-
 DAMPING = 0.85  # of GCA's walk
 CONVERGED = 1e-10  # change of a unit vector at which power iteration ends
 ROUNDING = 16  # steps of a float by which equal importances may differ

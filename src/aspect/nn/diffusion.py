@@ -19,14 +19,6 @@ from aspect.data.sparse import SparseMatrix
 from aspect.nn.filters import chebyshev_basis
 from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
 
-__all__ = [
-    "CroppedOperator",
-    "DiffusedGraph",
-    "PersonalisedPageRank",
-    "return_probabilities",
-    "scale_columns",
-]
-
 # Columns that are pushed through the graph at a time: few stay within a CPU's caches.
 BLOCK = {"cpu": 64, "cuda": 1024}
 FIRST_ROOM = 2**16  # entries that are kept before the store grows

@@ -14,16 +14,6 @@ from typing_extensions import override
 
 from aspect.data.operators import Operator
 
-__all__ = [
-    "Band",
-    "InterpolatedFilter",
-    "MonotoneFilter",
-    "RampFilter",
-    "chebyshev_basis",
-    "chebyshev_nodes",
-    "chebyshev_transform",
-]
-
 
 def chebyshev_basis(
     rescaled_laplacian: Operator, x: Float[Tensor, "nodes dim"], order: int

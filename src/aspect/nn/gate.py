@@ -11,19 +11,6 @@ from torch import Tensor, nn
 from aspect.data.operators import Operator
 from aspect.data.sparse import has_triton
 
-__all__ = [
-    "Fusion",
-    "GateInput",
-    "GlobalPolicy",
-    "HalfPolicy",
-    "NodePolicy",
-    "Readout",
-    "fuse",
-    "make_policy",
-    "neighbourhood_mean",
-    "read_out",
-]
-
 Readout = Literal["fused", "concatenated", "weighted"]
 
 

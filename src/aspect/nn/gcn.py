@@ -18,8 +18,6 @@ from aspect.data.operators import Operator
 from aspect.nn.mlp import Activation, ActivationName, check_widths
 from aspect.nn.normalisation import BatchNorm, NormStatistics
 
-__all__ = ["GCNStack", "StartingWeights"]
-
 # Glorot-uniform weights and biases of zero (the papers' usual), or both uniform within
 # 1 / sqrt(output width) (ARIEL).
 StartingWeights = Literal["glorot", "uniform"]

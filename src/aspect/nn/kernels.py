@@ -24,8 +24,6 @@ from aspect.data.graph import Features
 from aspect.data.operators import RescaledLaplacian
 from aspect.data.sparse import ALIGNED, SparseMatrix, aligned
 
-__all__ = ["filtered_bands", "fused_bands", "scaled_basis"]
-
 LARGEST = 2.0**15  # what a float16 holds with a margin
 BLOCK = 1024  # entries that a program holds at a time
 REDUCED = 512  # the same where a single warp sums them up: it needs no shared memory

@@ -15,8 +15,6 @@ from aspect.data.graph import Features
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.normalisation import BatchNorm, NormStatistics
 
-__all__ = ["MEAN_SLOPE", "MLP", "Activation", "ActivationName", "RandomLeaky", "check_widths"]
-
 ActivationName = Literal["relu", "prelu", "rrelu", "leaky-relu", "elu", "none"]
 
 LOWEST_SLOPE, HIGHEST_SLOPE = 1 / 8, 1 / 3

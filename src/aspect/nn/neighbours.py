@@ -17,8 +17,6 @@ from aspect.losses.similarity import directions
 from aspect.nn.augmentations import View, ViewSource, keep_mask
 from aspect.nn.gcn import GCNStack
 
-__all__ = ["EdgeSplit", "choose_edges", "edge_similarity", "nearest_by_cosine", "similar_positives"]
-
 BLOCK_BYTES = 64 * 2**20  # of similarities, in float64
 # What is equal but for rounding counts as equal, and binary features make many such: similarities
 # of rows are compared in steps of 2^-32, those of edges in steps of 2^-20.

@@ -11,23 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 from typing_extensions import override
-
-__all__ = [
-    "BatchNorm",
-    "Calibrated",
-    "Centre",
-    "NormStatistics",
-    "Normalisation",
-    "Scaling",
-    "recording",
-]
 
 # What batch norm embeds by: the clean training graph, recomputed after training; averages over the
 # steps of training; or the graph that is embedded.
@@ -50,18 +40,6 @@ class Calibrated(nn.Module):
     def is_stale(self) -> bool:
         """Whether it would embed by statistics that were never recorded."""
         return not bool(self.recorded)
-
-    @override
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Tensor],
-        prefix: str,
-        *arguments: Any,  # torch's own
-    ) -> None:
-        # Version 0.1 recorded nothing: such a model is stale, and a `Centre` subtracts zeros.
-        for name, buffer in self.named_buffers(recurse=False):
-            state_dict.setdefault(f"{prefix}{name}", torch.zeros_like(buffer))
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 @contextmanager
@@ -172,22 +150,6 @@ class BatchNorm(Calibrated):
         """Scale and shift that normalise by these statistics."""
         scale = self.weight / (variance + EPSILON).sqrt()
         return scale, self.bias - scale * mean
-
-    @override
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Tensor],
-        prefix: str,
-        *arguments: Any,  # torch's own
-    ) -> None:
-        # Version 0.1 kept one average for all bands, or none, and counted its batches.
-        state_dict.pop(f"{prefix}num_batches_tracked", None)
-        for name in ("running_mean", "running_var"):
-            ours: Tensor = getattr(self, name)
-            kept = state_dict.setdefault(f"{prefix}{name}", ours.clone())
-            if kept.ndim == 1:
-                state_dict[f"{prefix}{name}"] = kept.expand_as(ours).clone()
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 class Centre(Calibrated):

@@ -14,8 +14,6 @@ from aspect.data.graph import Graph
 from aspect.data.operators import Operator, Propagation, inverse_root_degrees
 from aspect.data.sparse import SparseMatrix
 
-__all__ = ["MatrixOperator", "SymmetricPropagation", "neighbour_mean", "spread"]
-
 
 @dataclass(frozen=True, eq=False)
 class MatrixOperator:

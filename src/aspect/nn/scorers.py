@@ -15,14 +15,6 @@ from aspect.nn.augmentations import ViewSource
 from aspect.nn.diffusion import return_probabilities
 from aspect.nn.propagation import MatrixOperator
 
-__all__ = [
-    "BilinearScorer",
-    "EdgeDiscriminator",
-    "SummedLinearScorer",
-    "WalkedGraph",
-    "sigmoid_mean",
-]
-
 
 def sigmoid_mean(nodes: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
     """`sigmoid(mean_i h_i)`, every entry in (0, 1): the summary of DGI, GraphCL, MVGRL and RDGI."""

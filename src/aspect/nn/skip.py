@@ -21,8 +21,6 @@ from aspect.data.graph import Features
 from aspect.data.operators import Operator
 from aspect.nn.normalisation import Calibrated
 
-__all__ = ["HOPS", "Skip", "principal_components"]
-
 HOPS = 2
 EXACT_UP_TO = 2048  # columns whose covariance is decomposed as a whole
 OVERSAMPLED = 32  # further directions that an iteration follows, and its steps

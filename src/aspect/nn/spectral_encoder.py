@@ -19,16 +19,6 @@ from aspect.data.sparse import LARGEST_INT32, aligned, has_triton
 from aspect.nn.filters import Band, MonotoneFilter, RampFilter, chebyshev_basis
 from aspect.nn.normalisation import BatchNorm, NormStatistics
 
-__all__ = [
-    "BandActivation",
-    "FilterKind",
-    "FoldedEncoder",
-    "LayerOrder",
-    "Signal",
-    "SpectralEncoder",
-    "fold",
-]
-
 BandActivation = Literal["relu", "prelu"]
 LayerOrder = Literal["filter-first", "project-first"]
 FilterKind = Literal["monotone", "ramp"]

@@ -34,21 +34,6 @@ from aspect.scale.blocks import (
 from aspect.scale.store import AdjacencyBlock, GraphStore, block_name
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
-__all__ = [
-    "Bases",
-    "BasisFacts",
-    "BasisSettings",
-    "MissingBlocks",
-    "Propagator",
-    "compute_bases",
-    "inverse_roots",
-    "kept_entries",
-    "projection_matrix",
-    "propagate_block",
-    "shuffled_order",
-    "term_rows",
-]
-
 FACTS = "bases.json"
 BASES = FolderKind(
     foreign="holds no Chebyshev bases", owns=lambda names: bool(names & {FACTS, JOB})

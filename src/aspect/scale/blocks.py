@@ -36,17 +36,6 @@ from aspect.workspace import (
     write_json,
 )
 
-__all__ = [
-    "JOB",
-    "SCRATCH",
-    "BlockFolder",
-    "BlockedRows",
-    "check_disk",
-    "converted",
-    "mapped",
-    "row_ranges",
-]
-
 JOB = "job.json"  # what a folder is filled with: another job must not go on with it
 JOURNAL = "blocks.jsonl"
 SCRATCH = "scratch-"  # names of blocks that only serve to make others begin so

@@ -41,8 +41,6 @@ from aspect.scale.store import (
     seal_store,
 )
 
-__all__ = ["build_store", "write_store"]
-
 NPY = ".npy"
 MEMORY_BYTES = 2**30
 PART_BYTES = 256  # of an edge with its ids while a part of the edges is mapped and sorted

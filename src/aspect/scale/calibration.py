@@ -14,9 +14,6 @@ from aspect.methods.base import Method
 from aspect.nn.normalisation import BatchNorm, Calibrated, Centre
 from aspect.nn.skip import Skip
 
-__all__ = ["Moments", "calibrate_rows"]
-
-
 SAMPLED_ROWS, SAMPLED_BYTES = 65_536, 2**30  # at most, by which principal axes are found
 
 

@@ -21,8 +21,6 @@ from aspect.data.source import Reading
 from aspect.data.table_files import TableFile, separator_of
 from aspect.errors import FileError, GraphError, reason
 
-__all__ = ["TablePiece", "TablePieces", "as_ids", "file_identity", "mapped_array"]
-
 TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TEXT_BLOCK = 2**24  # bytes that are parsed at a time; a row must fit
 

@@ -22,8 +22,6 @@ from aspect.scale.calibration import Moments
 from aspect.scale.rows import STREAMED, RowBatches
 from aspect.workspace import read_json, write_json
 
-__all__ = ["embed_store", "gate_moments", "scaling_of", "write_row_groups"]
-
 EMBEDDINGS, POLICY, PROGRESS = "embeddings.npy", "policy.npy", "embedding.json"
 SYNCED = 16  # parts of a pass between two notes of how far it is
 

@@ -25,8 +25,6 @@ from aspect.data.encoder import (
 from aspect.data.table_files import TableFile
 from aspect.errors import GraphError
 
-__all__ = ["encode_piece", "fit_pieces"]
-
 
 class _Moments:
     """What a column's encoding depends on, gathered piece by piece."""

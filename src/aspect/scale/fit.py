@@ -25,16 +25,6 @@ from aspect.scale.rows import STREAMED, RowBatches, basis_settings, row_plan_of,
 from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings, Scale
 
-__all__ = [
-    "as_rows",
-    "check_scale",
-    "choose_rows",
-    "output_of",
-    "row_batches",
-    "row_outlook",
-    "step_bytes",
-]
-
 SCALES: tuple[Scale, ...] = ("auto", "full", "rows")
 
 FLOAT_BYTES = 4

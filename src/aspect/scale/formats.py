@@ -29,8 +29,6 @@ from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 from aspect.scale.sources import Columns, EdgeArray, Edges, NamedBy, NodeArrays, NodeSource
 from aspect.scale.store import GraphStore
 
-__all__ = ["import_igb", "import_ogb", "layout_of"]
-
 OGB_PARTS = {"train": 1, "valid": 2, "test": 3}
 NPY_MAGIC = b"\x93NUMPY"
 IGB_COLUMNS = 1024  # of the features, in every size

@@ -29,8 +29,6 @@ from aspect.scale.store import (
     store_bytes,
 )
 
-__all__ = ["generate_store"]
-
 EDGES_PER_RUN = 2**21
 GOLDEN = (math.sqrt(5) - 1) / 2
 

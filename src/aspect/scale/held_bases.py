@@ -21,8 +21,6 @@ from aspect.randomness import seed_for
 from aspect.scale.bases import BasisFacts, BasisSettings, projection_matrix, shuffled_order
 from aspect.scale.store import GraphStore
 
-__all__ = ["DeviceGraph", "HeldBases", "held_bytes", "kept_on_device"]
-
 ENTRIES = 2**25  # of the adjacency that are multiplied at a time
 ENTRY_BYTES = 96  # of one of them meanwhile
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from aspect.errors import GraphError, shown
 from aspect.scale.blocks import BlockFolder
 
-__all__ = ["IdTable", "merge_id_runs", "shown_ids", "write_id_run"]
-
 SAMPLES = 1024  # of every run, by which the ranges are chosen that are merged at a time
 COPIES = 4  # of an id in memory while a range is merged
 

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from aspect.config import Config, Count
 
-__all__ = ["ROWS_PER_BLOCK", "FeatureType", "MixedModel"]
-
 ROWS_PER_BLOCK = 65_536
 
 FeatureType = Literal["float32", "float16"]

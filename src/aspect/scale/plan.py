@@ -53,19 +53,6 @@ from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, store_bytes
 from aspect.settings import RowSettings
 from aspect.training.trainer import try_epochs
 
-__all__ = [
-    "GpuSpeeds",
-    "GraphSize",
-    "Machine",
-    "Need",
-    "Outlook",
-    "Speeds",
-    "basis_need",
-    "calibrate",
-    "foresee",
-    "method_of",
-]
-
 Mode = Literal["full", "rows"]
 Previous = NDArray[np.float32] | BlockedRows
 Measured = TypeVar("Measured")

@@ -19,8 +19,6 @@ from typing_extensions import override
 from aspect.methods.base import Method
 from aspect.nn.normalisation import BatchNorm
 
-__all__ = ["Ranks"]
-
 
 @dataclass(frozen=True)
 class Ranks:

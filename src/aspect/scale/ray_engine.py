@@ -35,8 +35,6 @@ from aspect.training.trainer import EpochReport, Recorder, Snapshot, TrainingRes
 if TYPE_CHECKING:
     import ray
 
-__all__ = ["RayPropagation", "RayTraining", "connect", "num_gpus"]
-
 ATTEMPTS = 3  # further ones of a block, or of a training, after its worker was lost
 CHECKPOINT = "checkpoint.safetensors"
 # Workers import torch before they begin, which takes long on a busy machine: Ray would wait 60 s.

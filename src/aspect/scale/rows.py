@@ -35,8 +35,6 @@ from aspect.settings import RowSettings
 from aspect.training.data import Check, Update
 from aspect.training.gradients import Gradients, Pass
 
-__all__ = ["RowBatches", "StoredViews", "basis_settings", "row_plan_of", "stored_views"]
-
 BATCH = {"cpu": 1_024, "cuda": 4_096}  # rows of a step, by kind of device
 ONE_BATCH = 4_096  # nodes of a graph that is taken whole: its settings were chosen for such steps
 

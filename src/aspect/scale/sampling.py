@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from aspect.data.graph import Graph
 from aspect.scale.store import GraphStore
 
-__all__ = ["induced_graph", "sample_neighbourhood"]
-
 Nodes = NDArray[np.int64]
 
 NODES_PER_SEED = 256

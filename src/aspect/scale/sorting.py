@@ -20,8 +20,6 @@ from aspect.errors import GraphError, shown
 from aspect.scale.blocks import BlockFolder, row_ranges
 from aspect.scale.store import block_name
 
-__all__ = ["EDGE_BYTES", "EdgeCounts", "merge_runs", "merged_rows", "rows_are_merged", "write_run"]
-
 # A key is row * 2^32 + column * 2 + (1 where the pair was given the other way round).
 ROW_BITS, COLUMN_BITS = 32, 1
 MERGED_BYTES, MOST_THREADS = 2**28, 64  # of a block that is merged beside others, at least

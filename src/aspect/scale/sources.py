@@ -20,18 +20,6 @@ from aspect.scale.blocks import row_ranges
 from aspect.scale.chunks import TablePiece, TablePieces, as_ids, file_identity, mapped_array
 from aspect.scale.encoding import encode_piece, fit_pieces
 
-__all__ = [
-    "EdgeArray",
-    "EdgePieces",
-    "EdgeSource",
-    "Edges",
-    "NamedBy",
-    "NodeArrays",
-    "NodePieces",
-    "NodeSource",
-    "StructuralNodes",
-]
-
 ENDS = 2  # of an edge
 FIT_ROWS = 65_536  # of a table that are parsed at a time while its columns are measured
 DEGREE_BINS = 32  # powers of two: no degree has more

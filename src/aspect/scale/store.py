@@ -32,19 +32,6 @@ from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, mapped, row_range
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
-__all__ = [
-    "FULL_DISK",
-    "STORE",
-    "AdjacencyBlock",
-    "GraphStore",
-    "StoreFacts",
-    "block_name",
-    "check_size",
-    "is_store",
-    "seal_store",
-    "store_bytes",
-]
-
 FACTS = "store.json"
 FIX = "Make the store anew."
 FULL_DISK = "Free some space, take float16, or fewer features, nodes or edges."

@@ -13,8 +13,6 @@ from aspect.data.graph import Graph
 from aspect.methods.base import Method, Step
 from aspect.training.gradients import Gradients, Pass
 
-__all__ = ["Check", "TrainingData", "Update", "WholeGraph", "as_training_data"]
-
 Update = Callable[[], None]  # moves the weights by their gradients
 Check = Callable[[Pass], None]  # reads the numbers, raises where one is not finite
 

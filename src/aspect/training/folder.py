@@ -27,24 +27,12 @@ from typing import Any
 
 from aspect import __version__
 from aspect.config import Config
-from aspect.data.files import is_file
+from aspect.data.files import is_file, naming
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, RunError, SettingsError
 from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard
 from aspect.training.trainer import EpochReport, Recorder, Snapshot
-from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, naming, read_json
-
-__all__ = [
-    "CHECKPOINT",
-    "CONFIG",
-    "FEATURES",
-    "METRICS",
-    "RECORD",
-    "RUN",
-    "RunFolder",
-    "Start",
-    "read_start",
-]
+from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,6 @@ from aspect.data.graph import Graph
 from aspect.data.rows import Rows
 from aspect.methods.base import Method, Step
 
-__all__ = ["Gradients", "Numbers", "Pass"]
-
 logger = logging.getLogger(__name__)
 
 # Of products in training on a GPU, in torch's words: TF32 inputs, float32 sums. Embeddings and

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from aspect.errors import TrainingError
 
-__all__ = ["Health", "check_finite"]
-
 MOST_COSINE = 0.98  # a higher mean cosine of two nodes is a collapse
 LEAST_RANK = 0.05  # of the highest rank possible; a lower effective rank is a collapse
 

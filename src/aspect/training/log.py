@@ -12,8 +12,6 @@ from typing import Protocol
 
 from aspect.errors import FileError, RunError, reason
 
-__all__ = ["EpochLog", "JsonLinesLog", "TensorBoardLog", "require_tensorboard"]
-
 
 class EpochLog(Protocol):
     """Takes the numbers of one epoch after the other."""

@@ -11,8 +11,6 @@ from aspect.provenance import forget_peak, peak_bytes
 from aspect.training.progress import duration
 from aspect.training.trainer import MEMORY_SETTINGS, try_epochs
 
-__all__ = ["Estimate", "estimate"]
-
 TRIAL_EPOCHS = 2
 FEWEST_EPOCHS = 20  # of a training that is worth a trial
 WORTH_TELLING = 10.0  # seconds

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-__all__ = ["Advance", "duration", "has_bar", "is_watched", "show_progress"]
-
 MINUTE, HOUR = 60, 3600
 
 SECONDS_BETWEEN_LINES = 5.0  # where there is nothing to draw a bar on

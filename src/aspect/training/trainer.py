@@ -23,21 +23,6 @@ from aspect.training.gradients import Pass
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 
-__all__ = [
-    "CHECK_EVERY",
-    "MEMORY_SETTINGS",
-    "CollapseStopping",
-    "EarlyStopping",
-    "EpochReport",
-    "NoRecorder",
-    "ProgressRecorder",
-    "Recorder",
-    "Snapshot",
-    "TrainingResult",
-    "train",
-    "try_epochs",
-]
-
 logger = logging.getLogger(__name__)
 
 FULL_RATE = "full_lr"  # a group's learning rate before its schedule
