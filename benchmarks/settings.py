@@ -10,7 +10,8 @@ The folders are those of `aspect tune`. A search that is complete is kept, one t
 goes on: call it again until nothing is left. `--ship` writes the best settings of complete searches
 into the package, and all their trials into `results/searches/`; it searches nothing. The authors'
 own settings are kept as `GRAPH.published.yaml`. A search whose trials lie in `results/searches/` is
-not carried out again; `--table` prints what was found. Several searches at a time share a GPU much
+not carried out again, and one that was begun goes on from `results/searches/begun/`, wherever it is
+called next; `--table` prints what was found. Several searches at a time share a GPU much
 faster under NVIDIA's MPS. The graphs' files lie in the folder that ASPECT_DATA names. Run by
 `make settings`.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -40,7 +42,7 @@ from aspect.experiment.executor import Finished, LocalProcesses, Lost, News, Sta
 from aspect.experiment.plan import load_plan  # noqa: E402 - the path comes first
 from aspect.experiment.run import free_memory  # noqa: E402
 from aspect.experiment.search import Search, SearchRequest, plan_search  # noqa: E402
-from aspect.experiment.tuning import SearchResult, load_search, tune  # noqa: E402
+from aspect.experiment.tuning import JOURNAL, SEARCH, SearchResult, load_search, tune  # noqa: E402
 from aspect.methods.registry import find_method  # noqa: E402
 from aspect.settings import FOLDER as SHIPPED  # noqa: E402
 from aspect.settings import Experiment, load_experiment  # noqa: E402
@@ -94,6 +96,11 @@ class PlannedSearch:
     def shipped_trials(self) -> Path:
         """All its trials as a table, once it is complete and shipped."""
         return SHIPPED_TRIALS / f"{self.name}.csv"
+
+    @property
+    def begun(self) -> Path:
+        """The search itself, while it is not complete: it goes on from here on any machine."""
+        return SHIPPED_TRIALS / "begun" / self.name
 
     def start(self) -> tuple[Experiment, str]:
         """The first trial, and a word on where it comes from."""
@@ -162,9 +169,12 @@ def carry_out(
     if seconds == 0:
         return "not begun: the time is over."
     logging.getLogger("aspect").setLevel(logging.ERROR)  # a step that is not captured, and so on
+    folder = searches / planned.name
+    if planned.begun.is_dir() and not folder.exists():
+        shutil.copytree(planned.begun, folder)
     result = tune(
         planned.plan(device),
-        searches / planned.name,
+        folder,
         trials,
         executor=InThisProcess(),
         seconds=seconds,
@@ -212,13 +222,20 @@ def search_all(searches: Sequence[PlannedSearch], given: argparse.Namespace) -> 
 
 
 def ship(planned: PlannedSearch, searches: Path, shipped: Path = SHIPPED) -> Path | None:
-    """Write a search's best settings among those of the package; None after too few trials."""
-    folder = searches / planned.name
-    if not (folder / "search.yaml").is_file():
+    """Write a search's best settings among those of the package.
+
+    After too few trials the search is kept as it is, to go on later, and None is returned.
+    """
+    folder, begun = searches / planned.name, planned.begun
+    if not (folder / SEARCH).is_file():
         return None
     result, _ = load_search(folder)
     if len(result.trials) < TRIALS or result.best is None:
+        begun.mkdir(parents=True, exist_ok=True)
+        for name in (SEARCH, JOURNAL):
+            shutil.copy(folder / name, begun)
         return None
+    shutil.rmtree(begun, ignore_errors=True)
     path = shipped / planned.method / f"{planned.graph}.yaml"
     path.parent.mkdir(exist_ok=True)
     official = official_file(planned.method, planned.graph, shipped)

@@ -1,5 +1,6 @@
 """`make settings`: one rule for every search, and how a search becomes a shipped file."""
 
+import math
 import shutil
 
 import pytest
@@ -113,6 +114,21 @@ def test_a_search_with_too_few_trials_is_not_shipped(searched, tmp_path, monkeyp
     assert script.ship(planned, tmp_path / "nowhere", tmp_path) is None
     monkeypatch.setattr(script, "TRIALS", 3)
     assert script.ship(planned, searches, tmp_path) is None
+
+
+def test_a_search_that_was_begun_goes_on_elsewhere(searched, tmp_path, monkeypatch):
+    planned, searches = searched
+    first, _ = load_search(searches / planned.name)
+    monkeypatch.setattr(script, "TRIALS", 3)
+    script.ship(planned, searches, tmp_path)
+    monkeypatch.setattr(script.PlannedSearch, "plan", lambda *_: first.search)
+    elsewhere = tmp_path / "elsewhere"
+    script.carry_out(planned, elsewhere, 3, "cpu", math.inf)
+    result, _ = load_search(elsewhere / planned.name)
+    assert result.trials[:2] == first.trials
+    assert len(result.trials) == 3
+    assert script.ship(planned, elsewhere, tmp_path) is not None
+    assert not planned.begun.exists()
 
 
 def test_official_settings_are_kept_beside_those_that_were_found(searched, tmp_path):
