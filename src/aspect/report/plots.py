@@ -270,7 +270,14 @@ def rank_plot(results: Results, splits: str, reference: str) -> Plot | None:
         colours = np.where(is_reference, PALETTE["orange"], PALETTE["blue"]).tolist()
         axes.scatter(numbers, np.arange(len(names)), c=colours, s=20, zorder=3)
         for row, number in enumerate(numbers):
-            axes.text(number, row, f"  {number:.1f}", va="center", fontsize=8)
+            axes.annotate(
+                f"{number:.1f}",
+                (number, row),
+                xytext=(6, 0),  # points: a page would swallow leading blanks
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+            )
         right = float(numbers[-1]) + 0.12 * len(names)
         for place, (first, last) in enumerate(groups):
             x = right + 0.025 * len(names) * place
