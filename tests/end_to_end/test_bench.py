@@ -142,6 +142,16 @@ def stamps(folder):
     }
 
 
+def test_a_bench_begins_with_the_records_of_another(here, cli):
+    known = ["--done", "runs/tiny/records.jsonl", "--perturbations", "runs/tiny/perturbations"]
+    result = cli("bench", "tiny.yaml", "--entry", "raw", "--out", "elsewhere", *known, *ALONE)
+    assert result.code == 0, result.err
+    log = here / "elsewhere/log.txt"
+    assert not log.exists() or "started" not in log.read_text()
+    earlier = [one for one in read_records(here / "runs/tiny") if one.cell.entry == "raw"]
+    assert read_records(here / "elsewhere") == earlier
+
+
 def test_a_plan_becomes_perturbation_files_and_records(whole):
     cwd, said = whole
     assert said.returncode == 1, "some cells failed"

@@ -51,6 +51,8 @@ class BenchOptions(Config):
     perturbations: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """Folder of perturbation files to use; what it lacks is made in the records' folder.  [default:
     results/perturbations, if it is there]"""
+    done: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """Records of an earlier bench, a folder or a .jsonl file: its runs are not run again."""
     show_list: Annotated[bool, typer.Option("--list")] = False
     """Only show what is done, failed and left."""
 
@@ -84,9 +86,10 @@ def bench(
         from aspect.experiment.perturbations import find_files
         from aspect.experiment.plan import lay_out, read_facts
         from aspect.experiment.runner import Bench, Placement
-        from aspect.experiment.store import BenchFolder
+        from aspect.experiment.store import BenchFolder, read_records
 
         whole.check_changes()
+        earlier = [] if options.done is None else read_records(options.done)
         placement = Placement.choose(session.device, options.workers, options.engine)
         folder = BenchFolder(options.out or Path("runs") / whole.name)
         folder.check(whole)
@@ -107,6 +110,8 @@ def bench(
     if options.retry_failed:
         before.retry_failed()
     with BenchFolder.open(folder.path, whole) as opened:
+        for record in earlier:
+            opened.write(record)
         counts = _attack(session, before, opened, placement, missing)
         running = laid_out(opened)
         content = {**_run(session, running, placement, options), "perturbations": counts}
