@@ -1,6 +1,7 @@
 """What all tests share: shapes checked at run time, one thread per worker, and a small graph."""
 
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -89,6 +90,15 @@ def pytest_collection_modifyitems(items):
         for mark, reason in reasons.items():
             if item.get_closest_marker(mark):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before():
+    """Scripts of `benchmarks/` make our logger quiet; tests after theirs read it."""
+    logger = logging.getLogger("aspect")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture

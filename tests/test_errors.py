@@ -18,7 +18,15 @@ KINDS = [
 
 def test_every_error_is_an_aspect_error_and_public():
     assert len(KINDS) >= 8
-    assert {kind.__name__ for kind in KINDS} < set(errors.__all__)
+    raised = {
+        kind
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if kind.__module__ == errors.__name__
+        and issubclass(kind, Exception)
+        and not issubclass(kind, Warning)
+    }
+    assert raised == {AspectError, *KINDS}
+    assert not any(kind.__name__.startswith("_") for kind in raised)
     assert all(kind.__doc__ for kind in KINDS)
 
 

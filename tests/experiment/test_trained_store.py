@@ -100,7 +100,6 @@ def test_a_run_has_the_files_and_the_model_of_any_run(store, whole):
     found = np.load(whole / "embeddings.npy")
     np.testing.assert_allclose(found, expected.embedding.detach(), atol=1e-5)
     np.testing.assert_allclose(np.load(whole / "policy.npy"), model.policy(graph), atol=1e-6)
-    assert not model.is_stale
     centred = model.embed(graph)
     assert abs(float(centred.norm(dim=1).mean()) - 4) < 1e-3
 

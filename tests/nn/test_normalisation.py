@@ -133,42 +133,6 @@ def test_a_recording_that_fails_leaves_the_layers_stale_and_at_rest():
     assert not ours.is_recording
 
 
-@pytest.fixture
-def old():
-    """One running average for all bands, and how many batches it has seen."""
-    theirs = nn.BatchNorm1d(WIDTH, momentum=0.01).double().train()
-    for seed in range(5):
-        theirs(batch(seed))
-    return theirs.eval()
-
-
-@pytest.mark.parametrize("bands", [1, 2])
-def test_statistics_of_version_0_1_are_read_and_stale(old, bands):
-    ours, state = norm(bands=bands), old.state_dict()
-    names = set(state)
-    ours.load_state_dict(state)
-    assert set(state) == names  # the caller's own dictionary stays as it was
-    assert ours.is_stale
-    for band in range(bands):
-        assert_close(ours.eval()(batch(9), band), old(batch(9)))
-
-
-def test_layers_without_statistics_are_read_too():
-    theirs = nn.BatchNorm1d(WIDTH, track_running_stats=False).double()
-    ours = norm(statistics="graph")
-    ours.load_state_dict(theirs.state_dict())
-    assert not ours.is_stale
-    assert_close(ours.eval()(batch()), theirs.eval()(batch()))
-
-
-def test_running_averages_of_version_0_1_are_gone_on_with(old):
-    ours = norm(bands=2, statistics="running", momentum=0.01)
-    ours.load_state_dict(old.state_dict())
-    assert not ours.is_stale
-    assert_close(ours.train()(batch(6), 1), old.train()(batch(6)))
-    assert_close(ours.running_var[0], old.running_var)
-
-
 def test_centring_subtracts_the_mean_of_each_band():
     bands = torch.stack([batch(0), batch(1)])
     centre = Centre(WIDTH, 2).double().train()
@@ -249,10 +213,3 @@ def test_statistics_are_measured_in_double_precision():
     exact = rows.double()
     assert_close(scaling.mean, exact.mean(0).float(), rtol=0, atol=0)
     assert_close(scaling.std, exact.std(0, correction=0).float(), rtol=1e-6, atol=0)
-
-
-def test_models_without_centring_are_read_and_stale():
-    centre = Centre(WIDTH, 2)
-    centre.load_state_dict({})
-    assert centre.is_stale
-    assert not bool(centre.mean.any())
