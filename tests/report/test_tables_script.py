@@ -141,7 +141,7 @@ def test_pages_tell_how_complete_the_records_are(tmp_path):
     figure = tmp_path / "docs" / "ranks-random.svg"
     figure.write_text(figure.read_text().replace("<svg ", "<svg  "))
     assert differing(expected_results(tmp_path)) == []
-    figure.write_text(figure.read_text().replace(">  1.0<", ">  1.5<"))
+    figure.write_text(figure.read_text().replace(">1.0<", ">1.5<"))
     assert differing(expected_results(tmp_path)) == [figure]
 
 
