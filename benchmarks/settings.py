@@ -2,18 +2,18 @@
 
 The rule is the same for all, ours included: 20 trials, the same seeds, validation accuracy (ROC AUC
 where a data set's authors report that) of the neutral probe on `random` splits that no table
-reports, the median pruner. The first trial are the
-settings of a method's authors where they give some for the graph, else the method's defaults. What
-is searched is each method's own space (`aspect methods NAME`), widths up to 2048.
+reports, the median pruner. The first trial are the settings of a method's authors where they give
+some for the graph, else the method's defaults. What is searched is each method's own space (`aspect
+methods NAME`), widths up to 2048.
 
 The folders are those of `aspect tune`. A search that is complete is kept, one that was interrupted
 goes on: call it again until nothing is left. `--ship` writes the best settings of complete searches
 into the package, and all their trials into `results/searches/`; it searches nothing. The authors'
 own settings are kept as `GRAPH.published.yaml`. A search whose trials lie in `results/searches/` is
 not carried out again, and one that was begun goes on from `results/searches/begun/`, wherever it is
-called next; `--table` prints what was found. Several searches at a time share a GPU much
-faster under NVIDIA's MPS. The graphs' files lie in the folder that ASPECT_DATA names. Run by
-`make settings`.
+called next; `--table` prints what was found. Several searches at a time share a GPU much faster
+under NVIDIA's MPS. The graphs' files lie in the folder that ASPECT_DATA names. Run by `make
+settings`.
 """
 
 from __future__ import annotations

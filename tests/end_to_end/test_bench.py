@@ -150,6 +150,7 @@ def test_a_bench_begins_with_the_records_of_another(here, cli):
     assert not log.exists() or "started" not in log.read_text()
     earlier = [one for one in read_records(here / "runs/tiny") if one.cell.entry == "raw"]
     assert read_records(here / "elsewhere") == earlier
+    cli("bench", "tiny.yaml", "--list", *known).refused("--list shows what --out holds")
 
 
 def test_a_plan_becomes_perturbation_files_and_records(whole):

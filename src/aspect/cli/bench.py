@@ -18,7 +18,7 @@ from aspect.cli.options import Engine
 from aspect.cli.session import OUR_ERROR, Session, command
 from aspect.config import Config
 from aspect.data.files import is_folder
-from aspect.errors import FileError, counted
+from aspect.errors import FileError, SettingsError, counted
 from aspect.training.progress import duration
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def bench(
     """
     from aspect.experiment.plan import load_plan
 
+    if options.done is not None and options.show_list:
+        raise SettingsError("--list shows what --out holds: leave --done out, or run the plan.")
     whole = load_plan(plan)
     chosen = whole.only(tuple(options.entries or ()), tuple(options.graphs or ()))
     chosen.only(tuple(options.redo or ()))  # an unknown entry is refused
