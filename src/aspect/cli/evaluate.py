@@ -159,6 +159,11 @@ class _Evaluation:
             from aspect.evaluation.pruning import check_pruning
 
             check_pruning(plans[0].experiment.method, self.how.prune)
+        if self.how.metric is not None:  # refused before a training, not after it
+            from aspect.evaluation.metrics import check_metric
+
+            labelled = plans[0].source.read(self.session.data_dir)
+            check_metric(self.how.metric, labelled.num_classes)
         perturbed: Sequence[PerturbedGraph] = ()
         if self.sweep.perturbation:
             with self.session.screen.activity("Starting"):
