@@ -32,6 +32,7 @@ def write(tmp_path, text, name="own.yaml"):
         ({"seeds": 0}, "seeds"),
         ({"seeds": 1e9}, "seeds' .* less than or equal to 1000"),
         ({"entries": [{"name": "raw", "seeds": 10**9}]}, "seeds"),
+        ({"entries": [{"name": "raw", "num_splits": 0}]}, "num_splits"),
         ({"splits": "balanced"}, "splits"),
         ({"also": [{"splits": "random"}]}, "every kind of splits must come once"),
         ({"also": [{"splits": "published", "graphs": ["cora"]}]}, "'cora' is not a graph"),
@@ -148,6 +149,22 @@ def test_the_perturbed_tables_are_of_metattack_the_originals_first():
         assert None in load_plan(name).perturbations
 
 
+def test_the_perturbed_tables_have_all_methods_of_the_clean_ones():
+    clean, perturbed = load_plan("clean"), load_plan("perturbed")
+    entries = {entry.name: entry for entry in perturbed.entries}
+    compared = [entry for entry in clean.entries if entry.name != "high"]
+    assert [entries[entry.name].title for entry in compared] == [
+        entry.title for entry in compared
+    ]
+    assert set(entries) - {entry.name for entry in compared} == {"aspect-s", "aspect-pruned"}
+    assert {entry.num_splits for entry in perturbed.entries} == {None, 3}
+    assert all(
+        entry.num_splits is None
+        for entry in perturbed.entries
+        if find_method(entry.registered).family == "control"
+    )
+
+
 def test_a_clean_graph_is_written_as_the_word_that_it_is_read_from():
     plan = make_plan(perturbations=["none", {"kind": "random", "budgets": [0.2]}])
     told = plan.model_dump(mode="json", exclude_defaults=True)["perturbations"]
@@ -251,6 +268,35 @@ def test_no_more_splits_than_there_are():
     plan = make_plan(entries=["raw"], num_splits=10)
     (cell,) = lay_out(plan, {"mixed": ReadFacts(sha256="0" * 64, num_splits=3)}, "cpu")
     assert cell.spec.split_numbers == (0, 1, 2)
+
+
+def test_an_entry_may_have_fewer_splits_than_the_plan_wherever_it_runs():
+    plan = make_plan(
+        entries=["aspect", {"name": "raw", "num_splits": 2}, {"name": "low", "num_splits": 9}],
+        num_splits=3,
+        also=[{"splits": "published"}],
+        perturbations=["none", {"kind": "random"}, {"kind": "random", "mode": "evade"}],
+    )
+    facts = {"mixed": replace(FACTS, also=((4, "a" * 64),))}
+    numbers = {}
+    for cell in lay_out(plan, facts, "cpu"):
+        numbers.setdefault(cell.entry, []).append(cell.spec.split_numbers)
+    assert numbers["raw"] == [(0, 1), (0, 1), (0,), (1,), (0, 1)]
+    whole = [(0, 1, 2), (0, 1, 2), (0,), (1,), (2,), (0, 1, 2)]
+    assert numbers["aspect"] == numbers["low"] == whole
+
+
+def test_an_entry_may_limit_the_splits_of_a_plan_that_has_all():
+    plan = make_plan(entries=["aspect", {"name": "raw", "num_splits": 3}], num_splits=None)
+    assert [len(cell.spec.split_numbers) for cell in cells_of(plan)] == [10, 3]
+
+
+def test_a_limit_that_changes_nothing_keeps_the_keys():
+    plain, limited = (
+        {cell.key for cell in cells_of(make_plan(entries=[{"name": "raw", **more}]))}
+        for more in ({}, {"num_splits": 5})
+    )
+    assert plain == limited
 
 
 def test_settings_come_from_the_shipped_ones_then_the_plan_then_the_entry():

@@ -106,7 +106,65 @@ def test_a_missing_score_is_noted():
     )
     (table,) = perturbed_tables(records)
     assert table.lines[1].cells[0].text.endswith("[1]")
-    assert table.notes[0] == "[1] 3 of 4 scores are there."
+    assert table.notes[0] == "[1] 3 of 4 splits."
+    assert table.lines[1].cells[0].footnote == 1
+
+
+def test_a_missing_seed_of_a_split_is_noted():
+    records = make_records(
+        ["aspect", "low"],
+        ["cora"],
+        [poison()],
+        missing=[
+            lambda record: (
+                (record.cell.entry, record.spec.seed, record.scores[0].split) == ("low", 1, 3)
+            )
+        ],
+    )
+    (table,) = perturbed_tables(records)
+    assert table.notes[0] == "[1] 7 of 8 scores are there."
+
+
+def fewer_splits_records(graphs=("cora", "texas"), perturbations=(None, poison())):
+    """DGI has three splits, the others eight."""
+    few = make_records([Entry(name="dgi", title="DGI")], graphs, perturbations, splits=3)
+    return [*make_records(["aspect", "raw"], graphs, perturbations, splits=8), *few]
+
+
+def test_means_and_drops_over_fewer_splits_are_marked():
+    records = fewer_splits_records()
+    (perturbed,), (clean, *_) = perturbed_tables(records), clean_tables(records)
+    for table in (perturbed, clean):
+        *others, dgi = table.lines
+        assert {cell.footnote for cell in dgi.cells} == {1}, "the average drop as well"
+        assert not any(cell.footnote for line in others for cell in line.cells)
+        assert table.notes == ("[1] 3 of 8 splits.",)
+        assert "3 to 8 class-balanced splits" in table.caption
+    (ranks,) = tables.rank_tables(collect(records))
+    assert ranks.notes == ("On fewer splits than the others: DGI.",)
+
+
+def test_a_drop_over_fewer_splits_than_its_score_is_marked():
+    clean = make_records(["aspect", "low"], ["cora"])
+    few = [record for record in clean if record.cell.entry == "aspect"]
+    few += make_records(["low"], ["cora"], splits=2)
+    (table,) = perturbed_tables([*few, *make_records(["aspect", "low"], ["cora"], [poison()])])
+    score, drop = table.lines[1].cells
+    assert (score.footnote, drop.footnote) == (0, 1)
+    assert table.notes == ("[1] 2 of 4 splits.",)
+
+
+def test_differences_over_fewer_splits_are_marked():
+    head, variant, other = ABLATION
+    records = [
+        *make_records([head, variant], ["cora"], splits=8),
+        *make_records([other], ["cora"], splits=3),
+    ]
+    _, differences = tables.ablation_tables(collect(records))
+    assert [line.cells[0].footnote for line in differences.lines] == [0, 1]
+    assert differences.notes == ("[1] Over the 3 splits that both have.",)
+    (table, _), _ = tables.significance_tables(collect(fewer_splits_records()))
+    assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
 
 
 def test_published_figures_stand_beside_ours_on_the_old_cornell():

@@ -110,6 +110,8 @@ class Entry(Config):
     """Method whose shipped settings are taken; the entry's own, if there is none."""
     seeds: Seeds | None = None
     """At most so many pre-training seeds: one, where nothing is drawn."""
+    num_splits: Seeds | None = None
+    """At most so many of the plan's splits, clean or perturbed; none: as many as the plan."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Changes to the settings."""
     prune: Annotated[tuple[Share, ...], Field(min_length=1)] | Pruning | None = None
@@ -462,7 +464,7 @@ def _specs(
     """Those of one line and one column of the table."""
     registered = find_method(entry.registered)
     method = registered.method
-    first, *others = _evaluations(plan, graph, facts)
+    first, *others = _evaluations(plan, entry, graph, facts)
     most = plan.seeds_for(entry, graph)
     if entry.embeddings and "{seed}" not in entry.embeddings:
         most = 1
@@ -511,14 +513,18 @@ class Scoring(NamedTuple):
     metric: Metric | None  # none: accuracy
 
 
-def _evaluations(plan: Plan, graph: str, facts: ReadFacts) -> list[Scoring]:
-    """Those of a clean graph, the plan's first kind of splits first."""
+def _evaluations(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> list[Scoring]:
+    """Those of a clean graph, the plan's first kind of splits first.
+
+    An entry with fewer splits has them everywhere, so that a drop compares the same ones.
+    """
+    limits = [limit for limit in (plan.num_splits, entry.num_splits) if limit]
     kinds = [(facts.num_splits, facts.splits_sha256), *facts.also]
     return [
         Scoring(
             each.splits,
             sha256,
-            tuple(range(min(number, plan.num_splits or number))),
+            tuple(range(min([number, *limits]))),
             each.probe,
             None if metric == "accuracy" else metric,
         )

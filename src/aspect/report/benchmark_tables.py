@@ -32,6 +32,8 @@ from aspect.report.statistics import (
     compare,
     compare_with,
     critical_difference,
+    drop_splits,
+    fewer_splits,
     mean_differences,
     ranked_means,
     summarise,
@@ -174,6 +176,13 @@ def _known(value: float) -> float | None:
     return None if pd.isna(value) else float(value)
 
 
+def fewer_splits_note(results: Results, splits: str, perturbation: str = CLEAN) -> str:
+    """A sentence on methods that have fewer splits than others; empty where all have the same."""
+    titles = map(results.title, fewer_splits(results, splits, perturbation))
+    names = ", ".join(titles)
+    return f"On fewer splits than the others: {names}." if names else ""
+
+
 class _Scores:
     """Lines of scores of one metric, a variant each, and the notes that their cells refer to."""
 
@@ -262,7 +271,12 @@ class _Scores:
             why = summary["error"] or "no reason was recorded"
             complaints.append(f"{counted(summary['failed'], 'run')} failed ({why.rstrip('.')})")
         if summary["count"] < (whole := summary["seeds"] * summary["expected"]):
-            complaints.append(f"{summary['count']} of {whole} scores are there")
+            is_even = summary["count"] == summary["seeds"] * summary["splits"]
+            complaints.append(
+                f"{summary['splits']} of {counted(summary['expected'], 'split')}"
+                if is_even
+                else f"{summary['count']} of {whole} scores are there"
+            )
         complaint = f"{'; '.join(complaints)}." if complaints else ""
         unsearched = CHOSEN.get(self.chosen_by.get(place[2:], ""), "")
         number = self.notes.number(" ".join(filter(None, (complaint, unsearched))))
@@ -411,10 +425,18 @@ def _perturbed_table(
     scores = _Scores(results, splits, rows, columns, with_published=with_published)
     drops = average_drop(results, splits, perturbation).reindex(index=rows, columns=graphs)
     is_gap = drops.isna()
+    numbers = drop_splits(results, splits, perturbation).reindex(index=rows, columns=graphs)
+    most = numbers.max()
     lines = []
     for line, name in zip(scores.lines, rows, strict=True):
         gaps = [results.graphs[graph] for graph in graphs if is_gap.loc[name, graph]]
         why = f"Without {', '.join(gaps)}: no clean or no perturbed figure." if gaps else ""
+        fewer = [
+            f"{numbers.loc[name, graph]:.0f} of {counted(int(most[graph]), 'split')}"
+            for graph in graphs
+            if numbers.loc[name, graph] < most[graph]
+        ]
+        why = " ".join(filter(None, [why, f"{', '.join(dict.fromkeys(fewer))}." if fewer else ""]))
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
         figure = _published().get((name, "", "average-drop")) if has_all else None
         footnote = scores.notes.number(why)
@@ -487,7 +509,12 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
         for name in variants
         for state, graph in columns
     ]
-    tests = [_difference(row) for _, row in compare(results, pairs).iterrows()]
+    compared, notes = compare(results, pairs), Notes()
+    most = int(compared["count"].max())
+    tests = [
+        _difference(row, notes.number(_over_common(row["count"], most) if row["count"] else ""))
+        for _, row in compared.iterrows()
+    ]
     yield Table(
         results.table_name(f"ablation-{slug(head)}-difference", splits),
         f"Each variant less {results.title(head)}, in points of accuracy with a 95% interval; "
@@ -499,6 +526,7 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
             for name, start in zip(variants, range(0, len(tests), len(columns)), strict=True)
         ),
         head="variant",
+        notes=notes.sentences,
     )
 
 
@@ -517,6 +545,11 @@ def _ablation_column(results: Results, columns: Sequence[Column]) -> Iterator[st
 def _line(results: Results, variant: str, cells: Iterable[TableCell]) -> Line:
     title, note, *_ = results.variants[variant]
     return Line(title, note, tuple(cells))
+
+
+def _over_common(count: int, most: int) -> str:
+    """A note on a difference over fewer splits than others of its table; empty if it is not."""
+    return f"Over the {counted(count, 'split')} that both have." if count < most else ""
 
 
 def _difference(test: pd.Series, footnote: int = 0) -> TableCell:
@@ -567,7 +600,7 @@ def _significance_table(
     for variant in overall.index:
         rows, cells = tests.loc[[variant]], []
         for _, row in rows.iterrows():
-            note = f"Over the {row['count']} splits that both have." if row["count"] < most else ""
+            note = _over_common(row["count"], most)
             if row["count"] == 0:
                 note = f"No test: fewer than {FEWEST_TO_TEST} splits in common."
             cells.append(_difference(row, notes.number(note)))
@@ -626,6 +659,7 @@ def _rank_table(results: Results, splits: str) -> Table | None:
     )
     gaps = [results.title(str(name)) for name in means.index if name not in ranks.index]
     notes = [f"Not ranked, since they lack a graph: {', '.join(gaps)}."] if gaps else []
+    notes += filter(None, [fewer_splits_note(results, splits)])
     repeated = [graph for graph in results.columns(splits, CLEAN) if graph not in means]
     return Table(
         results.table_name("ranks", splits),

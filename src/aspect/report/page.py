@@ -282,7 +282,8 @@ def _clean_findings(results: Results, splits: str, reference: str) -> Iterator[s
     wins = is_best.sum(axis=1).sort_values(ascending=False, kind="stable")
     named = ", ".join(f"{results.title(name)} on {wins[name]}" for name in wins.index[wins > 0])
     ties = " (ties count for each)" if (is_best.sum() > 1).any() else ""
-    yield f"Highest accuracy on {where}: {named}{ties}."
+    fewer = tables_of.fewer_splits_note(results, splits)
+    yield f"Highest accuracy on {where}: {named}{ties}. {fewer}".rstrip()
     tests = compare_with(results, splits, CLEAN, reference)
     better, same, worse = tally(tests)
     if number := better + same + worse:
@@ -306,7 +307,8 @@ def _perturbed_findings(results: Results, splits: str) -> Iterator[str]:
             words = [
                 f"{results.title(str(row))} {drop:.1f}%" for row, drop in least.head(3).items()
             ]
-            yield f"Smallest average drop under {where}: {', '.join(words)}."
+            fewer = tables_of.fewer_splits_note(results, splits, name)
+            yield f"Smallest average drop under {where}: {', '.join(words)}. {fewer}".rstrip()
 
 
 def render_page(

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from aspect.report.benchmark_tables import FEWEST_RANKED, Sweep
+from aspect.report.benchmark_tables import FEWEST_RANKED, Sweep, fewer_splits_note
 from aspect.report.html import NO_METADATA, PALETTE, inline_svg
 from aspect.report.results import PERCENT, Results
 from aspect.report.statistics import (
@@ -207,6 +207,7 @@ def accuracy_plots(results: Results, splits: str, reference: str) -> Iterator[Pl
         "Score on unseen nodes. Bars: 95% interval over pre-training seeds, or over splits "
         "where there is one seed."
     )
+    caption = " ".join(filter(None, [caption, fewer_splits_note(results, splits)]))
     if plot := rank_plot(results, splits, reference):
         yield plot
     order = means.rank(ascending=False).mean(axis=1).sort_values(kind="stable").index
@@ -288,6 +289,8 @@ def rank_plot(results: Results, splits: str, reference: str) -> Plot | None:
 
     left_out = [short(results.title(name)) for name in means.index if name not in ranks.index]
     more = f" Not ranked, since not run on every graph: {', '.join(left_out)}." if left_out else ""
+    if fewer := fewer_splits_note(results, splits):
+        more = f"{more} {fewer}"
     words = "; ".join(f"{each} {number:.1f}" for each, number in zip(names, numbers, strict=True))
     title = f"Critical differences over {means.shape[1]} clean graphs ({splits} splits)"
     return Plot(

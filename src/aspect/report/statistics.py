@@ -150,8 +150,34 @@ def ranked_means(results: Results, splits: str) -> pd.DataFrame:
     return means.drop(columns=repeated)
 
 
+def fewer_splits(results: Results, splits: str, perturbation: str = CLEAN) -> list[str]:
+    """Methods with a mean over fewer splits than another one of the same graph has."""
+    summary = summarise(results)
+    is_short = (summary["splits"] > 0) & (summary["splits"] < summary["expected"])
+    short = {
+        variant
+        for kind, state, variant, _ in summary.index[is_short]
+        if (kind, state) == (splits, perturbation)
+    }
+    return [name for name in results.methods if name in short]
+
+
 def average_drop(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
     """(clean - perturbed) / clean in percent, variants x graphs, over the splits that both have."""
+    pairs = _drop_pairs(results, splits, perturbation)
+    sums = pairs.groupby(level=["variant", "graph"], sort=False).sum()
+    sums = sums[sums[CLEAN] != 0]
+    return (PERCENT * (1 - sums[perturbation] / sums[CLEAN])).unstack("graph")
+
+
+def drop_splits(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
+    """How many splits `average_drop` is over, variants x graphs; missing where there are none."""
+    pairs = _drop_pairs(results, splits, perturbation)
+    return pairs.groupby(level=["variant", "graph"], sort=False).size().unstack("graph")
+
+
+def _drop_pairs(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
+    """Scores of clean and perturbed graphs by variant, graph and split, where there are both."""
     accuracy = by_split(results)
     accuracy = accuracy[accuracy.index.get_level_values("split_kind") == splits]
     states = accuracy.index.get_level_values("perturbation")
@@ -159,10 +185,7 @@ def average_drop(results: Results, splits: str, perturbation: str) -> pd.DataFra
         state: accuracy[states == state].droplevel(["split_kind", "perturbation"])
         for state in (CLEAN, perturbation)
     }
-    pairs = pd.concat(sides, axis=1).dropna()
-    sums = pairs.groupby(level=["variant", "graph"], sort=False).sum()
-    sums = sums[sums[CLEAN] != 0]
-    return (PERCENT * (1 - sums[perturbation] / sums[CLEAN])).unstack("graph")
+    return pd.concat(sides, axis=1).dropna()
 
 
 def clean_means(results: Results, splits: str, column: str = "mean") -> pd.DataFrame:
