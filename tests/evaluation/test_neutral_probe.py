@@ -11,15 +11,14 @@ from torch.nn.functional import one_hot
 
 from aspect.data.splits import make_splits
 from aspect.errors import SettingsError, UnknownNameError
-from aspect.evaluation import neutral_probe
+from aspect.evaluation import logistic_regression, neutral_probe
 from aspect.evaluation.linear_probe import linear_probe
+from aspect.evaluation.logistic_regression import Solver, logits_of
 from aspect.evaluation.metrics import accuracy
 from aspect.evaluation.neutral_probe import (
     NeutralProbe,
-    logits_of,
     pick_setting,
     principal_axes,
-    solve,
 )
 from aspect.evaluation.paper_probe import PaperProbe
 from aspect.evaluation.result import with_constant, without_test_labels
@@ -222,7 +221,7 @@ def tasks_of(labels, trained, penalties, num_classes=3):
 def solved(rows, tasks, tolerance=1e-9, start=None):
     inputs, (targets, penalties) = with_constant(rows), tasks
     start = rows.new_zeros(*targets.shape[:2], inputs.shape[1]) if start is None else start
-    return solve(inputs, targets, penalties, start, torch.full_like(penalties, tolerance))
+    return Solver(inputs, targets).solve(penalties, start, torch.full_like(penalties, tolerance))
 
 
 @pytest.mark.parametrize("penalty", [10.0, 1e-4])
@@ -302,3 +301,53 @@ def test_what_is_not_solved_is_said_and_stays_finite(caplog):
         with_constant(rows) @ exact.mT
     ).argmax(2)
     assert float(agreed.double().mean()) > 0.97
+
+
+@pytest.mark.gpu
+def test_steps_that_are_replayed_lead_to_the_solutions_of_the_cpu():
+    rows, labels, trained = problem(40)
+    targets, _ = tasks_of(labels, trained, [1.0, 1.0])
+    inputs = with_constant(rows)
+    solvers = Solver(inputs, targets), Solver(inputs.cuda(), targets.cuda())
+    found = [torch.zeros_like(solver.weights) for solver in solvers]
+    for penalty in (1e-1, 1e-2, 1e-4):
+        found = [
+            solver.solve(start.new_full((2,), penalty), start, start.new_full((2,), 1e-9))
+            for solver, start in zip(solvers, found, strict=True)
+        ]
+        torch.testing.assert_close(found[1].cpu(), found[0], rtol=1e-5, atol=1e-6)
+    assert solvers[1].captured is not None
+
+
+def test_a_line_search_cut_short_goes_on_in_the_next_step(monkeypatch):
+    rows, labels, trained = problem(40)
+    tasks = tasks_of(labels, trained, [1e-3, 1e-3])
+    expected = solved(rows, tasks)
+    steps = []
+
+    class Replayed:
+        def __init__(self, solver):
+            self.solver = solver
+
+        def replay(self):
+            steps.append("replayed")
+            self.solver._step(1)
+
+    plain = Solver.__init__
+
+    def captured(solver, *arguments):
+        plain(solver, *arguments)
+        solver.memory.is_captured = True  # what is kept moves on, as in a CUDA graph
+        solver.captured = Replayed(solver)
+
+    monkeypatch.setattr(Solver, "__init__", captured)
+    monkeypatch.setattr(logistic_regression, "FLATTENED", 1e-4)  # one trial does not do
+    whole = Solver._step
+
+    def counted(solver, trials):
+        steps.append(trials)
+        whole(solver, trials)
+
+    monkeypatch.setattr(Solver, "_step", counted)
+    torch.testing.assert_close(solved(rows, tasks), expected, rtol=1e-5, atol=1e-6)
+    assert {"replayed", 1, logistic_regression.MOST_TRIALS} == set(steps)

@@ -153,9 +153,7 @@ def test_the_perturbed_tables_have_all_methods_of_the_clean_ones():
     clean, perturbed = load_plan("clean"), load_plan("perturbed")
     entries = {entry.name: entry for entry in perturbed.entries}
     compared = [entry for entry in clean.entries if entry.name != "high"]
-    assert [entries[entry.name].title for entry in compared] == [
-        entry.title for entry in compared
-    ]
+    assert [entries[entry.name].title for entry in compared] == [entry.title for entry in compared]
     assert set(entries) - {entry.name for entry in compared} == {"aspect-s", "aspect-pruned"}
     assert {entry.num_splits for entry in perturbed.entries} == {None, 3}
     assert all(

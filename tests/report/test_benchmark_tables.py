@@ -125,8 +125,9 @@ def test_a_missing_seed_of_a_split_is_noted():
     assert table.notes[0] == "[1] 7 of 8 scores are there."
 
 
-def fewer_splits_records(graphs=("cora", "texas"), perturbations=(None, poison())):
+def fewer_splits_records():
     """DGI has three splits, the others eight."""
+    graphs, perturbations = ["cora", "texas"], [None, poison()]
     few = make_records([Entry(name="dgi", title="DGI")], graphs, perturbations, splits=3)
     return [*make_records(["aspect", "raw"], graphs, perturbations, splits=8), *few]
 

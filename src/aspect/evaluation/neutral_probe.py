@@ -6,23 +6,11 @@ nor a rotation changes a score. Every penalty of a wide path is solved to conver
 
 The rows themselves are shared by all splits: with a free intercept another centre changes no
 solution, and a split's scale only turns its penalty p into p * scale^2.
-
-The solver is L-BFGS over many tasks at once. A task is one training set with one penalty. It
-minimises, over weights and a free intercept,
-
-    mean cross-entropy of the training rows + penalty / 2 * |weights|^2,
-
-which has one solution wherever two classes are trained on. All tasks share the rows, so that a
-step of L-BFGS is two large products, `direction @ rows.T` and `residual @ rows`, however many tasks
-there are; the line search needs none, since logits are linear in the step. Tables are laid out
-`[tasks, classes, rows]`: with the rows last, reductions over the few classes are vectorised.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -34,19 +22,13 @@ from torch import Tensor
 from aspect.data.source import Metric
 from aspect.data.splits import Split
 from aspect.errors import SettingsError
+from aspect.evaluation.logistic_regression import Solver, logits_of
 from aspect.evaluation.metrics import PERCENT, check_metric, roc_areas
 from aspect.evaluation.result import Answers, with_constant
-
-logger = logging.getLogger(__name__)
 
 # Memory for the tables of the tasks that are solved together; further ones are solved afterwards.
 BATCH_BYTES = 2**28
 TABLES = 6  # of a number per task, class and row: targets, logits, probabilities and work
-
-MOST_STEPS = 1000  # of L-BFGS for one penalty; a few dozen are common
-HISTORY = 5  # steps that L-BFGS remembers
-MOST_TRIALS = 20  # of the line search; one is common
-FLATTENED = 0.5  # a step is long enough where this part of the slope is left, or less
 
 # More axes than this are not looked for: their eigenvectors would take longer than they save.
 MOST_AXES = 2500
@@ -211,13 +193,13 @@ def _solutions(
     tolerance: float,
 ) -> list[Float[Tensor, "splits classes inputs"]]:
     """From the strongest penalty to the weakest, each from where the ones before it point to."""
-    priors = targets.sum(dim=2)
-    start = inputs.new_zeros(*priors.shape, inputs.shape[1])
+    solver = Solver(inputs, targets)
+    start, priors = torch.zeros_like(solver.weights), solver.priors
     start[..., -1] = torch.where(priors > 0, priors.log(), 0)  # the solution without slopes
     solutions: list[Tensor] = []
     for penalty in penalties:
         strengths = penalty * scales.square()
-        solutions.append(solve(inputs, targets, strengths, start, tolerance * scales))
+        solutions.append(solver.solve(strengths, start, tolerance * scales))
         start = solutions[-1]
         if len(solutions) > 2:  # noqa: PLR2004 - the path is smooth: extrapolate the last three
             start = 3 * (solutions[-1] - solutions[-2]) + solutions[-3]
@@ -274,183 +256,3 @@ def principal_axes(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "dim axes"]
         axes = exact.t() @ vectors[:, kept] / variances[kept].sqrt()
     orthonormal: Tensor = axes.to(rows.dtype)
     return orthonormal
-
-
-def logits_of(
-    weights: Float[Tensor, "tasks classes inputs"],
-    inputs: Float[Tensor, "rows inputs"],
-    priors: Float[Tensor, "tasks classes"],
-) -> Float[Tensor, "tasks classes rows"]:
-    """Logits of every row; minus infinity for a class without a training row."""
-    tasks, classes, _ = weights.shape
-    logits = (weights.flatten(0, 1) @ inputs.t()).view(tasks, classes, len(inputs))
-    return logits.masked_fill_((priors == 0).unsqueeze(2), -math.inf)
-
-
-@torch.no_grad()
-def solve(
-    inputs: Float[Tensor, "rows inputs"],
-    targets: Float[Tensor, "tasks classes rows"],
-    penalties: Float[Tensor, " tasks"],
-    start: Float[Tensor, "tasks classes inputs"],
-    tolerance: Float[Tensor, " tasks"],
-) -> Float[Tensor, "tasks classes inputs"]:
-    """Weights at which the gradient's length is within the tolerance, task by task.
-
-    Args:
-        inputs: Rows whose last entry is a one, for the intercept, which is not penalised.
-        targets: 1 / n_train at a training row's class, 0 elsewhere.
-        penalties: One for each task.
-        start: Where to start from, such as the solution for a stronger penalty.
-        tolerance: Length of the gradient at which a task is solved.
-    """
-    state = _State(inputs, targets, penalties, start)
-    gradient, memory = state.gradient(), _Memory(state.curvature())
-    failures = torch.zeros_like(tolerance)  # steps in a row that rounding allowed no progress in
-    for _ in range(MOST_STEPS):
-        is_open = gradient.flatten(1).norm(dim=1) > tolerance
-        if not bool((is_open & (failures <= HISTORY)).any()):
-            break
-        direction = memory.times(gradient).neg_().mul_(is_open.view(-1, 1, 1))
-        step, length = state.move(direction, _dot(gradient, direction))
-        failures = torch.where(length > 0, 0, failures + 1)
-        previous, gradient = gradient, state.gradient()
-        memory.keep(step, gradient - previous)
-    is_open = gradient.flatten(1).norm(dim=1) > tolerance
-    if bool(is_open.any()):
-        logger.warning(
-            "%d of %d logistic regressions of the probe were not solved to the tolerance; "
-            "their scores are those of the last step.",
-            int(is_open.sum()),
-            len(is_open),
-        )
-    return state.weights
-
-
-class _State:
-    """Weights of all tasks, with the logits and probabilities that they give."""
-
-    def __init__(self, inputs: Tensor, targets: Tensor, penalties: Tensor, weights: Tensor) -> None:
-        self.inputs, self.targets = inputs, targets
-        self.share = targets.sum(dim=1, keepdim=True)  # 1 / n_train at training rows, 0 elsewhere
-        self.penalties = penalties.view(-1, 1, 1).repeat(1, 1, inputs.shape[1])
-        self.penalties[..., -1] = 0
-        self.weights = weights
-        self.logits = logits_of(weights, inputs, targets.sum(dim=2))
-        self.probabilities = _softmax(self.logits)
-
-    def gradient(self) -> Float[Tensor, "tasks classes inputs"]:
-        residual = (self.share * self.probabilities).sub_(self.targets)
-        return self._gathered(residual, self.inputs).addcmul_(self.penalties, self.weights)
-
-    def curvature(self) -> Float[Tensor, "tasks classes inputs"]:
-        """Diagonal of the Hessian."""
-        spread = self.share * self.probabilities * (1 - self.probabilities)
-        return self._gathered(spread, self.inputs.square()).add_(self.penalties)
-
-    def _gathered(self, table: Tensor, rows: Tensor) -> Float[Tensor, "tasks classes inputs"]:
-        return (table.flatten(0, 1) @ rows).view(*table.shape[:2], rows.shape[1])
-
-    def move(
-        self, direction: Float[Tensor, "tasks classes inputs"], slope: Float[Tensor, " tasks"]
-    ) -> tuple[Float[Tensor, "tasks classes inputs"], Float[Tensor, " tasks"]]:
-        """Go along a direction to where it is nearly flat; returns the step and its length."""
-        change = self._scattered(direction)
-        line = _Line(self, direction, change, slope)
-        length, self.probabilities = line.search()
-        step = length.view(-1, 1, 1) * direction
-        self.logits.addcmul_(length.view(-1, 1, 1), change)
-        self.weights = self.weights + step
-        return step, length
-
-    def _scattered(self, direction: Tensor) -> Float[Tensor, "tasks classes rows"]:
-        table = direction.flatten(0, 1) @ self.inputs.t()
-        return table.view(*direction.shape[:2], len(self.inputs))
-
-
-class _Line:
-    """The objective of every task along its direction: convex, and known by its slope alone."""
-
-    def __init__(self, state: _State, direction: Tensor, change: Tensor, slope: Tensor) -> None:
-        self.state, self.change, self.slope = state, change, slope
-        penalised = state.penalties * direction
-        self.bend = _dot(penalised, direction)
-        self.offset = _dot(penalised, state.weights) - _dot(state.targets, change)
-
-    def search(self) -> tuple[Float[Tensor, " tasks"], Float[Tensor, "tasks classes rows"]]:
-        """How far to go, by Newton's method within a bracket, and the probabilities there.
-
-        Nowhere where the direction does not descend, or rounding hides where it becomes flat.
-        """
-        start, descends = torch.zeros_like(self.slope), self.slope < 0
-        length = torch.where(descends, self._newton(start, self.slope, self.state.probabilities), 0)
-        low, high = start, torch.full_like(length, math.inf)
-        for _ in range(MOST_TRIALS):
-            probabilities = self._probabilities(length)
-            slope = self._slope(length, probabilities)
-            is_done = (slope.abs() <= FLATTENED * self.slope.abs()) | ~descends
-            if bool(is_done.all()):
-                return length, probabilities
-            low = torch.where(slope < 0, length, low)
-            high = torch.where(slope > 0, length, high)
-            further = self._newton(length, slope, probabilities)
-            middle = torch.where(high.isinf(), 2 * length, (low + high) / 2)
-            further = torch.where((low < further) & (further < high), further, middle)
-            length = torch.where(is_done, length, further)
-        length = torch.where(is_done, length, 0)
-        return length, self._probabilities(length)
-
-    def _probabilities(self, length: Tensor) -> Float[Tensor, "tasks classes rows"]:
-        return _softmax(self.state.logits + length.view(-1, 1, 1) * self.change)
-
-    def _slope(self, length: Tensor, probabilities: Tensor) -> Float[Tensor, " tasks"]:
-        expected = (probabilities * self.change).sum(dim=1, keepdim=True)
-        return _dot(expected, self.state.share) + self.offset + length * self.bend
-
-    def _newton(self, length: Tensor, slope: Tensor, probabilities: Tensor) -> Tensor:
-        weighted = probabilities * self.change
-        variance = (weighted * self.change).sum(dim=1) - weighted.sum(dim=1).square()
-        curvature = (variance * self.state.share.squeeze(1)).sum(dim=1) + self.bend
-        return length - slope / curvature.clamp_min(torch.finfo(curvature.dtype).tiny)
-
-
-class _Memory:
-    """L-BFGS: the inverse Hessian as the last steps show it, from its diagonal on."""
-
-    def __init__(self, curvature: Float[Tensor, "tasks classes inputs"]) -> None:
-        self.tiny = torch.finfo(curvature.dtype).tiny
-        self.inverse = 1 / curvature.clamp_min(torch.finfo(curvature.dtype).eps ** 2)
-        self.scale: Tensor | None = None
-        self.pairs: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=HISTORY)
-
-    def keep(self, step: Tensor, change: Tensor) -> None:
-        """Learn from a step and what it did to the gradient; nothing where there was no step."""
-        product = _dot(step, change)
-        is_sound = product > self.tiny
-        inverse = torch.where(is_sound, 1 / product, 0)
-        self.pairs.append((step, change, inverse))
-        size = _dot(change, change * self.inverse)
-        self.scale = torch.where(is_sound, product / size, 1).view(-1, 1, 1)
-
-    def times(self, gradient: Tensor) -> Float[Tensor, "tasks classes inputs"]:
-        """The inverse Hessian times the gradient, by the two-loop recursion."""
-        product, factors = gradient.clone(), []
-        for step, change, inverse in reversed(self.pairs):
-            factor = (inverse * _dot(step, product)).view(-1, 1, 1)
-            product.addcmul_(factor, change, value=-1)
-            factors.append(factor)
-        product.mul_(self.inverse if self.scale is None else self.scale * self.inverse)
-        for step, change, inverse in self.pairs:
-            factor = factors.pop() - (inverse * _dot(change, product)).view(-1, 1, 1)
-            product.addcmul_(factor, step)
-        return product
-
-
-def _dot(one: Tensor, other: Tensor) -> Float[Tensor, " tasks"]:
-    return (one * other).sum(dim=(1, 2))
-
-
-def _softmax(logits: Float[Tensor, "tasks classes rows"]) -> Float[Tensor, "tasks classes rows"]:
-    """Over the classes; torch.softmax is slow over an axis that is not the last."""
-    table = (logits - logits.amax(dim=1, keepdim=True)).exp_()
-    return table.div_(table.sum(dim=1, keepdim=True))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs
+FIRST_PART = 8  # no trial is pruned before this part of the most epochs
 MIN_EPOCHS_APART = 5  # between two rungs: a score takes as long as some epochs
 # Of the neutral probe's gradient: looser than that of a table, which takes many times the steps.
 TOLERANCE = 1e-3
@@ -52,6 +53,9 @@ class SearchRequest(Config):
     max_cosine: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Highest mean cosine of two nodes, before centring, of the best trial, which must not have
     collapsed otherwise; 1: any embedding may be the best."""
+    pruner: Literal["median", "halving"] = "median"
+    """median: a trial below the median of the complete ones at the same epoch ends there; halving:
+    at an eighth, a quarter and half of the most epochs the better half of the trials goes on."""
     max_epochs: Annotated[int | None, Field(ge=1)] = None
     """Epochs of a trial at most, but for the start, which keeps its own.  [default: 200, or those
     of the start if more]"""
@@ -149,6 +153,8 @@ class Search(Config):
     """Where those come from."""
     fixed: tuple[str, ...] = ()
     """Settings that keep their value although they have a range."""
+    pruner: Literal["median", "halving"] = "median"
+    """Which trials end before their last epoch."""
     max_epochs: int
     """Most epochs of a trial; the first trial keeps its own."""
     searches_epochs: bool
@@ -173,6 +179,11 @@ class Search(Config):
     def space(self) -> dict[str, Distribution]:
         """The distribution of every setting that is searched."""
         return search_space(self.method, find_method(self.method).config, self.fixed)
+
+    @property
+    def first_pruned(self) -> int:
+        """No trial is pruned before this epoch: the first ones say too little of the others."""
+        return math.ceil(self.max_epochs / FIRST_PART)
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -285,6 +296,7 @@ def plan_search(
         settings=base.model_dump(mode="json"),
         settings_from=settings_from,
         fixed=tuple(sorted(fixed)),
+        pruner=request.pruner,
         max_epochs=max_epochs,
         searches_epochs=searches_epochs,
         device="cuda" if device_kind == "cuda" else "cpu",

@@ -31,8 +31,6 @@ from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
 START, ERROR, SECONDS = "start", "error", "seconds"
 VALIDATION, EPOCHS, HEALTH = "validation", "epochs", "health"
 
-FIRST_PART = 8  # no trial is pruned before this part of the most epochs
-
 
 @dataclass(frozen=True)
 class RungScore:
@@ -175,10 +173,9 @@ def score_trial(trial: optuna.Trial, search: Search, data_dir: str | None = None
     def report(epoch: int, score: RungScore) -> None:
         if epoch not in reported:
             trial.report(score.validation, epoch)
-        # The start is never pruned, since the others are compared with it. The first epochs
-        # say too little of where a training leads.
-        is_prunable = search.max_epochs / FIRST_PART <= epoch < settings["epochs"]
-        if is_prunable and not is_start and trial.should_prune():
+        # The start is never pruned, but the others are compared with it: it is asked for, too.
+        is_prunable = search.first_pruned <= epoch < settings["epochs"]
+        if is_prunable and trial.should_prune() and not is_start:
             _keep(trial, epoch, score)
             raise optuna.TrialPruned
 

@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import filelock
 import optuna
+from optuna.pruners import BasePruner
 from optuna.samplers import TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
@@ -101,6 +102,14 @@ def _sampler(search: Search, number: int) -> TPESampler:
     return TPESampler(seed=seed, multivariate=True, constant_liar=True)
 
 
+def pruner_of(search: Search) -> BasePruner:
+    """The pruner that a search asks for."""
+    if search.pruner == "halving":
+        first = search.first_pruned
+        return optuna.pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=2)
+    return optuna.pruners.MedianPruner(n_startup_trials=TRIALS_BEFORE_PRUNING)
+
+
 def open_study(journal: Path) -> optuna.Study:
     """The study of a journal, begun if there is none."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # failures are reported in our own words
@@ -108,12 +117,7 @@ def open_study(journal: Path) -> optuna.Study:
         storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=_JournalLock(journal)))
         if STUDY not in optuna.get_all_study_names(storage):
             optuna.create_study(storage=storage, study_name=STUDY, direction="maximize")
-        return optuna.load_study(
-            study_name=STUDY,
-            storage=storage,
-            # Below the median of the complete trials at the same epoch a trial is pruned.
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=TRIALS_BEFORE_PRUNING),
-        )
+        return optuna.load_study(study_name=STUDY, storage=storage)
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise RunError(
             f"{journal} is damaged ({type(error).__name__}). Pass --overwrite to search anew."
@@ -363,6 +367,7 @@ def run_trial(number: int, search: Search, journal: Path, data_dir: str | None) 
         data_dir: Folder with the files of named data sets.
     """
     study = open_study(journal)
+    study.pruner = pruner_of(search)
     if study.get_trials(deepcopy=False)[number].state.is_finished():
         return  # the worker was killed right after
     trial = optuna.Trial(study, number)  # of the only study, trials have their numbers for ids

@@ -20,7 +20,7 @@ from aspect.evaluation.linear_probe import linear_probe
 from aspect.experiment import trial as trial_module
 from aspect.experiment import tuning
 from aspect.experiment.trained import source_of
-from aspect.experiment.tuning import load_search, open_study
+from aspect.experiment.tuning import load_search, open_study, pruner_of
 from aspect.methods.aspect import AspectMethod
 from aspect.settings import load_experiment
 from aspect.training.health import Health
@@ -220,8 +220,9 @@ def test_pruning_stops_a_training_early(path, out, prune, monkeypatch):
     assert states(out) == [TrialState.COMPLETE, TrialState.PRUNED, TrialState.PRUNED]
 
 
-def test_a_trial_is_pruned_below_the_median_at_the_same_epoch(tmp_path):
+def test_a_trial_is_pruned_below_the_median_at_the_same_epoch(path, tmp_path):
     study = open_study(tmp_path / "study.journal")
+    study.pruner = pruner_of(small_search(path))
     for number, value in enumerate([50.0, 60.0, 70.0, 80.0, 90.0]):
         trial = study.ask()
         trial.report(value, 2)
@@ -231,6 +232,34 @@ def test_a_trial_is_pruned_below_the_median_at_the_same_epoch(tmp_path):
         trial = study.ask()
         trial.report(value, 2)
         assert trial.should_prune() == is_pruned
+
+
+def test_halving_lets_the_better_half_go_on_at_every_second_rung(path, tmp_path):
+    search = small_search(path, pruner="halving", max_epochs=40)
+    assert search.first_pruned == 5
+    assert {5, 10, 20, 40} <= set(search.rungs)
+    study = open_study(tmp_path / "study.journal")
+    study.pruner = pruner_of(search)
+
+    def is_pruned(epoch, values):
+        trials = [study.ask() for _ in values]
+        answers = []
+        for trial, value in zip(trials, values, strict=True):
+            trial.report(value, epoch)
+            answers.append(trial.should_prune())
+        return answers
+
+    assert is_pruned(4, [1.0, 2.0, 3.0, 4.0]) == [False] * 4  # too early
+    assert is_pruned(5, [50.0, 40.0, 60.0, 55.0, 45.0]) == [False, True, False, False, True]
+    assert is_pruned(10, [70.0, 10.0]) == [False, True]
+
+
+def test_the_start_goes_on_but_takes_part_in_the_halving(path, out):
+    search = small_search(path, {"epochs": 40}, pruner="halving", max_epochs=40)
+    search_for(search, out, 1)
+    (start,) = open_study(out / "study.journal").get_trials()
+    assert start.state == TrialState.COMPLETE
+    assert len([key for key in start.system_attrs if "rung" in key]) == 3
 
 
 def test_a_trial_close_to_collapse_cannot_be_the_best(path, out):
