@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from aspect.data import sparse
 from aspect.data.sparse import SparseMatrix, run_numbers
 
 
@@ -98,3 +99,29 @@ def test_torch_says_nothing_of_sparse_tensors_in_a_process_of_its_own():
     command = [sys.executable, "-W", "default", "-c", code]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     assert "Sparse" not in told
+
+
+def test_zeros_may_stand_behind_the_last_column(dense):
+    wide = SparseMatrix.from_dense(dense).dense(width=16)
+    assert_close(wide[:, :9], dense, rtol=0, atol=0)
+    assert wide.shape == (6, 16)
+    assert not wide[:, 9:].any()
+
+
+@pytest.mark.gpu
+def test_a_well_filled_matrix_is_multiplied_as_a_whole_in_tf32(dense, monkeypatch):
+    right = torch.randn(9, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    exact = dense @ right, dense.t() @ (dense @ right)
+    matrix = SparseMatrix.from_dense(dense.float().cuda())
+    torch.set_float32_matmul_precision("high")
+    try:
+        for ratio in (0, 100):
+            monkeypatch.setattr(sparse, "DENSE_RATIO", ratio)
+            assert matrix.pattern.is_well_filled == (ratio > 0)
+            factor = right.float().cuda().requires_grad_()
+            product = matrix @ factor
+            (gradient,) = torch.autograd.grad(product.square().sum() / 2, factor)
+            for found, expected in zip((product, gradient), exact, strict=True):
+                assert float((found.cpu() - expected).norm() / expected.norm()) < 2e-3
+    finally:
+        torch.set_float32_matmul_precision("highest")

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from aspect.data import sparse
 from aspect.data.features import dense
 from aspect.data.operators import Propagation
 from aspect.data.sparse import SparseMatrix
@@ -131,7 +132,7 @@ def test_a_graph_with_many_edges_is_propagated_as_a_dense_matrix(monkeypatch):
     try:
         found = []
         for ratio in (0, 10**6):
-            monkeypatch.setattr(kernels, "DENSE_RATIO", ratio)
+            monkeypatch.setattr(sparse, "DENSE_RATIO", ratio)
             basis, scale = kernels.scaled_basis(signal.operator, dense(signal.features), 4)
             found.append(basis.float() / scale)
     finally:

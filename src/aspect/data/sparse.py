@@ -6,6 +6,7 @@ pattern is found once and shared by all matrices of that pattern, whatever value
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -21,6 +22,9 @@ from typing_extensions import override
 # Tensor cores load 16 bytes at a time, Triton loads so where sizes are multiples of 16: rows that
 # begin elsewhere take other, slower kernels.
 ALIGNED = 16
+# On a GPU whose products may be in TF32: entries of the whole matrix for each stored one up to
+# which a product with all the zeros is faster than one without.
+DENSE_RATIO = 100
 
 LARGEST_INT32 = 2**31 - 1
 
@@ -83,6 +87,11 @@ class Pattern:
     @cached_property
     def _places(self) -> dict[int, Int[Tensor, " entries"]]:
         return {}
+
+    @property
+    def is_well_filled(self) -> bool:
+        """Whether tensor cores multiply the whole matrix faster than its entries are looked up."""
+        return math.prod(self.shape) <= DENSE_RATIO * len(self.columns)
 
     @cached_property
     def row_starts(self) -> list[int]:
@@ -176,9 +185,9 @@ class SparseMatrix:
         pattern = Pattern(pointers, self.pattern.columns.to(target), self.shape)
         return SparseMatrix(pattern, self.values.to(target))
 
-    def dense(self) -> Float[Tensor, "rows columns"]:
-        """All entries, zeros included; nothing waits for a device."""
-        rows, width = self.shape
+    def dense(self, width: int | None = None) -> Float[Tensor, "rows columns"]:
+        """All entries, zeros included, and zeros up to a width; nothing waits for a device."""
+        rows, width = self.shape[0], width or self.shape[1]
         empty = self.values.new_zeros(rows * width)
         return empty.scatter(0, self.pattern.places_in(width), self.values).view(rows, width)
 
@@ -199,6 +208,16 @@ class SparseMatrix:
         return product
 
 
+def _product(
+    matrix: SparseMatrix, dense: Float[Tensor, "columns dim"]
+) -> Float[Tensor, "rows dim"]:
+    in_tf32 = torch.get_float32_matmul_precision() != "highest" and dense.dtype == torch.float32
+    if dense.is_cuda and in_tf32 and matrix.pattern.is_well_filled:
+        padded = aligned(dense, dim=0)
+        return matrix.dense(len(padded)) @ padded
+    return matrix.as_csr() @ dense
+
+
 class _Product(torch.autograd.Function):
     """Sparse times dense; a value's gradient is found at its entry alone, never for all pairs."""
 
@@ -207,7 +226,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, dense: Tensor, pattern: Pattern) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(values, dense if ctx.needs_input_grad[0] else None)
-        return SparseMatrix(pattern, values).as_csr() @ dense
+        return _product(SparseMatrix(pattern, values), dense)
 
     @staticmethod
     @override
@@ -219,5 +238,5 @@ class _Product(torch.autograd.Function):
             sampled = torch.sparse.sampled_addmm(matrix.as_csr(), gradient, dense.t(), beta=0.0)
             to_values = sampled.values()
         if ctx.needs_input_grad[1]:
-            to_dense = matrix.transposed.as_csr() @ gradient
+            to_dense = _product(matrix.transposed, gradient)
         return to_values, to_dense, None

@@ -137,7 +137,7 @@ class Solver:
 
     def _capture(self) -> torch.cuda.CUDAGraph:
         # Without `torch.cuda.graph`, which gives all cached memory back first.
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.inputs.device)
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.inputs.device)  # type: ignore[no-untyped-call]  # torch
         stream.wait_stream(torch.cuda.current_stream(self.inputs.device))
         with torch.cuda.stream(stream):
             graph.capture_begin(capture_error_mode="thread_local")
@@ -149,7 +149,8 @@ class Solver:
         return graph
 
     def _is_open(self) -> Bool[Tensor, " tasks"]:
-        return self.gradient.flatten(1).norm(dim=1) > self.tolerance
+        length: Tensor = self.gradient.flatten(1).norm(dim=1)
+        return length > self.tolerance
 
     def _gradient(self) -> Float[Tensor, "tasks classes inputs"]:
         residual = (self.share * self.probabilities).sub_(self.targets)

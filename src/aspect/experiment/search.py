@@ -187,8 +187,10 @@ class Search(Config):
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """Epochs at which trials are scored."""
-        return rungs(self.max_epochs, self.settings["epochs"])
+        """Epochs at which trials are scored; by halving those alone at which some end."""
+        scored = rungs(self.max_epochs, self.settings["epochs"])
+        is_halved = self.pruner == "halving"
+        return tuple(epoch for epoch in scored if not is_halved or epoch >= self.first_pruned)
 
     def start(self) -> dict[str, Any]:
         """The first trial as a point of the space: a value outside becomes the nearest inside.

@@ -30,8 +30,6 @@ REDUCED = 512  # the same where a single warp sums them up: it needs no shared m
 PROGRAMS = 4096  # of the gradient, at most: each writes a few numbers
 WIDTH = 1024  # columns of a row of the basis that a program computes
 AT_ONCE = 16  # neighbours that are loaded at a time: rows of hubs decide how long a term takes
-# Entries of the whole matrix for each stored one up to which a product with zeros is faster.
-DENSE_RATIO = 100
 
 
 def scaled_basis(
@@ -55,7 +53,7 @@ def scaled_basis(
         basis[0].view(-1)[x.pattern.places_in(basis.shape[2])] = values.to(kind)
     else:
         basis[0, :nodes, :dim] = x if scale is None else x * scale[:dim]
-    is_dense = nodes**2 <= DENSE_RATIO * len(operator.neighbours.values)
+    is_dense = operator.neighbours.pattern.is_well_filled
     if scale is not None and operator.diagonal == 0 and is_dense:
         _dense_terms(operator, basis)
     else:

@@ -432,9 +432,9 @@ def _perturbed_table(
         gaps = [results.graphs[graph] for graph in graphs if is_gap.loc[name, graph]]
         why = f"Without {', '.join(gaps)}: no clean or no perturbed figure." if gaps else ""
         fewer = [
-            f"{numbers.loc[name, graph]:.0f} of {counted(int(most[graph]), 'split')}"
-            for graph in graphs
-            if numbers.loc[name, graph] < most[graph]
+            f"{number:.0f} of {counted(int(all_splits), 'split')}"
+            for number, all_splits in zip(numbers.loc[[name]].iloc[0], most, strict=True)
+            if number < all_splits
         ]
         why = " ".join(filter(None, [why, f"{', '.join(dict.fromkeys(fewer))}." if fewer else ""]))
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
