@@ -6,6 +6,8 @@ Each variant trains on the graph that a perturbation file poisons and is probed 
   RUNG finds new weights at every propagation step; here they are found once for a graph, so that
   the operator stays linear and a Chebyshev filter of it a polynomial. `l1` has no distance beyond
   which the penalty is flat.
+- `median`: edges weigh by their ends' distance to the median of the other end's neighbourhood (soft
+  median, Geisler et al., NeurIPS 2021), at the temperature behind the name; once for a graph, too.
 - `identity`: a third band, which no edge reaches.
 - `even`: filters of even orders alone, which see two hops and never one.
 
@@ -24,7 +26,7 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -35,7 +37,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 import pandas as pd  # noqa: E402 - the path comes first
 import torch  # noqa: E402
 import yaml  # noqa: E402
-from jaxtyping import Float  # noqa: E402
+from jaxtyping import Float, Int  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.nn.functional import cosine_similarity, normalize  # noqa: E402
 from typing_extensions import override  # noqa: E402
@@ -43,12 +45,13 @@ from typing_extensions import override  # noqa: E402
 from aspect.attacks.diffused import cosines_of_all_pairs  # noqa: E402
 from aspect.data.features import dense, seen_features  # noqa: E402
 from aspect.data.graph import Features, Graph  # noqa: E402
+from aspect.data.sparse import Pattern  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod, PreparedGraph  # noqa: E402
 from aspect.methods.registry import register  # noqa: E402
 from aspect.nn.filters import Band  # noqa: E402
-from aspect.nn.propagation import SymmetricPropagation  # noqa: E402
+from aspect.nn.propagation import MatrixOperator, SymmetricPropagation  # noqa: E402
 from commands import positive, told_in_a_line  # noqa: E402
 from poisoned import read_case  # noqa: E402
 
@@ -57,9 +60,20 @@ STEPS = 5
 NEAREST = 0.05  # relative distance below which weights grow no further
 LEAST_WEIGHT = 0.01  # relative to the mean: no edge goes
 EDGES_AT_ONCE = 2**14
+VALUES_AT_ONCE = 2**22
+HALF = 0.5 - 1e-5  # where exactly half of the weights lie below, rounding decides nothing
 TINY = 1e-12  # below every mean that is not rounding
 
 Penalty = Literal["mcp", "l1"]
+
+
+def propagated(smooth: MatrixOperator, features: Features) -> Float[Tensor, "nodes dim"]:
+    """Features, each row at unit length, after propagation with a restart."""
+    unit = normalize(dense(features), dim=1)
+    rows = unit
+    for _ in range(STEPS):
+        rows = RESTART * unit + (1 - RESTART) * smooth(rows)
+    return rows
 
 
 def robust_weights(
@@ -70,10 +84,8 @@ def robust_weights(
     d is the distance of the ends' rows at unit length, after propagation with a restart and without
     what the edge itself brought there. It is one for two random nodes.
     """
-    unit = normalize(dense(features), dim=1)
-    smooth, rows = pattern.smoothing(), unit
-    for _ in range(STEPS):
-        rows = RESTART * unit + (1 - RESTART) * smooth(rows)
+    smooth = pattern.smoothing()
+    rows = propagated(smooth, features)
     is_upper = pattern.pattern.rows < pattern.pattern.columns  # in the order of the edges' keys
     low, high = pattern.pattern.rows[is_upper], pattern.pattern.columns[is_upper].long()
     couplings = (1 - RESTART) * smooth.matrix.values[is_upper].unsqueeze(1)
@@ -89,16 +101,68 @@ def robust_weights(
     return (slopes / slopes.mean().clamp(min=TINY)).clamp(min=LEAST_WEIGHT)
 
 
+def soft_median_weights(
+    pattern: SymmetricPropagation, features: Features, temperature: float
+) -> Float[Tensor, " edges"]:
+    """How much a soft median would make of each edge; one where all neighbours are alike.
+
+    A node weighs its neighbours and itself by `exp(-d / temperature)`, and the sum of its weights
+    stays. d is the distance to the median of their propagated rows at unit length, dimension by
+    dimension and weighted as in the low-pass operator; two random nodes are at distance one.
+
+    Other than in the paper, weights are found once, from features, and not in each layer from what
+    it has learned; d is relative to random pairs, not to the number of dimensions; an edge has the
+    geometric mean of both ends' weights, so that the operator is symmetric, and degrees follow, so
+    that sums stay only until then. Loops, where there are any, keep weight one, and no edge goes.
+    """
+    smooth = pattern.smoothing()
+    rows = normalize(propagated(smooth, features), dim=1)
+    apart = (2 * max(1 - cosines_of_all_pairs(rows)[0], TINY)) ** 0.5
+    factors = torch.empty_like(smooth.matrix.values)
+    for entries in neighbourhoods(pattern.pattern, rows.shape[1]):
+        weights = smooth.matrix.values[entries]
+        values = rows[pattern.pattern.columns[entries]].transpose(1, 2)  # [nodes, dim, neighbours]
+        distances = (values - weighted_median(values, weights)).norm(dim=1) / apart
+        near = torch.exp((distances.amin(1, keepdim=True) - distances) / temperature)
+        factors[entries] = near * (weights.sum(1) / (weights * near).sum(1)).unsqueeze(1)
+    is_upper = pattern.pattern.rows < pattern.pattern.columns  # in the order of the edges' keys
+    mirrored = factors[pattern.pattern.transposed[1]]
+    return (factors * mirrored).sqrt()[is_upper].clamp(min=LEAST_WEIGHT)
+
+
+def neighbourhoods(pattern: Pattern, dim: int) -> Iterator[Int[Tensor, "nodes neighbours"]]:
+    """The entries of rows that have equally many, a block of rows at a time."""
+    counts = pattern.row_pointers.diff()
+    for count in sorted(set(counts.tolist())):
+        starts = pattern.row_pointers[:-1][counts == count].long()
+        within = torch.arange(count, device=starts.device)
+        for part in torch.split(starts, max(1, VALUES_AT_ONCE // (count * dim))):
+            yield part.unsqueeze(1) + within
+
+
+def weighted_median(
+    values: Float[Tensor, "nodes dim neighbours"], weights: Float[Tensor, "nodes neighbours"]
+) -> Float[Tensor, "nodes dim 1"]:
+    """The smallest value up to which half of the weights lie."""
+    ordered, order = values.sort(dim=2)
+    reached = weights.unsqueeze(1).expand_as(values).gather(2, order).cumsum(2)
+    below = (reached < HALF * reached[:, :, -1:]).sum(2, keepdim=True)
+    return ordered.gather(2, below)
+
+
 class RobustWeights(AspectMethod):
     """ASPECT whose edges weigh by a robust penalty, on every graph that it sees."""
 
     penalty: ClassVar[Penalty] = "mcp"
 
+    def _weigh(self, pattern: SymmetricPropagation, features: Features) -> Float[Tensor, " edges"]:
+        return robust_weights(pattern, features, self.penalty)
+
     @override
     def _prepare(self, graph: Graph) -> PreparedGraph:
         features = seen_features(graph.features, normalise_rows=self.config.row_normalise)
         pattern = SymmetricPropagation(graph)
-        weights = pattern.both_ways(robust_weights(pattern, features, self.penalty))
+        weights = pattern.both_ways(self._weigh(pattern, features))
         return super()._prepare(replace(graph, weights=weights))
 
 
@@ -106,6 +170,22 @@ class L1Weights(RobustWeights):
     """The same with the penalty that never turns flat."""
 
     penalty: ClassVar[Penalty] = "l1"
+
+
+class SoftMedian(RobustWeights):
+    """ASPECT whose edges weigh as a soft median would weigh them."""
+
+    temperature: ClassVar[float] = 0.1
+
+    @override
+    def _weigh(self, pattern: SymmetricPropagation, features: Features) -> Float[Tensor, " edges"]:
+        return soft_median_weights(pattern, features, self.temperature)
+
+
+class SharpMedian(SoftMedian):
+    """The same, closer to the median."""
+
+    temperature: ClassVar[float] = 0.03
 
 
 class Identity(nn.Module):
@@ -162,6 +242,8 @@ VARIANTS: Mapping[str, tuple[type[AspectMethod], str | None]] = {  # and the rat
     "pruned": (AspectMethod, "auto"),
     "mcp": (RobustWeights, None),
     "l1": (L1Weights, None),
+    "median 0.1": (SoftMedian, None),
+    "median 0.03": (SharpMedian, None),
     "identity": (IdentityBand, None),
     "even": (EvenOrders, None),
     "mcp, identity": (RobustIdentity, None),
