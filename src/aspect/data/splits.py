@@ -15,7 +15,7 @@ from torch import Tensor
 from aspect.data.graph import PARTS, UNLABELLED, check_masks
 from aspect.errors import GraphError, SettingsError, UnknownNameError, shown
 
-SplitKind = Literal["random", "published", "class-balanced", "search"]
+SplitKind = Literal["random", "published", "class-balanced", "search", "class-balanced-search"]
 
 # The ten seeds of PolyGCL's public code, for numpy's legacy RandomState: the newer generators would
 # draw other nodes, and the published figures stand on these.
@@ -95,6 +95,7 @@ def make_splits(
     - `class-balanced` (Chien et al., as in PolyGCL's code): of n labelled nodes in C classes,
       round(0.6 n / C) training nodes of every class, a smaller class whole; round(0.2 n) of the
       rest for validation; what is left for test. Small classes are then missing from the test set.
+    - `class-balanced-search`: drawn likewise with the seeds of `search`.
     - `published`: the `masks` of the data set's file, keys `train`, `validation` and `test`.
 
     Those that are drawn have ten fixed seeds, hence at most ten splits. Without `count` there are
@@ -111,8 +112,8 @@ def make_splits(
         raise SettingsError(f"Number of {kind} splits must be from 1 to {available}. Got {count}.")
     if kind == "published":
         return published[:number]
-    draw = _class_balanced if kind == "class-balanced" else _stratified
-    seeds = SEARCH_SEEDS if kind == "search" else SPLIT_SEEDS
+    draw = _class_balanced if kind.startswith("class-balanced") else _stratified
+    seeds = SEARCH_SEEDS if kind.endswith("search") else SPLIT_SEEDS
     return [draw(labels.numpy(), num_classes, seed) for seed in seeds[:number]]
 
 

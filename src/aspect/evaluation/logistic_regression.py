@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float
@@ -28,7 +27,7 @@ logger = logging.getLogger(__name__)
 MOST_STEPS = 1000  # of L-BFGS for one penalty; a few are common
 HISTORY = 5  # steps that L-BFGS remembers
 MOST_TRIALS = 20  # of the line search; one is common
-CAPTURED_TRIALS = 2  # of a step that is replayed; where they do not do, the next step has all
+CAPTURED_TRIALS = 1  # of a step that is replayed; where they do not do, the next step has all
 FLATTENED = 0.5  # a step is long enough where this part of the slope is left, or less
 
 
@@ -192,7 +191,7 @@ class _Line:
         length = torch.where(descends, self._newton(start, self.slope, before), 0)
         low, high = start, torch.full_like(length, math.inf)
         is_done = ~descends
-        for _ in range(trials):
+        for trial in range(1, trials + 1):
             probabilities = self._probabilities(length)
             slope = self._slope(length, probabilities)
             is_done = (slope.abs() <= FLATTENED * self.slope.abs()) | ~descends
@@ -200,6 +199,8 @@ class _Line:
             if not _is_capturing(length) and bool(is_done.all()):
                 return length, is_done, probabilities
             low = torch.where(slope < 0, length, low)
+            if trial == trials:
+                break
             high = torch.where(slope > 0, length, high)
             further = self._newton(length, slope, probabilities)
             middle = torch.where(high.isinf(), 2 * length, (low + high) / 2)
@@ -230,18 +231,18 @@ class _Memory:
         self.is_captured = like.is_cuda
         self.inverse = torch.zeros_like(like)  # of the Hessian's diagonal
         self.scale = like.new_ones(len(like), 1, 1)
-        self.steps, self.changes = (like.new_zeros(HISTORY, *like.shape) for _ in range(2))
+        self.moves = like.new_zeros(HISTORY, 2, *like.shape)  # steps, and changes of the gradient
         self.inverses = like.new_zeros(HISTORY, len(like))  # of their products; 0: nothing learned
         # The latest at the end; those that were not kept yet change nothing, so they may be used.
-        self.pairs = list(zip(self.steps, self.changes, self.inverses, strict=True))
+        self.pairs = list(zip(self.moves, self.inverses, strict=True))
         self.used = HISTORY
 
     def begin(self, curvature: Float[Tensor, "tasks classes inputs"]) -> None:
         """Forget all steps; start from the diagonal of the Hessian."""
         self.inverse.copy_(1 / curvature.clamp_min(self.eps**2))
         self.scale.fill_(1)
-        for table in (self.steps, self.changes, self.inverses):
-            table.zero_()
+        self.moves.zero_()
+        self.inverses.zero_()
         self.used = HISTORY if self.is_captured else 0
 
     def keep(self, step: Tensor, change: Tensor) -> None:
@@ -249,16 +250,14 @@ class _Memory:
         product = _dot(step, change)
         is_sound = product > self.tiny
         if self.is_captured:  # a CUDA graph knows places: what is kept moves on
-            for older, newer in pairwise(self.pairs):
-                for place, value in zip(older, newer, strict=True):
-                    place.copy_(value)
+            for table in (self.moves, self.inverses):
+                table.copy_(table.roll(-1, dims=0))
         else:
             self.pairs.append(self.pairs.pop(0))
             self.used = min(self.used + 1, HISTORY)
-        for place, value in zip(
-            self.pairs[-1], (step, change, torch.where(is_sound, 1 / product, 0)), strict=True
-        ):
-            place.copy_(value)
+        move, inverse = self.pairs[-1]
+        torch.stack([step, change], out=move)
+        inverse.copy_(torch.where(is_sound, 1 / product, 0))
         size = _dot(change, change * self.inverse)
         self.scale.copy_(torch.where(is_sound, product / size, 1).view(-1, 1, 1))
 
@@ -266,12 +265,12 @@ class _Memory:
         """The inverse Hessian times the gradient, by the two-loop recursion."""
         product, factors = gradient.clone(), []
         pairs = self.pairs[HISTORY - self.used :]
-        for step, change, inverse in reversed(pairs):
+        for (step, change), inverse in reversed(pairs):
             factor = (inverse * _dot(step, product)).view(-1, 1, 1)
             product.addcmul_(factor, change, value=-1)
             factors.append(factor)
         product.mul_(self.scale * self.inverse)
-        for step, change, inverse in pairs:
+        for (step, change), inverse in pairs:
             factor = factors.pop() - (inverse * _dot(change, product)).view(-1, 1, 1)
             product.addcmul_(factor, step)
         return product
@@ -286,6 +285,8 @@ def _dot(one: Tensor, other: Tensor) -> Float[Tensor, " tasks"]:
 
 
 def _softmax(logits: Float[Tensor, "tasks classes rows"]) -> Float[Tensor, "tasks classes rows"]:
-    """Over the classes; torch.softmax is slow over an axis that is not the last."""
+    """Over the classes; on a CPU torch.softmax is slow over an axis that is not the last."""
+    if logits.is_cuda:
+        return torch.softmax(logits, dim=1)
     table = (logits - logits.amax(dim=1, keepdim=True)).exp_()
     return table.div_(table.sum(dim=1, keepdim=True))

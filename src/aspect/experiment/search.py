@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Distribution: TypeAlias = CategoricalDistribution | FloatDistribution | IntDistribution
 
+SearchSplits = Literal["search", "class-balanced-search", "random", "published", "class-balanced"]
 DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs
@@ -43,8 +44,9 @@ class SearchRequest(Config):
 
     seeds: Count = 1
     """Pre-trainings of a trial, one seed each."""
-    splits: Literal["search", "random", "published", "class-balanced"] = "search"
-    """Kind of splits; all of them count. `search`: stratified random ones that no table reports."""
+    splits: SearchSplits = "search"
+    """Kind of splits; all of them count. `search`: stratified random ones that no table reports;
+    `class-balanced-search`: those of published tables, drawn with other seeds."""
     probe: ProbeName = "neutral"
     """neutral; paper: the probe of published tables."""
     metric: Metric | None = None
@@ -131,7 +133,7 @@ class Search(Config):
     """How the file is read."""
     graph_sha256: str
     """Content of the graph, labels included."""
-    splits: Literal["search", "random", "published", "class-balanced"]
+    splits: SearchSplits
     """Kind of splits."""
     splits_sha256: str | None = None
     """Content of published splits; None: they are drawn, the same from the same labels."""
