@@ -34,6 +34,7 @@ from aspect.report.benchmark_tables import (  # noqa: E402
     FEWEST_BUDGETS,
     ablation_tables,
     clean_tables,
+    drop_tables,
     perturbed_tables,
     rank_tables,
     short_table,
@@ -171,6 +172,7 @@ def _stability(results: Results) -> list[Table]:
     """Under names of their own: other kinds have such tables too."""
     tables = [
         *perturbed_tables(results, with_published=True),
+        *drop_tables(results),
         *ablation_tables(results, with_published=True),
         *significance_tables(results)[0],
     ]
@@ -179,7 +181,10 @@ def _stability(results: Results) -> list[Table]:
 
 MAKERS: dict[Kind, Callable[[Results], list[Table]]] = {
     "clean": _clean,
-    "perturbed": lambda results: perturbed_tables(results, with_published=True),
+    "perturbed": lambda results: [
+        *perturbed_tables(results, with_published=True),
+        *drop_tables(results),
+    ],
     "ablation": lambda results: ablation_tables(results, with_published=True),
     "sweep": lambda results: [sweep.table for sweep in sweeps(results)],
     "stability": _stability,

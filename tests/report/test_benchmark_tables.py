@@ -259,6 +259,26 @@ def test_average_drop_is_the_mean_relative_loss_and_the_lowest_is_best():
     assert values(table, 1) == pytest.approx([10.0])
 
 
+def test_drops_have_intervals_and_ranks_under_the_perturbation():
+    records = make_records(perturbations=[None, poison()], score=level)
+    (table,) = tables.drop_tables(collect(records))
+    assert table.columns == ("cora", "texas", "average drop", "mean rank")
+    assert values(table, 2) == pytest.approx([10.0, 5.0, 50.0])
+    (accuracy,) = perturbed_tables(records)
+    scores = [[line.cells[place].value for line in accuracy.lines] for place in (0, 1)]
+    ranks = [[sorted(of_graph)[::-1].index(score) + 1 for score in of_graph] for of_graph in scores]
+    expected = [sum(places) / 2 for places in zip(*ranks, strict=True)]
+    assert values(table, 3) == pytest.approx(expected)
+    for line in table.lines:
+        for cell in line.cells[:3]:
+            assert cell.low <= cell.value <= cell.high
+    gap = [
+        record for record in records if record.cell.entry != "raw" or record.cell.graph == "cora"
+    ]
+    (table,) = tables.drop_tables(collect(gap))
+    assert (table.lines[2].cells[1].value, table.lines[2].cells[3].value) == (None, None)
+
+
 def test_graphs_without_both_figures_are_left_out_of_the_drop_and_named():
     def lacks(record):
         cell = record.cell

@@ -117,7 +117,8 @@ def test_of_several_budgets_one_is_shown_and_the_others_are_folded():
     part = section(few, "perturbed")
     assert [table.name for table in part.tables] == ["perturbed-random-poison-10"]
     names = [table.name for table in part.more_tables]
-    assert names == ["perturbed-random-poison-5", "perturbed-random-poison-20"]
+    drops = [f"drop-random-poison-{budget}" for budget in (5, 10, 20)]
+    assert names == [*drops, "perturbed-random-poison-5", "perturbed-random-poison-20"]
     assert "unrolled solver" not in part.remark
     more = make_records(
         perturbations=[poison(0.2), evade(0.3), metattack()], splits=3, plan="other"

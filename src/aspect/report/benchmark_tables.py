@@ -25,17 +25,17 @@ from aspect.report.statistics import (
     FEWEST_TO_TEST,
     REPEATS,
     Place,
-    average_drop,
     average_ranks,
-    clean_means,
     common_splits,
     compare,
     compare_with,
     critical_difference,
-    drop_splits,
+    drops,
     fewer_splits,
     mean_differences,
+    mean_drop,
     ranked_means,
+    score_means,
     summarise,
     tally,
 )
@@ -423,24 +423,23 @@ def _perturbed_table(
     rows = results.rows(splits, perturbation, graphs)
     columns = [(perturbation, graph) for graph in graphs]
     scores = _Scores(results, splits, rows, columns, with_published=with_published)
-    drops = average_drop(results, splits, perturbation).reindex(index=rows, columns=graphs)
-    is_gap = drops.isna()
-    numbers = drop_splits(results, splits, perturbation).reindex(index=rows, columns=graphs)
-    most = numbers.max()
+    lost = drops(results, splits, perturbation)
+    lost["most"] = lost["splits"].groupby("graph").transform("max")
     lines = []
     for line, name in zip(scores.lines, rows, strict=True):
-        gaps = [results.graphs[graph] for graph in graphs if is_gap.loc[name, graph]]
+        own = lost[lost.index.get_level_values("variant") == name].droplevel("variant")
+        gaps = [results.graphs[graph] for graph in graphs if graph not in own.index]
         why = f"Without {', '.join(gaps)}: no clean or no perturbed figure." if gaps else ""
         fewer = [
-            f"{number:.0f} of {counted(int(all_splits), 'split')}"
-            for number, all_splits in zip(numbers.loc[[name]].iloc[0], most, strict=True)
-            if number < all_splits
+            f"{number} of {counted(most, 'split')}"
+            for number, most in zip(own["splits"].tolist(), own["most"].tolist(), strict=True)
+            if number < most
         ]
         why = " ".join(filter(None, [why, f"{', '.join(dict.fromkeys(fewer))}." if fewer else ""]))
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
         figure = _published().get((name, "", "average-drop")) if has_all else None
         footnote = scores.notes.number(why)
-        drop = TableCell(_known(float(drops.T[name].mean())), published=figure, footnote=footnote)
+        drop = replace(_drop(own), published=figure, footnote=footnote)
         lines.append(replace(line, cells=(*line.cells, drop)))
     lines += [
         replace(line, cells=(*line.cells, TableCell()))
@@ -454,7 +453,8 @@ def _perturbed_table(
         f"Accuracy on unseen nodes in percent under {state.kind} {PERCENT * state.budget:g}%"
         f"{solver}, {state.mode} (edges flipped{masked}; {MODES[state.mode]}); "
         f"{scores.over}. Average drop: (clean - perturbed) / clean in "
-        f"percent, averaged over the graphs; lower is better.{scores.cited}",
+        f"percent, averaged over the graphs, with a 95% interval over splits; lower is better."
+        f"{scores.cited}",
         (*(results.graphs[graph] for graph in graphs), "average drop"),
         marked(lines, lowest=[len(graphs)]),
         notes=(
@@ -463,6 +463,50 @@ def _perturbed_table(
             *_missing_class_notes(results, splits, graphs),
         ),
     )
+
+
+def drop_tables(results: Results) -> list[Table]:
+    """The drop on every graph with its interval, and the mean rank under each perturbation."""
+    return [
+        _drop_table(results, splits, perturbation, graphs)
+        for splits in results.kinds
+        for perturbation in results.perturbations_of(splits)
+        if (graphs := results.columns(splits, perturbation))
+    ]
+
+
+def _drop_table(results: Results, splits: str, perturbation: str, graphs: list[str]) -> Table:
+    lost = drops(results, splits, perturbation)
+    rows = [
+        name
+        for name in results.rows(splits, perturbation, graphs)
+        if name in lost.index.get_level_values("variant")
+    ]
+    ranks = average_ranks(score_means(results, splits, perturbation))
+    lines = []
+    for name in rows:
+        own = lost.loc[[name]].droplevel("variant")
+        cells = [_drop(own.loc[own.index == graph]) for graph in graphs]
+        rank = TableCell(_known(ranks.get(name, math.nan)))
+        lines.append(_line(results, name, (*cells, _drop(own), rank)))
+    note = fewer_splits_note(results, splits, perturbation)
+    return Table(
+        results.table_name(f"drop-{perturbation}", splits),
+        f"Drop under {results.state_title(perturbation)}: (clean - perturbed) / clean in percent, "
+        "with a 95% interval over splits; lower is better. Mean rank: of the accuracy under the "
+        "perturbation, among methods without a gap.",
+        (*(results.graphs[graph] for graph in graphs), "average drop", "mean rank"),
+        marked(lines, lowest=range(len(graphs) + 2)),
+        notes=tuple(filter(None, [note])),
+    )
+
+
+def _drop(lines: pd.DataFrame) -> TableCell:
+    """The mean of some rows of `drops`."""
+    if lines.empty:
+        return TableCell()
+    mean, low, high = mean_drop(lines)
+    return TableCell(mean, low=_known(low), high=_known(high))
 
 
 def ablation_tables(results: Results, *, with_published: bool = False) -> list[Table]:
@@ -676,7 +720,7 @@ def short_table(results: Results) -> Table | None:
     splits = "random"
     graphs = [graph for graph in results.columns(splits, CLEAN) if graph in SHORT_GRAPHS]
     rows = results.rows(splits, CLEAN, graphs)
-    means = clean_means(results, splits).reindex(index=rows, columns=graphs)
+    means = score_means(results, splits).reindex(index=rows, columns=graphs)
     ranks = average_ranks(means)
     others = [name for name in ranks.index if not results.is_control(name) and name != "aspect"]
     chosen = [name for name in (*SHORT_ROWS, *others[:BEST_BASELINES]) if name in rows]

@@ -22,10 +22,10 @@ from aspect.report.results import CLEAN, Results
 from aspect.report.sources import Material
 from aspect.report.statistics import (
     FEWEST_TO_TEST,
-    average_drop,
     average_ranks,
-    clean_means,
     compare_with,
+    drops,
+    score_means,
     tally,
 )
 from aspect.report.tables import Table
@@ -142,8 +142,11 @@ def _perturbed(results: Results, with_published: bool) -> Iterator[Section]:
             "perturbed",
             tuple(table for table in tables if table.name in main),
             remark=METATTACK * has_metattack,
-            more_title="Other budgets",
-            more_tables=tuple(table for table in tables if table.name not in main),
+            more_title="Drops on each graph, and other budgets",
+            more_tables=(
+                *tables_of.drop_tables(results),
+                *(table for table in tables if table.name not in main),
+            ),
         )
 
 
@@ -269,7 +272,7 @@ def _overview(results: Results) -> Iterator[str]:
 
 
 def _clean_findings(results: Results, splits: str, reference: str) -> Iterator[str]:
-    means = clean_means(results, splits).dropna(axis=1, how="all")
+    means = score_means(results, splits).dropna(axis=1, how="all")
     if len(means) < FEWEST_TO_COMPARE:
         return
     where = f"{counted(means.shape[1], 'clean graph')} ({splits} splits)"
@@ -299,8 +302,9 @@ def _perturbed_findings(results: Results, splits: str) -> Iterator[str]:
     for name in tables_of.main_perturbations(results, splits):
         graphs = results.columns(splits, name)
         rows = results.rows(splits, name, graphs)
-        drops = average_drop(results, splits, name).reindex(index=rows, columns=graphs)
-        least = drops.dropna().mean(axis=1).sort_values(kind="stable")
+        lost = drops(results, splits, name)["drop"].unstack("graph")
+        whole = lost.reindex(index=rows, columns=graphs).dropna()
+        least = whole.mean(axis=1).sort_values(kind="stable")
         if len(least) > 1:
             setup = results.perturbations[name]
             where = f"{setup.label}, {setup.mode} ({splits} splits)"

@@ -26,9 +26,9 @@ from aspect.report.html import NO_METADATA, PALETTE, inline_svg
 from aspect.report.results import PERCENT, Results
 from aspect.report.statistics import (
     average_ranks,
-    clean_means,
     critical_difference,
     ranked_means,
+    score_means,
     tied_groups,
 )
 from aspect.report.tables import slug
@@ -201,8 +201,8 @@ def line_plot(  # noqa: PLR0913 - the figure's words, then options of which most
 
 def accuracy_plots(results: Results, splits: str, reference: str) -> Iterator[Plot]:
     """Mean ranks, then one panel per clean graph: every method with its 95% interval."""
-    means = clean_means(results, splits).dropna(axis=1, how="all")
-    low, high = (clean_means(results, splits, end) for end in ("low", "high"))
+    means = score_means(results, splits).dropna(axis=1, how="all")
+    low, high = (score_means(results, splits, column=end) for end in ("low", "high"))
     caption = (
         "Score on unseen nodes. Bars: 95% interval over pre-training seeds, or over splits "
         "where there is one seed."

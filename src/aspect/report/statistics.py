@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -140,11 +141,11 @@ def tied_groups(ranks: Sequence[float], difference: float) -> list[tuple[int, in
 
 
 def ranked_means(results: Results, splits: str) -> pd.DataFrame:
-    """`clean_means` of the graphs that mean ranks are over.
+    """`score_means` of the graphs that mean ranks are over.
 
     Those that share their nodes with another of the table are left out: `REPEATS`.
     """
-    means = clean_means(results, splits).dropna(axis=1, how="all")
+    means = score_means(results, splits).dropna(axis=1, how="all")
     names = {results.graphs[str(graph)]: graph for graph in means}
     repeated = [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
     return means.drop(columns=repeated)
@@ -162,18 +163,40 @@ def fewer_splits(results: Results, splits: str, perturbation: str = CLEAN) -> li
     return [name for name in results.methods if name in short]
 
 
-def average_drop(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
-    """(clean - perturbed) / clean in percent, variants x graphs, over the splits that both have."""
+def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
+    """How much of its accuracy each variant loses on each graph, one row for both.
+
+    Over the splits that the clean and the perturbed graph both have: `drop` is (clean - perturbed)
+    / clean of their sums in percent, `error` its standard error as of a ratio, missing for one
+    split, and `splits` their number.
+    """
     pairs = _drop_pairs(results, splits, perturbation)
-    sums = pairs.groupby(level=["variant", "graph"], sort=False).sum()
-    sums = sums[sums[CLEAN] != 0]
-    return (PERCENT * (1 - sums[perturbation] / sums[CLEAN])).unstack("graph")
+    by_place = pairs.groupby(level=["variant", "graph"], sort=False)
+    sums, number = by_place.sum(), by_place.size()
+    is_known = sums[CLEAN] != 0
+    left = (sums[perturbation] / sums[CLEAN].where(is_known)).rename("left")
+    beside = pairs.join(left)
+    residuals = beside[perturbation] - beside["left"] * beside[CLEAN]
+    squares = residuals.pow(2).groupby(level=["variant", "graph"], sort=False).sum()
+    variance = squares / (number - 1).where(number > 1) / number
+    error = PERCENT * np.sqrt(variance) / (sums[CLEAN] / number)
+    table = pd.DataFrame({"drop": PERCENT * (1 - left), "error": error, "splits": number})
+    return table[is_known].copy()
 
 
-def drop_splits(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
-    """How many splits `average_drop` is over, variants x graphs; missing where there are none."""
-    pairs = _drop_pairs(results, splits, perturbation)
-    return pairs.groupby(level=["variant", "graph"], sort=False).size().unstack("graph")
+def mean_drop(lines: pd.DataFrame) -> tuple[float, float, float]:
+    """The mean of some rows of `drops`, and its 95% interval; the ends are missing without errors.
+
+    Student's t with the degrees of freedom of Welch and Satterthwaite; of one row its own.
+    """
+    variances, freedom = lines["error"].to_numpy() ** 2, lines["splits"].to_numpy() - 1
+    mean, number = float(lines["drop"].mean()), len(lines)
+    total = variances.sum()
+    if not total > 0:  # one split somewhere, or no difference between any two
+        return (mean, mean, mean) if total == 0 else (mean, math.nan, math.nan)
+    degrees = total**2 / (variances**2 / freedom).sum()
+    half = float(stdtrit(degrees, TWO_SIDED_95)) * math.sqrt(total) / number
+    return mean, mean - half, mean + half
 
 
 def _drop_pairs(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
@@ -188,11 +211,13 @@ def _drop_pairs(results: Results, splits: str, perturbation: str) -> pd.DataFram
     return pd.concat(sides, axis=1).dropna()
 
 
-def clean_means(results: Results, splits: str, column: str = "mean") -> pd.DataFrame:
-    """Scores on clean graphs, methods x graphs in the plan's order; gaps are missing."""
-    graphs = results.columns(splits, CLEAN)
-    rows = results.rows(splits, CLEAN, graphs)
-    places = pd.MultiIndex.from_product([[splits], [CLEAN], rows, graphs], names=PLACE)
+def score_means(
+    results: Results, splits: str, perturbation: str = CLEAN, column: str = "mean"
+) -> pd.DataFrame:
+    """Scores, methods x graphs in the plan's order; gaps are missing."""
+    graphs = results.columns(splits, perturbation)
+    rows = results.rows(splits, perturbation, graphs)
+    places = pd.MultiIndex.from_product([[splits], [perturbation], rows, graphs], names=PLACE)
     values = summarise(results)[column].reindex(places).to_numpy(dtype=float)
     return pd.DataFrame(values.reshape(len(rows), len(graphs)), index=rows, columns=graphs)
 
