@@ -162,7 +162,7 @@ class _Evaluation:
         if self.how.metric is not None:  # refused before a training, not after it
             from aspect.evaluation.metrics import check_metric
 
-            labelled = plans[0].source.read(self.session.data_dir)
+            labelled = plans[0].experiment.source.read(self.session.data_dir)
             check_metric(self.how.metric, labelled.num_classes)
         perturbed: Sequence[PerturbedGraph] = ()
         if self.sweep.perturbation:
@@ -184,7 +184,7 @@ class _Evaluation:
         if self.sweep.mode == "evade":
             check_inductive(plan.experiment.method)
         chosen_probe(plan.experiment, self.how.probe, self.how.metric)
-        labelled = plan.source.read(self.session.data_dir)
+        labelled = plan.experiment.source.read(self.session.data_dir)
         perturbed = self._perturbed(labelled, self.sweep.mode or "poison")
         for one in perturbed:
             one.file.split_of(labelled)

@@ -65,7 +65,7 @@ def evaluate_task(
             experiments, labelled = _of_runs(session, paths)
         else:
             experiments = [plan.experiment for plan in plans]
-            labelled = plans[0].source.read(session.data_dir)
+            labelled = plans[0].experiment.source.read(session.data_dir)
     for notice in labelled.graph.notices:
         session.screen.note(f"Note: {notice}")
     with session.screen.progress("Training") as advance:

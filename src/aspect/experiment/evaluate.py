@@ -34,7 +34,7 @@ from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run
 from aspect.experiment.spec import Cell, Spec, method_source, metric_for
-from aspect.experiment.trained import StoredRun, open_run, source_of
+from aspect.experiment.trained import StoredRun, open_run
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 from aspect.training.health import Health
@@ -342,7 +342,7 @@ def chosen_probe(experiment: Experiment, name: str, metric: Metric | None = None
     Without a metric it chooses by that of the data set.
     """
     if name != "published":
-        return probe_named(name, metric or metric_for(name, source_of(experiment)))
+        return probe_named(name, metric or metric_for(name, experiment.source))
     probe_named("paper", metric)
     published = experiment.probe
     if published is None:
@@ -541,7 +541,7 @@ class _Evaluator:
     def _run(
         self, spec: Spec, poisons: Sequence[PerturbedGraph], model: Embedder | None
     ) -> Outcome:
-        cell = Cell.outside_plans("evaluate", spec.method, source_of(self.runs[0].experiment), spec)
+        cell = Cell.outside_plans("evaluate", spec.method, self.runs[0].experiment.source, spec)
         return run(
             Task(cell, tuple(poisons)),
             labelled=self.labelled,

@@ -31,7 +31,7 @@ from aspect.experiment.evaluate import (
     check_seeds,
     control_settings,
 )
-from aspect.experiment.trained import StoredRun, open_run, source_of
+from aspect.experiment.trained import StoredRun, open_run
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 
@@ -182,7 +182,7 @@ def predict_links(
         scores[rule] = [[found[rule] for found in by_rule]]
     return TaskTable(
         task="link",
-        graph=source_of(first).name,
+        graph=first.source.name,
         method=first.method,
         runs=tuple(runs),
         seeds=tuple(experiment.seed for experiment in experiments),
