@@ -89,7 +89,7 @@ def evaluate(
     if how.task != "classify":
         plans = [] if paths else _plans(session, targets[0], wanted, reading, trained, sweep)
         found = evaluate_task(session, how, sweep, paths, plans, retrain=trained.retrain)
-        session.screen.answer(found.to_dict(), lambda: show_task(session, found), scores.out)
+        session.screen.answer(found, lambda: show_task(session, found), scores.out)
         return
     evaluation = _Evaluation(session, sweep, how)
     if trained.embeddings:

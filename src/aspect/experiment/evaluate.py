@@ -318,6 +318,14 @@ def check_seeds(runs: Sequence[StoredRun]) -> None:
         raise RunError(f"Runs that are evaluated together must differ in the seed. Got {listed}.")
 
 
+def open_seeds(paths: Sequence[str | Path]) -> list[StoredRun]:
+    """Complete runs that differ in the seed alone; others are refused."""
+    runs = [open_run(path) for path in paths]
+    check_same_method(runs)
+    check_seeds(runs)
+    return runs
+
+
 def check_labels(labelled: LabelledGraph, stored: StoredRun) -> None:
     """Refuse a graph on which no probe could be trained."""
     if not bool((labelled.labels != UNLABELLED).any()):
@@ -351,6 +359,11 @@ def chosen_probe(experiment: Experiment, name: str, metric: Metric | None = None
             "Train with --config published, or pass --probe neutral or --probe paper."
         )
     return PaperProbe(published.learning_rate, published.steps, (published.weight_decay,))
+
+
+def controls_of(method: str) -> list[str]:
+    """What stands beside a method in every table."""
+    return [name for name in CONTROLS if name != method]
 
 
 def control_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -445,8 +458,8 @@ class _Evaluator:
         is_evaded = any(poison.perturbation.mode == "evade" for poison in poisons)
         self.controls = [
             name
-            for name in CONTROLS
-            if name != self.method and (find_method(name).method.inductive or not is_evaded)
+            for name in controls_of(self.method)
+            if find_method(name).method.inductive or not is_evaded
         ]
         self.health: list[Health] = []
         self.lines: list[dict[str, Any]] = []
@@ -575,11 +588,11 @@ class _Evaluator:
         shown = {name(self.method): name(self.label) for name in (str, pruned_name)}
         for line in lines:
             line["name"] = shown.get(line["name"], line["name"])
-        warnings = []
+        warnings: list[str] = []
         for index, stored in enumerate(self.runs):
             measured = self.health[index].warnings() if self.health else []
-            texts = dict.fromkeys([*stored.record["warnings"], *measured])
-            warnings += [f"{stored.path}: {text}" for text in texts]
+            told = [f"{stored.path}: {text}" for text in measured]
+            warnings += dict.fromkeys([*stored.warnings, *told])
         return EvaluationTable(
             graph=self.runs[0].record["graph"]["name"],
             runs=tuple(str(stored.path) for stored in self.runs),

@@ -352,6 +352,11 @@ class StoredRun:
         return method if self.experiment.prune is None else f"{method}, pruned in training"
 
     @property
+    def warnings(self) -> list[str]:
+        """What its record warns of, under its name."""
+        return [f"{self.path}: {text}" for text in self.record["warnings"]]
+
+    @property
     def is_poisoned(self) -> bool:
         """Whether it was trained on a perturbed graph."""
         return self.experiment.perturbation is not None
