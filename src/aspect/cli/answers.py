@@ -21,6 +21,43 @@ class Answer(Config):
     version: ClassVar[int] = 1
 
 
+class OfMethod(Answer):
+    """What is told of a method on a graph."""
+
+    graph: str
+    """Its name."""
+    method: str
+    """Its name."""
+
+
+class Measured(OfMethod):
+    """Numbers of it."""
+
+    notices: list[str]
+    """What to know of the numbers."""
+
+
+class Example(Answer):
+    """A study on graphs of aspect's own, with a page."""
+
+    out: str
+    """Folder of the page."""
+    report: str
+    """The page."""
+    findings: list[str]
+    """In sentences."""
+    settings: Object
+    """The method's settings in full."""
+    device: str
+    """`cpu` or the GPU's name."""
+    seconds: float
+    """Of all."""
+    versions: dict[str, str]
+    """Of aspect, Python and the libraries."""
+    command: str
+    """That gives the same again."""
+
+
 class ErrorAnswer(Answer):
     """What any command answers in place of its own when it fails."""
 
@@ -128,22 +165,16 @@ class EmbedAnswer(Answer):
     """What is wrong with the model's output."""
 
 
-class EvaluateAnswer(Answer):
+class EvaluateAnswer(Measured):
     """`aspect evaluate`; which keys there are depends on the task and on perturbations."""
 
     task: str
     """classify, cluster or link."""
-    graph: str
-    """Its name."""
-    method: str
-    """Its name."""
     runs: list[str]
     """Folders of the runs, or files of embeddings."""
     rows: list[Object]
     """The table: `name`, and for every score its mean, std and interval; under perturbations
     `budget`, `clean`, `perturbed`, `drop`, `drop_interval` as well."""
-    notices: list[str]
-    """What to know of the numbers."""
     warnings: list[str]
     """What is wrong with the runs."""
     splits: str | None = None
@@ -196,30 +227,22 @@ class EvaluateAnswer(Answer):
     """Of `--task link`: pairs that are no edges, and how they are drawn."""
 
 
-class NeighboursAnswer(Answer):
+class NeighboursAnswer(OfMethod):
     """`aspect neighbours`."""
 
     run: str
     """The run's folder."""
-    graph: str
-    """Its name."""
-    method: str
-    """Its name."""
     node: str
     """The node asked for."""
     neighbours: list[Object]
     """`node` and `cosine`, the most similar first."""
 
 
-class InspectAnswer(Answer):
+class InspectAnswer(Measured):
     """`aspect inspect`."""
 
     runs: list[str]
     """Folders of the runs."""
-    graph: str
-    """Its name."""
-    method: str
-    """Its name."""
     nodes: int
     """Of the graph."""
     splits: str
@@ -228,8 +251,6 @@ class InspectAnswer(Answer):
     """`mean` and `std` of the low band's weight."""
     rows: list[Object]
     """Every fusion of the bands: `name`, `accuracy`, `gains`."""
-    notices: list[str]
-    """What to know of the numbers."""
     conclusion: str
     """Whether node-wise fusion can pay here."""
 
@@ -254,15 +275,11 @@ class AttackAnswer(Answer):
     """Edges removed, of an import."""
 
 
-class StabilityAnswer(Answer):
+class StabilityAnswer(Measured):
     """`aspect stability`."""
 
     run: str
     """The run's folder."""
-    graph: str
-    """Its name."""
-    method: str
-    """Its name."""
     nodes: int
     """Of the graph."""
     edges: int
@@ -284,8 +301,6 @@ class StabilityAnswer(Answer):
     `relative_shift`, `band_shift`, `gate_shift`, `clean`, `perturbed`, `drop`, `measurements`."""
     perturbations: list[str]
     """Files that were used."""
-    notices: list[str]
-    """What to know of the numbers."""
     warnings: list[str]
     """What is wrong with the run."""
 
@@ -410,13 +425,9 @@ class MethodsAnswer(Answer):
     """Settings that are shipped: `graph`, `choice`, `official`, `origin`."""
 
 
-class DemoAnswer(Answer):
+class DemoAnswer(Example):
     """`aspect demo`."""
 
-    out: str
-    """Folder of the page."""
-    report: str
-    """The page."""
     graph: Object
     """`name`, `nodes`, `edges`, `features`, `classes`."""
     seeds: list[int]
@@ -431,27 +442,11 @@ class DemoAnswer(Answer):
     """Significance: `name`, `test`, `p_value`."""
     gap: Object
     """How much of the way to the oracle is won."""
-    findings: list[str]
-    """In sentences."""
-    settings: Object
-    """The method's settings in full."""
-    device: str
-    """`cpu` or the GPU's name."""
-    seconds: float
-    """Of all."""
-    versions: dict[str, str]
-    """Of aspect, Python and the libraries."""
-    command: str
-    """That gives the same again."""
 
 
-class TheoryAnswer(Answer):
+class TheoryAnswer(Example):
     """`aspect theory`."""
 
-    out: str
-    """Folder of the page."""
-    report: str
-    """The page."""
     rows: list[Object]
     """The table."""
     holds: bool
@@ -462,20 +457,8 @@ class TheoryAnswer(Answer):
     """What was measured."""
     temperature: float
     """Of the loss."""
-    findings: list[str]
-    """In sentences."""
     caveats: list[str]
     """What they do not say."""
-    settings: Object
-    """The method's settings in full."""
-    device: str
-    """`cpu` or the GPU's name."""
-    seconds: float
-    """Of all."""
-    versions: dict[str, str]
-    """Of aspect, Python and the libraries."""
-    command: str
-    """That gives the same again."""
 
 
 class StoreAnswer(Answer):
@@ -536,8 +519,9 @@ class ClusterAnswer(Answer):
 
 
 ANSWERS: dict[str, type[Answer]] = {
-    kind.__name__.removesuffix("Answer").lower(): kind
-    for kind in (*Answer.__subclasses__(), *StoreAnswer.__subclasses__())
+    name.removesuffix("Answer").lower(): kind
+    for name, kind in list(globals().items())
+    if name.endswith("Answer") and kind is not Answer
 }
 
 

@@ -5,10 +5,11 @@ Beside them stand controls that learn nothing, and what perturbed graphs leave o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -89,7 +90,7 @@ def evaluate(
     if how.task != "classify":
         plans = [] if paths else _plans(session, targets[0], wanted, reading, trained, sweep)
         found = evaluate_task(session, how, sweep, paths, plans, retrain=trained.retrain)
-        session.screen.answer(found.to_dict(), lambda: show_task(session, found), scores.out)
+        session.screen.answer(found, lambda: show_task(session, found), scores.out)
         return
     evaluation = _Evaluation(session, sweep, how)
     if trained.embeddings:
@@ -138,20 +139,7 @@ class _Evaluation:
             )
         from aspect.experiment.evaluate import evaluate_embeddings
 
-        with self.session.screen.progress("Evaluating") as advance:
-            table = evaluate_embeddings(
-                source,
-                files,
-                splits=self.how.splits,
-                probe=self.how.probe,
-                metric=self.how.metric,
-                device=self.session.device,
-                data_dir=self.session.data_dir,
-                on_step=advance,
-            )
-        for warning in table.warnings:
-            self.session.screen.warn(warning)
-        return table
+        return self._shown(partial(evaluate_embeddings, source, files, **self._read))
 
     def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> EvaluationTable:
         """Train what is not trained yet, and probe it."""
@@ -162,7 +150,7 @@ class _Evaluation:
         if self.how.metric is not None:  # refused before a training, not after it
             from aspect.evaluation.metrics import check_metric
 
-            labelled = plans[0].source.read(self.session.data_dir)
+            labelled = plans[0].experiment.source.read(self.session.data_dir)
             check_metric(self.how.metric, labelled.num_classes)
         perturbed: Sequence[PerturbedGraph] = ()
         if self.sweep.perturbation:
@@ -184,7 +172,7 @@ class _Evaluation:
         if self.sweep.mode == "evade":
             check_inductive(plan.experiment.method)
         chosen_probe(plan.experiment, self.how.probe, self.how.metric)
-        labelled = plan.source.read(self.session.data_dir)
+        labelled = plan.experiment.source.read(self.session.data_dir)
         perturbed = self._perturbed(labelled, self.sweep.mode or "poison")
         for one in perturbed:
             one.file.split_of(labelled)
@@ -208,42 +196,32 @@ class _Evaluation:
     def _evaluate(
         self, paths: Sequence[Path], evasion: Sequence[PerturbedGraph] = ()
     ) -> EvaluationTable:
-        """Evaluate with progress on the screen, and say what the runs warn of."""
+        """Probe runs of graphs in memory, or of a store."""
         from aspect.experiment.evaluate import evaluate_runs
         from aspect.experiment.store_evaluation import evaluate_store_runs
 
+        if not all(map(is_of_store, paths)):
+            given = {"evasion": evasion, "prune": self.how.prune or (), **self._read}
+            return self._shown(partial(evaluate_runs, paths, **given))
+        if evasion or self.how.prune or self.how.splits not in (None, "random"):
+            raise SettingsError(
+                f"{paths[0]} was trained on a store, which is probed on random splits of some of "
+                "its nodes. Leave --perturbation, --prune and --splits out."
+            )
+        return self._shown(partial(evaluate_store_runs, paths))
+
+    @property
+    def _read(self) -> dict[str, Any]:
+        return {"splits": self.how.splits, "data_dir": self.session.data_dir}
+
+    def _shown(self, evaluate: Callable[..., EvaluationTable]) -> EvaluationTable:
+        """Evaluate with progress on the screen, and say what the runs warn of."""
+        probe, metric, device = self.how.probe, self.how.metric, self.session.device
         with self.session.screen.progress("Evaluating") as advance:
-            if all(map(is_of_store, paths)):
-                self._check_of_store(paths[0], evasion)
-                table = evaluate_store_runs(
-                    paths,
-                    probe=self.how.probe,
-                    metric=self.how.metric,
-                    device=self.session.device,
-                    on_step=advance,
-                )
-            else:
-                table = evaluate_runs(
-                    paths,
-                    evasion=evasion,
-                    splits=self.how.splits,
-                    probe=self.how.probe,
-                    metric=self.how.metric,
-                    prune=self.how.prune or (),
-                    device=self.session.device,
-                    data_dir=self.session.data_dir,
-                    on_step=advance,
-                )
+            table = evaluate(probe=probe, metric=metric, device=device, on_step=advance)
         for warning in table.warnings:
             self.session.screen.warn(warning)
         return table
-
-    def _check_of_store(self, run: Path, evasion: Sequence[PerturbedGraph]) -> None:
-        if evasion or self.how.prune or self.how.splits not in (None, "random"):
-            raise SettingsError(
-                f"{run} was trained on a store, which is probed on random splits of some of its "
-                "nodes. Leave --perturbation, --prune and --splits out."
-            )
 
 
 def _plans(

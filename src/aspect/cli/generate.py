@@ -26,12 +26,5 @@ def generate(
     with session.screen.activity("Drawing the graph"):
         from aspect.scale.generate import generate_store
 
-        store = generate_store(
-            model,
-            out,
-            options.rows_per_block,
-            seed=session.seed or 0,
-            dtype=options.dtype,
-            memory_bytes=options.memory_bytes,
-        )
+        store = generate_store(model, out, seed=session.seed or 0, **options.layout)
     show_store(session, store)

@@ -94,8 +94,8 @@ def _study(
             on_step=advance,
         )
     for run in runs:
-        for warning in run.record["warnings"]:
-            session.screen.warn(f"{run.path}: {warning}")
+        for warning in run.warnings:
+            session.screen.warn(warning)
     graph = runs[0].record["graph"]["name"]
     return {"runs": [str(path) for path in paths], "graph": graph, **result.to_dict()}
 

@@ -11,7 +11,7 @@ from aspect.cli.session import Session, command
 from aspect.config import Config, Count, Positive
 from aspect.data.source import Reading
 from aspect.errors import FileError
-from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
+from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, StoreLayout
 
 if TYPE_CHECKING:
     from aspect.scale.store import GraphStore
@@ -30,9 +30,13 @@ class StoreOptions(Config):
     """Memory for sorting and mapping, in GiB."""
 
     @property
-    def memory_bytes(self) -> int:
-        """The same in bytes."""
-        return int(self.memory * GIB)
+    def layout(self) -> StoreLayout:
+        """The same for the library."""
+        return {
+            "rows_per_block": self.rows_per_block,
+            "dtype": self.dtype,
+            "memory_bytes": int(self.memory * GIB),
+        }
 
 
 class LabelOptions(Config):
@@ -87,28 +91,12 @@ def _made(
     from aspect.scale.build import build_store
     from aspect.scale.formats import import_igb, import_ogb, layout_of
 
-    rows, dtype, memory = options.rows_per_block, options.dtype, options.memory_bytes
-    layout = layout_of(source)
-    if layout == "ogb":
-        return import_ogb(source, out, rows_per_block=rows, dtype=dtype, memory_bytes=memory)
-    if layout == "igb":
-        return import_igb(
-            source,
-            out,
-            labels=labels.classes,
-            rows_per_block=rows,
-            dtype=dtype,
-            memory_bytes=memory,
-        )
-    return build_store(
-        source,
-        out,
-        reading,
-        labels=labels.labels,
-        rows_per_block=rows,
-        dtype=dtype,
-        memory_bytes=memory,
-    )
+    format_name = layout_of(source)
+    if format_name == "ogb":
+        return import_ogb(source, out, **options.layout)
+    if format_name == "igb":
+        return import_igb(source, out, labels=labels.classes, **options.layout)
+    return build_store(source, out, reading, labels=labels.labels, **options.layout)
 
 
 def show_store(session: Session, made: GraphStore) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aspect.cli.console import explain, score_text
 from aspect.cli.options import ProbeOptions, SweepOptions
 from aspect.cli.session import Session
 from aspect.cli.train import PlannedRun, run_all
 from aspect.errors import RunError, SettingsError, counted
-
-if TYPE_CHECKING:
-    from aspect.experiment.tasks import TaskTable
 
 METRICS = {
     "nmi": "NMI",
@@ -34,7 +31,7 @@ def evaluate_task(
     plans: Sequence[PlannedRun],
     *,
     retrain: bool,
-) -> TaskTable:
+) -> dict[str, Any]:
     """Evaluate runs, or trainings on a graph where there are none."""
     if sweep.is_given:
         raise SettingsError(
@@ -65,7 +62,7 @@ def evaluate_task(
             experiments, labelled = _of_runs(session, paths)
         else:
             experiments = [plan.experiment for plan in plans]
-            labelled = plans[0].source.read(session.data_dir)
+            labelled = plans[0].experiment.source.read(session.data_dir)
     for notice in labelled.graph.notices:
         session.screen.note(f"Note: {notice}")
     with session.screen.progress("Training") as advance:
@@ -75,12 +72,9 @@ def evaluate_task(
 
 def _of_runs(session: Session, paths: Sequence[Path]) -> tuple[list[Any], Any]:
     """Settings and graph of runs on a clean graph, which differ in the seed alone."""
-    from aspect.experiment.evaluate import check_same_method, check_seeds
-    from aspect.experiment.trained import open_run
+    from aspect.experiment.evaluate import open_seeds
 
-    stored = [open_run(path) for path in paths]
-    check_same_method(stored)
-    check_seeds(stored)
+    stored = open_seeds(paths)
     poisoned = [run for run in stored if run.is_poisoned]
     if poisoned:
         raise RunError(
@@ -90,32 +84,29 @@ def _of_runs(session: Session, paths: Sequence[Path]) -> tuple[list[Any], Any]:
     return [run.experiment for run in stored], stored[0].read_graph(session.data_dir)
 
 
-def show_task(session: Session, table: TaskTable) -> None:
+def show_task(session: Session, content: dict[str, Any]) -> None:
     """The table, and what its columns mean."""
-    screen = session.screen
-    columns = {
-        key: name for key, name in METRICS.items() if any(row.get(key) for row in table.rows)
-    }
-    cells = [[row["name"], *(score_text(row[key]) for key in columns)] for row in table.rows]
-    seeds = counted(len(table.seeds), "seed")
-    if table.task == "cluster":
-        title = f"{table.graph}: {table.facts['clusters']} clusters, over {seeds} and "
-        title += f"{table.repeats} k-means each"
+    screen, graph, rows = session.screen, content["graph"], content["rows"]
+    columns = {key: name for key, name in METRICS.items() if any(row.get(key) for row in rows)}
+    cells = [[row["name"], *(score_text(row[key]) for key in columns)] for row in rows]
+    seeds, repeats = counted(len(content["seeds"]), "seed"), content["repeats"]
+    if content["task"] == "cluster":
+        title = f"{graph}: {content['clusters']} clusters, over {seeds} and {repeats} k-means each"
         legend = (
             "NMI, ARI: agreement with the classes, in percent; an ARI of 0 is chance. silhouette: "
             "from -1 to 1, how clear the clusters are, whatever the classes."
         )
     else:
-        sets = f"{counted(table.repeats, 'set')} of held-out edges"
-        title = f"{table.graph}: percent over {seeds} and {sets}"
+        sets = f"{counted(repeats, 'set')} of held-out edges"
+        title = f"{graph}: percent over {seeds} and {sets}"
         legend = (
             "ROC AUC, average precision: of a logistic regression on products of both ends' "
             "embeddings; 50 is chance. cosine: of their cosine, nothing fitted."
         )
     screen.table(["method", *columns.values()], cells, title=title)
     screen.say(legend)
-    explain(screen, [row["name"] for row in table.rows[1:]])
-    for notice in table.notices:
+    explain(screen, [row["name"] for row in rows[1:]])
+    for notice in content["notices"]:
         screen.say(notice)
-    for warning in table.warnings:
+    for warning in content["warnings"]:
         screen.warn(warning)

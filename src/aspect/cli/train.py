@@ -42,7 +42,6 @@ class PlannedRun:
     """What will be trained, and where its settings come from."""
 
     experiment: Experiment
-    source: GraphSource
     settings_from: str
     poison: PerturbedGraph | None = None  # as read; what the experiment names is a path
 
@@ -50,7 +49,7 @@ class PlannedRun:
     def default_out(self) -> Path:
         """Where the run goes if the user does not say."""
         method = short_name(self.experiment.method)
-        words = [self.source.name, method, str(self.experiment.seed)]
+        words = [self.experiment.source.name, method, str(self.experiment.seed)]
         if self.poison is not None:
             words.append(self.poison.name)
         if self.experiment.prune is not None:
@@ -63,7 +62,9 @@ class PlannedRun:
         perturbed = "" if self.poison is None else f", perturbed by {self.poison.title}"
         pruned = "" if self.experiment.prune is None else ", pruned"
         seed = f"with seed {self.experiment.seed}"
-        return f"{self.experiment.method} {seed} on {self.source.name}{perturbed}{pruned}"
+        return (
+            f"{self.experiment.method} {seed} on {self.experiment.source.name}{perturbed}{pruned}"
+        )
 
     def on_clean_graph(self) -> PlannedRun:
         """The same without a perturbation."""
@@ -111,7 +112,7 @@ def plan_run(
         }
     )
     changed = f", {' '.join(options.settings)}" if options.settings else ""
-    return PlannedRun(experiment, source, f"{settings_from}{changed}")
+    return PlannedRun(experiment, f"{settings_from}{changed}")
 
 
 def _source(graph: str | None, reading: Reading, file: Experiment | None) -> GraphSource:
@@ -231,7 +232,7 @@ def run_plan(
                 **folder.model_dump(),
                 **({} if scale is None else scale.model_dump(include=ENGINE)),
             )
-            place = Path(plan.source.graph)
+            place = Path(plan.experiment.source.graph)
             if is_store(place):
                 record = train_store(plan.experiment, place, out, options)
             else:

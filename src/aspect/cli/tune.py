@@ -80,7 +80,7 @@ def tune(
         if plan.experiment.perturbation is not None:
             screen.warn(
                 f"The settings of {options.config or plan.settings_from} were for a perturbed "
-                f"graph. The search is on {plan.source.name} as it is."
+                f"graph. The search is on {plan.experiment.source.name} as it is."
             )
     with screen.activity("Starting"):
         from aspect.experiment.tuning import check_folder
@@ -128,7 +128,7 @@ def _plans(
     for graph in dict.fromkeys(graphs):
         for start in starts:
             plan = plan_run(graph, start, reading, seed)
-            name = f"{plan.source.name}-{short_name(plan.experiment.method)}"
+            name = f"{plan.experiment.source.name}-{short_name(plan.experiment.method)}"
             folder = (options.out or FOLDER) / name
             if folder in plans:
                 raise SettingsError(

@@ -34,7 +34,7 @@ from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run
 from aspect.experiment.spec import Cell, Spec, method_source, metric_for
-from aspect.experiment.trained import StoredRun, open_run, source_of
+from aspect.experiment.trained import StoredRun, open_run
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 from aspect.training.health import Health
@@ -318,6 +318,14 @@ def check_seeds(runs: Sequence[StoredRun]) -> None:
         raise RunError(f"Runs that are evaluated together must differ in the seed. Got {listed}.")
 
 
+def open_seeds(paths: Sequence[str | Path]) -> list[StoredRun]:
+    """Complete runs that differ in the seed alone; others are refused."""
+    runs = [open_run(path) for path in paths]
+    check_same_method(runs)
+    check_seeds(runs)
+    return runs
+
+
 def check_labels(labelled: LabelledGraph, stored: StoredRun) -> None:
     """Refuse a graph on which no probe could be trained."""
     if not bool((labelled.labels != UNLABELLED).any()):
@@ -342,7 +350,7 @@ def chosen_probe(experiment: Experiment, name: str, metric: Metric | None = None
     Without a metric it chooses by that of the data set.
     """
     if name != "published":
-        return probe_named(name, metric or metric_for(name, source_of(experiment)))
+        return probe_named(name, metric or metric_for(name, experiment.source))
     probe_named("paper", metric)
     published = experiment.probe
     if published is None:
@@ -351,6 +359,11 @@ def chosen_probe(experiment: Experiment, name: str, metric: Metric | None = None
             "Train with --config published, or pass --probe neutral or --probe paper."
         )
     return PaperProbe(published.learning_rate, published.steps, (published.weight_decay,))
+
+
+def controls_of(method: str) -> list[str]:
+    """What stands beside a method in every table."""
+    return [name for name in CONTROLS if name != method]
 
 
 def control_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -445,8 +458,8 @@ class _Evaluator:
         is_evaded = any(poison.perturbation.mode == "evade" for poison in poisons)
         self.controls = [
             name
-            for name in CONTROLS
-            if name != self.method and (find_method(name).method.inductive or not is_evaded)
+            for name in controls_of(self.method)
+            if find_method(name).method.inductive or not is_evaded
         ]
         self.health: list[Health] = []
         self.lines: list[dict[str, Any]] = []
@@ -541,7 +554,7 @@ class _Evaluator:
     def _run(
         self, spec: Spec, poisons: Sequence[PerturbedGraph], model: Embedder | None
     ) -> Outcome:
-        cell = Cell.outside_plans("evaluate", spec.method, source_of(self.runs[0].experiment), spec)
+        cell = Cell.outside_plans("evaluate", spec.method, self.runs[0].experiment.source, spec)
         return run(
             Task(cell, tuple(poisons)),
             labelled=self.labelled,
@@ -575,11 +588,11 @@ class _Evaluator:
         shown = {name(self.method): name(self.label) for name in (str, pruned_name)}
         for line in lines:
             line["name"] = shown.get(line["name"], line["name"])
-        warnings = []
+        warnings: list[str] = []
         for index, stored in enumerate(self.runs):
             measured = self.health[index].warnings() if self.health else []
-            texts = dict.fromkeys([*stored.record["warnings"], *measured])
-            warnings += [f"{stored.path}: {text}" for text in texts]
+            told = [f"{stored.path}: {text}" for text in measured]
+            warnings += dict.fromkeys([*stored.warnings, *told])
         return EvaluationTable(
             graph=self.runs[0].record["graph"]["name"],
             runs=tuple(str(stored.path) for stored in self.runs),

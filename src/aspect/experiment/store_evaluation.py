@@ -24,12 +24,11 @@ from aspect.experiment.evaluate import (
     MAJORITY,
     EvaluationTable,
     OnStep,
-    check_same_method,
-    check_seeds,
     chosen_probe,
+    open_seeds,
     score_lines,
 )
-from aspect.experiment.trained import EMBEDDINGS, TRAIN_AGAIN, StoredRun, open_run
+from aspect.experiment.trained import EMBEDDINGS, TRAIN_AGAIN, StoredRun
 from aspect.methods.controls import side_by_side
 from aspect.randomness import seed_for
 from aspect.scale.bases import BasisSettings, compute_bases
@@ -61,9 +60,7 @@ def evaluate_store_runs(
         device: Where it is probed.
         on_step: Called before each embedding is probed, with how far it is.
     """
-    runs = [open_run(path) for path in paths]
-    check_same_method(runs)
-    check_seeds(runs)
+    runs = open_seeds(paths)
     store = _store_of(runs[0])
     nodes, labels = _sample(store)
     classes, where = len(store.facts.class_names), choose_device(device)
@@ -90,9 +87,7 @@ def evaluate_store_runs(
         scores=pd.DataFrame(lines, dtype=object),  # None and whole numbers stay as they are
         class_names=store.facts.class_names,
         health=tuple(Health.from_dict(stored.record["health"]) for stored in runs),
-        warnings=tuple(
-            f"{stored.path}: {text}" for stored in runs for text in stored.record["warnings"]
-        ),
+        warnings=tuple(warning for stored in runs for warning in stored.warnings),
     )
 
 

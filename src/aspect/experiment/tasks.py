@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -24,41 +24,13 @@ from aspect.evaluation.links import (
     rule_scores,
 )
 from aspect.evaluation.metrics import Spread
-from aspect.experiment.evaluate import (
-    CONTROLS,
-    OnStep,
-    check_same_method,
-    check_seeds,
-    control_settings,
-)
-from aspect.experiment.trained import StoredRun, open_run, source_of
+from aspect.experiment.evaluate import OnStep, control_settings, controls_of, open_seeds
+from aspect.experiment.trained import StoredRun
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 
 OF_STRUCTURE = ("degree", "laplacian")  # features that tell of edges
 FEW_EDGES = 50  # one of them is two points of a score
-
-
-@dataclass(frozen=True)
-class TaskTable:
-    """Scores of a method beside controls, and what was measured."""
-
-    task: Literal["cluster", "link"]
-    graph: str
-    method: str
-    runs: tuple[str, ...]  # folders; none where the method was trained on a graph
-    seeds: tuple[int, ...]  # of the method
-    repeats: int  # k-means or held-out sets of edges, for each seed
-    facts: Mapping[str, Any]  # of the task: numbers of clusters, edges and negatives
-    rows: tuple[dict[str, Any], ...]  # by name, the method first; each metric as `Spread` has it
-    notices: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        plain = asdict(self)
-        facts = plain.pop("facts")
-        return {**plain, **facts}
 
 
 def cluster_runs(
@@ -69,7 +41,7 @@ def cluster_runs(
     device: str | None = None,
     data_dir: str | None = None,
     on_step: OnStep = lambda *_: None,
-) -> TaskTable:
+) -> dict[str, Any]:
     """Cluster the embeddings of complete runs by k-means; runs differ in the seed alone.
 
     A run on a perturbed graph is embedded on that one, and must be alone.
@@ -81,42 +53,37 @@ def cluster_runs(
         device: Where embeddings are computed.
         data_dir: Where files of named data sets lie, if not where they lay in training.
         on_step: Called before each embedding, with how far it is.
+
+    Returns:
+        Plain values for JSON: the rows, the method first, and what was measured.
     """
-    runs = [open_run(path) for path in paths]
-    check_same_method(runs)
-    check_seeds(runs)
+    runs = open_seeds(paths)
     if len(runs) > 1 and any(stored.is_poisoned for stored in runs):
         raise RunError("A run on a perturbed graph is clustered alone. Give that one only.")
     labelled = runs[0].read_graph(data_dir)
     graph = runs[0].read_trained_graph(data_dir) if runs[0].is_poisoned else labelled.graph
-    names, scores = _names(runs[0].record["method"]), dict[str, list[list[ClusterScore]]]()
+    method, scores = runs[0].record["method"], dict[str, list[list[ClusterScore]]]()
+    names = [method, *controls_of(method)]
     for name, model in _embedders(runs, graph, device):
         on_step(names.index(name), len(names), name)
         found = cluster_scores(
             model.embed(graph), labelled.labels, clusters=clusters, seeds=repeats
         )
         scores.setdefault(name, []).append(found)
-    warnings = [f"{run.path}: {text}" for run in runs for text in run.record["warnings"]]
-    return TaskTable(
-        task="cluster",
-        graph=runs[0].record["graph"]["name"],
-        method=runs[0].record["method"],
-        runs=tuple(str(run.path) for run in runs),
-        seeds=tuple(run.record["seed"] for run in runs),
-        repeats=repeats,
-        facts={"clusters": clusters or _num_classes(labelled), "classes": _num_classes(labelled)},
-        rows=tuple(_row(name, scores[name], repeats) for name in names),
-        notices=() if _num_classes(labelled) else ("The graph has no labels: no NMI and no ARI.",),
-        warnings=tuple(warnings),
-    )
-
-
-def _num_classes(labelled: LabelledGraph) -> int:
-    return len(torch.unique(labelled.labels[labelled.labels != UNLABELLED]))
-
-
-def _names(method: str) -> list[str]:
-    return [method, *(name for name in CONTROLS if name != method)]
+    classes = len(torch.unique(labelled.labels[labelled.labels != UNLABELLED]))
+    return {
+        "task": "cluster",
+        "graph": runs[0].record["graph"]["name"],
+        "method": method,
+        "runs": [str(run.path) for run in runs],
+        "seeds": [run.record["seed"] for run in runs],
+        "repeats": repeats,
+        "rows": [_row(name, scores[name], repeats) for name in names],
+        "notices": [] if classes else ["The graph has no labels: no NMI and no ARI."],
+        "warnings": [warning for run in runs for warning in run.warnings],
+        "clusters": clusters or classes,
+        "classes": classes,
+    }
 
 
 def _embedders(
@@ -126,7 +93,7 @@ def _embedders(
     method = runs[0].record["method"]
     for stored in runs:
         yield method, stored.load_model(device)
-    for name in _names(method)[1:]:
+    for name in controls_of(method):
         for stored in runs if name == "random" else runs[:1]:
             settings = control_settings(name, stored.record["settings"])
             seed = stored.record["seed"]
@@ -141,7 +108,7 @@ def predict_links(
     repeats: int = 3,
     device: str | None = None,
     on_step: OnStep = lambda *_: None,
-) -> TaskTable:
+) -> dict[str, Any]:
     """Train anew on a graph without some of its edges, and tell these from other pairs.
 
     A model that was trained on the whole graph has seen every edge, so that nothing of a run but
@@ -154,12 +121,14 @@ def predict_links(
         repeats: Sets of held-out edges; each experiment is trained once for each of them.
         device: Where to train.
         on_step: Called before each training, with how far it is.
+
+    Returns:
+        Plain values for JSON: the rows, the method first, and what was measured.
     """
     first = experiments[0]
     # Features that a graph got by itself, for want of any, tell of its edges as well.
     encoder = labelled.graph.encoder
     kind = first.reading.features or (None if encoder is None else encoder.structural)
-    names = _names(first.method)
     scores: dict[str, list[list[LinkScore]]] = {}
     held_outs = [hold_out(labelled.graph, number) for number in range(repeats)]
     if kind in OF_STRUCTURE:  # those of the whole graph would tell of the edges that are held out
@@ -168,7 +137,7 @@ def predict_links(
         ]
     todo = [
         (name, experiment)
-        for name in names
+        for name in (first.method, *controls_of(first.method))
         for experiment in (experiments if name in (first.method, "random") else experiments[:1])
     ]
     for done, (name, experiment) in enumerate(todo):
@@ -180,17 +149,18 @@ def predict_links(
     by_rule = [rule_scores(held_out) for held_out in held_outs]
     for rule in by_rule[0]:
         scores[rule] = [[found[rule] for found in by_rule]]
-    return TaskTable(
-        task="link",
-        graph=source_of(first).name,
-        method=first.method,
-        runs=tuple(runs),
-        seeds=tuple(experiment.seed for experiment in experiments),
-        repeats=repeats,
-        facts=_link_facts(held_outs),
-        rows=tuple(_row(name, found, repeats) for name, found in scores.items()),
-        notices=tuple(_link_notices(held_outs, labelled.graph)),
-    )
+    return {
+        "task": "link",
+        "graph": first.source.name,
+        "method": first.method,
+        "runs": list(runs),
+        "seeds": [experiment.seed for experiment in experiments],
+        "repeats": repeats,
+        "rows": [_row(name, found, repeats) for name, found in scores.items()],
+        "notices": list(_link_notices(held_outs, labelled.graph)),
+        "warnings": [],
+        **_link_facts(held_outs),
+    }
 
 
 def _linked(

@@ -86,12 +86,6 @@ class RunOptions:
     on_epoch: Callable[[EpochReport], None] = _ignore  # called after every epoch
 
 
-def source_of(experiment: Experiment) -> GraphSource:
-    """The graph that an experiment is about; the embedded one if it names none."""
-    named = {} if experiment.graph is None else {"graph": experiment.graph}
-    return GraphSource(**named, reading=experiment.reading)
-
-
 # Training
 
 
@@ -109,7 +103,7 @@ def train_run(
         raise SettingsError(
             "--engine ray trains on a store. Make one of the graph with: aspect store."
         )
-    source = source_of(experiment).absolute()
+    source = experiment.source.absolute()
     model = Embedder(
         experiment.method,
         seed=experiment.seed,
@@ -358,6 +352,11 @@ class StoredRun:
         return method if self.experiment.prune is None else f"{method}, pruned in training"
 
     @property
+    def warnings(self) -> list[str]:
+        """What its record warns of, under its name."""
+        return [f"{self.path}: {text}" for text in self.record["warnings"]]
+
+    @property
     def is_poisoned(self) -> bool:
         """Whether it was trained on a perturbed graph."""
         return self.experiment.perturbation is not None
@@ -405,7 +404,7 @@ class StoredRun:
 
     def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
         """The clean graph with its labels, refused if it changed since the training."""
-        facts, source = self.record["graph"], source_of(self.experiment)
+        facts, source = self.record["graph"], self.experiment.source
         labelled = source.read(data_dir or facts["data_dir"])
         checksum = content_sha256(labelled)
         if checksum != facts["sha256"] and labelled.graph.encoder is not None:
@@ -523,7 +522,7 @@ def _probed(
     )
 
     def carry_out(spec: Spec, *, is_probed: bool) -> Outcome:
-        cell = Cell.outside_plans("train", entry, source_of(stored.experiment), spec)
+        cell = Cell.outside_plans("train", entry, stored.experiment.source, spec)
         perturbed = () if poison is None else (poison,)
         task = Task(cell, perturbed, is_probed=is_probed, has_details=True)
         return run(task, labelled=labelled, model=model, recorder=ValueRecorder(curves))

@@ -15,8 +15,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import scipy.sparse
 import torch
+from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from pydantic import Field
+from torch import Tensor
 
 from aspect.config import Config, Count, Share
 from aspect.data.features import row_normalise
@@ -223,14 +225,13 @@ def propagate_block(  # noqa: PLR0913 - a pure function of all that it needs
     most = max(1, memory_bytes // (ENTRY_BYTES + own.shape[1] * scales.itemsize))
     # Arrays of a few MiB stay in the caches; on a GPU one launch is better than many.
     most_rows = CACHED_ROWS if device == "cpu" else len(own)
-    for low, high in _pieces(adjacency.pointers, most, most_rows):
+    for low, high in row_pieces(adjacency.pointers, most, most_rows):
         piece = _piece(adjacency, low, high)
         numbers = np.repeat(np.arange(start + low, start + high), np.diff(piece.pointers))
         values = -factor * scales[numbers] * scales[piece.neighbours]
         values = values if piece.weights is None else values * piece.weights.astype(scales.dtype)
         if settings.edge_drop:
-            kept = kept_entries(numbers, piece.neighbours, settings.edge_drop, settings.view_seed)
-            values *= kept
+            values *= _kept(numbers, piece, settings)
         product = _multiply(piece, values, previous, device)
         diagonal = np.full(high - low, factor - 1, scales.dtype)
         if settings.self_loops:
@@ -249,41 +250,58 @@ def inverse_roots(
 ) -> NDArray[np.float64]:
     """`D^(-1/2)` of a block's rows: degrees of what is kept, self-loops included; zero for zero."""
     degrees = np.full(rows[1] - rows[0], float(settings.self_loops))
-    for low, high in _pieces(adjacency.pointers, MEMORY_BYTES // (4 * ENTRY_BYTES), len(degrees)):
+    most = MEMORY_BYTES // (4 * ENTRY_BYTES)
+    for low, high in row_pieces(adjacency.pointers, most, len(degrees)):
         piece = _piece(adjacency, low, high)
         owners = np.repeat(np.arange(low, high), np.diff(piece.pointers))
         weights = np.ones(len(owners)) if piece.weights is None else piece.weights.astype(float)
         if settings.edge_drop:
-            weights *= kept_entries(
-                owners + rows[0], piece.neighbours, settings.edge_drop, settings.view_seed
-            )
+            weights *= _kept(owners + rows[0], piece, settings)
         degrees[low:high] += np.bincount(owners - low, weights, minlength=high - low)
     return np.where(degrees > 0, 1 / np.sqrt(np.where(degrees > 0, degrees, 1)), 0.0)
 
 
-def kept_entries(
-    rows: NDArray[np.integer[Any]], columns: NDArray[np.integer[Any]], rate: float, seed: int
+def _kept(
+    rows: NDArray[np.int64], piece: AdjacencyBlock, settings: BasisSettings
 ) -> NDArray[np.bool_]:
+    columns = torch.from_numpy(piece.neighbours.astype(np.int64))
+    kept = kept_entries(torch.from_numpy(rows), columns, settings.edge_drop, settings.view_seed)
+    return np.asarray(kept)
+
+
+def kept_entries(
+    rows: Int[Tensor, " entries"], columns: Int[Tensor, " entries"], rate: float, seed: int
+) -> Bool[Tensor, " entries"]:
     """Which entries survive dropping edges at that rate: the same for both directions of an edge.
 
     Every edge is kept or dropped by a hash of the seed and of its ends, so that neither the blocks
-    nor their order matter.
+    nor their order nor the device matter.
     """
-    low = np.minimum(rows, columns).astype(np.uint64)
-    high = np.maximum(rows, columns).astype(np.uint64)
-    mixed = _mixed(_mixed(low + np.uint64(seed_for(seed, "edge drop"))) ^ high)
-    return mixed >= np.uint64(int(rate * 2**64))
+    low, high = torch.minimum(rows, columns).long(), torch.maximum(rows, columns).long()
+    mixed = _mixed(_mixed(low + _signed(seed_for(seed, "edge drop"))) ^ high)
+    # Unsigned order is signed order with the highest bit turned.
+    return (mixed ^ _signed(2**63)) >= _signed(int(rate * 2**64) ^ 2**63)
 
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _signed(number: int) -> int:
+    """The signed number with the same 64 bits: torch has no others of them."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _mixed(numbers: Int[Tensor, " entries"]) -> Int[Tensor, " entries"]:
     """A bijection of 64-bit numbers whose every bit depends on all bits (SplitMix64)."""
-    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
+
+    def shifted(bits: int) -> Tensor:  # to the right, filling in zeros
+        moved: Tensor = (numbers >> bits) & (2 ** (64 - bits) - 1)
+        return moved
+
+    numbers = numbers + _signed(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ shifted(30)) * _signed(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ shifted(27)) * _signed(0x94D049BB133111EB)
+    return numbers ^ shifted(31)
 
 
-def _pieces(
+def row_pieces(
     pointers: NDArray[np.int64], most_entries: int, most_rows: int
 ) -> Iterator[tuple[int, int]]:
     """Ranges of rows with at most so many rows and entries each, but at least one row."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from aspect.errors import GraphError
 from aspect.scale.blocks import SCRATCH, BlockFolder, converted, row_ranges
 from aspect.scale.chunks import TablePieces, file_identity, mapped_array
 from aspect.scale.ids import IdTable, merge_id_runs, shown_ids, write_id_run
-from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
+from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, StoreLayout
 from aspect.scale.sorting import EdgeCounts, merge_runs, write_run
 from aspect.scale.sources import (
     EdgeArray,
@@ -54,9 +54,7 @@ def build_store(
     reading: Reading = NO_READING,
     *,
     labels: Path | None = None,
-    rows_per_block: int = ROWS_PER_BLOCK,
-    dtype: FeatureType = "float32",
-    memory_bytes: int = MEMORY_BYTES,
+    **layout: Unpack[StoreLayout],
 ) -> GraphStore:
     """A store of files: edges as Parquet, delimited text or .npy; nodes likewise.
 
@@ -67,9 +65,7 @@ def build_store(
             the numbers of its rows; with a table they are its ids. Without either the edges name
             the nodes, numbered by the order of their ids, and `features` must be degree or random.
         labels: Class numbers as .npy, beside a matrix of features.
-        rows_per_block: Nodes of a block.
-        dtype: Of the features on disk.
-        memory_bytes: Bound of what sorting and mapping hold.
+        layout: Fields of `StoreLayout`.
     """
     nodes = None if reading.nodes is None else Path(reading.nodes)
     table = None if edges.suffix.lower() == NPY else TablePieces(edges, reading)
@@ -94,10 +90,8 @@ def build_store(
         EdgeArray.read(edges) if table is None else EdgePieces(table, as_integers=as_integers),
         source,
         path,
-        rows_per_block=rows_per_block,
-        dtype=dtype,
-        memory_bytes=memory_bytes,
         directed_is_error=reading.directed == "error",
+        **layout,
     )
 
 

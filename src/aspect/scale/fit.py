@@ -21,7 +21,14 @@ from aspect.losses.blocked import KEPT_BYTES
 from aspect.methods.base import Method, Output
 from aspect.nn.filters import chebyshev_basis
 from aspect.scale.blocks import row_ranges
-from aspect.scale.rows import STREAMED, RowBatches, basis_settings, row_plan_of, stored_views
+from aspect.scale.rows import (
+    STREAMED,
+    RowBatches,
+    basis_settings,
+    pool_sizes,
+    row_plan_of,
+    stored_views,
+)
 from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings, Scale
 
@@ -70,7 +77,7 @@ def row_outlook(
             f"A step on the whole graph would take about {needed:,.1f} GiB, more than is free: the "
             "graph is trained on as rows (--scale rows)."
         )
-    pool = sum(1 if view in (0.0, "shuffled") else settings.pool for view in {0.0, *plan.views})
+    pool = sum(pool_sizes(plan, settings).values())
     basis = basis_settings(settings, plan).num_bytes(graph.num_nodes, graph.num_features)
     if pool * basis > WORTH_TELLING:
         yield (

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
@@ -23,9 +23,9 @@ from typing_extensions import override
 
 from aspect.data.files import is_file, is_folder, replacing
 from aspect.errors import FileError, GraphError
-from aspect.scale.build import MEMORY_BYTES, write_store
+from aspect.scale.build import write_store
 from aspect.scale.chunks import file_identity
-from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
+from aspect.scale.options import StoreLayout
 from aspect.scale.sources import Columns, EdgeArray, Edges, NamedBy, NodeArrays, NodeSource
 from aspect.scale.store import GraphStore
 
@@ -48,22 +48,13 @@ def layout_of(folder: Path) -> Literal["ogb", "igb"] | None:
     return "ogb" if is_ogb else None
 
 
-def import_ogb(
-    folder: Path,
-    path: Path,
-    *,
-    rows_per_block: int = ROWS_PER_BLOCK,
-    dtype: FeatureType = "float32",
-    memory_bytes: int = MEMORY_BYTES,
-) -> GraphStore:
+def import_ogb(folder: Path, path: Path, **layout: Unpack[StoreLayout]) -> GraphStore:
     """A store of a data set of OGB for node classification, with its labels and split."""
     members = path.with_name(f"{path.name}.members")
     edges, nodes = (_ogb_binary if is_file(folder / "raw" / "data.npz") else _ogb_text)(
         folder, members
     )
-    store = write_store(
-        edges, nodes, path, rows_per_block=rows_per_block, dtype=dtype, memory_bytes=memory_bytes
-    )
+    store = write_store(edges, nodes, path, **layout)
     shutil.rmtree(members, ignore_errors=True)  # there only if an archive had to be unpacked
     return store
 
@@ -73,9 +64,7 @@ def import_igb(
     path: Path,
     *,
     labels: Literal["19", "2K"] = "19",
-    rows_per_block: int = ROWS_PER_BLOCK,
-    dtype: FeatureType = "float32",
-    memory_bytes: int = MEMORY_BYTES,
+    **layout: Unpack[StoreLayout],
 ) -> GraphStore:
     """A store of a homogeneous data set of IGB: papers and their citations.
 
@@ -83,9 +72,7 @@ def import_igb(
         folder: The one that holds `processed`.
         path: The store's folder.
         labels: Which classes: 19 of them, or the 2983 that IGB calls 2K.
-        rows_per_block: Nodes of a block.
-        dtype: Of the features on disk.
-        memory_bytes: Bound of what sorting holds.
+        layout: Fields of `StoreLayout`.
     """
     papers = folder / "processed" / "paper"
     files = [papers / "node_feat.npy", papers / f"node_label_{labels}.npy"]
@@ -102,9 +89,7 @@ def import_igb(
         split=split,
     )
     edges = EdgeArray.read(folder / "processed" / "paper__cites__paper" / "edge_index.npy")
-    return write_store(
-        edges, nodes, path, rows_per_block=rows_per_block, dtype=dtype, memory_bytes=memory_bytes
-    )
+    return write_store(edges, nodes, path, **layout)
 
 
 def _bare_or_mapped(file: Path) -> Numbers:

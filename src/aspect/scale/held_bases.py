@@ -6,19 +6,24 @@ are those of `aspect.scale.bases` up to rounding, and the same edges are dropped
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.features import row_normalise
-from aspect.randomness import seed_for
-from aspect.scale.bases import BasisFacts, BasisSettings, projection_matrix, shuffled_order
+from aspect.scale.bases import (
+    BasisFacts,
+    BasisSettings,
+    kept_entries,
+    projection_matrix,
+    row_pieces,
+    shuffled_order,
+)
 from aspect.scale.store import GraphStore
 
 ENTRIES = 2**25  # of the adjacency that are multiplied at a time
@@ -68,7 +73,7 @@ class DeviceGraph:
             self.neighbours[places] = torch.from_numpy(adjacency.neighbours).to(device)
             if self.weights is not None and adjacency.weights is not None:
                 self.weights[places] = torch.from_numpy(adjacency.weights).to(device)
-        self.parts = list(_parts(self.pointers))
+        self.parts = list(row_pieces(self.pointers.numpy(), ENTRIES, store.num_nodes))
         self.projection = projection_matrix(store, settings)
         stored: torch.dtype = getattr(torch, settings.dtype)
         columns = settings.columns(store.num_features)
@@ -125,7 +130,7 @@ class DeviceGraph:
             places, offsets = self._places(start, end)
             if settings.edge_drop:
                 rows = self._rows(start, end)
-                values[places] *= kept_on_device(
+                values[places] *= kept_entries(
                     rows, self.neighbours[places], settings.edge_drop, settings.view_seed
                 )
             degrees[start:end] += torch.segment_reduce(
@@ -172,41 +177,3 @@ class DeviceGraph:
         total = int(self.pointers[end] - self.pointers[start])
         numbers = torch.arange(start, end, device=self.device)
         return torch.repeat_interleave(numbers, counts, output_size=total)
-
-
-def _parts(pointers: Int[Tensor, " pointers"]) -> Iterator[tuple[int, int]]:
-    """Ranges of rows with at most so many entries each, but at least one row."""
-    start, last = 0, len(pointers) - 1
-    while start < last:
-        end = int(torch.searchsorted(pointers, pointers[start] + ENTRIES, right=True)) - 1
-        end = min(max(end, start + 1), last)
-        yield start, end
-        start = end
-
-
-def kept_on_device(
-    rows: Int[Tensor, " entries"], columns: Int[Tensor, " entries"], rate: float, seed: int
-) -> Bool[Tensor, " entries"]:
-    """As `kept_entries`, bit for bit, in signed numbers: torch has no others of 64 bits."""
-    low, high = torch.minimum(rows, columns).long(), torch.maximum(rows, columns).long()
-    mixed = _mixed(_mixed(low + _signed(seed_for(seed, "edge drop"))) ^ high)
-    # Unsigned order is signed order with the highest bit turned.
-    return (mixed ^ _signed(2**63)) >= _signed(int(rate * 2**64) ^ 2**63)
-
-
-def _signed(number: int) -> int:
-    """The signed number with the same 64 bits."""
-    return (number + 2**63) % 2**64 - 2**63
-
-
-def _mixed(numbers: Int[Tensor, " entries"]) -> Int[Tensor, " entries"]:
-    """See `aspect.scale.bases`; a shift to the right fills in zeros."""
-
-    def shifted(bits: int) -> Tensor:
-        moved: Tensor = (numbers >> bits) & (2 ** (64 - bits) - 1)
-        return moved
-
-    numbers = numbers + _signed(0x9E3779B97F4A7C15)
-    numbers = (numbers ^ shifted(30)) * _signed(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ shifted(27)) * _signed(0x94D049BB133111EB)
-    return numbers ^ shifted(31)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
@@ -12,6 +12,14 @@ ROWS_PER_BLOCK = 65_536
 
 FeatureType = Literal["float32", "float16"]
 Part = Annotated[float, Field(ge=0, le=1)]
+
+
+class StoreLayout(TypedDict, total=False):
+    """How a store is written."""
+
+    rows_per_block: int  # nodes of a block
+    dtype: FeatureType  # of the features on disk
+    memory_bytes: int  # bound of what sorting and mapping hold
 
 
 class MixedModel(Config):

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from aspect.data.files import available_bytes
 from aspect.data.graph import Graph
-from aspect.data.rows import RowPlan
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.provenance import forget_peak, peak_bytes
@@ -45,6 +44,7 @@ from aspect.scale.rows import (
     STREAMED,
     RowBatches,
     basis_settings,
+    pool_sizes,
     row_plan_of,
     stored_views,
 )
@@ -213,7 +213,7 @@ def foresee(
 def _bytes_of_bases(size: GraphSize, method: Method, rows: RowSettings) -> int:
     plan = row_plan_of(method)
     one = basis_settings(rows, plan).num_bytes(size.num_nodes, size.num_features)
-    return _num_views(plan, rows) * one
+    return sum(pool_sizes(plan, rows).values()) * one
 
 
 def _held_on_gpu(
@@ -224,7 +224,7 @@ def _held_on_gpu(
         return None
     plan = row_plan_of(method)
     sizes = size.num_nodes, size.num_entries, size.num_features
-    held = held_bytes(*sizes, basis_settings(rows, plan), _num_views(plan, rows))
+    held = held_bytes(*sizes, basis_settings(rows, plan), sum(pool_sizes(plan, rows).values()))
     return held if held <= SHARE_OF_GPU * machine.gpu_bytes else None
 
 
@@ -235,7 +235,7 @@ def _gpu_needs(
     gpu, plan = speeds.gpu, row_plan_of(method)
     if gpu is None:
         return ()
-    settings, views = basis_settings(rows, plan), _num_views(plan, rows)
+    settings, views = basis_settings(rows, plan), sum(pool_sizes(plan, rows).values())
     epoch, embed = training_needs(size, method, rows, machine, speeds)["rows"]
     stored = store_bytes(size.num_nodes, size.num_edges, size.num_features, "float32")
     pairs = settings.order * size.num_entries * settings.columns(size.num_features)
@@ -306,7 +306,7 @@ def _basis_needs(
     """The bases of all views that the method trains on."""
     plan = row_plan_of(method)
     settings = basis_settings(rows, plan)
-    views = _num_views(plan, rows)
+    views = sum(pool_sizes(plan, rows).values())
     need = basis_need(size, settings, speeds)
     return (
         Need(
@@ -316,11 +316,6 @@ def _basis_needs(
             views * need.disk_bytes,
         ),
     )
-
-
-def _num_views(plan: RowPlan, rows: RowSettings) -> int:
-    """Bases that are kept: one of the clean graph, a pool for every drop rate, a shuffled one."""
-    return sum(rows.pool if isinstance(view, float) and view else 1 for view in {0.0, *plan.views})
 
 
 def basis_need(size: GraphSize, settings: BasisSettings, speeds: Speeds) -> Need:

@@ -104,6 +104,12 @@ class StoredViews:
         return one * sum(len(pool) for pool in self.pools.values())
 
 
+def pool_sizes(plan: RowPlan, settings: RowSettings) -> dict[RowView, int]:
+    """Bases of each view: one of the clean graph, a pool for every drop rate, a shuffled one."""
+    views = dict.fromkeys((0.0, *plan.views))
+    return {view: 1 if view in (0.0, "shuffled") else settings.pool for view in views}
+
+
 def stored_views(
     store: GraphStore,
     folder: Path,
@@ -130,8 +136,7 @@ def stored_views(
         is_alone: Whether no other process reads the bases.
     """
     clean = basis_settings(settings, plan)
-    views = dict.fromkeys((0.0, *plan.views))
-    sizes = {view: 1 if view in (0.0, "shuffled") else settings.pool for view in views}
+    sizes = pool_sizes(plan, settings)
 
     def basis_of(view: RowView, member: int) -> BasisSettings:
         if view == 0.0:

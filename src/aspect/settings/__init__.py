@@ -10,7 +10,7 @@ from pydantic import Field
 
 from aspect.attacks.pruning import Pruning
 from aspect.config import Config, Count, load_yaml, make_config
-from aspect.data.source import Reading
+from aspect.data.source import MIXED, GraphSource, Reading
 from aspect.errors import SettingsError
 
 __all__ = [
@@ -118,6 +118,12 @@ class Experiment(Config):
     """Accuracy that the source reports, in percent: mean and std."""
     origin: str = ""
     """Where the settings come from and how they were chosen."""
+
+    @property
+    def source(self) -> GraphSource:
+        """The graph that it is about; the embedded one if it names none."""
+        graph = MIXED if self.graph is None else self.graph
+        return GraphSource(graph=graph, reading=self.reading)
 
     @property
     def chosen_by(self) -> ChosenBy:

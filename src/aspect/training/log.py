@@ -8,25 +8,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from aspect.errors import FileError, RunError, reason
-
-
-class EpochLog(Protocol):
-    """Takes the numbers of one epoch after the other."""
-
-    def write(self, epoch: int, values: dict[str, float]) -> None:
-        """Add one epoch."""
-        ...
-
-    def sync(self) -> None:
-        """Make all that was written survive a power cut."""
-        ...
-
-    def close(self) -> None:
-        """Nothing more will come."""
-        ...
 
 
 class JsonLinesLog:
@@ -123,6 +106,9 @@ class TensorBoardLog:
         """Write out what is still in memory."""
         with _writing(self.folder):
             self.writer.close()
+
+
+EpochLog = JsonLinesLog | TensorBoardLog
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import linear_probe
 from aspect.experiment import trial as trial_module
 from aspect.experiment import tuning
-from aspect.experiment.trained import source_of
 from aspect.experiment.tuning import load_search, open_study, pruner_of
 from aspect.methods.aspect import AspectMethod
 from aspect.settings import load_experiment
@@ -140,7 +139,7 @@ def test_the_settings_file_is_one_that_training_takes(path, out):
     result = search_for(search, out, 3)
     experiment = load_experiment(result.settings)
     assert experiment.method == "aspect"
-    assert source_of(experiment) == search.source
+    assert experiment.source == search.source
     assert experiment.seed == 3
     assert experiment.settings == result.best.settings
     assert validation_of(search, experiment.settings) == pytest.approx(result.best.validation)
