@@ -321,6 +321,7 @@ def test_options_reach_the_files(tmp_path):
     [
         ("corra", UnknownNameError, r"'corra'\. Did you mean 'cora'\? Known: actor"),
         ("", UnknownNameError, "Known: actor"),
+        ("n" * 300, UnknownNameError, "Known: actor"),
         ("graph.xlsx", FileError, r"must end in \.npz, \.csv, \.tsv, .*Got 'graph\.xlsx'"),
         ("folder/graph", FileError, "must end in"),
         ("missing.csv", FileError, r"Cannot read 'missing\.csv': there is no such file"),
@@ -333,6 +334,14 @@ def test_sources_that_are_none(graph, kind, sentence, tmp_path, monkeypatch):
     with pytest.raises(kind, match=sentence):
         read_graph(graph)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_may_be_named_without_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "st").mkdir()
+    assert source.check_graph_name("st") == "st"
+    with pytest.raises(UnknownNameError):
+        source.check_graph_name("stt")
 
 
 def damage(content, draw):

@@ -77,7 +77,7 @@ def test_class_balanced_draws_in_the_order_of_the_public_code():
     assert set(split.test.tolist()) == set(rest) - set(validation.tolist())
 
 
-@pytest.mark.parametrize("kind", ["class-balanced", "random", "search"])
+@pytest.mark.parametrize("kind", ["class-balanced", "random", "search", "class-balanced-search"])
 def test_ten_different_splits_the_same_every_time(kind):
     labels = labels_of(30, 20, 50)
     splits, again = make_splits(kind, labels, 3), make_splits(kind, labels, 3, count=4)
@@ -109,10 +109,10 @@ def test_settings_are_searched_on_splits_that_no_table_reports():
     labels = labels_of(30, 20, 50)
     tests = {
         tuple(split.test.tolist())
-        for kind in ("random", "search")
+        for kind in ("random", "search", "class-balanced", "class-balanced-search")
         for split in make_splits(kind, labels, 3)
     }
-    assert len(tests) == 20
+    assert len(tests) == 40
     assert not set(SEARCH_SEEDS) & set(SPLIT_SEEDS)
 
 
@@ -127,7 +127,7 @@ def test_random_splits_are_drawn_in_a_fixed_order():
 
 @settings(max_examples=12, deadline=None)
 @given(
-    kind=st.sampled_from(["class-balanced", "random", "search"]),
+    kind=st.sampled_from(["class-balanced", "random", "search", "class-balanced-search"]),
     labels=st.lists(st.integers(-1, 2), min_size=10, max_size=60),
 )
 def test_splits_cover_exactly_the_labelled_nodes(kind, labels):

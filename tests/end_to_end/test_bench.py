@@ -143,7 +143,8 @@ def stamps(folder):
 
 
 def test_a_bench_begins_with_the_records_of_another(here, cli):
-    known = ["--done", "runs/tiny/records.jsonl", "--perturbations", "runs/tiny/perturbations"]
+    done = ["--done", "runs/tiny/records.jsonl", "--done", "runs/tiny"]
+    known = [*done, "--perturbations", "runs/tiny/perturbations"]
     result = cli("bench", "tiny.yaml", "--entry", "raw", "--out", "elsewhere", *known, *ALONE)
     assert result.code == 0, result.err
     log = here / "elsewhere/log.txt"

@@ -51,7 +51,7 @@ class BenchOptions(Config):
     perturbations: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """Folder of perturbation files to use; what it lacks is made in the records' folder.  [default:
     results/perturbations, if it is there]"""
-    done: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    done: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None
     """Records of an earlier bench, a folder or a .jsonl file: its runs are not run again."""
     show_list: Annotated[bool, typer.Option("--list")] = False
     """Only show what is done, failed and left."""
@@ -78,7 +78,7 @@ def bench(
     """
     from aspect.experiment.plan import load_plan
 
-    if options.done is not None and options.show_list:
+    if options.done and options.show_list:
         raise SettingsError("--list shows what --out holds: leave --done out, or run the plan.")
     whole = load_plan(plan)
     chosen = whole.only(tuple(options.entries or ()), tuple(options.graphs or ()))
@@ -91,7 +91,7 @@ def bench(
         from aspect.experiment.store import BenchFolder, read_records
 
         whole.check_changes()
-        earlier = [] if options.done is None else read_records(options.done)
+        earlier = [record for path in options.done or () for record in read_records(path)]
         placement = Placement.choose(session.device, options.workers, options.engine)
         folder = BenchFolder(options.out or Path("runs") / whole.name)
         folder.check(whole)

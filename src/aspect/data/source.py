@@ -385,7 +385,9 @@ def _download(entry: Dataset, data_dir: str | Path | None) -> LabelledGraph:
 
 def check_graph_name(graph: str) -> str:
     """The name or path itself; what can be neither is answered with the nearest name."""
-    is_path = Path(graph).suffix or len(Path(graph).parts) > 1
+    path = Path(graph)
+    is_store = bool(graph) and is_folder(path)
+    is_path = path.suffix or len(path.parts) > 1 or is_store
     if not is_path and graph != MIXED and not is_dataset(graph):
         raise UnknownNameError("data set or file", graph, [*catalogue_names(), MIXED])
     return graph
