@@ -3,7 +3,7 @@
 The rule is the same for all, ours included: 20 trials, the same seeds, validation accuracy (ROC AUC
 where a data set's authors report that) of the neutral probe on `random` splits that no table
 reports, and a pruner of Optuna: trials below the median end early; on graphs of 5,000 nodes or more
-half of the trials end at an eighth of the epochs, and half of the rest at a quarter and at a half.
+half of the trials end at a quarter of the epochs, and half of the rest at a half.
 The first trial are the settings of a method's authors where they give some for the graph, else the
 method's defaults. What is searched is each method's own space (`aspect methods NAME`), widths up to
 2048.

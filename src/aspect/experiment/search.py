@@ -33,7 +33,8 @@ SearchSplits = Literal["search", "class-balanced-search", "random", "published",
 DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs
-FIRST_PART = 8  # no trial is pruned before this part of the most epochs
+# No trial is pruned before this part of the most epochs: the first ones say too little of the rest.
+FIRST_PART = {"median": 8, "halving": 4}
 MIN_EPOCHS_APART = 5  # between two rungs: a score takes as long as some epochs
 # Of the neutral probe's gradient: looser than that of a table, which takes many times the steps.
 TOLERANCE = 1e-3
@@ -57,7 +58,7 @@ class SearchRequest(Config):
     collapsed otherwise; 1: any embedding may be the best."""
     pruner: Literal["median", "halving"] = "median"
     """median: a trial below the median of the complete ones at the same epoch ends there; halving:
-    at an eighth, a quarter and half of the most epochs the better half of the trials goes on."""
+    at a quarter and at half of the most epochs the better half of the trials goes on."""
     max_epochs: Annotated[int | None, Field(ge=1)] = None
     """Epochs of a trial at most, but for the start, which keeps its own.  [default: 200, or those
     of the start if more]"""
@@ -184,15 +185,15 @@ class Search(Config):
 
     @property
     def first_pruned(self) -> int:
-        """No trial is pruned before this epoch: the first ones say too little of the others."""
-        return math.ceil(self.max_epochs / FIRST_PART)
+        """No trial is pruned before this epoch."""
+        return math.ceil(self.max_epochs / FIRST_PART[self.pruner])
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """Epochs at which trials are scored; by halving those alone at which some end."""
+        """Epochs at which trials are scored; halving, for large graphs, leaves out the first."""
         scored = rungs(self.max_epochs, self.settings["epochs"])
-        is_halved = self.pruner == "halving"
-        return tuple(epoch for epoch in scored if not is_halved or epoch >= self.first_pruned)
+        first = self.first_pruned / 2 if self.pruner == "halving" else 0
+        return tuple(epoch for epoch in scored if epoch >= first)
 
     def start(self) -> dict[str, Any]:
         """The first trial as a point of the space: a value outside becomes the nearest inside.

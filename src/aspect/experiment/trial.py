@@ -173,9 +173,10 @@ def score_trial(trial: optuna.Trial, search: Search, data_dir: str | None = None
     def report(epoch: int, score: RungScore) -> None:
         if epoch not in reported:
             trial.report(score.validation, epoch)
-        # The start is never pruned, but the others are compared with it: it is asked for, too.
+        # The start is never pruned, since the others are compared with it. Nor is it asked for: by
+        # halving, the better it is the fewer of the others would go on.
         is_prunable = search.first_pruned <= epoch < settings["epochs"]
-        if is_prunable and trial.should_prune() and not is_start:
+        if is_prunable and not is_start and trial.should_prune():
             _keep(trial, epoch, score)
             raise optuna.TrialPruned
 
