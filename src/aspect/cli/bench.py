@@ -48,6 +48,9 @@ class BenchOptions(Config):
     seconds: Annotated[float | None, Field(ge=0), typer.Option(metavar="N")] = None
     """Begin no run after so many seconds; the same command goes on.  [default: no limit]"""
     engine: Engine = "local"
+    searches: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """Folder of searches by `aspect tune`: the best settings of a method on a graph that it holds
+    come before all others."""
     perturbations: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """Folder of perturbation files to use; what it lacks is made in the records' folder.  [default:
     results/perturbations, if it is there]"""
@@ -80,7 +83,7 @@ def bench(
 
     if options.done and options.show_list:
         raise SettingsError("--list shows what --out holds: leave --done out, or run the plan.")
-    whole = load_plan(plan)
+    whole = load_plan(plan, options.searches)
     chosen = whole.only(tuple(options.entries or ()), tuple(options.graphs or ()))
     chosen.only(tuple(options.redo or ()))  # an unknown entry is refused
     given = _perturbations(options.perturbations)

@@ -20,6 +20,7 @@ from aspect.data.source import METRICS, NO_READING, Reading
 from aspect.errors import SettingsError, TrainingError
 from aspect.experiment.search import SearchRequest, plan_search
 from aspect.methods.registry import short_name
+from aspect.settings import search_name
 from aspect.training.progress import duration
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def _plans(
     for graph in dict.fromkeys(graphs):
         for start in starts:
             plan = plan_run(graph, start, reading, seed)
-            name = f"{plan.experiment.source.name}-{short_name(plan.experiment.method)}"
+            method = short_name(plan.experiment.method)
+            name = search_name(plan.experiment.source.name, method)
             folder = (options.out or FOLDER) / name
             if folder in plans:
                 raise SettingsError(

@@ -22,12 +22,19 @@ from aspect.attacks.perturbation import Budget, Mode, Perturbation
 from aspect.attacks.pruning import Pruning
 from aspect.attacks.registry import AttackName, attack_info, check_solver
 from aspect.config import Config, Share, load_yaml, make_config
+from aspect.data.files import is_file, is_folder
 from aspect.data.source import GraphSource, Metric, Reading
-from aspect.errors import GraphError, SettingsError, UnknownNameError
+from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
 from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source, metric_for
-from aspect.methods.registry import find_method, require_method_name
+from aspect.methods.registry import find_method, require_method_name, short_name
 from aspect.plugins import is_reference
-from aspect.settings import ChosenBy, find_experiment
+from aspect.settings import (
+    ChosenBy,
+    Experiment,
+    find_experiment,
+    load_experiment,
+    search_name,
+)
 
 if TYPE_CHECKING:
     from aspect.experiment.perturbations import BenchFiles, NeededFile
@@ -188,6 +195,9 @@ class Plan(Config):
     """How files are read."""
     settings: Literal["shipped", "defaults", "published", "paper"] = "shipped"
     """Where settings come from; shipped: those of the graph, or the defaults where none are."""
+    searches: str = ""
+    """Folder of searches by `aspect tune`: the best settings of a method on a graph that it holds
+    come before all others."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Changes to the settings of all entries that have them."""
     splits: SplitName = "random"
@@ -252,6 +262,8 @@ class Plan(Config):
         for entry in self.entries:
             if entry.settings_of:
                 require_method_name(entry.settings_of)
+        if self.searches and not is_folder(Path(self.searches)):
+            raise FileError(f"Searches of a plan must be a folder. Got {self.searches!r}.")
         stored = {graph: GraphSource.named(graph).graph for graph in self.graphs}
         if all(self.source(graph).is_named for graph in self.graphs):
             GraphSource.named(self.graphs[0], self.reading)  # options for files, but no file
@@ -337,13 +349,20 @@ def plan_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def load_plan(plan: str) -> Plan:
-    """A shipped plan by its name, or one in a file; names in it are checked."""
+def load_plan(plan: str, searches: Path | None = None) -> Plan:
+    """A shipped plan by its name, or one in a file; names in it are checked.
+
+    Args:
+        plan: Name or path.
+        searches: In place of those that the plan names.
+    """
     is_path = bool(Path(plan).suffix) or len(Path(plan).parts) > 1
     if not is_path and plan not in plan_names():
         raise UnknownNameError("plan or file", plan, plan_names())
     path = Path(plan) if is_path else FOLDER / f"{plan}.yaml"
     values = {"name": path.stem, **load_yaml(path)}
+    if searches is not None:
+        values["searches"] = str(searches)
     loaded = make_config(Plan, values, owner=f"the plan {plan}")
     return loaded.resolved()
 
@@ -550,13 +569,9 @@ def _settings(
 
     if entry.embeddings:
         return {}, ""
-    config, source = find_method(entry.registered).config, plan.source(graph)
+    config = find_method(entry.registered).config
     chooser = entry.settings_of or entry.registered
-    experiment, _ = find_experiment(
-        chooser,
-        source.name if source.is_named else None,
-        None if plan.settings == "shipped" else plan.settings,
-    )
+    experiment, chosen_by = _experiment(plan, chooser, plan.source(graph))
     # Another method's settings and changes for all may not all exist here; the entry's own must.
     shared = {**experiment.settings, **plan.set} if entry.settings_of else plan.set
     known = {name: value for name, value in shared.items() if name in config.model_fields}
@@ -564,7 +579,20 @@ def _settings(
     values = {**settings_for(config, is_encoded=is_encoded), **base, **known, **entry.set}
     full = make_config(config, values, owner=entry.name).model_dump(mode="json")
     is_control = find_method(chooser).family == "control"  # nothing about it is chosen
-    return full, "" if is_control else experiment.chosen_by
+    return full, "" if is_control else chosen_by
+
+
+def _experiment(plan: Plan, method: str, source: GraphSource) -> tuple[Experiment, ChosenBy]:
+    """What a method is trained with on a graph, before any change, and who chose it."""
+    folder = Path(plan.searches) / search_name(source.name, short_name(method))
+    if plan.searches and is_file(folder / "settings.yaml"):
+        return load_experiment(folder / "settings.yaml"), "own search"
+    experiment, _ = find_experiment(
+        method,
+        source.name if source.is_named else None,
+        None if plan.settings == "shipped" else plan.settings,
+    )
+    return experiment, experiment.chosen_by
 
 
 def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool, inductive: bool) -> None:

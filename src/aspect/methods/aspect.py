@@ -125,7 +125,7 @@ class AspectConfig(BatchNormConfig):
     skip_weight: Annotated[Weight, Choice((0.0, 0.3, 1.0))] = 0.3
     """Weight of a skip connection beside the bands: the leading principal components of the
     features as given and of their averages over two hops (ours); 0: none, as in the paper."""
-    skip_dim: Annotated[Count, Choice((16, 32, 64))] = 32
+    skip_dim: Annotated[Count, Choice((16, 32, 64, 256, 512))] = 32
     """Components of the skip connection."""
 
     # The two views

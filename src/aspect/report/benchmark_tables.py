@@ -53,6 +53,7 @@ CHOSEN = {
     "defaults": "Not searched yet: the method's defaults.",
     "official": "Not searched yet: the authors' settings.",
     "earlier": "Not searched yet: settings of an earlier search, by another rule.",
+    "own search": "Settings of a search that the plan names.",
 }
 # What the README shows: no graph twice, the filtered pair in place of the one with duplicates.
 SHORT_ROWS = ("raw", "propagated", "aspect")
@@ -258,6 +259,8 @@ class _Scores:
                 "each. The others have a note: the comparison is not fair until they are searched."
             )
         (word,) = counts
+        if word == "own search":
+            return "All settings are those of searches that the plan names."
         words = {"defaults": "the methods' defaults", "official": "those of the methods' authors"}
         return f"All settings are {words.get(word, 'of an earlier search')}: nothing was searched."
 

@@ -23,6 +23,7 @@ __all__ = [
     "Scale",
     "find_experiment",
     "load_experiment",
+    "search_name",
     "shipped",
 ]
 
@@ -30,8 +31,9 @@ FOLDER = Path(__file__).parent
 
 Source = Literal["ours", "published"]
 # Who chose settings: nobody; the search by one rule for all methods (benchmarks/settings.py), which
-# begins with the defaults or the authors' settings; the authors; or an earlier search, or a hand.
-ChosenBy = Literal["", "defaults", "searched", "official", "earlier"]
+# begins with the defaults or the authors' settings; the authors; an earlier search, or a hand; or
+# a search that a plan names.
+ChosenBy = Literal["", "defaults", "searched", "official", "earlier", "own search"]
 
 # How the origin of settings that others published begins, and that of the search by one rule.
 OFFICIAL = ("Official", "Settings of the", "The letter of the paper")
@@ -140,6 +142,11 @@ def shipped(method: str, graph: str, source: Source = "ours") -> Path | None:
     name = f"{graph}.yaml" if source == "ours" else f"{graph}.published.yaml"
     path = FOLDER / method / name
     return path if path.is_file() else None
+
+
+def search_name(graph: str, method: str) -> str:
+    """The folder of a search of `aspect tune`, beside others; of a graph and a method by name."""
+    return f"{graph}-{method}"
 
 
 def load_experiment(path: Path) -> Experiment:
