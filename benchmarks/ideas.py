@@ -1,6 +1,7 @@
 """Ideas for ASPECT, each as a variant beside the base: what does it gain, and on how many graphs?
 
-- `tf-idf N`: the leading N components (truncated SVD) of tf-idf weighted features as input.
+- `tf-idf N`: the leading N components (truncated SVD) of tf-idf weighted features as input; `svd N`
+  the same without idf.
 - `projector`: two layers between embedding and loss, as in GRACE; they embed nothing.
 - `vicreg W`, `barlow W`: columns of the fused embedding decorrelated beside InfoNCE, with weight W
   (VICReg's variance and covariance terms, Bardes et al., ICLR 2022; Barlow Twins as in GBT).
@@ -248,16 +249,17 @@ def cluster_mean(x: View, cluster_of: Int[Tensor, " nodes"]) -> View:
     return (sums / cluster_of.bincount().unsqueeze(1))[cluster_of]
 
 
-def tf_idf(features: Features) -> Float[Tensor, "nodes features"]:
-    """Entries times the logarithm of how rare their column is; rows of length one."""
+def rarity(features: Features) -> Float[Tensor, " features"]:
+    """How rare an entry is in each column, by the logarithm: idf."""
     entries = dense(features)
     holders = (entries != 0).sum(0).clamp(min=1)
-    return normalize(entries * (len(entries) / holders).log(), dim=1)
+    return (len(entries) / holders).log()
 
 
-def with_components(graph: Graph, count: int) -> Graph:
-    """The graph with the leading components of its tf-idf weighted features in their place."""
-    rows = tf_idf(graph.features)
+def with_components(graph: Graph, count: int, *, idf: bool = True) -> Graph:
+    """The graph with the leading components of its features, at unit rows, in their place."""
+    entries = dense(graph.features)
+    rows = normalize(entries * rarity(entries) if idf else entries, dim=1)
     axes = principal_components(rows, min(count, *rows.shape)).to(rows)
     return replace(graph, features=rows @ axes, feature_names=None)
 
@@ -280,6 +282,7 @@ COLUMNS = [
 CRITERIA = ("rank", "separability", "agreement")  # more is taken for better
 VARIANTS: Mapping[str, Variant] = {
     BASE: Variant(),
+    "svd 64": Variant(prepare=lambda graph: with_components(graph, 64, idf=False)),
     "tf-idf 64": Variant(prepare=lambda graph: with_components(graph, 64)),
     "tf-idf 256": Variant(prepare=lambda graph: with_components(graph, 256)),
     "projector": Variant(Projector),
@@ -404,7 +407,7 @@ def _choices(means: pd.DataFrame) -> dict[str, str]:
 
 
 def _signed(gain: float) -> str:
-    return "-" if pd.isna(gain) else f"{gain + 0:+.1f}"  # no -0.0
+    return "-" if pd.isna(gain) else f"{round(gain, 1) + 0:+.1f}"  # no -0.0
 
 
 def markdown(table: pd.DataFrame) -> str:

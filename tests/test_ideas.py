@@ -154,24 +154,22 @@ def test_a_mean_over_each_cluster():
     assert found.tolist() == [[4.0], [2.0], [4.0], [4.0]]
 
 
-def test_tf_idf_weighs_rare_columns_more():
-    features = torch.tensor([[1.0, 1.0, 2.0], [1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    once, twice, thrice = (math.log(4 / holders) for holders in (1, 2, 3))
-    length = math.hypot(thrice, twice, 2 * once)
-    expected = torch.tensor([thrice, twice, 2 * once]) / length
-    found = script.tf_idf(features)
-    assert_close(found[0], expected)
-    assert_close(found[2], torch.tensor([1.0, 0.0, 0.0]))
-    assert_close(found[3], torch.zeros(3))
+def test_rare_columns_weigh_more():
+    features = torch.tensor([[1.0, 5.0, 2.0, 1.0], [1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
+    expected = torch.tensor([0.0, math.log(3 / 2), math.log(3), math.log(3 / 2)])
+    assert_close(script.rarity(features), expected)
+    assert script.rarity(torch.zeros(3, 1)).isfinite().all()
 
 
-def test_components_are_those_of_a_singular_value_decomposition():
+@pytest.mark.parametrize("idf", [True, False])
+def test_components_are_those_of_a_singular_value_decomposition(idf):
     graph = small_graph()
-    whole = script.tf_idf(graph.features)
+    weights = script.rarity(graph.features) if idf else 1
+    whole = torch.nn.functional.normalize(graph.features * weights, dim=1)
     left, values, _ = torch.linalg.svd(whole, full_matrices=False)
-    found = script.with_components(graph, 5).features
+    found = script.with_components(graph, 5, idf=idf).features
     assert_close(found.abs(), (left * values)[:, :5].abs())
-    assert script.with_components(graph, 99).features.shape == (24, 13)
+    assert script.with_components(graph, 99, idf=idf).features.shape == (24, 13)
 
 
 def test_agreement_ignores_rotation_and_shift():
@@ -271,3 +269,11 @@ def test_results_have_scores_and_what_needs_no_label():
     (single,) = script.results_of(problem, script.VARIANTS["projector"], 1, SETTINGS)
     assert math.isnan(single["agreement"])
     assert single["validation"] == found[0]["validation"]
+
+
+def test_the_lab_book_has_the_tables_of_the_results():
+    found = script.read_results(script.ROOT / "results" / "ideas.csv")
+    found = found[found.settings == "epochs=100 width=128"]
+    written = (script.ROOT / "docs" / "lab_book.md").read_text(encoding="utf-8")
+    assert script.markdown(script.gains(found)) in written
+    assert script.markdown(script.strengths(found)) in written
