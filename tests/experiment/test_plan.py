@@ -1,7 +1,6 @@
 """Plans: what cannot be meant is refused; what a graph offers; the runs that are laid out."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
 from aspect.experiment.perturbations import BenchFiles
 from aspect.experiment.plan import Plan, ReadFacts, lay_out, load_plan, plan_names, read_facts
 from aspect.methods.registry import find_method
-from aspect.settings import search_name
 from experiment.grids import FACTS, cells_of, make_plan, metattack_files
 
 
@@ -299,22 +297,27 @@ def test_a_limit_that_changes_nothing_keeps_the_keys():
     assert plain == limited
 
 
-def test_settings_of_a_folder_of_searches_come_first(tmp_path):
-    folder = tmp_path / search_name("mixed", "aspect")
-    folder.mkdir()
-    (folder / "settings.yaml").write_text("method: aspect\nsettings: {width: 24, order: 7}\n")
+def test_settings_of_searches_come_first(tmp_path):
+    best = "method: aspect\ngraph: mixed\nsettings: {width: 24, order: 7}\n"
+    one, several = tmp_path / "one", tmp_path / "several"
+    for folder in (one, several / "any name"):
+        folder.mkdir(parents=True)
+        (folder / "settings.yaml").write_text(best)
     text = "entries: [aspect, {name: low, settings_of: aspect}, dgi]\ngraphs: [mixed]\n"
     file = write(tmp_path, text)
     for plan in (
-        load_plan(file, searches=tmp_path),
-        load_plan(write(tmp_path, f"{text}searches: {tmp_path}\n", "other.yaml")),
+        load_plan(file, searches=one),
+        load_plan(file, searches=several),
+        load_plan(write(tmp_path, f"{text}searches: {one}\n", "other.yaml")),
     ):
         found = {cell.entry: cell for cell in cells_of(plan)}
         assert {found[name].spec.settings["order"] for name in ("aspect", "low")} == {7}
         assert [found[name].chosen_by for name in ("aspect", "dgi")] == ["own search", "defaults"]
     assert "own search" not in {cell.chosen_by for cell in cells_of(load_plan(file))}
-    with pytest.raises(FileError, match=r"Searches of a plan must be a folder\. Got 'nowhere'"):
-        load_plan(file, searches=Path("nowhere"))
+    (tmp_path / "empty").mkdir()
+    for empty in (tmp_path / "empty", tmp_path / "nowhere"):
+        with pytest.raises(SettingsError, match="holds no search of a method of the plan"):
+            load_plan(file, searches=empty)
 
 
 def test_settings_come_from_the_shipped_ones_then_the_plan_then_the_entry():

@@ -49,8 +49,8 @@ class BenchOptions(Config):
     """Begin no run after so many seconds; the same command goes on.  [default: no limit]"""
     engine: Engine = "local"
     searches: Annotated[Path | None, typer.Option(metavar="DIR")] = None
-    """Folder of searches by `aspect tune`: the best settings of a method on a graph that it holds
-    come before all others."""
+    """Folder of a search by `aspect tune`, or of several: the best settings of a method on a graph
+    that it holds come before all others."""
     perturbations: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """Folder of perturbation files to use; what it lacks is made in the records' folder.  [default:
     results/perturbations, if it is there]"""

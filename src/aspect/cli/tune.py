@@ -20,7 +20,6 @@ from aspect.data.source import METRICS, NO_READING, Reading
 from aspect.errors import SettingsError, TrainingError
 from aspect.experiment.search import SearchRequest, plan_search
 from aspect.methods.registry import short_name
-from aspect.settings import search_name
 from aspect.training.progress import duration
 
 if TYPE_CHECKING:
@@ -129,8 +128,7 @@ def _plans(
     for graph in dict.fromkeys(graphs):
         for start in starts:
             plan = plan_run(graph, start, reading, seed)
-            method = short_name(plan.experiment.method)
-            name = search_name(plan.experiment.source.name, method)
+            name = f"{plan.experiment.source.name}-{short_name(plan.experiment.method)}"
             folder = (options.out or FOLDER) / name
             if folder in plans:
                 raise SettingsError(

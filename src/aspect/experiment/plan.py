@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -22,9 +23,9 @@ from aspect.attacks.perturbation import Budget, Mode, Perturbation
 from aspect.attacks.pruning import Pruning
 from aspect.attacks.registry import AttackName, attack_info, check_solver
 from aspect.config import Config, Share, load_yaml, make_config
-from aspect.data.files import is_file, is_folder
+from aspect.data.files import is_file
 from aspect.data.source import GraphSource, Metric, Reading
-from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
+from aspect.errors import GraphError, SettingsError, UnknownNameError
 from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source, metric_for
 from aspect.methods.registry import find_method, require_method_name, short_name
 from aspect.plugins import is_reference
@@ -33,7 +34,6 @@ from aspect.settings import (
     Experiment,
     find_experiment,
     load_experiment,
-    search_name,
 )
 
 if TYPE_CHECKING:
@@ -196,8 +196,8 @@ class Plan(Config):
     settings: Literal["shipped", "defaults", "published", "paper"] = "shipped"
     """Where settings come from; shipped: those of the graph, or the defaults where none are."""
     searches: str = ""
-    """Folder of searches by `aspect tune`: the best settings of a method on a graph that it holds
-    come before all others."""
+    """Folder of a search by `aspect tune`, or of several: the best settings of a method on a graph
+    that it holds come before all others."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Changes to the settings of all entries that have them."""
     splits: SplitName = "random"
@@ -262,8 +262,7 @@ class Plan(Config):
         for entry in self.entries:
             if entry.settings_of:
                 require_method_name(entry.settings_of)
-        if self.searches and not is_folder(Path(self.searches)):
-            raise FileError(f"Searches of a plan must be a folder. Got {self.searches!r}.")
+        self._check_searches()
         stored = {graph: GraphSource.named(graph).graph for graph in self.graphs}
         if all(self.source(graph).is_named for graph in self.graphs):
             GraphSource.named(self.graphs[0], self.reading)  # options for files, but no file
@@ -280,6 +279,18 @@ class Plan(Config):
                 ),
             }
         )
+
+    def _check_searches(self) -> None:
+        """Refuse a folder that holds nothing for the plan."""
+        if not self.searches:
+            return
+        methods = [short_name(entry.settings_of or entry.registered) for entry in self.entries]
+        pairs = {(self.source(graph).name, name) for graph in self.graphs for name in methods}
+        if not pairs & _searched(self.searches).keys():
+            raise SettingsError(
+                f"{self.searches!r} holds no search of a method of the plan on a graph of it. "
+                f"Make one with: aspect tune GRAPH --method METHOD --out {self.searches}."
+            )
 
     def check_changes(self) -> None:
         """Refuse changes for all entries that none of them knows; imports every method."""
@@ -584,15 +595,23 @@ def _settings(
 
 def _experiment(plan: Plan, method: str, source: GraphSource) -> tuple[Experiment, ChosenBy]:
     """What a method is trained with on a graph, before any change, and who chose it."""
-    folder = Path(plan.searches) / search_name(source.name, short_name(method))
-    if plan.searches and is_file(folder / "settings.yaml"):
-        return load_experiment(folder / "settings.yaml"), "own search"
+    place = source.name, short_name(method)
+    if plan.searches and place in _searched(plan.searches):
+        return _searched(plan.searches)[place], "own search"
     experiment, _ = find_experiment(
         method,
         source.name if source.is_named else None,
         None if plan.settings == "shipped" else plan.settings,
     )
     return experiment, experiment.chosen_by
+
+
+@cache  # asked for every entry on every graph
+def _searched(folder: str) -> dict[tuple[str, str], Experiment]:
+    """The best settings of the searches in a folder, by the names of graph and method."""
+    paths = [Path(folder, "settings.yaml"), *sorted(Path(folder).glob("*/settings.yaml"))]
+    found = [load_experiment(path) for path in paths if is_file(path)]
+    return {(each.source.name, short_name(each.method)): each for each in found}
 
 
 def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool, inductive: bool) -> None:

@@ -23,7 +23,6 @@ __all__ = [
     "Scale",
     "find_experiment",
     "load_experiment",
-    "search_name",
     "shipped",
 ]
 
@@ -142,11 +141,6 @@ def shipped(method: str, graph: str, source: Source = "ours") -> Path | None:
     name = f"{graph}.yaml" if source == "ours" else f"{graph}.published.yaml"
     path = FOLDER / method / name
     return path if path.is_file() else None
-
-
-def search_name(graph: str, method: str) -> str:
-    """The folder of a search of `aspect tune`, beside others; of a graph and a method by name."""
-    return f"{graph}-{method}"
 
 
 def load_experiment(path: Path) -> Experiment:
