@@ -259,10 +259,13 @@ class _Scores:
                 "each. The others have a note: the comparison is not fair until they are searched."
             )
         (word,) = counts
-        if word == "own search":
-            return "All settings are those of searches that the plan names."
-        words = {"defaults": "the methods' defaults", "official": "those of the methods' authors"}
-        return f"All settings are {words.get(word, 'of an earlier search')}: nothing was searched."
+        words = {
+            "defaults": "the methods' defaults: nothing was searched",
+            "official": "those of the methods' authors: nothing was searched",
+            "earlier": "of an earlier search, by another rule",
+            "own search": "those of searches that the plan names",
+        }
+        return f"All settings are {words[word]}."
 
     def cell(self, place: Place, published: float | None = None) -> TableCell:
         """Mean ± std over splits; a gap or a note where runs failed or scores are missing."""
