@@ -26,6 +26,7 @@ from aspect.config import Config, Share, load_yaml, make_config
 from aspect.data.files import is_file
 from aspect.data.source import GraphSource, Metric, Reading
 from aspect.errors import GraphError, SettingsError, UnknownNameError
+from aspect.experiment.search import BEST_SETTINGS
 from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source, metric_for
 from aspect.methods.registry import find_method, require_method_name, short_name
 from aspect.plugins import is_reference
@@ -609,7 +610,7 @@ def _experiment(plan: Plan, method: str, source: GraphSource) -> tuple[Experimen
 @cache  # asked for every entry on every graph
 def _searched(folder: str) -> dict[tuple[str, str], Experiment]:
     """The best settings of the searches in a folder, by the names of graph and method."""
-    paths = [Path(folder, "settings.yaml"), *sorted(Path(folder).glob("*/settings.yaml"))]
+    paths = [Path(folder, BEST_SETTINGS), *sorted(Path(folder).glob(f"*/{BEST_SETTINGS}"))]
     found = [load_experiment(path) for path in paths if is_file(path)]
     return {(each.source.name, short_name(each.method)): each for each in found}
 

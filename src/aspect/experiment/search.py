@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Distribution: TypeAlias = CategoricalDistribution | FloatDistribution | IntDistribution
 
 SearchSplits = Literal["search", "class-balanced-search", "random", "published", "class-balanced"]
+BEST_SETTINGS = "settings.yaml"  # in the folder of a search
 DIGITS = 4  # significant digits of a searched number
 DEFAULT_MAX_EPOCHS = 200  # of a trial whose epochs are searched, unless the start has more
 MAX_RUNGS = 6  # the first at a thirty-second of the most epochs

@@ -38,7 +38,7 @@ from aspect.data.files import naming
 from aspect.data.tensors import FORMULA_STARTS
 from aspect.errors import AspectError, RunError, SettingsError, sentence_of
 from aspect.experiment.executor import Executor, Finished, Lost, News, Started
-from aspect.experiment.search import Search
+from aspect.experiment.search import BEST_SETTINGS, Search
 from aspect.experiment.trial import (
     EPOCHS,
     ERROR,
@@ -53,13 +53,7 @@ from aspect.settings import Experiment
 from aspect.training.health import Health
 from aspect.workspace import FolderKind, Workspace
 
-SEARCH, JOURNAL, TRIALS, SETTINGS, PAGE = (
-    "search.yaml",
-    "study.journal",
-    "trials.csv",
-    "settings.yaml",
-    "report.html",
-)
+SEARCH, JOURNAL, TRIALS, PAGE = "search.yaml", "study.journal", "trials.csv", "report.html"
 JOURNAL_LOCK = ".journal.lock"
 FOLDER = FolderKind(
     foreign="holds no search",
@@ -220,7 +214,7 @@ class SearchResult:
     @property
     def settings(self) -> Path:
         """The file for `aspect train --config`."""
-        return self.folder / SETTINGS
+        return self.folder / BEST_SETTINGS
 
     @property
     def page(self) -> Path:
@@ -345,7 +339,7 @@ def _claimed(path: Path, search: Search, *, overwrite: bool) -> Iterator[Workspa
     with Workspace.open(path, FOLDER) as workspace, naming(path):  # Optuna writes there as well
         check_folder(path, search, overwrite=overwrite)
         if overwrite:  # search.yaml is replaced last, so the folder is never without one
-            workspace.remove(SETTINGS, TRIALS, PAGE, JOURNAL)
+            workspace.remove(BEST_SETTINGS, TRIALS, PAGE, JOURNAL)
         if overwrite or not workspace.has(SEARCH):
             workspace.write(SEARCH, to_yaml(search.model_dump(mode="json")))
         if workspace.has(JOURNAL):  # a power cut or a full disk leaves its last line unfinished
@@ -466,7 +460,7 @@ def _follow(events: Iterable[News[int, None]], study: optuna.Study) -> Iterator[
 def _write(workspace: Workspace, result: SearchResult) -> None:
     texts = {TRIALS: result.table()}
     if result.best is not None:
-        texts[SETTINGS] = result.settings_yaml()
+        texts[BEST_SETTINGS] = result.settings_yaml()
     for name, text in texts.items():
         if not workspace.has(name) or (workspace.path / name).read_bytes() != text.encode():
             workspace.write(name, text)
