@@ -6,7 +6,8 @@ reports, and a pruner of Optuna: trials below the median end early; on graphs of
 half of the trials end at a quarter of the epochs, and half of the rest at a half.
 The first trial are the settings of a method's authors where they give some for the graph, else the
 method's defaults. What is searched is each method's own space (`aspect methods NAME`), widths up to
-2048.
+2048. ASPECT-S is ASPECT as it was found on the graph: its search, of as many trials, is for what it
+adds.
 
 The folders are those of `aspect tune`. A search that is complete is kept, one that was interrupted
 goes on: call it again until nothing is left. `--ship` writes the best settings of complete searches
@@ -47,7 +48,7 @@ from aspect.experiment.search import Search, SearchRequest, plan_search  # noqa:
 from aspect.experiment.tuning import JOURNAL, SEARCH, SearchResult, load_search, tune  # noqa: E402
 from aspect.methods.registry import find_method  # noqa: E402
 from aspect.settings import FOLDER as SHIPPED  # noqa: E402
-from aspect.settings import Experiment, load_experiment  # noqa: E402
+from aspect.settings import Experiment, find_experiment, load_experiment  # noqa: E402
 from aspect.workspace import write_text  # noqa: E402
 from commands import positive, told_in_a_line  # noqa: E402
 
@@ -55,7 +56,8 @@ SEARCHES = ROOT / "runs" / "settings"
 SHIPPED_TRIALS = ROOT / "results" / "searches"
 TRIALS = 20
 PLAN = load_plan("clean")
-OURS = ("aspect", "aspect-s")  # their published files are the paper's letter, not a start
+# Their published files are the paper's letter, not a start.
+ASPECT, ASPECT_S = "aspect", "aspect-s"
 
 # Where an epoch is cheap, a trial may have more of them; the first trial keeps its own number. On
 # graphs of a few hundred nodes few epochs do, and what they lead to hangs on the seed.
@@ -82,11 +84,11 @@ class PlannedSearch:
     @property
     def request(self) -> SearchRequest:
         """How its trials are scored; nothing but the graph and the cost of an epoch decides it."""
-        most = MOST_EPOCHS[self.graph]
+        most = min(MOST_EPOCHS[self.graph], MOST_EPOCHS_WITH_SEARCH.get(self.method, sys.maxsize))
         return SearchRequest(
             seeds=SEEDS_ON_SMALL if self.graph in SMALL else 1,
             pruner="halving" if self.graph in LARGE else "median",
-            max_epochs=min(most, MOST_EPOCHS_WITH_SEARCH.get(self.method, most)),
+            max_epochs=None if self.method == ASPECT_S else most,  # ASPECT's
             max_cosine=1.0,  # a probe that is neutral does not mind how close the nodes are
         )
 
@@ -107,7 +109,10 @@ class PlannedSearch:
 
     def start(self) -> tuple[Experiment, str]:
         """The first trial, and a word on where it comes from."""
-        official = None if self.method in OURS else official_file(self.method, self.graph)
+        if self.method == ASPECT_S:
+            found, word = find_experiment(ASPECT, self.graph, None)
+            return found.model_copy(update={"method": ASPECT_S, "origin": ""}), word
+        official = None if self.method == ASPECT else official_file(self.method, self.graph)
         if official is None:
             return Experiment(method=self.method, graph=self.graph), "defaults"
         given = load_experiment(official)
@@ -117,7 +122,8 @@ class PlannedSearch:
     def plan(self, device: str | None) -> Search:
         """The search as `aspect tune` knows it."""
         start, word = self.start()
-        return plan_search(start, self.request, settings_from=word, device=device)
+        fixed = find_method(ASPECT).config.model_fields if self.method == ASPECT_S else ()
+        return plan_search(start, self.request, settings_from=word, fixed=fixed, device=device)
 
 
 def official_file(method: str, graph: str, shipped: Path = SHIPPED) -> Path | None:
@@ -131,7 +137,7 @@ def official_file(method: str, graph: str, shipped: Path = SHIPPED) -> Path | No
 
 def searched_methods() -> list[str]:
     """The methods of the plan but for the controls, and our stable variant."""
-    methods = dict.fromkeys([*(entry.method or entry.name for entry in PLAN.entries), "aspect-s"])
+    methods = dict.fromkeys([*(entry.method or entry.name for entry in PLAN.entries), ASPECT_S])
     return [name for name in methods if find_method(name).family != "control"]
 
 

@@ -146,3 +146,6 @@ def test_who_chose_settings_is_a_word():
         assert experiment.chosen_by == word
         area = experiment.origin.replace("accuracy", "ROC AUC")
         assert experiment.model_copy(update={"origin": area}).chosen_by == word
+    on_top = rule.format(20, "search", "settings shipped for aspect on cora")
+    for method, word in (("aspect-s", "searched"), ("aspect", "earlier"), ("dgi", "earlier")):
+        assert Experiment(method=method, settings={"epochs": 1}, origin=on_top).chosen_by == word

@@ -30,16 +30,18 @@ FOLDER = Path(__file__).parent
 
 Source = Literal["ours", "published"]
 # Who chose settings: nobody; the search by one rule for all methods (benchmarks/settings.py), which
-# begins with the defaults or the authors' settings; the authors; an earlier search, or a hand; or
-# a search that a plan names.
+# begins with the defaults or the authors' settings, for ASPECT-S with those found for ASPECT; the
+# authors; an earlier search, or a hand; or a search that a plan names.
 ChosenBy = Literal["", "defaults", "searched", "official", "earlier", "own search"]
 
 # How the origin of settings that others published begins, and that of the search by one rule.
 OFFICIAL = ("Official", "Settings of the", "The letter of the paper")
 BY_ONE_RULE = re.compile(
     r"Highest mean validation (accuracy|ROC AUC), \S+, of 20 trials .* of aspect tune .* "
-    r"search splits .* by the neutral probe\. .* Start: (defaults|official settings of [^,]+), "
+    r"search splits .* by the neutral probe\. .* Start: "
+    r"(defaults|official settings of [^,]+|settings shipped for (?P<base>\S+) on \w+), "
 )
+BASE = {"aspect-s": "aspect"}  # whose settings on a graph that search begins with, and keeps
 Scale = Literal["auto", "full", "rows"]
 
 
@@ -133,7 +135,9 @@ class Experiment(Config):
             return "defaults"
         if self.origin.startswith(OFFICIAL):
             return "official"
-        return "searched" if BY_ONE_RULE.match(self.origin) else "earlier"
+        rule = BY_ONE_RULE.match(self.origin)
+        is_searched = rule is not None and rule["base"] in (None, BASE.get(self.method))
+        return "searched" if is_searched else "earlier"
 
 
 def shipped(method: str, graph: str, source: Source = "ours") -> Path | None:

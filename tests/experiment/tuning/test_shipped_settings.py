@@ -13,6 +13,7 @@ from experiment.tuning.searches import search_for, small_search
 from scripts import load_script
 
 script = load_script("settings")
+TEXAS = FOLDER / "aspect" / "texas.yaml"
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def test_one_rule_serves_all_methods_of_a_graph(graph):
     requests = {
         script.PlannedSearch(method, graph).request
         for method in script.searched_methods()
-        if method not in script.MOST_EPOCHS_WITH_SEARCH
+        if method not in script.MOST_EPOCHS_WITH_SEARCH and method != "aspect-s"
     }
     (request,) = requests
     assert (request.splits, request.probe, request.max_cosine) == ("search", "neutral", 1)
@@ -63,6 +64,18 @@ def test_ours_starts_from_its_defaults_although_the_paper_has_settings():
     assert script.official_file("aspect", "cora") is not None
     start, word = script.PlannedSearch("aspect", "cora").start()
     assert (start.settings, word) == ({}, "defaults")
+
+
+@pytest.mark.data
+def test_the_stable_variant_searches_what_it_adds_to_aspect_as_found():
+    planned, found = script.PlannedSearch("aspect-s", "texas"), load_experiment(TEXAS)
+    search = planned.plan("cpu")
+    assert search.settings | found.settings == search.settings
+    assert search.max_epochs == found.settings["epochs"]
+    assert not search.searches_epochs
+    assert set(search.space) <= set(search.settings) - set(found.settings)
+    assert {"interval", "stability_weight", "perturbation_budget"} <= set(search.space)
+    assert search.settings_from == "settings shipped for aspect on texas"
 
 
 @pytest.mark.parametrize("words", [["--method", "grcae"], ["--method", "raw"], ["--graph", "coar"]])
