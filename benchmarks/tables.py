@@ -56,7 +56,9 @@ README, RESULTS, METHODS = "README.md", "docs/results.md", "docs/methods.md"
 RANKS = "docs/ranks-{}.svg"  # by the kind of splits
 COMPLETE = "Complete"
 RANKED = ("random", "published")  # the headline's; the paper's splits leave classes out
-STATED: tuple[Kind, ...] = ("clean", "ablation")  # whose tables say how complete they are
+# Whose tables say how complete they are.
+STATED: tuple[Kind, ...] = ("clean", "perturbed", "ablation")
+COMPARED = ("aspect", "aspect-pruned")  # each against all others under perturbations
 KEYWORDS = "src/aspect/keywords.py"
 INDENT = "    "
 END = "<!-- /table -->"
@@ -168,6 +170,16 @@ def _clean(results: Results) -> list[Table]:
     ]
 
 
+def _perturbed(results: Results) -> list[Table]:
+    tests = [
+        replace(table, name=f"{table.name}-of-{reference}")
+        for reference in COMPARED
+        if reference in results.variants
+        for table in significance_tables(results, reference)[0]
+    ]
+    return [*perturbed_tables(results, with_published=True), *drop_tables(results), *tests]
+
+
 def _stability(results: Results) -> list[Table]:
     """Under names of their own: other kinds have such tables too."""
     tables = [
@@ -181,10 +193,7 @@ def _stability(results: Results) -> list[Table]:
 
 MAKERS: dict[Kind, Callable[[Results], list[Table]]] = {
     "clean": _clean,
-    "perturbed": lambda results: [
-        *perturbed_tables(results, with_published=True),
-        *drop_tables(results),
-    ],
+    "perturbed": _perturbed,
     "ablation": lambda results: ablation_tables(results, with_published=True),
     "sweep": lambda results: [sweep.table for sweep in sweeps(results)],
     "stability": _stability,
@@ -240,18 +249,28 @@ def _pending(block: str) -> str:
 
 
 def plan_state(plan: Plan, results: Results) -> str:
-    """How many cells of a plan's tables, methods by graphs, have all their seeds."""
-    done = results.runs[results.runs["status"] == "done"]
-    seeds = done.groupby(["split_kind", "variant", "graph"])["seed"].nunique().to_dict()
+    """How much of a plan's tables, methods by graphs by perturbations, has all splits and seeds."""
+    runs = results.runs[results.runs["status"] == "done"].explode("split_numbers")
+    runs = runs.drop_duplicates([*PLACE, "split_numbers", "seed"])
+    scored = runs.groupby(PLACE).size().to_dict()
+    most_splits = runs.groupby(["split_kind", "graph"])["split_numbers"].nunique().to_dict()
+    names = {state: name for name, state in results.perturbations.items()}
     counts: dict[str, list[bool]] = {}
     for entry, graph in product(plan.entries, plan.graphs):
-        for each in plan.evaluations(graph):
-            known = seeds.get((each.splits, entry.name, graph), 0)
-            counts.setdefault(each.splits, []).append(known >= plan.seeds_for(entry, graph))
+        for perturbation, seeds in plan.planned(entry.name):
+            evaluations = plan.evaluations(graph)
+            for each in evaluations if perturbation is None else evaluations[:1]:
+                state = CLEAN if perturbation is None else names.get(perturbation, "")
+                limits = [limit for limit in (plan.num_splits, entry.num_splits) if limit]
+                splits = min([most_splits.get((each.splits, graph), 1), *limits])
+                needed = splits * min(seeds, plan.seeds_for(entry, graph))
+                known = scored.get((each.splits, state, entry.name, graph), 0)
+                counts.setdefault(each.splits, []).append(known >= needed)
     parts = [f"{sum(cells)} of {len(cells)} on {kind} splits" for kind, cells in counts.items()]
     is_whole = all(map(all, counts.values()))
     word = COMPLETE if is_whole else "**Not complete**: `aspect bench` goes on with it"
-    return f"Plan `{plan.name}`, cells of methods and graphs: {', '.join(parts)}. {word}."
+    axes = "methods on graphs" + (" under perturbations" if results.perturbations else "")
+    return f"Plan `{plan.name}`, {axes}: {', '.join(parts)}. {word}."
 
 
 def _rank_figures(results: Results) -> dict[str, tuple[str, str]]:
