@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -44,7 +44,7 @@ from aspect.report.benchmark_tables import (  # noqa: E402
 )
 from aspect.report.methods import epoch_cost, paragraphs  # noqa: E402
 from aspect.report.results import CLEAN, METRICS, PLACE, Results, collect, family_of  # noqa: E402
-from aspect.report.statistics import summarise  # noqa: E402
+from aspect.report.statistics import Place, summarise  # noqa: E402
 from aspect.report.tables import Table, csv_safe  # noqa: E402
 
 Kind = Literal["clean", "perturbed", "ablation", "sweep", "stability"]
@@ -252,25 +252,32 @@ def plan_state(plan: Plan, results: Results) -> str:
     """How much of a plan's tables, methods by graphs by perturbations, has all splits and seeds."""
     runs = results.runs[results.runs["status"] == "done"].explode("split_numbers")
     runs = runs.drop_duplicates([*PLACE, "split_numbers", "seed"])
-    scored = runs.groupby(PLACE).size().to_dict()
-    most_splits = runs.groupby(["split_kind", "graph"])["split_numbers"].nunique().to_dict()
-    names = {state: name for name, state in results.perturbations.items()}
+    scores = runs.groupby(PLACE).size().to_dict()
     counts: dict[str, list[bool]] = {}
-    for entry, graph in product(plan.entries, plan.graphs):
-        for perturbation, seeds in plan.planned(entry.name):
-            evaluations = plan.evaluations(graph)
-            for each in evaluations if perturbation is None else evaluations[:1]:
-                state = CLEAN if perturbation is None else names.get(perturbation, "")
-                limits = [limit for limit in (plan.num_splits, entry.num_splits) if limit]
-                splits = min([most_splits.get((each.splits, graph), 1), *limits])
-                needed = splits * min(seeds, plan.seeds_for(entry, graph))
-                known = scored.get((each.splits, state, entry.name, graph), 0)
-                counts.setdefault(each.splits, []).append(known >= needed)
+    for place, needed in _planned(plan, results, runs):
+        counts.setdefault(place[0], []).append(scores.get(place, 0) >= needed)
     parts = [f"{sum(cells)} of {len(cells)} on {kind} splits" for kind, cells in counts.items()]
     is_whole = all(map(all, counts.values()))
     word = COMPLETE if is_whole else "**Not complete**: `aspect bench` goes on with it"
     axes = "methods on graphs" + (" under perturbations" if results.perturbations else "")
     return f"Plan `{plan.name}`, {axes}: {', '.join(parts)}. {word}."
+
+
+def _planned(plan: Plan, results: Results, runs: pd.DataFrame) -> Iterator[tuple[Place, int]]:
+    """Every place of a plan's tables, and how many scores it needs, one for a split and a seed."""
+    names = {state: name for name, state in results.perturbations.items()}
+    offered = runs.groupby(["split_kind", "graph"])["split_numbers"].nunique().to_dict()
+    for entry, graph in product(plan.entries, plan.graphs):
+        limits = [limit for limit in (plan.num_splits, entry.num_splits) if limit]
+        for perturbation, seeds in plan.planned(entry.name):
+            first, *others = plan.evaluations(graph)
+            state, kinds = CLEAN, (first, *others)
+            if perturbation is not None:
+                state, kinds = names.get(perturbation, ""), (first,)
+            for splits in (kind.splits for kind in kinds):
+                number = min([offered.get((splits, graph), 1), *limits])
+                place = (splits, state, entry.name, graph)
+                yield place, number * min(seeds, plan.seeds_for(entry, graph))
 
 
 def _rank_figures(results: Results) -> dict[str, tuple[str, str]]:
