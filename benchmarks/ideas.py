@@ -293,7 +293,7 @@ class DirectedGraph(Graph):
         """The same graph with the directed pairs that it was made of."""
         own = {known.name: getattr(graph, known.name) for known in fields(Graph)}
         pairs = pairs[:, pairs[0] != pairs[1]].long().to(graph.device)
-        return cls(**own, arcs=pairs.unique(dim=1))
+        return cls(**own, arcs=torch.unique(pairs, dim=1))
 
 
 def arcs_of(graph: Graph) -> Int[Tensor, "2 arcs"]:
@@ -398,9 +398,9 @@ def neighbour_sets(graph: Graph) -> Float[Tensor, "nodes nodes"]:
 def with_shared_features(graph: Graph) -> Graph:
     """Nodes that point at the same nodes have the mean of their features; others keep theirs."""
     sets = neighbour_sets(graph)
-    _, twins = sets.bool().unique(dim=0, return_inverse=True)
+    _, twins = torch.unique(sets, dim=0, return_inverse=True)
     alone = len(sets) + torch.arange(len(sets), device=sets.device)
-    twins = torch.where(sets.any(1), twins, alone).unique(return_inverse=True)[1]
+    _, twins = torch.unique(torch.where(sets.any(1), twins, alone), return_inverse=True)
     return graph.with_features(cluster_mean(dense(graph.features), twins))
 
 
@@ -607,8 +607,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = new if results.empty else pd.concat([results[~is_same], new], ignore_index=True)
         results.to_csv(given.out, index=False)
     for told, part in results.groupby("settings"):
-        found = (gains(part, GENERAL), strengths(part), gains(part, STRUCTURAL))
-        tables = [markdown(table) for table in found if len(table)]
+        made = gains(part, GENERAL), strengths(part), gains(part, STRUCTURAL)
+        tables = [markdown(table) for table in made if len(table)]
         print("\n\n".join([str(told), *tables]), end="\n\n")
     return 0
 
