@@ -12,14 +12,17 @@
 - `weak`, `strong`: rates of dropped edges and masked columns 0.3 and 0.7, beside 0.5 of the base.
   Can numbers that need no label tell which is best?
 
-What follows needs the directions of edges, which ASPECT leaves aside:
+Those that follow are about edges: their directions, which ASPECT leaves aside, hubs, and nodes with
+the same neighbours.
 
 - `directed 4`: bands of the graph's double cover, where every node has a copy that points at others
   and one that is pointed at; low and high of both copies are four bands.
 - `directed 6`: these beside low and high of the undirected graph.
 - `hubs A`: each edge weighs its ends' degrees to the power -A, so that hubs count for less.
 - `twins`: nodes that point at the same nodes share the mean of their features.
-- `neighbour sets`: the nodes that a node points at are further columns of its features.
+- `neighbour sets`: the nodes that a node points at are further columns of its features;
+  `undirected sets`: all of its neighbours are.
+- `wide`: twice the width, a control: as many columns as four bands have.
 
 Scored as trials of a search are, on validation nodes of splits that no table reports; no test label
 is read. Rows are written as they are done, and a run that was stopped goes on.
@@ -387,27 +390,26 @@ def with_light_hubs(graph: Graph, power: float) -> Graph:
     return replace(graph, weights=(degrees[source] * degrees[target]).pow(-power))
 
 
-def neighbour_sets(graph: Graph) -> Float[Tensor, "nodes nodes"]:
-    """One where a node points at another."""
-    source, target = arcs_of(graph)
-    rows = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=graph.dtype, device=graph.device)
-    rows[source, target] = 1
+def neighbour_sets(num_nodes: int, pairs: Int[Tensor, "2 pairs"]) -> Float[Tensor, "nodes nodes"]:
+    """One where the first of a pair of nodes has the second for a neighbour."""
+    rows = torch.zeros(num_nodes, num_nodes, device=pairs.device)
+    rows[pairs[0], pairs[1]] = 1
     return rows
 
 
 def with_shared_features(graph: Graph) -> Graph:
     """Nodes that point at the same nodes have the mean of their features; others keep theirs."""
-    sets = neighbour_sets(graph)
+    sets = neighbour_sets(graph.num_nodes, arcs_of(graph))
     _, twins = torch.unique(sets, dim=0, return_inverse=True)
     alone = len(sets) + torch.arange(len(sets), device=sets.device)
     _, twins = torch.unique(torch.where(sets.any(1), twins, alone), return_inverse=True)
     return graph.with_features(cluster_mean(dense(graph.features), twins))
 
 
-def with_neighbour_sets(graph: Graph) -> Graph:
-    """The features and, beside them, the set of nodes that a node points at."""
-    columns = [dense(graph.features), neighbour_sets(graph)]
-    return graph.with_features(torch.cat(columns, dim=1))
+def with_neighbour_sets(graph: Graph, *, directed: bool = True) -> Graph:
+    """The features and, beside them, the nodes that a node points at, or all its neighbours."""
+    sets = neighbour_sets(graph.num_nodes, arcs_of(graph) if directed else graph.edge_index)
+    return graph.with_features(torch.cat([dense(graph.features), sets.to(graph.dtype)], dim=1))
 
 
 @dataclass(frozen=True)
@@ -446,13 +448,14 @@ GENERAL: Mapping[str, Variant] = {
     },
 }
 STRUCTURAL: Mapping[str, Variant] = {
-    "wide": Variant(settings={"width": 256}),  # as many columns as four bands of width 128
+    "wide": Variant(settings={"width": 256}),  # twice what the comparisons are made at
     "directed 4": Variant(Directed),
     "directed 6": Variant(DirectedBeside),
     "hubs 0.5": Variant(prepare=lambda graph: with_light_hubs(graph, 0.5)),
     "hubs 1": Variant(prepare=lambda graph: with_light_hubs(graph, 1.0)),
     "twins": Variant(prepare=with_shared_features),
     "neighbour sets": Variant(prepare=with_neighbour_sets),
+    "undirected sets": Variant(prepare=lambda graph: with_neighbour_sets(graph, directed=False)),
 }
 VARIANTS: Mapping[str, Variant] = {BASE: Variant(), **GENERAL, **STRUCTURAL}
 

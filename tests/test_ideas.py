@@ -265,6 +265,8 @@ def test_the_nodes_that_a_node_points_at_are_columns():
     found = script.dense(script.with_neighbour_sets(graph).features)
     assert torch.equal(found[:, :2], script.dense(graph.features))
     assert found[:, 2:].tolist() == [[0, 1, 0, 1], [0] * 4, [0, 1, 0, 1], [0] * 4]
+    found = script.dense(script.with_neighbour_sets(graph, directed=False).features)
+    assert found[:, 2:].tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]] * 2
 
 
 def test_rare_columns_weigh_more():
