@@ -612,7 +612,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for told, part in results.groupby("settings"):
         made = gains(part, GENERAL), strengths(part), gains(part, STRUCTURAL)
         tables = [markdown(table) for table in made if len(table)]
-        print("\n\n".join([str(told), *tables]), end="\n\n")
+        print("\n\n".join([str(told) or "defaults", *tables]), end="\n\n")
     return 0
 
 
