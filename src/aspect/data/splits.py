@@ -151,8 +151,7 @@ def check_splits(splits: Sequence[Split], labels: Int[Tensor, " nodes"]) -> None
         classes = torch.unique(labels[split.train])
         if len(classes) < 2:  # noqa: PLR2004 - one class leaves nothing to tell apart
             raise GraphError(
-                f"A training set must hold at least 2 classes. "
-                f"Split {number} has class {int(classes)} alone."
+                f"A training set must hold at least 2 classes. Split {number} has 1 class."
             )
 
 
@@ -184,7 +183,7 @@ def _check_labels(labels: Int[Tensor, " nodes"], num_classes: int) -> None:
         )
     present = torch.unique(labels[labels != UNLABELLED])
     if len(present) < 2:  # noqa: PLR2004 - one class leaves nothing to tell apart
-        raise GraphError(f"Labels must name at least 2 classes. Got class {int(present)} alone.")
+        raise GraphError("Labels must name at least 2 classes. Got 1 class.")
 
 
 def _class_balanced(labels: np.ndarray, num_classes: int, seed: int) -> Split:
