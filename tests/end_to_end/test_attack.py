@@ -234,6 +234,7 @@ def test_single_nodes_are_attacked_by_their_ids(cli, inputs, tables):
     scored = ["--method", "propagated", "--perturbation", FILE, "--mode", "evade", "--json"]
     table = cli("evaluate", *inputs, *scored).json
     assert (table["kind"], table["features"]) == ("nettack", False)
+    assert "scored at its targets alone" in table["notices"][0]
     # Without a number of flips, as many as the target's degree and two more.
     degree = int(read_graph(inputs[0], nodes=inputs[2]).graph.degrees()[4])
     alone = cli(*wanted, "--target-node", ids[5], "--overwrite", "--json").json

@@ -29,7 +29,7 @@ from aspect.data.archives import content_sha256
 from aspect.data.files import is_file, is_present
 from aspect.data.graph import MOST_NODES, Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32
-from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
+from aspect.data.splits import Split, SplitKind, make_splits, only_targets, published_sha256
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
     CheckpointError,
@@ -85,6 +85,11 @@ class AttackFacts(Config):
     def attack(self) -> str:
         """The attack in words: `metattack (implicit)`."""
         return attack_title(self.kind, self.solver)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Rows of the nodes that are attacked; none: the whole graph is."""
+        return tuple(self.settings["targets"]) if attack_info(self.kind).targeted else ()
 
     @property
     def file_name(self) -> str:
@@ -272,13 +277,16 @@ class PerturbationFile:
                 )
 
     def split_of(self, labelled: LabelledGraph) -> Split:
-        """The only split that a model of the perturbed graph may be evaluated on."""
+        """The only split that a model of the perturbed graph may be evaluated on.
+
+        Of a targeted attack, its test nodes are the targets among them.
+        """
         facts, labels, masks = self.facts, labelled.labels, labelled.masks
         with self.naming():
             splits = make_splits(
                 facts.splits, labels, labelled.num_classes, count=facts.split + 1, masks=masks
             )
-        return splits[facts.split]
+            return only_targets(splits[facts.split], facts.targets)
 
     def perturbation(
         self, budget: float | None = None, *, mode: Mode = "poison", features: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -115,6 +115,19 @@ def make_splits(
     draw = _class_balanced if kind.startswith("class-balanced") else _stratified
     seeds = SEARCH_SEEDS if kind.endswith("search") else SPLIT_SEEDS
     return [draw(labels.numpy(), num_classes, seed) for seed in seeds[:number]]
+
+
+def only_targets(split: Split, targets: Sequence[int]) -> Split:
+    """The split with the targets among its test nodes alone to test on; none: all test nodes."""
+    if not targets:
+        return split
+    tested = split.test[torch.isin(split.test, torch.tensor(targets))]
+    if len(tested) == 0:
+        raise GraphError(
+            "A targeted attack is scored at its targets, and none of its targets is a test node of "
+            f"the split. Got the targets {shown(targets)}: attack test nodes, for this split."
+        )
+    return replace(split, test=tested)
 
 
 def published_sha256(
