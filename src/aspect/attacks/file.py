@@ -37,6 +37,7 @@ from aspect.errors import (
     GraphError,
     RunError,
     SettingsError,
+    counted,
     reason,
     shown,
 )
@@ -211,9 +212,13 @@ class PerturbationFile:
     def first(self, count: int) -> Int[Tensor, "flips 2"]:
         """So many flips from the beginning, as pairs of nodes, smaller one first."""
         if not 1 <= count <= len(self.keys):
+            where, remedy = f", a budget of {self.reached:.3g}", "run a longer attack"
+            if self.facts.targets:
+                where = f" at {counted(len(self.facts.targets), 'target')}"
+                remedy = "leave the budget out"
             raise SettingsError(
-                f"This perturbation holds {len(self.keys)} flips, a budget of {self.reached:.3g}. "
-                f"Got a wish for {count}: run a longer attack."
+                f"This perturbation holds {len(self.keys)} flips{where}. "
+                f"Got a wish for {count}: {remedy}."
             )
         keys = self.keys[:count].long()
         return torch.stack([keys // self.facts.graph.nodes, keys % self.facts.graph.nodes], dim=1)

@@ -272,7 +272,10 @@ def _import(session: Session, options: AttackOptions, source: GraphSource, out: 
         if options.budget is not None or options.flips is not None:
             wanted = AttackRequest(budget=options.budget, flips=options.flips).count(graph)
             if wanted > len(flips):
-                raise SettingsError(f"{path} lists {len(flips)} flips. Got a wish for {wanted}.")
+                raise SettingsError(
+                    f"{path} lists {len(flips)} flips. Got a wish for {wanted}: lower --budget or "
+                    "--flips."
+                )
             flips = flips[:wanted]
         files = imported_files(
             labelled,
