@@ -14,7 +14,7 @@ from aspect.data.archives import write_npz
 from aspect.data.source import read_graph
 from attacks.attempts import labelled_graph, with_published
 
-from .conftest import write_tables
+from .conftest import TINY, write_tables
 
 FILE = "attack.safetensors"
 
@@ -216,9 +216,32 @@ def test_an_attack_that_is_not_nested_has_a_file_for_each_budget(cli, inputs, ki
         assert path.name.endswith("-6-flips.safetensors")
         file = PerturbationFile.read(path)
         assert file.apply(read_graph(inputs[0], nodes=inputs[2]), file.perturbation().budget)
-    cli("attack", *inputs, "--kind", "feature", "--flips", 3, "--split", 0, "--out", "x").refused(
-        "feature flips no edges"
+
+
+def test_an_attack_that_flips_no_edges_is_refused_first_and_not_listed(cli):
+    wanted = ["--kind", "feature", "--flips", 3, "--split", 0, "--out", "x"]
+    cli("attack", "no-such-graph.csv", *wanted).refused("feature flips no edges")
+    listed = cli("attack", "--help").out
+    assert "gradient" in listed
+    assert "feature," not in listed
+
+
+@pytest.mark.parametrize("kind", ["random", "gradient"])
+def test_an_attack_without_labels_needs_none(cli, inputs, unlabelled, kind):
+    tables = unlabelled.parent / "tables"
+    graph = [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
+    wanted = ["--kind", kind, "--flips", 3, "--out", FILE]
+    for given in (inputs, graph):
+        done = cli("attack", *given, *wanted, "--overwrite", "--json")
+        assert done.json["flips"] > 0
+        assert "knows" not in done.err
+        assert "reads no labels" in done.err
+    out = ["--out", "poisoned"]
+    assert cli("train", *graph, *TINY, "--perturbation", FILE, *out).code == 0
+    cli("attack", *graph, *wanted[:4], "--all-splits", "--out", "all").refused(
+        "The graph has fewer than 2 classes, hence no splits. Leave --all-splits out."
     )
+    cli("attack", *graph, "--flips", 3, "--out", "x").refused("Splits need labels")
 
 
 def test_single_nodes_are_attacked_by_their_ids(cli, inputs, tables):
