@@ -328,9 +328,23 @@ def open_seeds(paths: Sequence[str | Path]) -> list[StoredRun]:
     return runs
 
 
+def check_before_training(labelled: LabelledGraph, name: str, splits: SplitKind | None) -> None:
+    """Refuse a graph on which no probe could be trained after all the work."""
+    if not _has_labels(labelled):
+        raise GraphError(
+            f"The graph {name!r} has no labels, and a probe needs some. Name their column with "
+            "--label; `aspect train` and `aspect embed` need none."
+        )
+    make_splits(splits or "random", labelled.labels, labelled.num_classes, masks=labelled.masks)
+
+
+def _has_labels(labelled: LabelledGraph) -> bool:
+    return bool((labelled.labels != UNLABELLED).any())
+
+
 def check_labels(labelled: LabelledGraph, stored: StoredRun) -> None:
     """Refuse a graph on which no probe could be trained."""
-    if not bool((labelled.labels != UNLABELLED).any()):
+    if not _has_labels(labelled):
         raise GraphError(
             f"The graph of {stored.path} has no labels, and a probe needs some. Name their column "
             "with --label when training; `aspect embed` needs none."
