@@ -254,7 +254,9 @@ def _read_edges(
         weights = (weights != 0).double()  # zero is no edge
         result.notices.append(f"The weights in column {weight!r} are left aside.")
     elif weights is not None:
+        errors = len(result.errors)
         result.tried(check_weights, weights, source.place)
+        weights = weights if len(result.errors) == errors else None  # refused once is enough
     with result.gathering():
         named = _named_ends(source, reading)
         # Nodes may be called `from` and `to` as well: a header with such names is one.
