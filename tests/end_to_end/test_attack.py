@@ -67,6 +67,13 @@ def test_before_it_starts_it_says_time_and_memory(cli, inputs):
     assert FILE in done.out
 
 
+def test_memory_that_is_not_known_is_not_foretold(cli, inputs):
+    settings = ["--kind", "pr-bcd", "--set", "block_size=200", "--set", "epochs=8"]
+    done = cli("attack", *inputs, *settings, "--budget", 0.1, "--split", 0, "--out", FILE)
+    assert done.code == 0, done.err
+    assert "MiB of memory so far; the search takes more." in done.err
+
+
 def test_the_memory_foretold_is_about_that_taken(process):
     settings = ["--solver", "unrolled", "--set", "inner_steps=20", "--set", "flips_per_gradient=9"]
     done = process(

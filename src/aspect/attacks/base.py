@@ -228,8 +228,8 @@ class Attack(ABC):
         return None
 
     @classmethod
-    def working_bytes(cls, target: Target, config: Any) -> int:  # noqa: ANN401, ARG003
-        """Memory that the attack takes at most beside the graph, about."""
+    def working_bytes(cls, target: Target, config: Any) -> int | None:  # noqa: ANN401, ARG003
+        """Memory that the attack takes at most beside the graph, about; None: it is not known."""
         return 200 * target.graph.num_edges  # in lists and sets of Python
 
     @abstractmethod

@@ -93,8 +93,8 @@ class PlannedAttack:
         return self.target.graph.device
 
     @property
-    def working_bytes(self) -> int:
-        """Memory that it will take beside what is taken already, about."""
+    def working_bytes(self) -> int | None:
+        """Memory that it will take beside what is taken already, about; None: it is not known."""
         return self.attack.working_bytes(self.target, self.config)
 
     def begin(self, file: PerturbationFile | None = None) -> Attack:

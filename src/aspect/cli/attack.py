@@ -345,10 +345,11 @@ def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> Pe
         screen.note(f"{title}: {file.kept} flips are in {file.path} already.")
         if file.facts.complete:
             return file
-    most = peak_bytes(planned.device) + planned.working_bytes
+    taken, more = peak_bytes(planned.device), planned.working_bytes
+    memory = f"about {(taken + (more or 0)) / MIB:.0f} MiB of memory"
     screen.note(
         f"{title}: {facts.wanted} flips on {planned.device}, "
-        f"with about {most / MIB:.0f} MiB of memory."
+        f"with {memory}{' so far; the search takes more' if more is None else ''}."
     )
     is_first = True
     try:
