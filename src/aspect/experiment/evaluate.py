@@ -32,7 +32,7 @@ from aspect.evaluation.paper_probe import PaperProbe
 from aspect.evaluation.pruning import check_pruning, describe_pruning, pruned_name, with_all_edges
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
-from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run
+from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run, target_notice
 from aspect.experiment.spec import Cell, Spec, method_source, metric_for
 from aspect.experiment.trained import StoredRun, open_run
 from aspect.methods.registry import find_method
@@ -87,6 +87,7 @@ class EvaluationTable:
     health: tuple[Health, ...] = ()  # of the runs' embeddings, before any centring; clean graph
     warnings: tuple[str, ...] = ()  # what the runs themselves warn of
     metric: Metric = "accuracy"  # what validation chose by
+    scored_nodes: str = ""  # a sentence on them; empty: all test nodes
 
     @property
     def method(self) -> str:
@@ -141,7 +142,8 @@ class EvaluationTable:
             tuple(_split_scores(most)),
             is_constant=bool(most["is_constant"].iloc[0]),
         )
-        sentences = list(result.notices_naming(self.class_names))
+        sentences = [self.scored_nodes] if self.scored_nodes else []
+        sentences += result.notices_naming(self.class_names)
         if self.perturbations:
             sentences += self._unpaired()
         elif self.splits == "class-balanced":
@@ -326,9 +328,23 @@ def open_seeds(paths: Sequence[str | Path]) -> list[StoredRun]:
     return runs
 
 
+def check_before_training(labelled: LabelledGraph, name: str, splits: SplitKind | None) -> None:
+    """Refuse a graph on which no probe could be trained after all the work."""
+    if not _has_labels(labelled):
+        raise GraphError(
+            f"The graph {name!r} has no labels, and a probe needs some. Name their column with "
+            "--label; `aspect train` and `aspect embed` need none."
+        )
+    make_splits(splits or "random", labelled.labels, labelled.num_classes, masks=labelled.masks)
+
+
+def _has_labels(labelled: LabelledGraph) -> bool:
+    return bool((labelled.labels != UNLABELLED).any())
+
+
 def check_labels(labelled: LabelledGraph, stored: StoredRun) -> None:
     """Refuse a graph on which no probe could be trained."""
-    if not bool((labelled.labels != UNLABELLED).any()):
+    if not _has_labels(labelled):
         raise GraphError(
             f"The graph of {stored.path} has no labels, and a probe needs some. Name their column "
             "with --label when training; `aspect embed` needs none."
@@ -455,6 +471,11 @@ class _Evaluator:
         else:
             drawn = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
             self.numbers = tuple(range(len(drawn)))
+        self.targets = poisons[0].targets if poisons else ()
+        tested = draw_splits(labelled, splits, self.numbers, self.targets)
+        self.scored_nodes = target_notice(
+            self.targets, dict(zip(self.numbers, tested, strict=True))
+        )
         is_evaded = any(poison.perturbation.mode == "evade" for poison in poisons)
         self.controls = [
             name
@@ -556,7 +577,7 @@ class _Evaluator:
     ) -> Outcome:
         cell = Cell.outside_plans("evaluate", spec.method, self.runs[0].experiment.source, spec)
         return run(
-            Task(cell, tuple(poisons)),
+            Task(cell, tuple(poisons), targets=self.targets),
             labelled=self.labelled,
             device=str(self.device),
             model=model,
@@ -566,7 +587,7 @@ class _Evaluator:
     def probe_rules(self, graph: Graph, budget: float, numbers: tuple[int, ...]) -> None:
         """Neighbour sets and the majority class, on the clean graph or on a perturbed one."""
         labels, classes = self.labelled.labels, self.labelled.num_classes
-        splits = draw_splits(self.labelled, self.splits, numbers)
+        splits = draw_splits(self.labelled, self.splits, numbers, self.targets)
         if graph.num_nodes <= MOST_TWIN_NODES:
             twins = twin_probe(graph, labels, splits, num_classes=classes)
             self.lines += score_lines(TWINS, budget, 0, numbers, twins)
@@ -604,6 +625,7 @@ class _Evaluator:
             perturbations=tuple(self.poisons),
             health=tuple(self.health),
             warnings=tuple(warnings),
+            scored_nodes=self.scored_nodes,
         )
 
 
