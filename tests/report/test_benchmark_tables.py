@@ -279,6 +279,15 @@ def test_drops_have_intervals_and_ranks_under_the_perturbation():
     assert (table.lines[2].cells[1].value, table.lines[2].cells[3].value) == (None, None)
 
 
+@pytest.mark.parametrize("clean", [[], make_records(split_kind="random")])
+def test_a_perturbation_without_clean_scores_has_no_table_of_drops(clean):
+    """A run on a perturbed graph alone, or beside a clean one on other splits."""
+    results = collect([*clean, *make_records(perturbations=[poison()])])
+    assert tables.drop_tables(results) == []
+    (table,) = tables.perturbed_tables(results)
+    assert "no clean or no perturbed figure" in table.notes[-1]
+
+
 def test_graphs_without_both_figures_are_left_out_of_the_drop_and_named():
     def lacks(record):
         cell = record.cell

@@ -472,13 +472,17 @@ def _perturbed_table(
 
 
 def drop_tables(results: Results) -> list[Table]:
-    """The drop on every graph with its interval, and the mean rank under each perturbation."""
-    return [
+    """The drop on every graph with its interval, and the mean rank under each perturbation.
+
+    A perturbation without clean scores of the same splits has no table.
+    """
+    tables = [
         _drop_table(results, splits, perturbation, graphs)
         for splits in results.kinds
         for perturbation in results.perturbations_of(splits)
         if (graphs := results.columns(splits, perturbation))
     ]
+    return [table for table in tables if table.lines]
 
 
 def _drop_table(results: Results, splits: str, perturbation: str, graphs: list[str]) -> Table:
