@@ -568,6 +568,9 @@ def chosen(records, words):
         ({"aspect": "defaults", "grace": "defaults"}, "All settings are the methods' d", (0, 0, 0)),
         ({"aspect": "searched", "grace": "official"}, "settings of 1 of 2 cells", (0, 1, 0)),
         ({"aspect": "earlier", "grace": "defaults"}, "settings of 0 of 2 cells", (1, 2, 0)),
+        ({"aspect": "earlier", "grace": "earlier"}, "another rule, or chosen by hand", (0, 0, 0)),
+        ({"aspect": "by hand", "grace": "by hand"}, "All settings are changed by h", (0, 0, 0)),
+        ({"aspect": "searched", "grace": "by hand"}, "settings of 1 of 2 cells", (0, 1, 0)),
     ],
 )
 def test_settings_that_were_not_searched_are_marked(words, note, marks):
@@ -576,6 +579,22 @@ def test_settings_that_were_not_searched_are_marked(words, note, marks):
     assert note in table.notes[0]
     assert tuple(line.cells[0].footnote for line in table.lines) == marks
     assert len(table.notes) == 1 + max(marks)
+
+
+@pytest.mark.parametrize(
+    ("head", "variants", "notes"),
+    [
+        ("searched", "by hand", ["All settings were searched by one rule, 20 trials each."]),
+        ("by hand", "by hand", ["All settings are changed by hand in the plan."]),
+        ("defaults", "defaults", None),  # of records that are older than the word
+    ],
+)
+def test_variants_start_from_the_settings_of_their_head(head, variants, notes):
+    words = {entry.name: variants for entry in ABLATION} | {"aspect": head}
+    (table, _) = tables.ablation_tables(collect(chosen(make_records(ABLATION, ["cora"]), words)))
+    plain = ["All settings are the methods' defaults: nothing was searched."]
+    assert list(table.notes) == ([*notes, tables.VARIED] if notes else plain)
+    assert {line.cells[0].footnote for line in table.lines} == {0}
 
 
 def test_records_that_do_not_tell_have_no_word_on_settings():

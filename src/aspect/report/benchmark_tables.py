@@ -52,9 +52,11 @@ CORNELL = "The paper's Cornell is cornell_old here: Cornell's edges with the nod
 CHOSEN = {
     "defaults": "Not searched yet: the method's defaults.",
     "official": "Not searched yet: the authors' settings.",
-    "earlier": "Not searched yet: settings of an earlier search, by another rule.",
+    "earlier": "Not searched yet: of an earlier search by another rule, or chosen by hand.",
     "own search": "Settings of a search that the plan names.",
+    "by hand": "Not searched as they are: the plan changes settings by hand.",
 }
+VARIED = "Variants change by hand what their names say."
 # What the README shows: no graph twice, the filtered pair in place of the one with duplicates.
 SHORT_ROWS = ("raw", "propagated", "aspect")
 SHORT_GRAPHS = (
@@ -205,15 +207,17 @@ class _Scores:
         self.optimistic: dict[Any, float] = {}
         if metric == HEADLINE:
             self.optimistic = summarise(results, "optimistic", kept)["mean"].dropna().to_dict()
-        chosen = [
-            results.chosen_by[name, graph]
-            for name in rows
-            for _, graph in columns
-            if (name, graph) in results.chosen_by
-        ]
-        self.chosen_counts = Counter(filter(None, chosen))
+        places = [(name, graph) for name in rows for _, graph in columns]
+        chosen_by = {place: results.chosen_by.get(place, "") for place in places}
+        # A variant starts from the settings of its head: what it changes is no lack.
+        chosen_by |= {
+            (name, graph): results.chosen_by.get((head, graph), word)
+            for (name, graph), word in chosen_by.items()
+            if head and word == "by hand"
+        }
+        self.chosen_counts = Counter(filter(None, map(chosen_by.__getitem__, places)))
         # Who chose the settings is told cell by cell only where it was not one and the same.
-        self.chosen_by = results.chosen_by if len(self.chosen_counts) > 1 else {}
+        self.chosen_by = chosen_by if len(self.chosen_counts) > 1 else {}
         self.lines: list[Line] = []
         shown = []
         for name in rows:
@@ -262,8 +266,9 @@ class _Scores:
         words = {
             "defaults": "the methods' defaults: nothing was searched",
             "official": "those of the methods' authors: nothing was searched",
-            "earlier": "of an earlier search, by another rule",
+            "earlier": "of an earlier search by another rule, or chosen by hand",
             "own search": "those of searches that the plan names",
+            "by hand": "changed by hand in the plan",
         }
         return f"All settings are {words[word]}."
 
@@ -549,6 +554,8 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
     titles = tuple(_ablation_column(results, columns))
     rows = [head, *variants]
     scores = _Scores(results, splits, rows, columns, with_published=with_published, head=head)
+    words = {results.chosen_by.get((name, graph)) for name in variants for _, graph in columns}
+    varied = VARIED if "by hand" in words else ""
     yield Table(
         results.table_name(f"ablation-{slug(head)}", splits),
         f"{results.title(head)} and its variants: accuracy on unseen nodes in percent, "
@@ -556,7 +563,7 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
         titles,
         marked(scores.lines),
         head="variant",
-        notes=tuple(filter(None, [scores.settings_note, *scores.notes.sentences])),
+        notes=tuple(filter(None, [scores.settings_note, varied, *scores.notes.sentences])),
     )
     pairs: list[tuple[Place, Place]] = [
         ((splits, state, name, graph), (splits, state, head, graph))
