@@ -733,7 +733,10 @@ def _rank_table(results: Results, splits: str) -> Table | None:
 
 
 def short_table(results: Results) -> Table | None:
-    """Raw and propagated features, ASPECT and the best baselines by mean rank; random splits."""
+    """Raw and propagated features, ASPECT and the best baselines by mean rank; random splits.
+
+    Marks are those of all rows: what is bold here is the best of the full table.
+    """
     splits = "random"
     graphs = [graph for graph in results.columns(splits, CLEAN) if graph in SHORT_GRAPHS]
     rows = results.rows(splits, CLEAN, graphs)
@@ -743,25 +746,41 @@ def short_table(results: Results) -> Table | None:
     chosen = [name for name in (*SHORT_ROWS, *others[:BEST_BASELINES]) if name in rows]
     if not chosen:
         return None
-    scores = _Scores(results, splits, chosen, [(CLEAN, graph) for graph in graphs])
+    columns = [(CLEAN, graph) for graph in graphs]
+    scores = _Scores(results, splits, chosen, columns)
+    baselines = _baseline_lines(results, splits, CLEAN, graphs)
+
+    def ranked(names: Iterable[str], lines: Iterable[Line]) -> list[Line]:
+        cells = [TableCell(_known(ranks.get(name, math.nan))) for name in names]
+        return [
+            replace(line, cells=(*line.cells, cell))
+            for line, cell in zip(lines, cells, strict=True)
+        ]
+
+    whole = ranked(
+        [*rows, *(line.title for line in baselines)],
+        [*_Scores(results, splits, rows, columns).lines, *baselines],
+    )
+    full = dict(zip(rows, marked(whole, lowest=[len(graphs)]), strict=False))
     lines = [
         replace(
             line,
             note="",
-            cells=(
-                *(replace(cell, std=None, digits=1) for cell in line.cells),
-                TableCell(_known(ranks.get(name, math.nan)), digits=1),
+            cells=tuple(
+                replace(cell, std=None, digits=1, mark=other.mark)
+                for cell, other in zip(line.cells, full[name].cells, strict=True)
             ),
         )
-        for name, line in zip(chosen, scores.lines, strict=True)
+        for name, line in zip(chosen, ranked(chosen, scores.lines), strict=True)
     ]
     over = scores.over.removeprefix("mean ± standard deviation ")
     return Table(
         "short",
         f"Accuracy on unseen nodes in percent by the neutral probe, mean {over}."
-        + (f" Mean rank among {counted(len(ranks), 'method')} and controls." if len(ranks) else ""),
+        + (f" Mean rank among {counted(len(ranks), 'method')} and controls." if len(ranks) else "")
+        + " Marked are the best and the second best of all rows of the full table.",
         (*map(results.column, graphs), "mean rank"),
-        marked(lines, lowest=[len(graphs)]),
+        tuple(lines),
         notes=tuple(filter(None, [scores.settings_note, *scores.notes.sentences])),
     )
 
