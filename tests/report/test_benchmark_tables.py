@@ -82,6 +82,15 @@ def test_a_cell_explains_its_number():
     assert "optimistic" not in macro.lines[0].cells[0].tip
 
 
+def test_the_interval_of_a_score_ends_at_a_hundred_percent():
+    scores = [100.0, 95.0, 100.0]
+    records = make_records(
+        ["aspect"], ["cora"], seeds=1, splits=3, score=lambda split, **_: scores[split]
+    )
+    (table, *_) = clean_tables(records)
+    assert "95% interval over splits: 91.16 to 100.00" in table.lines[0].cells[0].tip
+
+
 def test_failed_runs_are_gaps_with_a_note_and_missing_ones_plain_gaps():
     def fails(record):
         return (record.cell.entry, record.cell.graph) == ("aspect", "cora")
