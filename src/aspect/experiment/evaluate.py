@@ -280,7 +280,7 @@ def _by_seed(lines: pd.DataFrame, metric: str) -> list[list[Any]] | None:
 def _spread(lines: pd.DataFrame, metric: str) -> dict[str, Any] | None:
     """Mean, deviations and interval over seeds and splits; None where a value is missing."""
     values = _by_seed(lines, metric)
-    return None if values is None else asdict(Spread.of(values))
+    return None if values is None else asdict(Spread.of_scores(values))
 
 
 def _split_scores(lines: pd.DataFrame) -> list[SplitScore]:
