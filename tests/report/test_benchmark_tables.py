@@ -174,7 +174,8 @@ def test_differences_over_fewer_splits_are_marked():
     assert [line.cells[0].footnote for line in differences.lines] == [0, 1]
     assert differences.notes == ("[1] Over the 3 splits that both have.",)
     (table, _), _ = tables.significance_tables(collect(fewer_splits_records()))
-    assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
+    assert table.notes == ("Too few splits for a test: grace.",)
+    assert "grace" not in [line.title for line in table.lines]
 
 
 def test_published_figures_stand_beside_ours_on_the_old_cornell():
@@ -575,11 +576,11 @@ def chosen(records, words):
     [
         ({"aspect": "searched", "grace": "searched"}, "All settings were searched", (0, 0, 0)),
         ({"aspect": "defaults", "grace": "defaults"}, "All settings are the methods' d", (0, 0, 0)),
-        ({"aspect": "searched", "grace": "official"}, "settings of 1 of 2 cells", (0, 1, 0)),
-        ({"aspect": "earlier", "grace": "defaults"}, "settings of 0 of 2 cells", (1, 2, 0)),
+        ({"aspect": "searched", "grace": "official"}, "settings of 1 of 2 results", (0, 1, 0)),
+        ({"aspect": "earlier", "grace": "defaults"}, "settings of 0 of 2 results", (1, 2, 0)),
         ({"aspect": "earlier", "grace": "earlier"}, "another rule, or chosen by hand", (0, 0, 0)),
         ({"aspect": "by hand", "grace": "by hand"}, "All settings are changed by h", (0, 0, 0)),
-        ({"aspect": "searched", "grace": "by hand"}, "settings of 1 of 2 cells", (0, 1, 0)),
+        ({"aspect": "searched", "grace": "by hand"}, "settings of 1 of 2 results", (0, 1, 0)),
     ],
 )
 def test_settings_that_were_not_searched_are_marked(words, note, marks):

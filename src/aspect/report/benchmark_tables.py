@@ -259,8 +259,9 @@ class _Scores:
             return "All settings were searched by one rule, 20 trials each."
         if len(counts) > 1:
             return (
-                f"The settings of {searched} of {total} cells were searched by one rule, 20 trials "
-                "each. The others have a note: the comparison is not fair until they are searched."
+                f"The settings of {searched} of {total} results were searched by one rule, 20 "
+                "trials each. The others have a note: the comparison is not fair until they are "
+                "searched."
             )
         (word,) = counts
         words = {
@@ -658,7 +659,8 @@ def _significance_table(
     repeated = [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
     overall = mean_differences(tests.drop(index=repeated, level="graph"))
     most, lines = int(tests["count"].max()), []
-    for variant in overall.index:
+    is_tested = tests["count"].groupby("variant").any()
+    for variant in overall.index[overall.index.map(is_tested)]:
         rows, cells = tests.loc[[variant]], []
         for _, row in rows.iterrows():
             note = _over_common(row["count"], most)
@@ -668,6 +670,8 @@ def _significance_table(
         counts = TableCell(word=" / ".join(map(str, tally(rows))))
         mean = replace(_difference(overall.loc[variant]), low=None, high=None)
         lines.append(_line(results, variant, (*cells, counts, mean)))
+    left_out = [results.title(variant) for variant in overall.index if not is_tested[variant]]
+    untested = [f"Too few splits for a test: {', '.join(left_out)}."] if left_out else []
     name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
     under = "on" if perturbation == CLEAN else "under"
     numbers = tests["count"].astype(bool).groupby(tests["is_control"]).sum()
@@ -683,7 +687,11 @@ def _significance_table(
         (*columns, "better / not significant / worse", "mean over graphs"),
         tuple(lines),
         head="against",
-        notes=(*notes.sentences, *_repeated_note(results, repeated, "mean over graphs")),
+        notes=(
+            *notes.sentences,
+            *untested,
+            *_repeated_note(results, repeated, "mean over graphs"),
+        ),
     )
 
 
