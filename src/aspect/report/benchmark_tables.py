@@ -659,9 +659,12 @@ def _significance_table(
     repeated = [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
     overall = mean_differences(tests.drop(index=repeated, level="graph"))
     most, lines = int(tests["count"].max()), []
-    is_tested = tests["count"].groupby("variant").any()
-    for variant in overall.index[overall.index.map(is_tested)]:
+    left_out = []
+    for variant in overall.index:
         rows, cells = tests.loc[[variant]], []
+        if not rows["count"].any():
+            left_out.append(results.title(variant))
+            continue
         for _, row in rows.iterrows():
             note = _over_common(row["count"], most)
             if row["count"] == 0:
@@ -670,7 +673,6 @@ def _significance_table(
         counts = TableCell(word=" / ".join(map(str, tally(rows))))
         mean = replace(_difference(overall.loc[variant]), low=None, high=None)
         lines.append(_line(results, variant, (*cells, counts, mean)))
-    left_out = [results.title(variant) for variant in overall.index if not is_tested[variant]]
     untested = [f"Too few splits for a test: {', '.join(left_out)}."] if left_out else []
     name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
     under = "on" if perturbation == CLEAN else "under"
