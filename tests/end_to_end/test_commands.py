@@ -241,6 +241,16 @@ def test_embed_prunes_edges(cli, trained):
     assert f"{found['pruned_edges']} edges with low scores were pruned." in told.out
 
 
+def test_rows_are_not_taken_for_a_graph_without_edges(cli, inputs):
+    whole = cli("train", *inputs, *TINY, "--scale", "rows", "--out", "whole", "--json").json
+    assert cli("embed", whole["run"], "--out", "z.npy", "--json").json["pruned_edges"] == 0
+    how = ["--scale", "rows", "--prune", 0.2, "--out", "run"]
+    told = cli("train", *inputs, *TINY, *how, "--json").json
+    assert told["prune"]["pruned"] <= 0.2 * told["graph"]["edges"]
+    found = cli("embed", told["run"], "--out", "y.npy", "--json").json
+    assert found["pruned_edges"] == told["prune"]["pruned"]
+
+
 def test_train_on_a_pruned_graph_and_all_that_follows_prunes_alike(cli, inputs):
     how = ["--prune", 0.25, "--prune-score", "features", "--prune-rounds", 2]
     done = cli("train", *inputs, *TINY, *how, "--json")

@@ -139,7 +139,7 @@ def _embed(
         "dim": embeddings.shape[1],
         "normalise": how.normalise,
         "gate": gate_summary(policy),
-        "pruned_edges": whole.num_edges - embedder.as_seen(graph).num_edges,
+        "pruned_edges": whole.num_edges - embedder.pruned(graph).num_edges,
         "health": health.to_dict(),
         "warnings": health.warnings(),
     }

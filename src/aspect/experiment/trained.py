@@ -155,7 +155,7 @@ def train_run(
             record["perturbation"] = {**told, "edges": graph.num_edges}
         if model.prune is not None:
             assert outcome.model is not None  # trained in this process
-            left = outcome.model.as_seen(graph).num_edges
+            left = outcome.model.pruned(graph).num_edges
             record["prune"] = {**model.prune.model_dump(), "pruned": graph.num_edges - left}
         folder.complete(record)
         return record
