@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aspect.attacks.file import PerturbationFile
-from aspect.attacks.purification import prune_edges
+from aspect.attacks.purification import prune_edges, used_score
 from aspect.data.splits import make_splits
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
@@ -140,7 +140,9 @@ def test_a_row_with_pruned_edges_has_the_ratio_that_validation_prefers(place, cl
         ]
         best = max(range(3), key=lambda place: tried[place].validation)
         assert scores_of(found, "aspect, pruned", budget) == {1: tried[best]}
-        told.append(f"{(0, 10, 30)[best]}% of the edges in 1 split.")
+        gone = 1 - prune_edges(seen, (0.0, 0.1, 0.3)[best]).num_edges / seen.num_edges
+        some = f"{100 * gone:.1f}% of the edges in 1 split ({(0, 10, 30)[best]}% asked). Score: "
+        told.append(some if best else "no edge in 1 split. Score: ")
     assert f"for aspect, pruned at a budget of 0.1: {told[0]}" in found.notices[-1]
     assert f"for aspect, pruned clean: {told[1]}" in found.notices[-2]
 
@@ -161,6 +163,11 @@ def test_a_clean_run_has_a_row_with_pruned_edges_too(clean, place):
         for chosen, pair in zip(best, zip(*tried, strict=True), strict=True)
     ]
     assert found.rows[1]["prune"] == shares
+    left = prune_edges(graph, 0.2).num_edges
+    gone = (graph.num_edges - left) / graph.num_edges
+    assert found.rows[1]["pruned"] == [gone if share else 0.0 for share in shares]
+    assert found.rows[1]["prune_score"] == used_score(graph)
+    assert found.rows[0]["pruned"] is found.rows[0]["prune_score"] is None
     assert "Pruned for aspect, pruned: " in found.notices[-1]
 
 
@@ -405,6 +412,7 @@ def drop_row(place, clean, perturbed):
             "seed": seed,
             "split": split,
             **vars(SplitScore(0.0, 1, 50.0, value, value + 1, value / 2, None, (), (), 0.5)),
+            **dict.fromkeys(("prune", "pruned", "prune_score")),
         }
         for budget, by_seed in ((0.0, clean), (0.1, perturbed))
         for seed, values in enumerate(by_seed)
