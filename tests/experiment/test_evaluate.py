@@ -13,7 +13,7 @@ from aspect.attacks.purification import prune_edges, used_score
 from aspect.data.splits import make_splits
 from aspect.errors import RunError, SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.baselines import twin_probe
+from aspect.evaluation.baselines import knn_probe, twin_probe
 from aspect.evaluation.linear_probe import PaperProbe, evasion_probe, linear_probe
 from aspect.evaluation.result import SplitScore
 from aspect.experiment import run as run_module
@@ -169,6 +169,15 @@ def test_a_clean_run_has_a_row_with_pruned_edges_too(clean, place):
     assert found.rows[1]["prune_score"] == used_score(graph)
     assert found.rows[0]["pruned"] is found.rows[0]["prune_score"] is None
     assert "Pruned for aspect, pruned: " in found.notices[-1]
+
+
+@pytest.mark.parametrize("method", ["aspect", "raw"])
+def test_nearest_neighbours_can_be_reproduced_from_the_stored_embeddings(place, method):
+    folder = place.train(f"stored-{method}", method=method)
+    rows, labelled = np.load(folder / "embeddings.npy"), place.labelled
+    expected = knn_probe(rows, labelled.labels, splits_of(place), num_classes=labelled.num_classes)
+    row = judge([folder]).rows[0]
+    assert row["knn"]["mean"] == pytest.approx(expected.strict.mean)
 
 
 @pytest.mark.parametrize("share", [-0.1, float("nan")])

@@ -199,7 +199,7 @@ class EvaluateAnswer(Measured):
     validation: Object | None = None
     """The metric on validation nodes."""
     knn: Object | None = None
-    """Accuracy of nearest neighbours."""
+    """Accuracy of nearest neighbours among the rows as `embeddings.npy` has them."""
     prune: Object | None = None
     """Ratios that validation chose, split by split; in the row of the pruned method."""
     pruned: Object | None = None

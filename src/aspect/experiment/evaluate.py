@@ -558,13 +558,10 @@ class _Evaluator:
             )
         outcome = self._run(spec, poisons, model)
         assert outcome.probed is not None  # a run with splits
-        assert outcome.embeddings is not None  # computed in this process
         knn: Sequence[float | None] = ()
         if not self.poisons:
-            labels, classes = self.labelled.labels, self.labelled.num_classes
-            splits = draw_splits(self.labelled, self.splits, self.numbers)
-            voted = knn_probe(outcome.embeddings, labels, splits, num_classes=classes)
-            knn = [score.strict for score in voted.splits]
+            assert outcome.model is not None  # fitted in this process, or given
+            knn = self._knn_accuracies(spec.method, outcome.model)
             if spec.method == self.method:
                 self.health.append(Health.from_dict(outcome.record.health or {}))
         where = budget, spec.seed, spec.split_numbers
@@ -576,6 +573,19 @@ class _Evaluator:
             self.lines += score_lines(
                 pruned_name(self.method), *where, pruned.probed, record=pruned.record
             )
+
+    def _knn_accuracies(self, method: str, model: Embedder) -> list[float]:
+        """Of k-NN on every split, by the rows that a run stores and `aspect embed` writes.
+
+        Centring turns cosines, so that other rows would give other neighbours. The rows of a file
+        are left as they are.
+        """
+        graph, labels = self.labelled.graph, self.labelled.labels
+        rows = model.embed(graph, normalise="none" if method == PRECOMPUTED else "centre")
+        splits = draw_splits(self.labelled, self.splits, self.numbers)
+        classes = self.labelled.num_classes
+        voted = knn_probe(rows.to(self.device), labels, splits, num_classes=classes)
+        return [score.strict for score in voted.splits]
 
     def _run(
         self, spec: Spec, poisons: Sequence[PerturbedGraph], model: Embedder | None
