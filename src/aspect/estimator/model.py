@@ -391,7 +391,10 @@ class GraphModel:
         return (self._measured_scaling() or Scaling.of(rows)).apply(rows, normalise)
 
     def health(self, graph: Any) -> Health:  # noqa: ANN401
-        """Signs of representation collapse, measured before any centring."""
+        """Signs of representation collapse, measured before any centring.
+
+        A skip connection is not trained and is left out: `dim` is less than the columns of `embed`.
+        """
         return Health.of(self._output(graph).uncentred)
 
     def policy(self, graph: Any) -> Float[Tensor, " nodes"] | None:  # noqa: ANN401
