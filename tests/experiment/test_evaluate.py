@@ -295,6 +295,14 @@ def evasion_by(files, budgets):
     ]
 
 
+def test_a_control_that_cannot_be_evaded_is_told(place, clean, found):
+    told = "spectral has no row: it cannot embed a graph that it was not fitted to."
+    table = evaded(place, clean, budgets=(0.1,))
+    assert "spectral" not in {row["name"] for row in table.rows}
+    assert told in table.notices
+    assert told not in found.notices  # poisoned: every control is fitted to its graph
+
+
 def test_evasion_learns_clean_and_tests_perturbed(place, clean):
     found = evaded(place, clean)
     labelled, model = place.labelled, open_run(clean).load_model("cpu")

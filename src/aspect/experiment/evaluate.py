@@ -151,7 +151,7 @@ class EvaluationTable:
         )
         sentences = list(result.notices_naming(self.class_names))
         if self.perturbations:
-            sentences += self._unpaired()
+            sentences += [*self._unpaired(), *self._left_out()]
         elif self.splits == "class-balanced":
             sentences.append(CLASS_BALANCED_NOTICE)
         name = pruned_name(self.method)
@@ -178,6 +178,14 @@ class EvaluationTable:
                     f"At a budget of {row['budget']:g} the perturbed scores are of the seeds "
                     f"{perturbed}, the clean ones of the seeds {clean}."
                 )
+
+    def _left_out(self) -> Iterator[str]:
+        """A word on every control that cannot be tested on a perturbed graph."""
+        if self.perturbations[0].perturbation.mode == "poison":
+            return
+        for name in sorted(set(CONTROLS) - set(self.scores["name"])):
+            if not find_method(name).method.inductive:
+                yield f"{name} has no row: it cannot embed a graph that it was not fitted to."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; on the clean graph the method's own scores stand at the top."""
@@ -387,7 +395,7 @@ def chosen_probe(experiment: Experiment, name: str, metric: Metric | None = None
 
 
 def controls_of(method: str) -> list[str]:
-    """What stands beside a method in every table."""
+    """What stands beside a method."""
     return [name for name in CONTROLS if name != method]
 
 
