@@ -12,6 +12,18 @@
 - `weak`, `strong`: rates of dropped edges and masked columns 0.3 and 0.7, beside 0.5 of the base.
   Can numbers that need no label tell which is best?
 
+Those that follow are about edges: their directions, which ASPECT leaves aside, hubs, and nodes with
+the same neighbours.
+
+- `directed 4`: bands of the graph's double cover, where every node has a copy that points at others
+  and one that is pointed at; low and high of both copies are four bands.
+- `directed 6`: these beside low and high of the undirected graph.
+- `hubs A`: each edge weighs its ends' degrees to the power -A, so that hubs count for less.
+- `twins`: nodes that point at the same nodes share the mean of their features.
+- `neighbour sets`: the nodes that a node points at are further columns of its features;
+  `undirected sets`: all of its neighbours are.
+- `wide`: twice the width, a control: as many columns as four bands have.
+
 Scored as trials of a search are, on validation nodes of splits that no table reports; no test label
 is read. Rows are written as they are done, and a run that was stopped goes on.
 
@@ -27,15 +39,16 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
-import pandas as pd  # noqa: E402 - the path comes first
+import numpy as np  # noqa: E402 - the path comes first
+import pandas as pd  # noqa: E402
 import torch  # noqa: E402
 from jaxtyping import Float, Int  # noqa: E402
 from sklearn.cluster import KMeans  # noqa: E402
@@ -45,16 +58,24 @@ from torch.nn.functional import normalize  # noqa: E402
 from typing_extensions import override  # noqa: E402
 
 from aspect.config import Count, Share, Weight, make_config, parse_overrides  # noqa: E402
-from aspect.data.features import dense  # noqa: E402
-from aspect.data.graph import Features, Graph  # noqa: E402
-from aspect.data.operators import Operator  # noqa: E402
+from aspect.data.features import dense, take_rows  # noqa: E402
+from aspect.data.graph import Features, Graph, edge_keys, pair_keys  # noqa: E402
+from aspect.data.operators import Operator, Propagation, RescaledLaplacian  # noqa: E402
+from aspect.data.source import cache_dir, find  # noqa: E402
+from aspect.errors import GraphError  # noqa: E402
 from aspect.experiment.search import SearchRequest, plan_search  # noqa: E402
 from aspect.experiment.trial import Problem, load_problem  # noqa: E402
 from aspect.losses.correlation import barlow_loss  # noqa: E402
 from aspect.losses.similarity import cosines  # noqa: E402
-from aspect.methods.aspect import AspectConfig, AspectMethod, PreparedGraph  # noqa: E402
+from aspect.methods.aspect import (  # noqa: E402
+    AspectConfig,
+    AspectMethod,
+    PreparedGraph,
+    SpectralEmbedding,
+)
 from aspect.methods.base import Step  # noqa: E402
 from aspect.nn.augmentations import keep_mask  # noqa: E402
+from aspect.nn.filters import Band  # noqa: E402
 from aspect.nn.gate import NodePolicy, neighbourhood_mean, with_zero_logit  # noqa: E402
 from aspect.nn.mlp import MLP  # noqa: E402
 from aspect.nn.skip import principal_components  # noqa: E402
@@ -264,6 +285,133 @@ def with_components(graph: Graph, count: int, *, idf: bool = True) -> Graph:
     return replace(graph, features=rows @ axes, feature_names=None)
 
 
+@dataclass(frozen=True, eq=False)
+class DirectedGraph(Graph):
+    """A graph that also knows which way its edges were given."""
+
+    arcs: Int[Tensor, "2 arcs"] | None = None  # from, to; sorted, no self-loops
+
+    @classmethod
+    def of(cls, graph: Graph, pairs: Int[Tensor, "2 pairs"]) -> DirectedGraph:
+        """The same graph with the directed pairs that it was made of."""
+        own = {known.name: getattr(graph, known.name) for known in fields(Graph)}
+        pairs = pairs[:, pairs[0] != pairs[1]].long().to(graph.device)
+        return cls(**own, arcs=torch.unique(pairs, dim=1))
+
+
+def arcs_of(graph: Graph) -> Int[Tensor, "2 arcs"]:
+    """Its directed edges."""
+    if not isinstance(graph, DirectedGraph) or graph.arcs is None:
+        raise GraphError("Directions need the graph's own file in the folder of ASPECT_DATA.")
+    return graph.arcs
+
+
+@dataclass(frozen=True, eq=False)
+class CopiedLaplacian(RescaledLaplacian):
+    """The operator of the undirected graph, and beside it that of several copies of its nodes."""
+
+    copies: RescaledLaplacian
+
+
+class CopiedPropagation(Propagation):
+    """Propagation on the double cover: an arc joins its source's first copy to its target's second.
+
+    With N the normalised adjacency of the arcs, that of the cover is symmetric: blocks N and N^T.
+    Even orders compare nodes that point at the same ones, or that the same ones point at. A third
+    set of copies, before the other two, is the undirected graph.
+    """
+
+    def __init__(self, graph: Graph, *, copies: int, self_loops: bool) -> None:
+        super().__init__(graph, self_loops=self_loops)
+        nodes, known = graph.num_nodes, edge_keys(graph)
+        source, target = arcs_of(graph)
+        pairs = torch.stack([source, target + nodes])
+        of_pairs = torch.searchsorted(known, pair_keys(source, target, nodes))
+        if copies > 2:  # noqa: PLR2004 - the two ends of an arc
+            undirected = torch.stack([known // nodes, known % nodes])
+            pairs = torch.cat([undirected, pairs + nodes], dim=1)
+            of_pairs = torch.cat([torch.arange(len(known), device=known.device), of_pairs])
+        empty = torch.zeros(copies * nodes, 1, dtype=graph.dtype, device=graph.device)
+        self.edge_of_pair: Int[Tensor, " pairs"] = of_pairs
+        self.cover = Propagation(Graph.build(empty, pairs), self_loops=self_loops)
+
+    @override
+    def operator(self, edge_weights: Float[Tensor, " edges"] | None = None) -> CopiedLaplacian:
+        """A dropped edge is gone in all copies."""
+        own = super().operator(edge_weights)
+        weights = None if edge_weights is None else edge_weights[self.edge_of_pair]
+        return CopiedLaplacian(own.neighbours, own.diagonal, self.cover.operator(weights))
+
+
+class Directed(AspectMethod):
+    """ASPECT with a low and a high band of the nodes that point, and of those pointed at.
+
+    The copies share both filters. Gate and skip connection keep to the undirected graph.
+    """
+
+    bands: ClassVar[tuple[Band, ...]] = ("low", "high") * 2
+
+    def __init__(self, config: AspectConfig, num_features: int) -> None:
+        super().__init__(config, num_features)
+        del self.encoder.filters[2:]
+
+    @override
+    def _prepare(self, graph: Graph) -> PreparedGraph:
+        ready, copies = super()._prepare(graph), len(self.bands) // 2
+        along = CopiedPropagation(graph, copies=copies, self_loops=self.config.self_loops)
+        return replace(ready, propagation=along, signal=Signal(ready.features, along.operator()))
+
+    @override
+    def forward(
+        self,
+        signal: Signal,
+        generator: torch.Generator | None = None,
+        coefficients: Float[Tensor, "filters terms"] | None = None,
+    ) -> SpectralEmbedding:
+        operator, copies = signal.operator, len(self.bands) // 2
+        assert isinstance(operator, CopiedLaplacian)
+        rows = torch.arange(signal.features.shape[0], device=self.encoder.linear.weight.device)
+        copied = Signal(take_rows(signal.features, rows.repeat(copies)), operator.copies)
+        filtered = self.encoder(copied, generator, coefficients)  # [filters, copies * nodes, dim]
+        bands = filtered.unflatten(1, (copies, -1)).transpose(0, 1).flatten(0, 1)
+        return SpectralEmbedding(bands, self.gate(bands, operator))
+
+
+class DirectedBeside(Directed):
+    """The same beside the bands of the undirected graph."""
+
+    bands: ClassVar[tuple[Band, ...]] = ("low", "high") * 3
+
+
+def with_light_hubs(graph: Graph, power: float) -> Graph:
+    """Every edge weighs its ends' degrees to minus a power; propagation normalises after that."""
+    degrees = graph.degrees().to(graph.dtype)
+    source, target = graph.edge_index
+    return replace(graph, weights=(degrees[source] * degrees[target]).pow(-power))
+
+
+def neighbour_sets(num_nodes: int, pairs: Int[Tensor, "2 pairs"]) -> Float[Tensor, "nodes nodes"]:
+    """One where the first of a pair of nodes has the second for a neighbour."""
+    rows = torch.zeros(num_nodes, num_nodes, device=pairs.device)
+    rows[pairs[0], pairs[1]] = 1
+    return rows
+
+
+def with_shared_features(graph: Graph) -> Graph:
+    """Nodes that point at the same nodes have the mean of their features; others keep theirs."""
+    sets = neighbour_sets(graph.num_nodes, arcs_of(graph))
+    _, twins = torch.unique(sets, dim=0, return_inverse=True)
+    alone = len(sets) + torch.arange(len(sets), device=sets.device)
+    _, twins = torch.unique(torch.where(sets.any(1), twins, alone), return_inverse=True)
+    return graph.with_features(cluster_mean(dense(graph.features), twins))
+
+
+def with_neighbour_sets(graph: Graph, *, directed: bool = True) -> Graph:
+    """The features and, beside them, the nodes that a node points at, or all its neighbours."""
+    sets = neighbour_sets(graph.num_nodes, arcs_of(graph) if directed else graph.edge_index)
+    return graph.with_features(torch.cat([dense(graph.features), sets.to(graph.dtype)], dim=1))
+
+
 @dataclass(frozen=True)
 class Variant:
     """A method with changes of its settings, and what is done to the graph before."""
@@ -280,8 +428,7 @@ COLUMNS = [
     *("validation", "rank", "separability", "agreement", "seconds"),
 ]
 CRITERIA = ("rank", "separability", "agreement")  # more is taken for better
-VARIANTS: Mapping[str, Variant] = {
-    BASE: Variant(),
+GENERAL: Mapping[str, Variant] = {
     "svd 64": Variant(prepare=lambda graph: with_components(graph, 64, idf=False)),
     "tf-idf 64": Variant(prepare=lambda graph: with_components(graph, 64)),
     "tf-idf 256": Variant(prepare=lambda graph: with_components(graph, 256)),
@@ -300,6 +447,17 @@ VARIANTS: Mapping[str, Variant] = {
         if name != BASE
     },
 }
+STRUCTURAL: Mapping[str, Variant] = {
+    "wide": Variant(settings={"width": 256}),  # twice what the comparisons are made at
+    "directed 4": Variant(Directed),
+    "directed 6": Variant(DirectedBeside),
+    "hubs 0.5": Variant(prepare=lambda graph: with_light_hubs(graph, 0.5)),
+    "hubs 1": Variant(prepare=lambda graph: with_light_hubs(graph, 1.0)),
+    "twins": Variant(prepare=with_shared_features),
+    "neighbour sets": Variant(prepare=with_neighbour_sets),
+    "undirected sets": Variant(prepare=lambda graph: with_neighbour_sets(graph, directed=False)),
+}
+VARIANTS: Mapping[str, Variant] = {BASE: Variant(), **GENERAL, **STRUCTURAL}
 
 
 def trained(variant: Variant, graph: Graph, seed: int, settings: Mapping[str, Any]) -> AspectMethod:
@@ -356,7 +514,13 @@ def problem_of(graph: str) -> Problem:
     """A graph with its splits, as a search on a CPU has them."""
     request = SearchRequest(max_cosine=1.0)
     search = plan_search(Experiment(graph=graph), request, settings_from="defaults", device="cpu")
-    return load_problem(search.model_dump_json(), None)
+    problem = load_problem(search.model_dump_json(), None)
+    path = find(graph)
+    if path is None or path.parent == cache_dir():  # downloads are kept without directions
+        return problem
+    with np.load(path, allow_pickle=False) as arrays:
+        pairs = torch.from_numpy(arrays["edge_index"])
+    return replace(problem, graph=DirectedGraph.of(problem.graph, pairs))
 
 
 def read_results(path: Path) -> pd.DataFrame:
@@ -366,14 +530,21 @@ def read_results(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype={"settings": str}).fillna({"settings": ""})
 
 
-def gains(results: pd.DataFrame) -> pd.DataFrame:
-    """Validation accuracy of the base, and below it each variant's gain with the same seeds."""
+def gains(results: pd.DataFrame, names: Iterable[str] = VARIANTS) -> pd.DataFrame:
+    """Validation accuracy of the base, and below it each variant's gain with the same seeds.
+
+    Graphs are those on which one of the named variants was trained.
+    """
+    results = results[results.variant.isin([BASE, *names])]
+    tried = set(results[results.variant != BASE].graph)
     base = results[results.variant == BASE]
     paired = results.merge(base, on=["graph", "seed"], suffixes=("", "_base"))
     paired["gain"] = paired.validation - paired.validation_base
     means = paired.pivot_table(index="variant", columns="graph", values="gain").round(1)
-    graphs = [graph for graph in GRAPHS if graph in means]
+    graphs = [graph for graph in GRAPHS if graph in tried and graph in means]
     accuracies = base.groupby("graph").validation.mean()
+    if not graphs:
+        return pd.DataFrame()
     rows = {BASE: [*(f"{accuracies[graph]:.1f}" for graph in graphs), "", ""]}
     for name in [name for name in VARIANTS if name in means.index and name != BASE]:
         gained = means.loc[name, graphs]
@@ -439,8 +610,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = new if results.empty else pd.concat([results[~is_same], new], ignore_index=True)
         results.to_csv(given.out, index=False)
     for told, part in results.groupby("settings"):
-        tables = [markdown(table) for table in (gains(part), strengths(part)) if len(table)]
-        print("\n\n".join([str(told), *tables]), end="\n\n")
+        made = gains(part, GENERAL), strengths(part), gains(part, STRUCTURAL)
+        tables = [markdown(table) for table in made if len(table)]
+        print("\n\n".join([str(told) or "defaults", *tables]), end="\n\n")
     return 0
 
 

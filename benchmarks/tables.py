@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -44,7 +44,7 @@ from aspect.report.benchmark_tables import (  # noqa: E402
 )
 from aspect.report.methods import epoch_cost, paragraphs  # noqa: E402
 from aspect.report.results import CLEAN, METRICS, PLACE, Results, collect, family_of  # noqa: E402
-from aspect.report.statistics import summarise  # noqa: E402
+from aspect.report.statistics import Place, summarise  # noqa: E402
 from aspect.report.tables import Table, csv_safe  # noqa: E402
 
 Kind = Literal["clean", "perturbed", "ablation", "sweep", "stability"]
@@ -56,7 +56,9 @@ README, RESULTS, METHODS = "README.md", "docs/results.md", "docs/methods.md"
 RANKS = "docs/ranks-{}.svg"  # by the kind of splits
 COMPLETE = "Complete"
 RANKED = ("random", "published")  # the headline's; the paper's splits leave classes out
-STATED: tuple[Kind, ...] = ("clean", "ablation")  # whose tables say how complete they are
+# Whose tables say how complete they are.
+STATED: tuple[Kind, ...] = ("clean", "perturbed", "ablation")
+COMPARED = ("aspect", "aspect-pruned")  # each against all others under perturbations
 KEYWORDS = "src/aspect/keywords.py"
 INDENT = "    "
 END = "<!-- /table -->"
@@ -168,6 +170,16 @@ def _clean(results: Results) -> list[Table]:
     ]
 
 
+def _perturbed(results: Results) -> list[Table]:
+    tests = [
+        replace(table, name=f"{table.name}-of-{reference}")
+        for reference in COMPARED
+        if reference in results.variants
+        for table in significance_tables(results, reference)[0]
+    ]
+    return [*perturbed_tables(results, with_published=True), *drop_tables(results), *tests]
+
+
 def _stability(results: Results) -> list[Table]:
     """Under names of their own: other kinds have such tables too."""
     tables = [
@@ -181,10 +193,7 @@ def _stability(results: Results) -> list[Table]:
 
 MAKERS: dict[Kind, Callable[[Results], list[Table]]] = {
     "clean": _clean,
-    "perturbed": lambda results: [
-        *perturbed_tables(results, with_published=True),
-        *drop_tables(results),
-    ],
+    "perturbed": _perturbed,
     "ablation": lambda results: ablation_tables(results, with_published=True),
     "sweep": lambda results: [sweep.table for sweep in sweeps(results)],
     "stability": _stability,
@@ -240,18 +249,35 @@ def _pending(block: str) -> str:
 
 
 def plan_state(plan: Plan, results: Results) -> str:
-    """How many cells of a plan's tables, methods by graphs, have all their seeds."""
-    done = results.runs[results.runs["status"] == "done"]
-    seeds = done.groupby(["split_kind", "variant", "graph"])["seed"].nunique().to_dict()
+    """How much of a plan's tables, methods by graphs by perturbations, has all splits and seeds."""
+    runs = results.runs[results.runs["status"] == "done"].explode("split_numbers")
+    runs = runs.drop_duplicates([*PLACE, "split_numbers", "seed"])
+    scores = runs.groupby(PLACE).size().to_dict()
     counts: dict[str, list[bool]] = {}
-    for entry, graph in product(plan.entries, plan.graphs):
-        for each in plan.evaluations(graph):
-            known = seeds.get((each.splits, entry.name, graph), 0)
-            counts.setdefault(each.splits, []).append(known >= plan.seeds_for(entry, graph))
+    for place, needed in _planned(plan, results, runs):
+        counts.setdefault(place[0], []).append(scores.get(place, 0) >= needed)
     parts = [f"{sum(cells)} of {len(cells)} on {kind} splits" for kind, cells in counts.items()]
     is_whole = all(map(all, counts.values()))
     word = COMPLETE if is_whole else "**Not complete**: `aspect bench` goes on with it"
-    return f"Plan `{plan.name}`, cells of methods and graphs: {', '.join(parts)}. {word}."
+    axes = "methods on graphs" + (" under perturbations" if results.perturbations else "")
+    return f"Plan `{plan.name}`, {axes}: {', '.join(parts)}. {word}."
+
+
+def _planned(plan: Plan, results: Results, runs: pd.DataFrame) -> Iterator[tuple[Place, int]]:
+    """Every place of a plan's tables, and how many scores it needs, one for a split and a seed."""
+    names = {state: name for name, state in results.perturbations.items()}
+    offered = runs.groupby(["split_kind", "graph"])["split_numbers"].nunique().to_dict()
+    for entry, graph in product(plan.entries, plan.graphs):
+        limits = [limit for limit in (plan.num_splits, entry.num_splits) if limit]
+        for perturbation, seeds in plan.planned(entry.name):
+            first, *others = plan.evaluations(graph)
+            state, kinds = CLEAN, (first, *others)
+            if perturbation is not None:
+                state, kinds = names.get(perturbation, ""), (first,)
+            for splits in (kind.splits for kind in kinds):
+                number = min([offered.get((splits, graph), 1), *limits])
+                place = (splits, state, entry.name, graph)
+                yield place, number * min(seeds, plan.seeds_for(entry, graph))
 
 
 def _rank_figures(results: Results) -> dict[str, tuple[str, str]]:

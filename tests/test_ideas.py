@@ -2,12 +2,15 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from torch.testing import assert_close
 
+from aspect.data.graph import edge_keys
 from aspect.data.splits import make_splits
+from aspect.errors import GraphError
 from aspect.evaluation.neutral_probe import NeutralProbe
 from aspect.losses.correlation import barlow_loss
 from aspect.methods.aspect import AspectMethod
@@ -22,7 +25,10 @@ SETTINGS = {"width": 8, "order": 3, "skip_dim": 4, "epochs": 3, "gate_width": 4}
 
 
 def small_graph():
-    return random_graph(num_nodes=24, num_edges=50, num_features=13, density=0.5)
+    graph = random_graph(num_nodes=24, num_edges=50, num_features=13, density=0.5)
+    lower = graph.edge_index[0] < graph.edge_index[1]
+    both_ways = torch.arange(len(lower)) % 3 == 0
+    return script.DirectedGraph.of(graph, graph.edge_index[:, lower | both_ways])
 
 
 def config(**changes):
@@ -154,6 +160,115 @@ def test_a_mean_over_each_cluster():
     assert found.tolist() == [[4.0], [2.0], [4.0], [4.0]]
 
 
+def dense_operator(graph, weights, copies):
+    """By loops: every edge times its weight, every arc times that of its edge."""
+    nodes = graph.num_nodes
+    places = {int(key): place for place, key in enumerate(edge_keys(graph))}
+    matrix = torch.zeros(copies * nodes, copies * nodes, dtype=torch.float64)
+    for one, other in graph.arcs.t().tolist():
+        weight = weights[places[min(one, other) * nodes + max(one, other)]]
+        source, target = one + (copies - 2) * nodes, other + (copies - 1) * nodes
+        matrix[source, target] = matrix[target, source] = weight
+    if copies == 3:
+        for one, other in graph.edge_index.t().tolist():
+            matrix[one, other] = weights[places[min(one, other) * nodes + max(one, other)]]
+    degrees = matrix.sum(1)
+    scale = torch.where(degrees > 0, degrees, 1).rsqrt() * (degrees > 0)
+    return -scale.unsqueeze(1) * matrix * scale
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_the_double_cover_is_that_of_its_definition(copies):
+    graph = small_graph()
+    along = script.CopiedPropagation(graph, copies=copies, self_loops=False)
+    x = torch.randn(copies * 24, 3, dtype=torch.float64, generator=generator())
+    ones = torch.ones(graph.num_edges, dtype=torch.float64)
+    some = (torch.rand(graph.num_edges, generator=generator(1)) < 0.5).double()
+    for weights, given in ((ones, None), (some, some)):
+        expected = dense_operator(graph, weights, copies)
+        assert_close(along.operator(given).copies(x), expected @ x)
+        assert torch.linalg.eigvalsh(expected).abs().max() <= 1 + 1e-12
+        plain = script.Propagation(graph, self_loops=False).operator(given)
+        assert_close(along.operator(given)(x[:24]), plain(x[:24]), rtol=0, atol=0)
+
+
+def test_directed_bands_are_filters_of_both_copies():
+    graph = small_graph()
+    method = build(script.Directed, config(batch_norm=False), graph)
+    features = method.ready(graph).features
+    matrix = dense_operator(graph, torch.ones(graph.num_edges, dtype=torch.float64), 2)
+    expected = method.encoder(script.Signal(features.repeat(2, 1), lambda x: matrix @ x))
+    (low, high), found = expected, method.encode(graph)
+    assert_close(found.bands, torch.stack([low[:24], high[:24], low[24:], high[24:]]))
+    assert found.weights.shape == (24, 4)
+
+
+def test_arcs_that_point_the_other_way_swap_the_bands_of_both_copies():
+    graph = small_graph()
+    turned = script.DirectedGraph.of(graph, graph.arcs.flip(0))
+    bands, swapped = (
+        build(script.Directed, config(), given).encode(given).bands for given in (graph, turned)
+    )
+    assert_close(swapped, bands[[2, 3, 0, 1]])
+    assert not torch.allclose(swapped, bands)
+
+
+def test_six_bands_are_those_of_the_base_and_the_directed_ones():
+    graph = small_graph()
+    base, four, six = (
+        build(kind, config(batch_norm=False), graph).encode(graph).bands
+        for kind in (AspectMethod, script.Directed, script.DirectedBeside)
+    )
+    assert_close(six, torch.cat([base, four]))
+
+
+def test_directions_are_those_of_the_file(monkeypatch, tmp_path):
+    graph = random_graph(num_nodes=4, num_edges=0)
+    pairs = torch.tensor([[2, 1, 0, 2, 3], [0, 1, 3, 0, 0]], dtype=torch.int32)
+    graph = type(graph).build(graph.features, pairs)
+    problem = script.Problem(graph, torch.zeros(4, dtype=torch.long), (), 2, NeutralProbe())
+    np.savez(tmp_path / "texas.npz", edge_index=pairs.numpy())
+    monkeypatch.setattr(script, "plan_search", lambda *_, **__: script.SearchRequest())
+    monkeypatch.setattr(script, "load_problem", lambda *_: problem)
+    monkeypatch.setattr(script, "find", lambda name: tmp_path / f"{name}.npz")
+    found = script.problem_of("texas").graph
+    assert found.arcs.tolist() == [[0, 2, 3], [3, 0, 0]]
+    assert torch.equal(found.edge_index, graph.edge_index)
+    monkeypatch.setattr(script, "cache_dir", lambda: tmp_path)
+    with pytest.raises(GraphError, match="Directions need the graph's own file"):
+        script.arcs_of(script.problem_of("texas").graph)
+
+
+def test_hubs_weigh_less():
+    graph = small_graph()
+    degrees = [int((graph.edge_index[0] == node).sum()) for node in range(24)]
+    expected = [(degrees[one] * degrees[other]) ** -0.5 for one, other in graph.edge_index.t()]
+    assert_close(script.with_light_hubs(graph, 0.5).weights, torch.tensor(expected).double())
+    unchanged = script.Variant(prepare=lambda graph: script.with_light_hubs(graph, 0.0))
+    assert_close(embedding_of(unchanged), embedding_of(script.Variant()))
+
+
+def four_nodes():
+    """0 and 2 point at 1 and 3, which point at none."""
+    features = torch.tensor([[1.0, 0.0], [5.0, 6.0], [3.0, 2.0], [7.0, 8.0]])
+    arcs = torch.tensor([[0, 0, 2, 2], [1, 3, 1, 3]])
+    return script.DirectedGraph.of(script.Graph.build(features, arcs), arcs)
+
+
+def test_nodes_that_point_at_the_same_share_their_features():
+    found = script.dense(script.with_shared_features(four_nodes()).features)
+    assert found.tolist() == [[2.0, 1.0], [5.0, 6.0], [2.0, 1.0], [7.0, 8.0]]
+
+
+def test_the_nodes_that_a_node_points_at_are_columns():
+    graph = four_nodes()
+    found = script.dense(script.with_neighbour_sets(graph).features)
+    assert torch.equal(found[:, :2], script.dense(graph.features))
+    assert found[:, 2:].tolist() == [[0, 1, 0, 1], [0] * 4, [0, 1, 0, 1], [0] * 4]
+    found = script.dense(script.with_neighbour_sets(graph, directed=False).features)
+    assert found[:, 2:].tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]] * 2
+
+
 def test_rare_columns_weigh_more():
     features = torch.tensor([[1.0, 5.0, 2.0, 1.0], [1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
     expected = torch.tensor([0.0, math.log(3 / 2), math.log(3), math.log(3 / 2)])
@@ -210,6 +325,10 @@ def test_gains_are_those_over_the_base_with_the_same_seed():
     assert table.loc["base"].tolist() == ["85.0", "50.0", "", ""]
     assert table.loc["projector"].tolist() == ["+1.0", "-0.5", "+0.2", "1"]
     assert table.loc["masked 1"].tolist() == ["-10.0", "-", "-", "0"]
+    named = script.gains(found, ["masked 1"])
+    assert list(named.columns) == ["texas", "mean", "gained on"]
+    assert list(named.index) == ["base", "masked 1"]
+    assert script.gains(found, script.STRUCTURAL).empty
 
 
 def test_a_criterion_chooses_the_strength_where_it_is_highest():
@@ -273,7 +392,9 @@ def test_results_have_scores_and_what_needs_no_label():
 
 def test_the_lab_book_has_the_tables_of_the_results():
     found = script.read_results(script.ROOT / "results" / "ideas.csv")
-    found = found[found.settings == "epochs=100 width=128"]
     written = (script.ROOT / "docs" / "lab_book.md").read_text(encoding="utf-8")
-    assert script.markdown(script.gains(found)) in written
-    assert script.markdown(script.strengths(found)) in written
+    defaults, smaller = (found[found.settings == told] for told in ("", "epochs=100 width=128"))
+    assert script.markdown(script.gains(defaults, script.STRUCTURAL)) in written
+    assert script.markdown(script.gains(smaller, script.STRUCTURAL)) in written
+    assert script.markdown(script.gains(smaller, script.GENERAL)) in written
+    assert script.markdown(script.strengths(smaller)) in written

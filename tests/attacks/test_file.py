@@ -95,6 +95,12 @@ def test_budgets_beyond_what_it_holds_are_refused(share, words):
         a_trace().flips(share)
 
 
+def test_a_targeted_file_serves_all_of_its_flips(tmp_path):
+    file = run(plan(LABELLED, "nettack", flips=2, targets=(3,)), tmp_path / "n.safetensors")
+    with pytest.raises(SettingsError, match=r"holds 2 flips at 1 target.*: leave the budget out"):
+        file.flips(0.5)
+
+
 def test_edges_and_features_change_at_the_same_rate():
     trace = a_trace()
     perturbed = trace.apply(LABELLED, 0.25)

@@ -27,6 +27,7 @@ from aspect.evaluation.stability import train_stand_in
 from attacks.attempts import CPU, AttackRequest, labelled_graph, plan_attacks, run, with_published
 
 STORED = [name for name in attack_names() if attack_info(name).changes == "edges"]
+SEARCHED = ("gradient", "pr-bcd")  # their memory is not known before
 SMALL = {
     "pr-bcd": {"block_size": 500, "epochs": 8, "resampled_epochs": 6},
     "nettack": {"targets": (7, 30)},
@@ -141,7 +142,8 @@ def test_every_split_is_drawn_for_itself(kind, tmp_path):
     first, second = (run(own, tmp_path / str(own.facts.split)) for own in every[:2])
     assert first.keys.tolist() != second.keys.tolist()
     assert first.facts.complete
-    assert every[0].working_bytes > 0
+    expected = every[0].working_bytes
+    assert (expected is None) if kind in SEARCHED else expected > 0
 
 
 @pytest.mark.parametrize("kind", STORED)

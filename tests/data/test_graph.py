@@ -65,6 +65,7 @@ def test_what_is_cleaned_or_odd_is_noticed(pairs, num_edges, notice):
     ("edges", "sentence"),
     [
         (torch.tensor([[0], [4]]), r"Edges must join nodes 0 to 3\. Got \(0, 4\)"),
+        (torch.tensor([[0], [5]]), r"They need 6 nodes, and there are features of 4\."),
         (torch.tensor([[-1], [2]]), r"Edges must join nodes 0 to 3\. Got \(-1, 2\)"),
         (torch.zeros(5, 2, dtype=torch.long), r"Got \[5, 2\]\. It looks transposed"),
         (torch.zeros(3, 5, dtype=torch.long), r"edge_index must have shape \[2, pairs\]"),
@@ -97,7 +98,7 @@ def test_features_that_are_not_finite_are_named(bad):
     features[3, 2] = bad
     edges = torch.tensor([[0], [1]])
     for given in (SparseMatrix.from_dense(features), features):
-        with pytest.raises(GraphError, match="NaN or infinite at row 3 column 2"):
+        with pytest.raises(GraphError, match=r"NaN or infinite at row 3 column 2.*in Python"):
             Graph.build(given, edges)
     with pytest.raises(GraphError, match="at row 'd' column 'r'"):
         Graph.build(features, edges, list("abcde"), feature_names=list("pqrs"))

@@ -174,7 +174,7 @@ def test_parts_that_are_refused(parts, sentence):
     [
         ([(3, 2), (9, 7)], [0, 1, 0, 1, 0], r"nodes 0 to 4. Split 1 names 9, 7 \(2 in all\)"),
         ([(2, 3)], [0, 1, 0, -1], r"Split 0 holds unlabelled nodes 3 \(1 in all\)"),
-        ([(2, 3)], [1, 1, 0, 0], "at least 2 classes. Split 0 has class 1 alone"),
+        ([(2, 3)], [1, 1, 0, 0], "at least 2 classes. Split 0 has 1 class"),
         ([], [0, 1], "at least one split"),
     ],
 )
@@ -188,7 +188,7 @@ def test_splits_that_do_not_fit_the_labels_are_refused(splits, labels, sentence)
     ("labels", "sentence"),
     [
         ([-1, -1, -1], "no node has one"),
-        ([1] * 20, "at least 2 classes. Got class 1 alone"),
+        ([1] * 20, "at least 2 classes. Got 1 class"),
         ([0, 1, 5, 1], r"classes 0 to 2, or -1 for none. Got 5 \(1 in all\)"),
         ([0, 1, 2], "3 labelled nodes in 3 classes are too few to split"),
     ],

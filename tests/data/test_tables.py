@@ -202,6 +202,10 @@ def test_labels_are_ordered_and_may_be_missing(tmp_path):
     labelled = read(tmp_path, nodes="id,x,Y\na,1,10\nb,1,9\nc,1,-1\n")
     assert labelled.class_names == ("9", "10")
     assert labelled.labels.tolist() == [1, 0, -1]
+    assert noticed(labelled, "1 of 3 nodes have the label -1, which means no label")
+    labelled = read(tmp_path, nodes="id,x,y\na,1,u\nb,1,-1\nc,1,\n")
+    assert labelled.class_names == ("-1", "u")  # among names it is a name
+    assert not noticed(labelled, "label -1")
     labelled = read(tmp_path, nodes="id,x,label\na,1,u\nb,1,\nc,1,NaN\n")
     assert labelled.labels.tolist() == [0, -1, -1]
     assert noticed(labelled, "2 of 3 nodes have no label")

@@ -21,7 +21,8 @@ from aspect.data.graph import (
     unlabelled,
     with_pairs,
 )
-from aspect.data.source import read_graph
+from aspect.data.source import Reading, read_graph
+from aspect.data.tables import read_all
 from aspect.errors import GraphError
 from aspect.nn.augmentations import induced_subgraph, rewire_edges
 
@@ -117,8 +118,15 @@ def test_wrong_weights_are_refused_with_their_place(wrong):
     with pytest.raises(GraphError, match=r"or zero for no edge\. Got .* at edge 2 \(1 in all\)"):
         build([(0, 1), (1, 2)], [1.0, wrong])
     numbers = torch.tensor([wrong, 0.0, 2.0], dtype=torch.float64)
-    with pytest.raises(GraphError, match=r"at line 2 \(1 in all\).* --unweighted"):
+    told = r"at line 2 \(1 in all\).* --unweighted; in Python, give none"
+    with pytest.raises(GraphError, match=told):
         check_weights(numbers, lambda row: f"line {row + 2}")
+
+
+def test_wrong_weights_of_a_table_are_one_error(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target,weight\na,b,1\nb,c,-1\nc,a,2\n")
+    (error,) = read_all(tmp_path / "edges.csv", Reading()).errors
+    assert "Got -1 at line 3" in str(error)
 
 
 def test_weights_of_another_shape_or_kind():

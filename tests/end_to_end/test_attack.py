@@ -14,7 +14,7 @@ from aspect.data.archives import write_npz
 from aspect.data.source import read_graph
 from attacks.attempts import labelled_graph, with_published
 
-from .conftest import write_tables
+from .conftest import TINY, write_tables
 
 FILE = "attack.safetensors"
 
@@ -65,6 +65,13 @@ def test_before_it_starts_it_says_time_and_memory(cli, inputs):
     assert "MiB of memory" in first
     assert "s left, by the pace of the first flips" in second
     assert FILE in done.out
+
+
+def test_memory_that_is_not_known_is_not_foretold(cli, inputs):
+    settings = ["--kind", "pr-bcd", "--set", "block_size=200", "--set", "epochs=8"]
+    done = cli("attack", *inputs, *settings, "--budget", 0.1, "--split", 0, "--out", FILE)
+    assert done.code == 0, done.err
+    assert "MiB of memory so far; the search takes more." in done.err
 
 
 def test_the_memory_foretold_is_about_that_taken(process):
@@ -216,9 +223,32 @@ def test_an_attack_that_is_not_nested_has_a_file_for_each_budget(cli, inputs, ki
         assert path.name.endswith("-6-flips.safetensors")
         file = PerturbationFile.read(path)
         assert file.apply(read_graph(inputs[0], nodes=inputs[2]), file.perturbation().budget)
-    cli("attack", *inputs, "--kind", "feature", "--flips", 3, "--split", 0, "--out", "x").refused(
-        "feature flips no edges"
+
+
+def test_an_attack_that_flips_no_edges_is_refused_first_and_not_listed(cli):
+    wanted = ["--kind", "feature", "--flips", 3, "--split", 0, "--out", "x"]
+    cli("attack", "no-such-graph.csv", *wanted).refused("feature flips no edges")
+    listed = cli("attack", "--help").out
+    assert "gradient" in listed
+    assert "feature," not in listed
+
+
+@pytest.mark.parametrize("kind", ["random", "gradient"])
+def test_an_attack_without_labels_needs_none(cli, inputs, unlabelled, kind):
+    tables = unlabelled.parent / "tables"
+    graph = [tables / "edges.csv", "--nodes", tables / "nodes.csv"]
+    wanted = ["--kind", kind, "--flips", 3, "--out", FILE]
+    for given in (inputs, graph):
+        done = cli("attack", *given, *wanted, "--overwrite", "--json")
+        assert done.json["flips"] > 0
+        assert "knows" not in done.err
+        assert "reads no labels" in done.err
+    out = ["--out", "poisoned"]
+    assert cli("train", *graph, *TINY, "--perturbation", FILE, *out).code == 0
+    cli("attack", *graph, *wanted[:4], "--all-splits", "--out", "all").refused(
+        "The graph has fewer than 2 classes, hence no splits. Leave --all-splits out."
     )
+    cli("attack", *graph, "--flips", 3, "--out", "x").refused("Splits need labels")
 
 
 def test_single_nodes_are_attacked_by_their_ids(cli, inputs, tables):
@@ -234,6 +264,7 @@ def test_single_nodes_are_attacked_by_their_ids(cli, inputs, tables):
     scored = ["--method", "propagated", "--perturbation", FILE, "--mode", "evade", "--json"]
     table = cli("evaluate", *inputs, *scored).json
     assert (table["kind"], table["features"]) == ("nettack", False)
+    assert "scored at its targets alone" in table["notices"][0]
     # Without a number of flips, as many as the target's degree and two more.
     degree = int(read_graph(inputs[0], nodes=inputs[2]).graph.degrees()[4])
     alone = cli(*wanted, "--target-node", ids[5], "--overwrite", "--json").json

@@ -278,6 +278,11 @@ def test_train_on_a_pruned_graph_and_all_that_follows_prunes_alike(cli, inputs):
     assert load_experiment(run / "config.yaml").prune == Pruning(
         ratio=0.25, score="features", rounds=2
     )
+    left = whole.num_edges - done.json["prune"]["pruned"]
+    assert (
+        f"({whole.num_nodes} nodes, {left} edges,"
+        in cli("train", *inputs, *TINY, *how, "--overwrite").out
+    )
     found = cli("embed", run, "--out", "z.npy", "--json").json
     assert found["pruned_edges"] == done.json["prune"]["pruned"]
     np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), np.load(run / "embeddings.npy"))

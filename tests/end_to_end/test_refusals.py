@@ -183,6 +183,15 @@ def test_labels_missing_for_the_probe(cli, unlabelled):
     cli("evaluate", unlabelled).refused("no labels", "--label")
 
 
+def test_what_no_probe_can_evaluate_is_refused_before_the_training(cli, inputs, unlabelled):
+    tables = unlabelled.parent / "tables"
+    cli("evaluate", tables / "edges.csv", "--nodes", tables / "nodes.csv", *TINY).refused(
+        "The graph 'edges' has no labels, and a probe needs some", "--label"
+    )
+    cli("evaluate", *inputs, *TINY, "--splits", "published").refused("publishes no splits")
+    assert not (cli.cwd / "runs").exists()
+
+
 def test_one_class_only(cli):
     write_tables(cli.cwd, count=30)
     text = (cli.cwd / "nodes.csv").read_text().replace("group 1", "group 0")

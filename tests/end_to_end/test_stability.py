@@ -115,6 +115,14 @@ def test_files_that_do_not_fit_are_refused(cli, file, trained, tmp_path):
     refused.refused("belongs to the graph")
 
 
+def test_a_file_of_a_targeted_attack_is_refused_as_its_kind_is(cli, inputs, trained):
+    wanted = ["--kind", "nettack", "--set", "targets=[4]", "--flips", 2, "--out", "n.safetensors"]
+    assert cli("attack", *inputs, *wanted, "--split", 0).code == 0
+    told = "nettack attacks single nodes, and stability is of whole graphs: leave it out."
+    cli("stability", trained, "--kind", "nettack").refused(told)
+    cli("stability", trained, "--perturbation", "n.safetensors").refused(told)
+
+
 def test_a_run_on_a_poisoned_graph_is_compared_with_itself(cli, poisoned, file):
     found = cli("stability", poisoned, "--budget", 0.1, "--kind", "random", "--json").json
     assert found["split_numbers"] == [2]

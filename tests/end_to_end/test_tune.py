@@ -153,6 +153,14 @@ def test_without_time_no_trial_is_begun(inputs, cli):
     cli("tune", *inputs, *few, "--seconds", 0).refused("No trial of aspect on edges was done")
 
 
+def test_the_epochs_of_the_first_trial_are_said_where_they_are_more(inputs, cli):
+    few = ["--trials", 1, "--workers", 1, "--set", "width=8", "--seconds", 0]
+    told = cli("tune", *inputs, *few, "--max-epochs", 20, "--out", "few").err
+    assert "of up to 20 epochs, the first of 200;" in told
+    told = cli("tune", *inputs, *few, "--max-epochs", 300, "--out", "many").err
+    assert "of up to 300 epochs;" in told
+
+
 def test_what_the_graph_or_the_method_does_not_offer_is_refused(inputs, cli, unlabelled):
     bare = unlabelled.parent / "tables"
     cli("tune", bare / "edges.csv", "--nodes", bare / "nodes.csv").refused("no node has one")

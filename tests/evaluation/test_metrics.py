@@ -130,6 +130,15 @@ def test_spread_separates_seeds_from_splits():
     assert (spread.seeds, spread.splits) == (2, 3)
 
 
+def test_the_interval_of_scores_ends_where_scores_do():
+    near, whole = [[100.0, 95.0, 100.0]], [[0.0, 100.0]]
+    spread, plain = Spread.of_scores(near), Spread.of(near)
+    assert plain.high > 100.0  # of a drop, or of a difference, it would be right
+    assert (spread.low, spread.high, spread.mean) == (plain.low, 100.0, plain.mean)
+    assert (Spread.of_scores(whole).low, Spread.of_scores(whole).high) == (0.0, 100.0)
+    assert Spread.of_scores([[80.0]]) == Spread.of([[80.0]])
+
+
 def test_a_single_seed_takes_its_interval_from_the_splits():
     spread, summary = Spread.of([[80.0, 82.0]]), Summary.of([80.0, 82.0])
     assert (spread.low, spread.high, spread.std_seeds) == (summary.low, summary.high, None)

@@ -10,8 +10,8 @@ import torch
 
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.purification import prune_edges, used_score
-from aspect.data.splits import make_splits
-from aspect.errors import RunError, SettingsError
+from aspect.data.splits import Split, make_splits
+from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import knn_probe, twin_probe
 from aspect.evaluation.linear_probe import PaperProbe, evasion_probe, linear_probe
@@ -19,10 +19,12 @@ from aspect.evaluation.result import SplitScore
 from aspect.experiment import run as run_module
 from aspect.experiment.evaluate import EvaluationTable, evaluate_runs, group_poisoned
 from aspect.experiment.run import PerturbedGraph
-from aspect.experiment.trained import open_run
+from aspect.experiment.trained import RunOptions, open_run, read_runs, train_run
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.controls import RawFeatures
-from aspect.settings import PublishedProbe
+from aspect.settings import PerturbedBy, PublishedProbe
+from attacks.attempts import plan
+from attacks.attempts import run as attack
 from experiment.poisoned import Place, changed
 
 # A probe of few steps, for there are many of them.
@@ -479,3 +481,57 @@ def test_no_drop_without_something_to_drop_from(place):
     without = drop_row(place, [], [[60.0, 45.0]])
     assert (without["drop"], without["clean"]) == (None, None)
     assert drop_row(place, [[0.0, 0.0]], [[60.0, 45.0]])["drop"] is None
+
+
+# Attacks on single nodes
+
+
+@pytest.fixture(scope="module")
+def targets(place):
+    """Three test nodes of split 0 with edges, and one of its training nodes."""
+    split, degrees = splits_of(place)[0], place.labelled.graph.degrees()
+    test, train = (part[degrees[part] > 0] for part in (split.test, split.train))
+    return (*test[:3].tolist(), int(train[0]))
+
+
+@pytest.fixture(scope="module")
+def targeted(place, targets):
+    """A file of flips at the targets, for split 0."""
+    path = place.folder / "targeted.safetensors"
+    attack(plan(place.labelled, "nettack", flips=3, targets=targets), path)
+    return PerturbationFile.read(path)
+
+
+def test_a_targeted_attack_is_scored_at_its_targets(place, clean, targets, targeted):
+    poison = PerturbedGraph.of(targeted, targeted.perturbation(mode="evade"))
+    found = judge([clean], evasion=[poison])
+    split = splits_of(place)[0]
+    at_targets = Split(split.train, split.validation, torch.tensor(targets[:3]))
+    (expected,) = probed(place, computed(clean), [at_targets])
+    assert scores_of(found, "aspect")[0] == expected
+    supports = found.scores["per_class"].map(lambda scores: sum(one.support for one in scores))
+    assert set(supports) == {3}
+    assert any("scored at its targets alone" in told for told in found.notices)
+    assert any("3 of 4 on split 0" in told for told in found.notices)
+
+
+def test_a_run_on_a_targeted_file_is_scored_at_the_targets(place, clean, targeted):
+    described = PerturbedBy(file=str(targeted.path), features=False)
+    experiment = open_run(clean).experiment.model_copy(update={"perturbation": described})
+    train_run(experiment, place.folder / "at-targets", RunOptions(device="cpu"))
+    found = judge([place.folder / "at-targets", clean])
+    supports = found.scores["per_class"].map(lambda scores: sum(one.support for one in scores))
+    assert set(supports) == {3}
+    (record,), _ = read_runs([place.folder / "at-targets"], device="cpu")
+    assert any("scored at its targets alone" in told for told in record.notices)
+
+
+def test_targets_that_are_no_test_nodes_are_refused(place, clean, targets):
+    path = place.folder / "train-target.safetensors"
+    attack(plan(place.labelled, "nettack", flips=2, targets=targets[3:]), path)
+    file = PerturbationFile.read(path)
+    told = rf"none of its targets is a test node of the split. Got the targets {targets[3]}"
+    with pytest.raises(GraphError, match=told):
+        file.split_of(place.labelled)
+    with pytest.raises(GraphError, match=told):
+        judge([clean], evasion=[PerturbedGraph.of(file, file.perturbation(mode="evade"))])

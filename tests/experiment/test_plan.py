@@ -8,6 +8,7 @@ import torch
 from aspect.attacks.pruning import Pruning
 from aspect.data.archives import content_sha256, write_npz
 from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
+from aspect.experiment import plan as plan_module
 from aspect.experiment.perturbations import BenchFiles
 from aspect.experiment.plan import Plan, ReadFacts, lay_out, load_plan, plan_names, read_facts
 from aspect.methods.registry import find_method
@@ -328,6 +329,34 @@ def test_settings_come_from_the_shipped_ones_then_the_plan_then_the_entry():
     assert settings["small"]["width"] == 8
     assert settings["small"]["order"] == 3
     assert "width" not in settings["raw"], "changes for all reach those that know them"
+
+
+@pytest.mark.parametrize("settings", ["shipped", "defaults"])
+def test_settings_that_a_plan_changes_are_chosen_by_hand(settings):
+    def cells(*entries, **changes):
+        return cells_of(make_plan(settings=settings, entries=entries, graphs=["cora"], **changes))
+
+    def words(*entries, **changes):
+        return [cell.chosen_by for cell in cells(*entries, **changes)]
+
+    chooser = {"shipped": "searched"}.get(settings, settings)
+    epochs = cells("aspect")[0].spec.settings["epochs"]
+    variant = {"name": "small", "method": "aspect", "set": {"width": 8}}
+    assert words("aspect", "raw", variant) == [chooser, "", "by hand"]
+    assert words("aspect", "raw", set={"epochs": epochs + 1}) == ["by hand", ""]
+    # What is set to the value that it has already changes nothing.
+    same = {"epochs": epochs}
+    assert words({"name": "aspect", "set": same}) == words("aspect", set=same) == [chooser]
+
+
+def test_a_setting_without_a_default_may_come_from_the_plan(monkeypatch):
+    class Needy(find_method("grace").config):
+        must: int
+
+    needy = replace(find_method("grace"), config=Needy)
+    monkeypatch.setattr(plan_module, "find_method", {"grace": needy}.__getitem__)
+    (cell,) = cells_of(make_plan(entries=["grace"], set={"must": 3}))
+    assert (cell.spec.settings["must"], cell.chosen_by) == (3, "by hand")
 
 
 def test_a_control_may_borrow_the_settings_of_a_method():

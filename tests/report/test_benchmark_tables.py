@@ -82,6 +82,15 @@ def test_a_cell_explains_its_number():
     assert "optimistic" not in macro.lines[0].cells[0].tip
 
 
+def test_the_interval_of_a_score_ends_at_a_hundred_percent():
+    scores = [100.0, 95.0, 100.0]
+    records = make_records(
+        ["aspect"], ["cora"], seeds=1, splits=3, score=lambda split, **_: scores[split]
+    )
+    (table, *_) = clean_tables(records)
+    assert "95% interval over splits: 91.16 to 100.00" in table.lines[0].cells[0].tip
+
+
 def test_failed_runs_are_gaps_with_a_note_and_missing_ones_plain_gaps():
     def fails(record):
         return (record.cell.entry, record.cell.graph) == ("aspect", "cora")
@@ -165,7 +174,8 @@ def test_differences_over_fewer_splits_are_marked():
     assert [line.cells[0].footnote for line in differences.lines] == [0, 1]
     assert differences.notes == ("[1] Over the 3 splits that both have.",)
     (table, _), _ = tables.significance_tables(collect(fewer_splits_records()))
-    assert table.notes == ("[1] No test: fewer than 6 splits in common.",)
+    assert table.notes == ("Too few splits for a test: DGI.",)
+    assert "DGI" not in [line.title for line in table.lines]
 
 
 def test_published_figures_stand_beside_ours_on_the_old_cornell():
@@ -277,6 +287,15 @@ def test_drops_have_intervals_and_ranks_under_the_perturbation():
     ]
     (table,) = tables.drop_tables(collect(gap))
     assert (table.lines[2].cells[1].value, table.lines[2].cells[3].value) == (None, None)
+
+
+@pytest.mark.parametrize("clean", [[], make_records(split_kind="random")])
+def test_a_perturbation_without_clean_scores_has_no_table_of_drops(clean):
+    """A run on a perturbed graph alone, or beside a clean one on other splits."""
+    results = collect([*clean, *make_records(perturbations=[poison()])])
+    assert tables.drop_tables(results) == []
+    (table,) = tables.perturbed_tables(results)
+    assert "no clean or no perturbed figure" in table.notes[-1]
 
 
 def test_graphs_without_both_figures_are_left_out_of_the_drop_and_named():
@@ -557,8 +576,11 @@ def chosen(records, words):
     [
         ({"aspect": "searched", "grace": "searched"}, "All settings were searched", (0, 0, 0)),
         ({"aspect": "defaults", "grace": "defaults"}, "All settings are the methods' d", (0, 0, 0)),
-        ({"aspect": "searched", "grace": "official"}, "settings of 1 of 2 cells", (0, 1, 0)),
-        ({"aspect": "earlier", "grace": "defaults"}, "settings of 0 of 2 cells", (1, 2, 0)),
+        ({"aspect": "searched", "grace": "official"}, "settings of 1 of 2 results", (0, 1, 0)),
+        ({"aspect": "earlier", "grace": "defaults"}, "settings of 0 of 2 results", (1, 2, 0)),
+        ({"aspect": "earlier", "grace": "earlier"}, "another rule, or chosen by hand", (0, 0, 0)),
+        ({"aspect": "by hand", "grace": "by hand"}, "All settings are changed by h", (0, 0, 0)),
+        ({"aspect": "searched", "grace": "by hand"}, "settings of 1 of 2 results", (0, 1, 0)),
     ],
 )
 def test_settings_that_were_not_searched_are_marked(words, note, marks):
@@ -567,6 +589,22 @@ def test_settings_that_were_not_searched_are_marked(words, note, marks):
     assert note in table.notes[0]
     assert tuple(line.cells[0].footnote for line in table.lines) == marks
     assert len(table.notes) == 1 + max(marks)
+
+
+@pytest.mark.parametrize(
+    ("head", "variants", "notes"),
+    [
+        ("searched", "by hand", ["All settings were searched by one rule, 20 trials each."]),
+        ("by hand", "by hand", ["All settings are changed by hand in the plan."]),
+        ("defaults", "defaults", None),  # of records that are older than the word
+    ],
+)
+def test_variants_start_from_the_settings_of_their_head(head, variants, notes):
+    words = {entry.name: variants for entry in ABLATION} | {"aspect": head}
+    (table, _) = tables.ablation_tables(collect(chosen(make_records(ABLATION, ["cora"]), words)))
+    plain = ["All settings are the methods' defaults: nothing was searched."]
+    assert list(table.notes) == ([*notes, tables.VARIED] if notes else plain)
+    assert {line.cells[0].footnote for line in table.lines} == {0}
 
 
 def test_records_that_do_not_tell_have_no_word_on_settings():
@@ -621,9 +659,30 @@ def test_the_short_table_has_the_best_baselines_by_mean_rank():
     assert titles == ["raw", "propagated", "aspect", "bgrl", "grace", "gca"]
     ranks = [line.cells[-1].value for line in table.lines]
     assert ranks == [8.0, 7.0, 2.0, 3.0, 4.0, 5.0]
-    assert [line.cells[-1].mark for line in table.lines][2] == "best"  # the lowest
     assert table.lines[0].cells[0].std is None
     assert tables.short_table(collect(make_records(split_kind="published"))) is None
+
+
+def test_the_short_table_marks_the_best_of_all_and_not_of_its_rows():
+    """As the full table does, with its digits: two rows may look equal here."""
+    level = {"aspect": 80.0, "dgi": 79.99, "raw": 50.0, "high": 99.0}
+
+    def marks(levels, **baselines):
+        records = make_records(
+            list(levels),
+            ["cora", "texas"],
+            split_kind="random",
+            score=lambda entry, split, **_: levels[entry] + split / 10,
+        )
+        table = tables.short_table(collect(with_baselines(records, **baselines)))
+        assert "of the full table" in table.caption
+        return {line.title: [cell.mark for cell in line.cells] for line in table.lines}
+
+    assert marks(level) == {"raw": [""] * 3, "aspect": ["second"] * 3, "dgi": [""] * 3}
+    del level["high"]
+    assert marks(level)["aspect"] == ["best"] * 3
+    twins = marks(level, twins=[99.0] * 4)
+    assert twins["aspect"] == ["second", "second", "best"]  # neighbour sets have no rank
 
 
 def test_ranks_are_a_table_of_methods_without_a_gap():

@@ -86,6 +86,14 @@ def test_only_perturbations_that_the_user_ran_are_shown(shipped):
     }
 
 
+def test_of_two_probes_on_the_same_splits_the_users_is_shown(shipped, monkeypatch):
+    other = make_records(["aspect", "raw"], probe="neutral", splits=10, seeds=1, version="0.2.0")
+    monkeypatch.setattr(published, "published_records", lambda: [*shipped, *other])
+    for probe in ("paper", "neutral"):
+        beside = published_beside(own_of(shipped, probe=probe))
+        assert {record.spec.probe for record in beside} == {probe}
+
+
 def test_a_method_of_both_is_the_users(shipped, caplog):
     own = [*own_of(shipped), *own_of(shipped, entry="raw", version="9.9.9")]
     with caplog.at_level(logging.WARNING):

@@ -12,7 +12,7 @@ from aspect.errors import AspectError, SettingsError, UnknownNameError
 from aspect.experiment.plan import lay_out
 from aspect.report.results import collect
 from aspect.report.statistics import summarise
-from experiment.grids import FACTS, done, failed, make_plan
+from experiment.grids import FACTS, cells_of, done, failed, make_plan
 from report.benchmark_records import ABLATION, NASTY, evade, make_records, poison
 from scripts import load_script
 
@@ -158,6 +158,31 @@ def test_a_plan_is_complete_with_all_seeds_of_all_its_cells():
     assert "1 of 2 on random" in plan_state(plan, collect(records[1:]))
     failing = [failed(records[0].cell), *records[1:]]
     assert "1 of 2 on random" in plan_state(plan, collect(failing))
+
+
+def test_a_plan_is_complete_with_all_splits_under_all_perturbations():
+    few = {"name": "raw", "num_splits": 1}
+    attack = {"kind": "random", "budgets": [0.1]}
+    plan = make_plan(entries=["aspect", few], seeds=1, perturbations=["none", attack])
+    records = [done(cell) for cell in cells_of(plan)]
+    # Poisoned, ASPECT has a training for each of two splits, and raw features for one.
+    assert [len(record.spec.split_numbers) for record in records] == [2, 1, 1, 1, 1]
+    words = "methods on graphs under perturbations: 4 of 4 on random splits. Complete."
+    assert words in plan_state(plan, collect(records))
+    for missing in range(len(records)):
+        others = [record for place, record in enumerate(records) if place != missing]
+        assert "3 of 4 on random splits. **Not" in plan_state(plan, collect(others))
+
+
+def test_tests_under_perturbations_name_whom_they_are_of(tmp_path):
+    pruned = ["aspect", "aspect-pruned", "raw"]
+    records = make_records(pruned, ["cora"], [None, poison()], seeds=1, splits=6)
+    write_records(tmp_path, "perturbed", records)
+    write_differing(expected_results(tmp_path))
+    text = (tmp_path / "results" / "tables" / "perturbed.md").read_text()
+    for title in ("aspect", "aspect-pruned"):
+        assert text.count(f"{title} less each other method") == 2  # clean and poisoned
+    assert "raw less each other method" not in text
 
 
 HEADER = "method,graph,split,selection,perturbation,solver,mode,budget,metric,mean,std,splits,seeds"

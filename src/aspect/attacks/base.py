@@ -170,10 +170,7 @@ class Target:
                 f"Got {shown(torch.unique(classes[wrong]).tolist())}."
             )
         if len(torch.unique(classes)) < 2:  # noqa: PLR2004 - one class leaves nothing to confuse
-            raise GraphError(
-                f"An attack needs training nodes of at least 2 classes. "
-                f"Got class {int(classes[0])} alone."
-            )
+            raise GraphError("An attack needs training nodes of at least 2 classes. Got 1 class.")
         return Known(nodes, torch.nn.functional.one_hot(classes, count).to(graph.dtype))
 
 
@@ -231,8 +228,8 @@ class Attack(ABC):
         return None
 
     @classmethod
-    def working_bytes(cls, target: Target, config: Any) -> int:  # noqa: ANN401, ARG003
-        """Memory that the attack takes at most beside the graph, about."""
+    def working_bytes(cls, target: Target, config: Any) -> int | None:  # noqa: ANN401, ARG003
+        """Memory that the attack takes at most beside the graph, about; None: it is not known."""
         return 200 * target.graph.num_edges  # in lists and sets of Python
 
     @abstractmethod

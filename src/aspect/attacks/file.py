@@ -29,7 +29,7 @@ from aspect.data.archives import content_sha256
 from aspect.data.files import is_file, is_present
 from aspect.data.graph import MOST_NODES, Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32
-from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
+from aspect.data.splits import Split, SplitKind, make_splits, only_targets, published_sha256
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import (
     CheckpointError,
@@ -37,6 +37,7 @@ from aspect.errors import (
     GraphError,
     RunError,
     SettingsError,
+    counted,
     reason,
     shown,
 )
@@ -85,6 +86,11 @@ class AttackFacts(Config):
     def attack(self) -> str:
         """The attack in words: `metattack (implicit)`."""
         return attack_title(self.kind, self.solver)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Rows of the nodes that are attacked; none: the whole graph is."""
+        return tuple(self.settings["targets"]) if attack_info(self.kind).targeted else ()
 
     @property
     def file_name(self) -> str:
@@ -206,9 +212,13 @@ class PerturbationFile:
     def first(self, count: int) -> Int[Tensor, "flips 2"]:
         """So many flips from the beginning, as pairs of nodes, smaller one first."""
         if not 1 <= count <= len(self.keys):
+            where, remedy = f", a budget of {self.reached:.3g}", "run a longer attack"
+            if self.facts.targets:
+                where = f" at {counted(len(self.facts.targets), 'target')}"
+                remedy = "leave the budget out"
             raise SettingsError(
-                f"This perturbation holds {len(self.keys)} flips, a budget of {self.reached:.3g}. "
-                f"Got a wish for {count}: run a longer attack."
+                f"This perturbation holds {len(self.keys)} flips{where}. "
+                f"Got a wish for {count}: {remedy}."
             )
         keys = self.keys[:count].long()
         return torch.stack([keys // self.facts.graph.nodes, keys % self.facts.graph.nodes], dim=1)
@@ -272,13 +282,16 @@ class PerturbationFile:
                 )
 
     def split_of(self, labelled: LabelledGraph) -> Split:
-        """The only split that a model of the perturbed graph may be evaluated on."""
+        """The only split that a model of the perturbed graph may be evaluated on.
+
+        Of a targeted attack, its test nodes are the targets among them.
+        """
         facts, labels, masks = self.facts, labelled.labels, labelled.masks
         with self.naming():
             splits = make_splits(
                 facts.splits, labels, labelled.num_classes, count=facts.split + 1, masks=masks
             )
-        return splits[facts.split]
+            return only_targets(splits[facts.split], facts.targets)
 
     def perturbation(
         self, budget: float | None = None, *, mode: Mode = "poison", features: bool = True

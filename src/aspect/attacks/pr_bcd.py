@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.attacks.adaptive import AdaptiveConfig, ScoreFloor
-from aspect.attacks.base import Attack, check_flips
+from aspect.attacks.base import Attack, Target, check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
 from aspect.config import Count
@@ -55,6 +55,11 @@ class PRBCD(Attack):
 
     surrogate = Metattack.surrogate
     config: PRBCDConfig
+
+    @classmethod
+    @override
+    def working_bytes(cls, target: Target, config: PRBCDConfig) -> None:
+        return None
 
     @override
     def start(self, state: Mapping[str, Tensor] | None) -> None:

@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, OnFlips
+from aspect.attacks.base import Attack, OnFlips, Target
 from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
 from aspect.data.features import mean_size, num_entries
@@ -556,6 +556,11 @@ class GradientSearch(Attack):
     surrogate = "the trained model, or an ASPECT trained on the same graph"
 
     config: GradientConfig
+
+    @classmethod
+    @override
+    def working_bytes(cls, target: Target, config: GradientConfig) -> None:
+        return None
 
     @override
     def start(self, state: Mapping[str, Tensor] | None) -> None:

@@ -116,6 +116,15 @@ def attack_info(name: str) -> AttackInfo:
     return _declared()[name][0] if name in _declared() else find_attack(name).info
 
 
+def check_flips_edges(name: str) -> None:
+    """Refuse an attack that changes features alone: it has no flips to keep in a file."""
+    if attack_info(name).changes == "features":
+        raise SettingsError(
+            f"{name} flips no edges, so that there is no file of flips to make. Name it in a plan, "
+            "or try it with: aspect stability."
+        )
+
+
 def masks_features(name: object) -> bool:
     """Whether features are masked along with the flips; a wrong name is refused elsewhere."""
     try:

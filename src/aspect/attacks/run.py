@@ -21,7 +21,7 @@ from aspect.attacks.base import (
 )
 from aspect.attacks.drawn import mask_seed
 from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
-from aspect.attacks.registry import attack_info, find_attack
+from aspect.attacks.registry import attack_info, check_flips_edges, find_attack
 from aspect.config import Config
 from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
@@ -93,8 +93,8 @@ class PlannedAttack:
         return self.target.graph.device
 
     @property
-    def working_bytes(self) -> int:
-        """Memory that it will take beside what is taken already, about."""
+    def working_bytes(self) -> int | None:
+        """Memory that it will take beside what is taken already, about; None: it is not known."""
         return self.attack.working_bytes(self.target, self.config)
 
     def begin(self, file: PerturbationFile | None = None) -> Attack:
@@ -135,16 +135,16 @@ def plan_attacks(
         train_model: For an attack that searches on a model: trains a stand-in.
     """
     attack = find_attack(request.kind)
-    if attack.info.changes == "features":
-        raise SettingsError(
-            f"{request.kind} flips no edges, so that there is no file of flips to make. Name it in "
-            "a plan, or try it with: aspect stability."
-        )
+    check_flips_edges(request.kind)
     if attack.info.needs_model and train_model is None:
         raise SettingsError(f"{request.kind} searches on a trained model, and none is given.")
     config = attack.settle(request.given_settings(), labelled.graph)
     wanted = attack.count(config, labelled.graph) or request.count(labelled.graph)
-    splits = _chosen_splits(labelled, request.splits, numbers)
+    splits: Mapping[int, Split | None]
+    if attack.info.needs_labels or labelled.num_classes >= 2:  # noqa: PLR2004 - else no split
+        splits = _chosen_splits(labelled, request.splits, numbers)
+    else:
+        splits = _without_splits(numbers)
     if labelled.graph.weights is not None and not attack.info.needs_model:
         logger.warning(
             "%s knows no edge weights: it chooses its flips on the unweighted graph. Where they "
@@ -176,7 +176,7 @@ def plan_attacks(
             device=device.type,
             versions=versions(),
         )
-        target = Target.of(placed, split)
+        target = Target(placed.graph) if split is None else Target.of(placed, split)
         planned.append(PlannedAttack(facts, target, attack, config, train_model))
     return planned
 
@@ -199,6 +199,15 @@ def _chosen_splits(
                 f"split {number} has one."
             )
     return {number: splits[number] for number in chosen}
+
+
+def _without_splits(numbers: Sequence[int] | None) -> dict[int, None]:
+    """The numbers of an attack that reads no labels, on a graph that cannot be split."""
+    if numbers is None:
+        raise SettingsError(
+            "The graph has fewer than 2 classes, hence no splits. Leave --all-splits out."
+        )
+    return dict.fromkeys(numbers)
 
 
 def run_attack(

@@ -9,7 +9,7 @@ import typer
 from pydantic import Field
 
 from aspect.attacks.perturbation import SUFFIX, Budget
-from aspect.attacks.registry import AttackName, attack_info, attack_names
+from aspect.attacks.registry import AttackName, attack_info, attack_names, check_flips_edges
 from aspect.cli.completion import complete_graph
 from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aspect.data.graph import Graph
 
 MIB = 2**20
+FLIPPING = [name for name in attack_names() if attack_info(name).changes == "edges"]
 SOLVERS = {name: solvers for name in attack_names() if (solvers := attack_info(name).solvers)}
 
 
@@ -34,7 +35,7 @@ class AttackOptions(Config):
     """Which attack, how many flips, and the splits whose training labels the attacker knows."""
 
     kind: Annotated[
-        AttackName, typer.Option(help=f"Attack: {', '.join(attack_names())}.", metavar="ATTACK")
+        AttackName, typer.Option(help=f"Attack: {', '.join(FLIPPING)}.", metavar="ATTACK")
     ] = "metattack"
     solver: Annotated[
         str | None,
@@ -54,7 +55,8 @@ class AttackOptions(Config):
     target_node: Annotated[list[str] | None, typer.Option(metavar="NODE")] = None
     """Node to attack, of a targeted attack: its id, or its row from 0 on if there are no ids."""
     split: Annotated[list[Annotated[int, Field(ge=0)]] | None, typer.Option(metavar="K")] = None
-    """Number of the split whose training labels are known.  [default: 0]"""
+    """Number of the split that the file is for, whose training labels are known.
+    [default: 0]"""
     all_splits: bool = False
     """One attack for every split."""
     splits: Literal["class-balanced", "random", "published"] = "class-balanced"
@@ -80,12 +82,26 @@ class AttackOptions(Config):
         return self.numbers is None or len(self.numbers) > 1
 
     @property
+    def default_split(self) -> str:
+        """What it means that no split is named."""
+        if self.imported or attack_info(self.kind).needs_labels:
+            return (
+                f"No split is named: the attacker knows the training labels of {self.splits} "
+                "split 0, and the result counts on that split alone."
+            )
+        return (
+            f"No split is named: the file is for {self.splits} split 0, and its scores count on "
+            f"that split alone. {self.kind} reads no labels."
+        )
+
+    @property
     def imported(self) -> Path | None:
         """The file of an import; None: the graph is attacked."""
         return self.perturbed or self.from_flips
 
     def check(self) -> None:
         """Refuse what is wrong for every graph."""
+        check_flips_edges(self.kind)
         sizes = self.budget is not None, self.flips is not None
         self._check_import(any(sizes))
         self._check_targets()
@@ -175,7 +191,7 @@ def attack(
     graph: Annotated[
         str,
         typer.Argument(
-            help="Data set, or files of a graph with labels.",
+            help="Data set, or files of a graph.",
             metavar="GRAPH",
             autocompletion=complete_graph,
         ),
@@ -192,7 +208,8 @@ def attack(
 ) -> None:
     """Find the flips of edges that perturb a graph most, and keep them in order.
 
-    The attacker sees the labels of the split's training nodes and no others. A smaller budget's
+    The attacker sees the labels of the split's training nodes and no others; random and gradient
+    see none, and need none. A smaller budget's
     flips are the first of a larger one's, so that one file serves all budgets up to its own. With
     --from or --from-flips a perturbation that was found elsewhere becomes such a file.
     """
@@ -201,10 +218,7 @@ def attack(
     source = GraphSource.named(graph, reading)
     options.check_out(out, source)
     if not options.split and not options.all_splits:
-        session.screen.note(
-            f"No split is named: the attacker knows the training labels of {options.splits} "
-            "split 0, and the result counts on that split alone."
-        )
+        session.screen.note(options.default_split)
     if options.imported is not None:
         _import(session, options, source, out)
         return
@@ -272,7 +286,10 @@ def _import(session: Session, options: AttackOptions, source: GraphSource, out: 
         if options.budget is not None or options.flips is not None:
             wanted = AttackRequest(budget=options.budget, flips=options.flips).count(graph)
             if wanted > len(flips):
-                raise SettingsError(f"{path} lists {len(flips)} flips. Got a wish for {wanted}.")
+                raise SettingsError(
+                    f"{path} lists {len(flips)} flips. Got a wish for {wanted}: lower --budget or "
+                    "--flips."
+                )
             flips = flips[:wanted]
         files = imported_files(
             labelled,
@@ -328,10 +345,11 @@ def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> Pe
         screen.note(f"{title}: {file.kept} flips are in {file.path} already.")
         if file.facts.complete:
             return file
-    most = peak_bytes(planned.device) + planned.working_bytes
+    taken, more = peak_bytes(planned.device), planned.working_bytes
+    memory = f"about {(taken + (more or 0)) / MIB:.0f} MiB of memory"
     screen.note(
         f"{title}: {facts.wanted} flips on {planned.device}, "
-        f"with about {most / MIB:.0f} MiB of memory."
+        f"with {memory}{' so far; the search takes more' if more is None else ''}."
     )
     is_first = True
     try:

@@ -147,11 +147,8 @@ class _Evaluation:
             from aspect.evaluation.pruning import check_pruning
 
             check_pruning(plans[0].experiment.method, self.how.prune)
-        if self.how.metric is not None:  # refused before a training, not after it
-            from aspect.evaluation.metrics import check_metric
-
-            labelled = plans[0].experiment.source.read(self.session.data_dir)
-            check_metric(self.how.metric, labelled.num_classes)
+        with self.session.screen.activity("Starting"):
+            self._check_graph(plans[0].experiment.source)
         perturbed: Sequence[PerturbedGraph] = ()
         if self.sweep.perturbation:
             with self.session.screen.activity("Starting"):
@@ -164,6 +161,20 @@ class _Evaluation:
             f"{len(poisoned)} on perturbed ones. What is complete under runs/ is taken from there."
         )
         return self._evaluate(run_all(self.session, [*plans, *poisoned], retrain=retrain))
+
+    def _check_graph(self, source: GraphSource) -> None:
+        """Refuse before a training what the end would refuse; a store is read piece by piece."""
+        from aspect.evaluation.metrics import check_metric
+        from aspect.experiment.evaluate import check_before_training
+        from aspect.scale.store import is_store
+
+        if is_store(Path(source.graph)):
+            return
+        labelled = source.read(self.session.data_dir)
+        if not self.sweep.perturbation:  # its files decide the kind of splits
+            check_before_training(labelled, source.name, self.how.splits)
+        if self.how.metric is not None:
+            check_metric(self.how.metric, labelled.num_classes)
 
     def _prepare(self, plan: PlannedRun) -> list[PerturbedGraph]:
         """Read graph and files, and refuse before the first training what the end would refuse."""

@@ -246,12 +246,19 @@ def run_plan(
     return record
 
 
+def _trained_edges(record: dict[str, Any]) -> int:
+    """The edges of the graph that was trained on, perturbed and pruned."""
+    edges: int = record.get("perturbation", record["graph"])["edges"]
+    pruned: int = record.get("prune", {}).get("pruned", 0)
+    return edges - pruned
+
+
 def _show(session: Session, record: dict[str, Any]) -> None:
     graph, gate, run = record["graph"], record["gate"], record["run"]
     say = session.screen.say
     say(
         f"Trained {record['method']} on {graph['name']} ({graph['nodes']} nodes, "
-        f"{graph['edges']} edges, {graph['features']} features): {record['epochs']} epochs "
+        f"{_trained_edges(record)} edges, {graph['features']} features): {record['epochs']} epochs "
         f"in {record['seconds']:.1f} s on {record['device']}."
     )
     if gate is not None:

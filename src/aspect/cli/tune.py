@@ -154,7 +154,8 @@ def _run(
     workers = min(placement.workers, options.workers or MOST_WORKERS, trials)
     screen.note(
         f"Tuning {search.method} on {search.source.name}: {trials} trials, {workers} at a time, "
-        f"of up to {search.max_epochs} epochs; start: {search.settings_from}."
+        f"of up to {search.max_epochs} epochs{_longer_start(search)}; "
+        f"start: {search.settings_from}."
     )
     try:
         with screen.progress("Trial") as advance:
@@ -175,6 +176,12 @@ def _run(
             write_study_page(out)
     _note(session, result, trials)
     return result
+
+
+def _longer_start(search: Search) -> str:
+    """A word on the first trial, which keeps its own number of epochs."""
+    epochs = search.settings["epochs"]
+    return f", the first of {epochs}" if epochs > search.max_epochs else ""
 
 
 def _progress(

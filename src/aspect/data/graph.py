@@ -460,7 +460,8 @@ def _check_finite(
     )
     raise GraphError(
         f"Features must be finite numbers. Missing, NaN or infinite at {listed}. "
-        "Fix them, or pass --impute zero or --impute mean."
+        "Fix them, or pass --impute zero or --impute mean; in Python, numpy.nan_to_num fills an "
+        "array."
     )
 
 
@@ -476,7 +477,12 @@ def _check_edges(edge_index: Tensor, num_nodes: int) -> None:
     outside = ((edge_index < 0) | (edge_index >= num_nodes)).any(dim=0)
     if bool(outside.any()):
         pairs = shown(f"({a}, {b})" for a, b in edge_index[:, outside].t().tolist())
-        raise GraphError(f"Edges must join nodes 0 to {num_nodes - 1}. Got {pairs}.")
+        named = int(edge_index.max()) + 1
+        counts = f" They need {named} nodes, and there are features of {num_nodes}."
+        raise GraphError(
+            f"Edges must join nodes 0 to {num_nodes - 1}. Got {pairs}."
+            f"{counts if named > num_nodes else ''}"
+        )
 
 
 def clean_edges(
@@ -557,7 +563,8 @@ def check_weights(
     listed = shown(f"{weights[k].item():g} at {placed(k)}" for k in wrong.nonzero()[:, 0].tolist())
     raise GraphError(
         f"Edge weights must be positive numbers up to {LARGEST_WEIGHT:g}, or zero for no edge. "
-        f"Got {listed}. Fix them, or leave all weights aside with --unweighted."
+        f"Got {listed}. Fix them, or leave all weights aside with --unweighted; in Python, give "
+        "none."
     )
 
 

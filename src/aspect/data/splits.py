@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -117,6 +117,19 @@ def make_splits(
     return [draw(labels.numpy(), num_classes, seed) for seed in seeds[:number]]
 
 
+def only_targets(split: Split, targets: Sequence[int]) -> Split:
+    """The split with the targets among its test nodes alone to test on; none: all test nodes."""
+    if not targets:
+        return split
+    tested = split.test[torch.isin(split.test, torch.tensor(targets))]
+    if len(tested) == 0:
+        raise GraphError(
+            "A targeted attack is scored at its targets, and none of its targets is a test node of "
+            f"the split. Got the targets {shown(targets)}: attack test nodes, for this split."
+        )
+    return replace(split, test=tested)
+
+
 def published_sha256(
     kind: SplitKind | str, masks: Mapping[str, Bool[Tensor, "splits nodes"]]
 ) -> str | None:
@@ -151,8 +164,7 @@ def check_splits(splits: Sequence[Split], labels: Int[Tensor, " nodes"]) -> None
         classes = torch.unique(labels[split.train])
         if len(classes) < 2:  # noqa: PLR2004 - one class leaves nothing to tell apart
             raise GraphError(
-                f"A training set must hold at least 2 classes. "
-                f"Split {number} has class {int(classes)} alone."
+                f"A training set must hold at least 2 classes. Split {number} has 1 class."
             )
 
 
@@ -184,7 +196,7 @@ def _check_labels(labels: Int[Tensor, " nodes"], num_classes: int) -> None:
         )
     present = torch.unique(labels[labels != UNLABELLED])
     if len(present) < 2:  # noqa: PLR2004 - one class leaves nothing to tell apart
-        raise GraphError(f"Labels must name at least 2 classes. Got class {int(present)} alone.")
+        raise GraphError("Labels must name at least 2 classes. Got 1 class.")
 
 
 def _class_balanced(labels: np.ndarray, num_classes: int, seed: int) -> Split:

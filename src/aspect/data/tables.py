@@ -27,6 +27,7 @@ from aspect.data.columns import MISSING, NUMBER, parse_column
 from aspect.data.encoder import Caution, FeatureEncoder, Impute, Kind, ParsedColumn, Structural
 from aspect.data.features import dense, with_structural_features
 from aspect.data.graph import (
+    UNLABELLED,
     Graph,
     LabelledGraph,
     check_weights,
@@ -253,7 +254,9 @@ def _read_edges(
         weights = (weights != 0).double()  # zero is no edge
         result.notices.append(f"The weights in column {weight!r} are left aside.")
     elif weights is not None:
+        errors = len(result.errors)
         result.tried(check_weights, weights, source.place)
+        weights = weights if len(result.errors) == errors else None  # refused once is enough
     with result.gathering():
         named = _named_ends(source, reading)
         # Nodes may be called `from` and `to` as well: a header with such names is one.
@@ -650,6 +653,13 @@ def label_cells(column: pa.ChunkedArray, name: str) -> list[str | None]:
 def _label_notices(cells: Sequence[str | None], name: str) -> list[str]:
     missing = cells.count(None)
     notices = [f"{missing} of {len(cells)} nodes have no label."] if missing else []
+    minus_ones = int((encode_labels(cells)[0] == UNLABELLED).sum()) - missing
+    if minus_ones:
+        told = (
+            f"{minus_ones} of {len(cells)} nodes have the label {UNLABELLED}, which means no label "
+            f"where labels are integers. If it is a class, give it another name in {name!r}."
+        )
+        notices.append(Caution(told))
     if not missing and len(set(cells)) == len(cells):
         told = f"Every node has a class of its own: is {name!r} the label column?"
         notices.append(Caution(told))

@@ -228,7 +228,7 @@ def _rows(results: Sequence[Mapping[FusionName, ProbeResult]]) -> Iterator[Headr
     ratio = sum(ratios) / len(ratios)
     for name, scores in tables.items():
         gains = {base: Gain.of(scores, tables[base], ratio) for base in BASES if base != name}
-        yield HeadroomRow(name, Spread.of(scores.tolist()), gains)
+        yield HeadroomRow(name, Spread.of_scores(scores.tolist()), gains)
 
 
 def probe_bands(

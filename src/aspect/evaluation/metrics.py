@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from jaxtyping import Float, Int, Integer
@@ -90,6 +90,16 @@ class Spread:
             seeds=len(within),
             splits=max(len(row) for row in rows),
         )
+
+    @classmethod
+    def of_scores(cls, rows: Sequence[Sequence[float]]) -> Spread:
+        """The same of scores between 0 and 100: the interval ends where they do."""
+        spread = cls.of(rows)
+        low, high = (
+            None if end is None else min(max(end, 0.0), PERCENT)
+            for end in (spread.low, spread.high)
+        )
+        return replace(spread, low=low, high=high)
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,7 @@ class StabilityRequest:
         for kind in sorted(named - set(attack_names())):
             raise UnknownNameError("kind of perturbation", kind, attack_names())
         for kind in sorted(named):
-            if attack_info(kind).targeted:
-                raise SettingsError(
-                    f"{kind} attacks single nodes, and stability is of whole graphs: leave it out."
-                )
+            check_untargeted(kind)
         for ratio in ratios:
             if not 0 < ratio <= 1:
                 raise SettingsError(f"Budget must be a ratio in (0, 1]. Got {ratio:g}.")
@@ -56,3 +53,11 @@ class StabilityRequest:
             raise SettingsError(f"Number of splits must be 1 or more. Got {num_splits}.")
         ordered = [kind for kind in (*DEFAULT_KINDS, *attack_names()) if kind in named]
         return cls(tuple(dict.fromkeys(ordered)), tuple(ratios), splits, num_splits, seed)
+
+
+def check_untargeted(kind: str) -> None:
+    """Refuse an attack on single nodes, whether it is named or comes from a file."""
+    if attack_info(kind).targeted:
+        raise SettingsError(
+            f"{kind} attacks single nodes, and stability is of whole graphs: leave it out."
+        )

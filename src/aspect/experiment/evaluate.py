@@ -39,7 +39,7 @@ from aspect.evaluation.pruning import (
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.record import Record
-from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run
+from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run, target_notice
 from aspect.experiment.spec import Cell, Spec, method_source, metric_for
 from aspect.experiment.trained import StoredRun, open_run
 from aspect.methods.registry import find_method
@@ -95,6 +95,7 @@ class EvaluationTable:
     health: tuple[Health, ...] = ()  # of the runs' embeddings, before any centring; clean graph
     warnings: tuple[str, ...] = ()  # what the runs themselves warn of
     metric: Metric = "accuracy"  # what validation chose by
+    scored_nodes: str = ""  # a sentence on them; empty: all test nodes
 
     @property
     def method(self) -> str:
@@ -149,7 +150,8 @@ class EvaluationTable:
             tuple(_split_scores(most)),
             is_constant=bool(most["is_constant"].iloc[0]),
         )
-        sentences = list(result.notices_naming(self.class_names))
+        sentences = [self.scored_nodes] if self.scored_nodes else []
+        sentences += result.notices_naming(self.class_names)
         if self.perturbations:
             sentences += [*self._unpaired(), *self._left_out()]
         elif self.splits == "class-balanced":
@@ -311,7 +313,7 @@ def _by_seed(lines: pd.DataFrame, metric: str) -> list[list[Any]] | None:
 def _spread(lines: pd.DataFrame, metric: str) -> dict[str, Any] | None:
     """Mean, deviations and interval over seeds and splits; None where a value is missing."""
     values = _by_seed(lines, metric)
-    return None if values is None else asdict(Spread.of(values))
+    return None if values is None else asdict(Spread.of_scores(values))
 
 
 def _split_scores(lines: pd.DataFrame) -> list[SplitScore]:
@@ -359,9 +361,23 @@ def open_seeds(paths: Sequence[str | Path]) -> list[StoredRun]:
     return runs
 
 
+def check_before_training(labelled: LabelledGraph, name: str, splits: SplitKind | None) -> None:
+    """Refuse a graph on which no probe could be trained after all the work."""
+    if not _has_labels(labelled):
+        raise GraphError(
+            f"The graph {name!r} has no labels, and a probe needs some. Name their column with "
+            "--label; `aspect train` and `aspect embed` need none."
+        )
+    make_splits(splits or "random", labelled.labels, labelled.num_classes, masks=labelled.masks)
+
+
+def _has_labels(labelled: LabelledGraph) -> bool:
+    return bool((labelled.labels != UNLABELLED).any())
+
+
 def check_labels(labelled: LabelledGraph, stored: StoredRun) -> None:
     """Refuse a graph on which no probe could be trained."""
-    if not bool((labelled.labels != UNLABELLED).any()):
+    if not _has_labels(labelled):
         raise GraphError(
             f"The graph of {stored.path} has no labels, and a probe needs some. Name their column "
             "with --label when training; `aspect embed` needs none."
@@ -488,6 +504,11 @@ class _Evaluator:
         else:
             drawn = make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks)
             self.numbers = tuple(range(len(drawn)))
+        self.targets = poisons[0].targets if poisons else ()
+        tested = draw_splits(labelled, splits, self.numbers, self.targets)
+        self.scored_nodes = target_notice(
+            self.targets, dict(zip(self.numbers, tested, strict=True))
+        )
         is_evaded = any(poison.perturbation.mode == "evade" for poison in poisons)
         self.controls = [
             name
@@ -600,7 +621,7 @@ class _Evaluator:
     ) -> Outcome:
         cell = Cell.outside_plans("evaluate", spec.method, self.runs[0].experiment.source, spec)
         return run(
-            Task(cell, tuple(poisons)),
+            Task(cell, tuple(poisons), targets=self.targets),
             labelled=self.labelled,
             device=str(self.device),
             model=model,
@@ -610,7 +631,7 @@ class _Evaluator:
     def probe_rules(self, graph: Graph, budget: float, numbers: tuple[int, ...]) -> None:
         """Neighbour sets and the majority class, on the clean graph or on a perturbed one."""
         labels, classes = self.labelled.labels, self.labelled.num_classes
-        splits = draw_splits(self.labelled, self.splits, numbers)
+        splits = draw_splits(self.labelled, self.splits, numbers, self.targets)
         if graph.num_nodes <= MOST_TWIN_NODES:
             twins = twin_probe(graph, labels, splits, num_classes=classes)
             self.lines += score_lines(TWINS, budget, 0, numbers, twins)
@@ -648,6 +669,7 @@ class _Evaluator:
             perturbations=tuple(self.poisons),
             health=tuple(self.health),
             warnings=tuple(warnings),
+            scored_nodes=self.scored_nodes,
         )
 
 

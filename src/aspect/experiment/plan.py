@@ -584,14 +584,27 @@ def _settings(
     config = find_method(entry.registered).config
     chooser = entry.settings_of or entry.registered
     experiment, chosen_by = _experiment(plan, chooser, plan.source(graph))
+
+    def known(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name in config.model_fields}
+
+    def in_full(values: Mapping[str, Any]) -> dict[str, Any]:
+        return make_config(config, values, owner=entry.name).model_dump(mode="json")
+
+    def is_changed() -> bool:
+        try:
+            return full != in_full(chosen)
+        except SettingsError:  # only with the changes are they whole
+            return True
+
     # Another method's settings and changes for all may not all exist here; the entry's own must.
-    shared = {**experiment.settings, **plan.set} if entry.settings_of else plan.set
-    known = {name: value for name, value in shared.items() if name in config.model_fields}
-    base = {} if entry.settings_of else experiment.settings
-    values = {**settings_for(config, is_encoded=is_encoded), **base, **known, **entry.set}
-    full = make_config(config, values, owner=entry.name).model_dump(mode="json")
-    is_control = find_method(chooser).family == "control"  # nothing about it is chosen
-    return full, "" if is_control else chosen_by
+    chosen = known(experiment.settings) if entry.settings_of else experiment.settings
+    chosen = {**settings_for(config, is_encoded=is_encoded), **chosen}
+    changes = {**known(plan.set), **entry.set}
+    full = in_full({**chosen, **changes})
+    if find_method(chooser).family == "control":  # nothing about it is chosen
+        return full, ""
+    return full, "by hand" if changes and is_changed() else chosen_by
 
 
 def _experiment(plan: Plan, method: str, source: GraphSource) -> tuple[Experiment, ChosenBy]:

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -25,7 +25,7 @@ from aspect.attacks.perturbation import Perturbation
 from aspect.data.archives import content_sha256
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.source import GraphSource, Reading
-from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
+from aspect.data.splits import Split, SplitKind, make_splits, only_targets, published_sha256
 from aspect.errors import GraphError, RunError, sentence_of
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
@@ -95,6 +95,11 @@ class PerturbedGraph:
         return self.perturbation.budget
 
     @property
+    def targets(self) -> tuple[int, ...]:
+        """Rows of the nodes that are attacked; none: the whole graph is."""
+        return () if self.path is None else self.file.facts.targets
+
+    @property
     def name(self) -> str:
         """A word for folders."""
         return self.file.name(self.perturbation)
@@ -144,6 +149,7 @@ class Task:
     is_probed: bool = True  # off: the splits say what was poisoned, and nothing is scored
     has_details: bool = False  # whether its model is to be looked into
     shown: tuple[PerturbedGraph, ...] = ()  # what the details show besides the clean graph
+    targets: tuple[int, ...] = ()  # test nodes to score; none: those that are attacked, or all
     also: tuple[Task, ...] = ()  # runs that evaluate the same training in other ways
 
 
@@ -286,9 +292,9 @@ class _Run:
 
     def outcome(self, model: Embedder | None, recorder: Recorder | None) -> Outcome:
         spec = self.spec
-        splits = []
+        splits, targets = [], self._targets
         if self.task.is_probed:
-            splits = draw_splits(self.labelled, spec.splits, spec.split_numbers)
+            splits = draw_splits(self.labelled, spec.splits, spec.split_numbers, targets)
         # All files are looked at before the training: one that changed must not cost it.
         notes = [perturbed.note() for perturbed in self.task.perturbed]
         graph, recorder = self._trained_graph(), recorder or ValueRecorder()
@@ -322,13 +328,25 @@ class _Run:
             health=health.to_dict(),
             seconds=self.seconds,
             peak_memory_bytes=peak_bytes(model.device),
-            notices=probed.notices_naming(self.labelled.class_names) if probed else (),
+            notices=self._notices(probed, splits) if probed else (),
             warnings=tuple(faults_of(model, graph, health)),
             device=device_name(model.device),
             versions=versions(),
         )
         details = self._details(model, graph, recorder) if self.task.has_details else None
         return Outcome(record, details, "", model, embeddings, policy, probed)
+
+    @property
+    def _targets(self) -> tuple[int, ...]:
+        """The test nodes that are scored; none: all of them."""
+        perturbed = self.task.perturbed
+        return self.task.targets or (perturbed[0].targets if perturbed else ())
+
+    def _notices(self, probed: ProbeResult, splits: Sequence[Split]) -> tuple[str, ...]:
+        """What a reader must know beside the scores."""
+        sentences = probed.notices_naming(self.labelled.class_names)
+        told = target_notice(self._targets, dict(zip(self.spec.split_numbers, splits, strict=True)))
+        return (*sentences, told) if told else sentences
 
     def _new_model(self) -> Embedder:
         """One that has to be fitted; that of a file of embeddings only reads it."""
@@ -384,7 +402,7 @@ class _Run:
         labels, classes = self.labelled.labels, self.labelled.num_classes
         majority = majority_probe(labels, splits, num_classes=classes)
         twins: tuple[float | None, ...] = (None,) * len(splits)
-        if self.spec.perturbation is None:
+        if self.spec.perturbation is None and not self._targets:
             twins = _twin_accuracies(self.labelled, self.spec, splits)
         prunings = (None,) * len(splits) if pruned is None else pruned.splits
         rows = zip(
@@ -499,14 +517,32 @@ def _read(graph: str, reading: Reading, data_dir: str | None) -> tuple[LabelledG
     return labelled, content_sha256(labelled)
 
 
-def draw_splits(labelled: LabelledGraph, kind: SplitKind, numbers: tuple[int, ...]) -> list[Split]:
-    """Some of a graph's splits by their numbers."""
+def draw_splits(
+    labelled: LabelledGraph,
+    kind: SplitKind,
+    numbers: tuple[int, ...],
+    targets: tuple[int, ...] = (),
+) -> list[Split]:
+    """Some of a graph's splits by their numbers; with targets, these alone are tested."""
     if not numbers:
         return []
     drawn = make_splits(
         kind, labelled.labels, labelled.num_classes, count=max(numbers) + 1, masks=labelled.masks
     )
-    return [drawn[number] for number in numbers]
+    return [only_targets(drawn[number], targets) for number in numbers]
+
+
+def target_notice(targets: Sequence[int], splits: Mapping[int, Split]) -> str:
+    """Which nodes a targeted attack is scored at; empty for an attack on the whole graph."""
+    if not targets:
+        return ""
+    counts = (
+        f"{len(split.test)} of {len(targets)} on split {number}" for number, split in splits.items()
+    )
+    return (
+        "A targeted attack is scored at its targets alone, as far as they are test nodes: "
+        f"{', '.join(counts)}."
+    )
 
 
 _twins: dict[tuple[str, str, tuple[int, ...]], tuple[float | None, ...]] = {}

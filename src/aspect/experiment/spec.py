@@ -138,8 +138,8 @@ class Cell(Config):
     graph: str
     """Name of a data set, or path of a file."""
     chosen_by: ChosenBy = ""
-    """Who chose the settings that the entry starts from; empty: nothing is to be chosen, or the
-    record is older than this word."""
+    """Who chose the settings; empty: nothing is to be chosen, or the record is older than this
+    word."""
     reading: Reading = NO_READING
     """How the file is read."""
     spec: Spec = Field(alias="work")

@@ -17,7 +17,11 @@ from aspect.data.graph import LabelledGraph
 from aspect.data.splits import SplitKind
 from aspect.errors import RunError, SettingsError
 from aspect.evaluation.stability import OnStep, study_stability
-from aspect.evaluation.stability_request import DEFAULT_BUDGETS, StabilityRequest
+from aspect.evaluation.stability_request import (
+    DEFAULT_BUDGETS,
+    StabilityRequest,
+    check_untargeted,
+)
 from aspect.experiment.run import PerturbedGraph
 from aspect.experiment.trained import StoredRun, open_run
 
@@ -103,6 +107,8 @@ def _attacked(
         places_of.setdefault(read_files([place], labelled)[0].facts.attack, []).append(place)
     files = {attack: read_files(own, labelled) for attack, own in places_of.items()}
     every = [file for own in files.values() for file in own]
+    for file in every:
+        check_untargeted(file.facts.kind)
     kind = request.splits or every[0].facts.splits
     largest = (request.budgets or DEFAULT_BUDGETS)[-1:]  # its flips hold those of the others
     for own in files.values():

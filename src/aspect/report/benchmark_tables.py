@@ -52,9 +52,11 @@ CORNELL = "The paper's Cornell is cornell_old here: Cornell's edges with the nod
 CHOSEN = {
     "defaults": "Not searched yet: the method's defaults.",
     "official": "Not searched yet: the authors' settings.",
-    "earlier": "Not searched yet: settings of an earlier search, by another rule.",
+    "earlier": "Not searched yet: of an earlier search by another rule, or chosen by hand.",
     "own search": "Settings of a search that the plan names.",
+    "by hand": "Not searched as they are: the plan changes settings by hand.",
 }
+VARIED = "Variants change by hand what their names say."
 # What the README shows: no graph twice, the filtered pair in place of the one with duplicates.
 SHORT_ROWS = ("raw", "propagated", "aspect")
 SHORT_GRAPHS = (
@@ -205,15 +207,17 @@ class _Scores:
         self.optimistic: dict[Any, float] = {}
         if metric == HEADLINE:
             self.optimistic = summarise(results, "optimistic", kept)["mean"].dropna().to_dict()
-        chosen = [
-            results.chosen_by[name, graph]
-            for name in rows
-            for _, graph in columns
-            if (name, graph) in results.chosen_by
-        ]
-        self.chosen_counts = Counter(filter(None, chosen))
+        places = [(name, graph) for name in rows for _, graph in columns]
+        chosen_by = {place: results.chosen_by.get(place, "") for place in places}
+        # A variant starts from the settings of its head: what it changes is no lack.
+        chosen_by |= {
+            (name, graph): results.chosen_by.get((head, graph), word)
+            for (name, graph), word in chosen_by.items()
+            if head and word == "by hand"
+        }
+        self.chosen_counts = Counter(filter(None, map(chosen_by.__getitem__, places)))
         # Who chose the settings is told cell by cell only where it was not one and the same.
-        self.chosen_by = results.chosen_by if len(self.chosen_counts) > 1 else {}
+        self.chosen_by = chosen_by if len(self.chosen_counts) > 1 else {}
         self.lines: list[Line] = []
         shown = []
         for name in rows:
@@ -255,15 +259,17 @@ class _Scores:
             return "All settings were searched by one rule, 20 trials each."
         if len(counts) > 1:
             return (
-                f"The settings of {searched} of {total} cells were searched by one rule, 20 trials "
-                "each. The others have a note: the comparison is not fair until they are searched."
+                f"The settings of {searched} of {total} results were searched by one rule, 20 "
+                "trials each. The others have a note: the comparison is not fair until they are "
+                "searched."
             )
         (word,) = counts
         words = {
             "defaults": "the methods' defaults: nothing was searched",
             "official": "those of the methods' authors: nothing was searched",
-            "earlier": "of an earlier search, by another rule",
+            "earlier": "of an earlier search by another rule, or chosen by hand",
             "own search": "those of searches that the plan names",
+            "by hand": "changed by hand in the plan",
         }
         return f"All settings are {words[word]}."
 
@@ -472,13 +478,17 @@ def _perturbed_table(
 
 
 def drop_tables(results: Results) -> list[Table]:
-    """The drop on every graph with its interval, and the mean rank under each perturbation."""
-    return [
+    """The drop on every graph with its interval, and the mean rank under each perturbation.
+
+    A perturbation without clean scores of the same splits has no table.
+    """
+    tables = [
         _drop_table(results, splits, perturbation, graphs)
         for splits in results.kinds
         for perturbation in results.perturbations_of(splits)
         if (graphs := results.columns(splits, perturbation))
     ]
+    return [table for table in tables if table.lines]
 
 
 def _drop_table(results: Results, splits: str, perturbation: str, graphs: list[str]) -> Table:
@@ -545,6 +555,8 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
     titles = tuple(_ablation_column(results, columns))
     rows = [head, *variants]
     scores = _Scores(results, splits, rows, columns, with_published=with_published, head=head)
+    words = {results.chosen_by.get((name, graph)) for name in variants for _, graph in columns}
+    varied = VARIED if "by hand" in words else ""
     yield Table(
         results.table_name(f"ablation-{slug(head)}", splits),
         f"{results.title(head)} and its variants: accuracy on unseen nodes in percent, "
@@ -552,7 +564,7 @@ def _ablation(results: Results, splits: str, head: str, with_published: bool) ->
         titles,
         marked(scores.lines),
         head="variant",
-        notes=tuple(filter(None, [scores.settings_note, *scores.notes.sentences])),
+        notes=tuple(filter(None, [scores.settings_note, varied, *scores.notes.sentences])),
     )
     pairs: list[tuple[Place, Place]] = [
         ((splits, state, name, graph), (splits, state, head, graph))
@@ -647,7 +659,8 @@ def _significance_table(
     repeated = [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
     overall = mean_differences(tests.drop(index=repeated, level="graph"))
     most, lines = int(tests["count"].max()), []
-    for variant in overall.index:
+    is_tested = tests["count"].groupby("variant").any()
+    for variant in overall.index[overall.index.map(is_tested)]:
         rows, cells = tests.loc[[variant]], []
         for _, row in rows.iterrows():
             note = _over_common(row["count"], most)
@@ -657,6 +670,8 @@ def _significance_table(
         counts = TableCell(word=" / ".join(map(str, tally(rows))))
         mean = replace(_difference(overall.loc[variant]), low=None, high=None)
         lines.append(_line(results, variant, (*cells, counts, mean)))
+    left_out = [results.title(variant) for variant in overall.index if not is_tested[variant]]
+    untested = [f"Too few splits for a test: {', '.join(left_out)}."] if left_out else []
     name = "significance" if perturbation == CLEAN else f"significance-{perturbation}"
     under = "on" if perturbation == CLEAN else "under"
     numbers = tests["count"].astype(bool).groupby(tests["is_control"]).sum()
@@ -672,7 +687,11 @@ def _significance_table(
         (*columns, "better / not significant / worse", "mean over graphs"),
         tuple(lines),
         head="against",
-        notes=(*notes.sentences, *_repeated_note(results, repeated, "mean over graphs")),
+        notes=(
+            *notes.sentences,
+            *untested,
+            *_repeated_note(results, repeated, "mean over graphs"),
+        ),
     )
 
 
@@ -722,7 +741,10 @@ def _rank_table(results: Results, splits: str) -> Table | None:
 
 
 def short_table(results: Results) -> Table | None:
-    """Raw and propagated features, ASPECT and the best baselines by mean rank; random splits."""
+    """Raw and propagated features, ASPECT and the best baselines by mean rank; random splits.
+
+    Marks are those of all rows: what is bold here is the best of the full table.
+    """
     splits = "random"
     graphs = [graph for graph in results.columns(splits, CLEAN) if graph in SHORT_GRAPHS]
     rows = results.rows(splits, CLEAN, graphs)
@@ -732,25 +754,41 @@ def short_table(results: Results) -> Table | None:
     chosen = [name for name in (*SHORT_ROWS, *others[:BEST_BASELINES]) if name in rows]
     if not chosen:
         return None
-    scores = _Scores(results, splits, chosen, [(CLEAN, graph) for graph in graphs])
+    columns = [(CLEAN, graph) for graph in graphs]
+    scores = _Scores(results, splits, chosen, columns)
+    baselines = _baseline_lines(results, splits, CLEAN, graphs)
+
+    def ranked(names: Iterable[str], lines: Iterable[Line]) -> list[Line]:
+        cells = [TableCell(_known(ranks.get(name, math.nan))) for name in names]
+        return [
+            replace(line, cells=(*line.cells, cell))
+            for line, cell in zip(lines, cells, strict=True)
+        ]
+
+    whole = ranked(
+        [*rows, *(line.title for line in baselines)],
+        [*_Scores(results, splits, rows, columns).lines, *baselines],
+    )
+    full = dict(zip(rows, marked(whole, lowest=[len(graphs)]), strict=False))
     lines = [
         replace(
             line,
             note="",
-            cells=(
-                *(replace(cell, std=None, digits=1) for cell in line.cells),
-                TableCell(_known(ranks.get(name, math.nan)), digits=1),
+            cells=tuple(
+                replace(cell, std=None, digits=1, mark=other.mark)
+                for cell, other in zip(line.cells, full[name].cells, strict=True)
             ),
         )
-        for name, line in zip(chosen, scores.lines, strict=True)
+        for name, line in zip(chosen, ranked(chosen, scores.lines), strict=True)
     ]
     over = scores.over.removeprefix("mean ± standard deviation ")
     return Table(
         "short",
         f"Accuracy on unseen nodes in percent by the neutral probe, mean {over}."
-        + (f" Mean rank among {counted(len(ranks), 'method')} and controls." if len(ranks) else ""),
+        + (f" Mean rank among {counted(len(ranks), 'method')} and controls." if len(ranks) else "")
+        + " Marked are the best and the second best of all rows of the full table.",
         (*map(results.column, graphs), "mean rank"),
-        marked(lines, lowest=[len(graphs)]),
+        tuple(lines),
         notes=tuple(filter(None, [scores.settings_note, *scores.notes.sentences])),
     )
 

@@ -52,8 +52,8 @@ def published_beside(own: Sequence[Record]) -> list[Record]:
         )
     for record in done:
         _refuse_other_kinds(record, published)
-    places = {(_place(record.spec), record.spec.splits) for record in done}
-    chosen = [one for one in published if (_place(one.spec), one.spec.splits) in places]
+    tables = {_table(record.spec) for record in done}
+    chosen = [one for one in published if _table(one.spec) in tables]
     entries = {record.cell.entry for record in own}
     twice = sorted(entries & {record.cell.entry for record in chosen})
     if twice:
@@ -83,8 +83,13 @@ def _word_on_versions(own: Sequence[Record], beside: Sequence[Record]) -> str:
 
 
 def _place(spec: Spec) -> tuple[object, ...]:
-    """Column and table of a number."""
+    """Graph and perturbation of a number."""
     return spec.graph_sha256, spec.perturbation
+
+
+def _table(spec: Spec) -> tuple[object, ...]:
+    """The same with the kind of splits and the probe: `clean` and `perturbed` share a place."""
+    return *_place(spec), *_kind(spec)[:2]
 
 
 def _kind(spec: Spec) -> Kind:

@@ -41,7 +41,8 @@ def summarise(
     """One row per place of any record; numbers are missing where it has no scores.
 
     The mean is over the seeds' means; `std` over the splits of one seed, averaged over the seeds.
-    The 95% interval is Student's t over the means of the seeds, or over the splits of one seed.
+    The 95% interval is Student's t over the means of the seeds, or over the splits of one seed; it
+    ends where scores do, at 0 and 100.
 
     Args:
         results: of any records.
@@ -67,8 +68,8 @@ def summarise(
     error = summary["std_seeds"].where(several, summary["std"]) / np.sqrt(number)
     half = error * stdtrit((number - 1).clip(lower=1), TWO_SIDED_95)
     summary = summary.assign(
-        low=summary["mean"] - half,
-        high=summary["mean"] + half,
+        low=(summary["mean"] - half).clip(lower=0),
+        high=(summary["mean"] + half).clip(upper=PERCENT),
         splits=scores.groupby(PLACE, sort=False)["split"].nunique(),
     )
     # Variants of one column share their splits, so that a missing one can be named.

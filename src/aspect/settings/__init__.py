@@ -31,8 +31,8 @@ FOLDER = Path(__file__).parent
 Source = Literal["ours", "published"]
 # Who chose settings: nobody; the search by one rule for all methods (benchmarks/settings.py), which
 # begins with the defaults or the authors' settings, for ASPECT-S with those found for ASPECT; the
-# authors; an earlier search, or a hand; or a search that a plan names.
-ChosenBy = Literal["", "defaults", "searched", "official", "earlier", "own search"]
+# authors; an earlier search, or a hand; a search that a plan names; or a plan that changes any.
+ChosenBy = Literal["", "defaults", "searched", "official", "earlier", "own search", "by hand"]
 
 # How the origin of settings that others published begins, and that of the search by one rule.
 OFFICIAL = ("Official", "Settings of the", "The letter of the paper")
