@@ -13,7 +13,7 @@ from aspect.attacks.base import apply_flips
 from aspect.attacks.diffused import diffuse
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.pruning import Pruning
-from aspect.attacks.purification import edge_scores, prune_edges, purify
+from aspect.attacks.purification import edge_scores, prune_edges, purify, used_score
 from aspect.data.graph import Graph, edge_keys
 from aspect.data.source import load_named
 
@@ -154,6 +154,15 @@ def test_features_that_do_not_explain_edges_leave_the_score_to_neighbourhoods():
     graph = Graph.build(features, torch.randint(50, (2, 150), generator=generator))
     assert not diffuse(graph, features).is_telling
     torch.testing.assert_close(edge_scores(graph), edge_scores(graph, "tfidf-support"))
+    assert used_score(graph) == "tfidf-support"
+    assert used_score(graph, "features+diffusion") == "features+tfidf-support"
+
+
+def test_the_score_that_is_used_has_its_own_name():
+    graph, _ = communities(200, signal=4.0)
+    assert diffuse(graph, graph.features).is_telling
+    assert used_score(graph) == "diffusion"
+    assert used_score(graph, "support") == "support"
 
 
 def test_a_pair_that_is_no_edge_is_scored_by_the_other_edges_of_its_ends():

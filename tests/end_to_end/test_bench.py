@@ -231,6 +231,8 @@ def test_the_list_says_where_it_stands(cli):
     assert rows["broken"]["failed"] == BROKEN
     empty = cli("bench", "tiny.yaml", "--list", "--out", "nowhere").out
     assert f"0 of {CELLS} runs are done" in empty
+    assert "variant" in empty
+    assert "entry" not in empty
     assert "2 perturbation files are not there yet." in empty
     assert not (cli.cwd / "nowhere").exists()
 

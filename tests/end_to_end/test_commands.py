@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aspect import Aspect, read_graph
-from aspect.attacks.pruning import Pruning
+from aspect.attacks.pruning import Pruning, reached_text, score_text
 from aspect.attacks.purification import prune_edges
 from aspect.data.source import DATASETS
 from aspect.data.synthetic import embedded_graph
@@ -238,7 +238,34 @@ def test_embed_prunes_edges(cli, trained):
     expected = Aspect.load(trained / "model.safetensors").embed(prune_edges(whole, 0.2))
     np.testing.assert_array_equal(np.load(cli.cwd / "z.npy"), expected.numpy())
     told = cli("embed", trained, "--prune", 0.2, "--out", "z.csv")
-    assert f"{found['pruned_edges']} edges with low scores were pruned." in told.out
+    assert found["edges"] == whole.num_edges
+    reached = reached_text(found["pruned_edges"], whole.num_edges, 0.2)
+    score = score_text("diffusion", found["prune_score"])
+    assert f"Pruned: {reached}. {score}" in " ".join(told.out.split())
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_train_tells_how_many_edges_were_pruned_and_by_which_score(cli, inputs, soft):
+    how = ["--prune", 0.6, *(["--prune-soft"] if soft else []), "--out", "run"]
+    told = " ".join(cli("train", *inputs, *TINY, *how).out.split())
+    stored = json.loads((cli.cwd / "run/record.json").read_text())["prune"]
+    assert stored["edges"] == open_run(cli.cwd / "run").read_trained_graph().num_edges
+    assert 0 < stored["reached"] <= 0.6
+    count = round(stored["reached"] * stored["edges"])
+    assert stored["pruned"] == (0 if soft else count)
+    reached, score = reached_text(count, stored["edges"], 0.6), stored["used_score"]
+    what = "Weighed less" if soft else "Pruned"
+    assert f"{what} before the training: {reached}. {score_text('diffusion', score)}" in told
+
+
+def test_rows_are_not_taken_for_a_graph_without_edges(cli, inputs):
+    whole = cli("train", *inputs, *TINY, "--scale", "rows", "--out", "whole", "--json").json
+    assert cli("embed", whole["run"], "--out", "z.npy", "--json").json["pruned_edges"] == 0
+    how = ["--scale", "rows", "--prune", 0.2, "--out", "run"]
+    told = cli("train", *inputs, *TINY, *how, "--json").json
+    assert told["prune"]["pruned"] <= 0.2 * told["graph"]["edges"]
+    found = cli("embed", told["run"], "--out", "y.npy", "--json").json
+    assert found["pruned_edges"] == told["prune"]["pruned"]
 
 
 def test_train_on_a_pruned_graph_and_all_that_follows_prunes_alike(cli, inputs):

@@ -14,6 +14,7 @@ from aspect.evaluation import headroom as module
 from aspect.evaluation.headroom import (
     FUSIONS,
     MIXES,
+    SKIP_NOTICE,
     Gain,
     headroom,
     probe_bands,
@@ -168,6 +169,13 @@ def test_models_are_seeds_and_all_of_it_is_plain_json(labelled):
     assert list(done) == list(range(totals[0]))
     gates = torch.cat([model.policy(labelled.graph) for model in models])
     assert content["gate"]["mean"] == pytest.approx(float(gates.mean()))
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("weight", [0.0, 0.3])
+def test_a_skip_connection_that_is_left_out_is_told(labelled, weight):
+    model = Embedder("aspect", **{**QUICK, "skip_weight": weight}).fit(labelled)
+    assert (SKIP_NOTICE in headroom(model, labelled, num_splits=2).notices) == (weight > 0)
 
 
 @pytest.mark.usefixtures("hasty")

@@ -6,10 +6,16 @@ import pytest
 import torch
 
 from aspect.attacks.purification import prune_edges
+from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import make_splits
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import linear_probe
-from aspect.evaluation.pruning import best_by_validation, probe_pruned
+from aspect.evaluation.pruning import (
+    SplitPruning,
+    best_by_validation,
+    describe_pruning,
+    probe_pruned,
+)
 from aspect.evaluation.result import ProbeResult
 
 TINY = {"epochs": 2, "width": 8, "gate_width": 4, "order": 2}
@@ -51,11 +57,45 @@ def test_one_training_is_read_once_for_each_share(small_graph):
     splits = make_splits("random", small_graph.labels, 2, count=2)
     model = Embedder("aspect", device="cpu", **TINY).fit(small_graph.graph)
     shares = (0.0, 0.2, 0.4)
-    found, chosen = probe_pruned(model, small_graph.graph, small_graph, splits, shares)
+    found = probe_pruned(model, small_graph.graph, small_graph, splits, shares)
     by_hand = [
         linear_probe(model.embed(prune_edges(small_graph.graph, share)), small_graph.labels, splits)
         for share in shares
     ]
     expected, places = best_by_validation(by_hand)
-    assert found.splits == expected.splits
-    assert chosen == tuple(shares[place] for place in places)
+    assert found.result.splits == expected.splits
+    assert [split.asked for split in found.splits] == [shares[place] for place in places]
+
+
+@pytest.fixture
+def stars():
+    """Hubs whose leaves have one edge each, which they keep: little can be pruned."""
+    leaves = torch.arange(2, 60)
+    edges = torch.stack([leaves, leaves % 2])
+    generator = torch.Generator().manual_seed(0)
+    features = torch.rand(60, 6, generator=generator)
+    graph = Graph.build(features, torch.cat([edges, torch.tensor([[2, 4], [3, 5]])], dim=1))
+    return LabelledGraph(graph, torch.arange(60) % 2, ("a", "b"))
+
+
+def test_what_was_reached_and_the_score_stand_beside_what_was_asked(stars):
+    splits = make_splits("random", stars.labels, 2, count=2)
+    model = Embedder("aspect", device="cpu", **TINY).fit(stars.graph)
+    found = probe_pruned(model, stars.graph, stars, splits, (0.9,))
+    gone = stars.graph.num_edges - prune_edges(stars.graph, 0.9).num_edges
+    assert found.splits == (SplitPruning(0.9, gone / stars.graph.num_edges),) * 2
+    assert found.splits[0].reached < 0.1
+    assert found.score == "tfidf-support"  # random features do not explain edges
+
+
+def test_the_sentence_says_what_was_asked_reached_and_used():
+    splits = [SplitPruning(0.9, 0.477), SplitPruning(0.0, 0.0), SplitPruning(0.9, 0.477)]
+    assert describe_pruning("for x", splits, "diffusion") == (
+        "Pruned for x: no edge in 1 split, 47.7% of the edges in 2 splits (90% asked). "
+        "Score: diffusion."
+    )
+    told = describe_pruning("for x", [SplitPruning(0.1, 0.05), SplitPruning(0.1, 0.1)], "support")
+    assert "5.0% to 10.0% of the edges in 2 splits (10% asked)" in told
+    assert told.endswith(
+        "Score: support in place of diffusion, since features hardly explain these edges."
+    )

@@ -12,6 +12,7 @@ from aspect import Embedder, Graph, mixed_graph
 from aspect.data.archives import write_npz
 from aspect.data.source import GraphSource, add_dataset, read_graph
 from aspect.errors import FileError, GraphError, SettingsError
+from aspect.evaluation.baselines import knn_probe
 from aspect.experiment.embeddings import PRECOMPUTED, EmbeddingFile, precomputed_model
 from aspect.experiment.evaluate import evaluate_embeddings
 from aspect.experiment.plan import Entry, Plan, lay_out, read_facts
@@ -161,6 +162,20 @@ def test_they_are_probed_as_our_own_beside_the_controls(made):
     (made / "raw.npy").write_bytes((made / "z-1.npy").read_bytes())
     named = evaluate_embeddings(GraphSource(graph="small.npz"), ["raw.npy"], device="cpu")
     assert [row["name"] for row in named.rows[:3]] == ["raw.npy", "random", "raw"]
+
+
+@pytest.mark.usefixtures("made")
+def test_nearest_neighbours_are_those_of_the_rows_as_they_are_in_the_file():
+    rows = np.load("z-1.npy") + 3  # which centring would take off
+    np.save("far.npy", rows)
+    labelled = read_graph("small.npz")
+    expected = [
+        knn_probe(found, labelled.labels, num_classes=labelled.num_classes).strict.mean
+        for found in (rows, rows - rows.mean(axis=0))
+    ]
+    assert expected[0] != expected[1]
+    table = evaluate_embeddings(GraphSource(graph="small.npz"), ["far.npy"], device="cpu")
+    assert table.rows[0]["knn"]["mean"] == pytest.approx(expected[0])
 
 
 def test_a_data_set_of_the_user_may_name_its_metric(made, monkeypatch):

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from aspect.attacks.file import PerturbationFile
-from aspect.attacks.purification import prune_edges
+from aspect.attacks.purification import prune_edges, used_score
 from aspect.data.splits import Split, make_splits
 from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder
-from aspect.evaluation.baselines import twin_probe
+from aspect.evaluation.baselines import knn_probe, twin_probe
 from aspect.evaluation.linear_probe import PaperProbe, evasion_probe, linear_probe
 from aspect.evaluation.result import SplitScore
 from aspect.experiment import run as run_module
@@ -142,7 +142,9 @@ def test_a_row_with_pruned_edges_has_the_ratio_that_validation_prefers(place, cl
         ]
         best = max(range(3), key=lambda place: tried[place].validation)
         assert scores_of(found, "aspect, pruned", budget) == {1: tried[best]}
-        told.append(f"{(0, 10, 30)[best]}% of the edges in 1 split.")
+        gone = 1 - prune_edges(seen, (0.0, 0.1, 0.3)[best]).num_edges / seen.num_edges
+        some = f"{100 * gone:.1f}% of the edges in 1 split ({(0, 10, 30)[best]}% asked). Score: "
+        told.append(some if best else "no edge in 1 split. Score: ")
     assert f"for aspect, pruned at a budget of 0.1: {told[0]}" in found.notices[-1]
     assert f"for aspect, pruned clean: {told[1]}" in found.notices[-2]
 
@@ -163,7 +165,21 @@ def test_a_clean_run_has_a_row_with_pruned_edges_too(clean, place):
         for chosen, pair in zip(best, zip(*tried, strict=True), strict=True)
     ]
     assert found.rows[1]["prune"] == shares
+    left = prune_edges(graph, 0.2).num_edges
+    gone = (graph.num_edges - left) / graph.num_edges
+    assert found.rows[1]["pruned"] == [gone if share else 0.0 for share in shares]
+    assert found.rows[1]["prune_score"] == used_score(graph)
+    assert found.rows[0]["pruned"] is found.rows[0]["prune_score"] is None
     assert "Pruned for aspect, pruned: " in found.notices[-1]
+
+
+@pytest.mark.parametrize("method", ["aspect", "raw"])
+def test_nearest_neighbours_can_be_reproduced_from_the_stored_embeddings(place, method):
+    folder = place.train(f"stored-{method}", method=method)
+    rows, labelled = np.load(folder / "embeddings.npy"), place.labelled
+    expected = knn_probe(rows, labelled.labels, splits_of(place), num_classes=labelled.num_classes)
+    row = judge([folder]).rows[0]
+    assert row["knn"]["mean"] == pytest.approx(expected.strict.mean)
 
 
 @pytest.mark.parametrize("share", [-0.1, float("nan")])
@@ -279,6 +295,14 @@ def evasion_by(files, budgets):
         for budget in budgets
         for file in files
     ]
+
+
+def test_a_control_that_cannot_be_evaded_is_told(place, clean, found):
+    told = "spectral has no row: it cannot embed a graph that it was not fitted to."
+    table = evaded(place, clean, budgets=(0.1,))
+    assert "spectral" not in {row["name"] for row in table.rows}
+    assert told in table.notices
+    assert told not in found.notices  # poisoned: every control is fitted to its graph
 
 
 def test_evasion_learns_clean_and_tests_perturbed(place, clean):
@@ -407,6 +431,7 @@ def drop_row(place, clean, perturbed):
             "seed": seed,
             "split": split,
             **vars(SplitScore(0.0, 1, 50.0, value, value + 1, value / 2, None, (), (), 0.5)),
+            **dict.fromkeys(("prune", "pruned", "prune_score")),
         }
         for budget, by_seed in ((0.0, clean), (0.1, perturbed))
         for seed, values in enumerate(by_seed)

@@ -130,11 +130,15 @@ def test_edges_are_pruned_at_the_ratio_that_validation_prefers(path):
     assert plain.key != pruning.key
     record = run_cell(Task(pruning)).record
     model, labelled, splits = by_hand(path, pruning)
-    found, chosen = probe_pruned(model, labelled.graph, labelled, splits, shares)
+    found = probe_pruned(model, labelled.graph, labelled, splits, shares)
     assert record.status == "done", record.error
-    assert scores(record.scores) == scores(found.splits)
-    assert [score.prune for score in record.scores] == list(chosen)
-    assert {score.prune for score in run_cell(Task(plain)).record.scores} == {None}
+    assert scores(record.scores) == scores(found.result.splits)
+    told = [(score.prune, score.pruned) for score in record.scores]
+    assert told == [(split.asked, split.reached) for split in found.splits]
+    assert record.prune_score == found.score
+    untouched = run_cell(Task(plain)).record
+    assert {(score.prune, score.pruned) for score in untouched.scores} == {(None, None)}
+    assert untouched.prune_score is None
 
 
 def test_a_record_tells_what_a_reader_asks(path, small_graph):

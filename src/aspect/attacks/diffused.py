@@ -123,10 +123,11 @@ def _compressed(features: Features) -> Float[Tensor, "nodes dim"]:
     return features @ basis
 
 
-def diffuse(graph: Graph, features: Features) -> Diffused:
+def diffuse(graph: Graph, features: Features, rounds: int = ROUNDS) -> Diffused:
     """Spread features over the graph in rounds, each with the last one's weights of edges.
 
-    Takes O(edges * dim) time a step, and no label.
+    Takes O(edges * dim) time a step, and no label. The first round decides whether
+    features are telling.
     """
     unit, keys = normalize(_compressed(features), dim=1), edge_keys(graph)
     low, high = keys // graph.num_nodes, keys % graph.num_nodes
@@ -135,7 +136,7 @@ def diffuse(graph: Graph, features: Features) -> Diffused:
     separation = found.separation
     if not found.is_telling:
         return found
-    for _ in range(ROUNDS - 1):
+    for _ in range(rounds - 1):
         weights = found.beside_others(relative, low, high).clamp(LEAST, 1).pow(POWER)
         found, relative = _spread(pattern, unit, keys, weights)
     return replace(found, separation=separation)

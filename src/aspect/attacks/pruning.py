@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 DEFAULT = "diffusion"  # the edge score
+PERCENT = 100.0
 
 SCORES = {
     "features": "cosine of the ends' features",
@@ -36,6 +37,19 @@ def check_score(names: str) -> str:
         if name not in SCORES:
             raise UnknownNameError("edge score", name, SCORES)
     return names
+
+
+def reached_text(pruned: int, edges: int, asked: float | str) -> str:
+    """What a pruning reached beside what was asked: `26 of 279 edges, 9.3%; 30% asked`."""
+    ratio = asked if isinstance(asked, str) else f"{PERCENT * asked:g}%"
+    return f"{pruned} of {edges} edges, {PERCENT * pruned / max(1, edges):.1f}%; {ratio} asked"
+
+
+def score_text(asked: str, used: str) -> str:
+    """By which score edges were pruned, as a sentence."""
+    if used == asked:
+        return f"Score: {used}."
+    return f"Score: {used} in place of {asked}, since features hardly explain these edges."
 
 
 class Pruning(Config):

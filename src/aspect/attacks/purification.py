@@ -30,6 +30,7 @@ from aspect.nn.propagation import SymmetricPropagation
 
 LEVEL = 64  # roundings apart: two cosines that may be the same
 EMBEDDING_HOPS = 2
+FALLBACK = "tfidf-support"  # the score where `diffusion` tells nothing
 FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
 MOST_RANDOM = 0.5  # beyond which a score says nothing
@@ -115,7 +116,7 @@ def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Profile
         found = diffuse(graph, _weighted(graph.features))
         if found.is_telling:
             return found
-        score = "tfidf-support"
+        score = FALLBACK
     is_weighted = score.startswith("tfidf")
     rows = dense(_weighted(graph.features) if is_weighted else graph.features)
     return _neighbourhoods(graph, rows) if score.endswith("support") else Profiles(rows)
@@ -139,6 +140,17 @@ def edge_scores(
     names = check_score(score).split("+")
     found = [profiles_of(graph, name, embed).scores(*ends) for name in names]
     return found[0] if len(found) == 1 else torch.stack([_ranks(each) for each in found]).sum(0)
+
+
+def used_score(graph: Graph, score: str = DEFAULT) -> str:
+    """The score that `edge_scores` uses on this graph, by name: `diffusion` has a fallback."""
+
+    def used(name: str) -> str:
+        if name != "diffusion" or diffuse(graph, _weighted(graph.features), 1).is_telling:
+            return name
+        return FALLBACK
+
+    return "+".join(map(used, check_score(score).split("+")))
 
 
 def edge_support(graph: Graph) -> Float[Tensor, " edges"]:
@@ -177,7 +189,7 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
         scores = profiles.cosines(*ends)
         below = 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
         # Rounds bring out flips that crowd; those that do not, neighbourhoods may show better.
-        return max(below, estimate("tfidf-support")) if name == "diffusion" else below
+        return max(below, estimate(FALLBACK)) if name == "diffusion" else below
 
     ratios = [estimate(name) for name in check_score(score).split("+")]
     ratio = sum(ratios) / len(ratios)

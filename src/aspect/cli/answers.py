@@ -111,7 +111,8 @@ class TrainAnswer(Answer):
     perturbation: Object | None = None
     """What was done to the graph before: file, kind, budget, flips, split and more."""
     prune: Object | None = None
-    """What was pruned before the training: `ratio`, `score`, `rounds`, `soft`, `pruned` edges."""
+    """What was pruned before the training: asked were `ratio`, `score`, `rounds` and `soft`; of the
+    `edges`, `pruned` went, a ratio of `reached` (with `soft`: that weigh less), by `used_score`."""
     epochs: int
     """That were trained."""
     stopped_early: bool
@@ -159,6 +160,10 @@ class EmbedAnswer(Answer):
     """`mean` and `std` of the low band's weight."""
     pruned_edges: int
     """Edges left out by `--prune`, or by the model's own rule."""
+    edges: int
+    """Of the graph, those included."""
+    prune_score: str | None
+    """The score that they went by; null without `--prune`."""
     health: Object
     """Signs of collapse."""
     warnings: list[str]
@@ -194,9 +199,13 @@ class EvaluateAnswer(Measured):
     validation: Object | None = None
     """The metric on validation nodes."""
     knn: Object | None = None
-    """Accuracy of nearest neighbours."""
+    """Accuracy of nearest neighbours among the rows as `embeddings.npy` has them."""
     prune: Object | None = None
-    """Ratios that validation chose."""
+    """Ratios that validation chose, split by split; in the row of the pruned method."""
+    pruned: Object | None = None
+    """Ratios of the edges that went."""
+    prune_score: str | None = None
+    """The score that they went by."""
     at_path_end: float | None = None
     """Ratio of probes whose best penalty is the first or the last."""
     per_class: list[Object] | None = None

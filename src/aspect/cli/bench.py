@@ -34,11 +34,11 @@ class BenchOptions(Config):
     """Which part of a plan is meant, and what is run although it is over."""
 
     entries: Annotated[list[str] | None, typer.Option("--entry", metavar="NAME")] = None
-    """Only this entry."""
+    """Only this variant of the plan."""
     graphs: Annotated[list[str] | None, typer.Option("--graph", metavar="NAME")] = None
     """Only this graph."""
-    redo: Annotated[list[str] | None, typer.Option(metavar="ENTRY")] = None
-    """Run this entry again, done or not."""
+    redo: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None
+    """Run this variant again, done or not."""
     retry_failed: bool = False
     """Try the runs that failed again."""
     out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
@@ -258,8 +258,8 @@ def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None
     }
 
     def show() -> None:
-        columns = ["entry", "graph", "done", "failed", "left"]
-        session.screen.table(columns, [[row[name] for name in columns] for row in rows])
+        columns = ["variant", "graph", "done", "failed", "left"]
+        session.screen.table(columns, [list(row.values()) for row in rows])
         session.screen.say(f"{now.done} of {now.cells} runs are done, {now.failed} failed.")
         if missing:
             session.screen.say(f"{len(missing)} perturbation files are not there yet.")
@@ -282,7 +282,7 @@ def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
         columns = [
             f"{names[graph]} (ROC AUC)" if is_area[graph] else names[graph] for graph in shown
         ]
-        session.screen.table(["entry", *columns], rows)
+        session.screen.table(["variant", *columns], rows)
     say(
         f"{content['done']} of {content['cells']} runs are done, {content['kept']} before; "
         f"{duration(content['seconds'])}. Records are in {folder}."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from aspect.attacks.pruning import DEFAULT, reached_text, score_text
 from aspect.cli.completion import complete_graph
 from aspect.cli.options import Overwrite, check_target, is_of_store
 from aspect.cli.session import Session, command
@@ -29,8 +30,8 @@ class EmbedOptions(Config):
     alone are written."""
 
     prune: Annotated[Share, typer.Option(metavar="RATIO")] = 0.0
-    """Ratio of the edges to prune: those that fit the neighbourhoods at their ends least. Protects
-    against edges that were added to mislead."""
+    """Ratio of the edges to prune at most: those that score lowest by `diffusion`. Protects against
+    edges that were added to mislead."""
     normalise: Literal["none", "centre", "standard", "unit"] = "centre"
     """centre: subtract the mean, divide by one number; standard: by each column's std; unit:
     centred rows of length one; all as on the training graph. none: as computed."""
@@ -76,7 +77,7 @@ def embed(
         content = _embed(session, model, source, files, how)
     for warning in content["warnings"]:
         session.screen.warn(warning)
-    session.screen.answer(content, lambda: session.screen.say(_sentence(content)))
+    session.screen.answer(content, lambda: session.screen.say(_sentence(content, how.prune)))
 
 
 def _check_out(
@@ -99,7 +100,7 @@ def _embed(
     files: dict[str, Path],
     how: EmbedOptions,
 ) -> dict[str, Any]:
-    from aspect.attacks.purification import prune_edges
+    from aspect.attacks.purification import prune_edges, used_score
     from aspect.data.tensors import write_embeddings
     from aspect.experiment.run import gate_summary
 
@@ -139,7 +140,9 @@ def _embed(
         "dim": embeddings.shape[1],
         "normalise": how.normalise,
         "gate": gate_summary(policy),
-        "pruned_edges": whole.num_edges - embedder.as_seen(graph).num_edges,
+        "pruned_edges": whole.num_edges - embedder.pruned(graph).num_edges,
+        "edges": whole.num_edges,
+        "prune_score": used_score(whole) if how.prune else None,
         "health": health.to_dict(),
         "warnings": health.warnings(),
     }
@@ -185,13 +188,17 @@ def _read(session: Session, embedder: Embedder, source: GraphSource) -> Graph:
     return source.read(session.data_dir, embedder.encoder).graph
 
 
-def _sentence(content: dict[str, Any]) -> str:
+def _sentence(content: dict[str, Any], asked: float) -> str:
     gate = content["gate"]
     policy = "" if gate is None else f" Mean gate weight of the low band: {gate['mean']:.2f}."
     if content["gate_out"]:
         policy += f" Gate weights: {content['gate_out']}."
     new = " of new nodes" if content["known_nodes"] else ""
     wrote = f"Wrote {content['nodes']} embeddings{new} of {content['dim']} dimensions"
-    pruned = content["pruned_edges"]
-    told = f" {pruned} edges with low scores were pruned." if pruned else ""
+    pruned, edges, told = content["pruned_edges"], content["edges"], ""
+    if asked:
+        score = score_text(DEFAULT, content["prune_score"])
+        told = f" Pruned: {reached_text(pruned, edges, asked)}. {score}"
+    elif pruned:  # by the model's own rule
+        told = f" Pruned: {pruned} of {edges} edges."
     return f"{wrote} to {content['out']}.{policy}{told}"

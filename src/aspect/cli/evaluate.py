@@ -61,7 +61,7 @@ def evaluate(
     """Probe runs, or train on a graph with several seeds and probe those.
 
     Runs of the graph that are there already are taken, or gone on with if they were stopped. With
-    --perturbation the same is done on perturbed graphs, and what they cost is shown. --task
+    --perturbation the same is done on perturbed graphs, and the drop in accuracy is shown. --task
     measures something else than classes. With --embeddings nothing is trained: the files are
     probed.
     """

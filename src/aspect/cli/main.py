@@ -39,8 +39,8 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="aspect",
-    help="Node embeddings without labels: every node decides how much to trust its low-pass "
-    "and its high-pass view.",
+    help="Node embeddings without labels: every node has gate weights of its own for its low-pass "
+    "and its high-pass band.",
     cls=SectionedGroup,
     rich_markup_mode=None,
 )

@@ -159,8 +159,8 @@ class ProbeOptions(Config):
     """What validation chooses by; roc-auc needs two classes.  [default: what the data set's authors
     report, else accuracy]"""
     prune: Annotated[list[Share] | None, typer.Option(metavar="RATIO")] = None
-    """A further row, embedded without this ratio of the edges, those with the least support; of
-    several, validation chooses."""
+    """A further row, embedded without this ratio of the edges at most: those that score lowest by
+    `diffusion`. Of several, validation chooses."""
 
     def check_task(self) -> None:
         """Refuse options of another task."""

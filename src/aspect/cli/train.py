@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.attacks.pruning import Pruning
+from aspect.attacks.pruning import Pruning, reached_text, score_text
 from aspect.attacks.registry import attack_title
 from aspect.cli.completion import complete_graph
 from aspect.cli.options import (
@@ -282,10 +282,18 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"{told['splits']} split {told['split']} alone."
         )
     if "prune" in record:
-        told = record["prune"]
-        pruned = f"{told['pruned']} edges were pruned before the training"
-        what = "Edges with a low score weighed less" if told["soft"] else pruned
-        say(f"{what}: score {told['score']}, ratio {told['ratio']}.")
+        say(_pruning_sentence(record["prune"]))
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")
+
+
+def _pruning_sentence(told: dict[str, Any]) -> str:
+    """What was asked of the pruning, and what came of it."""
+    what = "Weighed less" if told["soft"] else "Pruned"
+    if "reached" not in told:  # a complete run of version 0.2
+        return f"{what} before the training: {told['pruned']} edges, {told['ratio']} asked."
+    count = round(told["reached"] * told["edges"])
+    reached = reached_text(count, told["edges"], told["ratio"])
+    score = score_text(told["score"], told["used_score"])
+    return f"{what} before the training: {reached}. {score}"

@@ -330,8 +330,13 @@ class GraphModel:
         moved = graph.to(self.device)
         return graph if moved.device == graph.device else moved
 
+    def pruned(self, graph: Any) -> Graph:  # noqa: ANN401
+        """The graph without the edges that the fitted model prunes before the method sees it."""
+        if self.rows is None:
+            return self.as_seen(graph)  # kept from the last look at it
+        return self._pruned(self._placed(self._converted(graph)))  # rows have no edges
+
     def _pruned(self, graph: Graph) -> Graph:
-        """The graph without the edges that are pruned before the method sees it."""
         return graph if self.prune is None else self.prune.apply(graph)
 
     @overload
@@ -386,7 +391,10 @@ class GraphModel:
         return (self._measured_scaling() or Scaling.of(rows)).apply(rows, normalise)
 
     def health(self, graph: Any) -> Health:  # noqa: ANN401
-        """Signs of representation collapse, measured before any centring."""
+        """Signs of representation collapse, measured before any centring.
+
+        A skip connection is not trained and is left out: `dim` is less than the columns of `embed`.
+        """
         return Health.of(self._output(graph).uncentred)
 
     def policy(self, graph: Any) -> Float[Tensor, " nodes"] | None:  # noqa: ANN401

@@ -46,6 +46,11 @@ GATE_DECAYS = (0.01, 0.1, 1.0)  # to choose from, for bands whose entries are ab
 
 LITTLE = 1.0  # points of accuracy: a smaller gain hardly pays for a gate
 
+SKIP_NOTICE = (
+    "The skip connection of the model is left out: the bands alone are compared, so that these "
+    "accuracies differ from those of `aspect evaluate`."
+)
+
 OnStep = Callable[[int, int, str], object]  # probes done, of how many, and the next one
 
 
@@ -147,6 +152,8 @@ def headroom(
 ) -> Headroom:
     """Fuse the bands of trained models in seven ways, each probed on the same splits.
 
+    A skip connection is no band and is left out.
+
     Args:
         models: Of ASPECT or ASPECT-S; several are the pre-training seeds of one setting.
         labelled: The graph that they were trained on.
@@ -183,8 +190,15 @@ def headroom(
         splits=kind,
         gate={"mean": float(gate.mean()), "std": float(gate.std())},
         rows=tuple(_rows(results)),
-        notices=results[0]["concatenated"].notices_naming(labelled.class_names),
+        notices=(
+            *results[0]["concatenated"].notices_naming(labelled.class_names),
+            *([SKIP_NOTICE] if any(_has_skip(model) for model in models) else []),
+        ),
     )
+
+
+def _has_skip(model: Embedder) -> bool:
+    return isinstance(model.method, AspectMethod) and model.method.skip is not None
 
 
 def centred_bands(

@@ -8,14 +8,14 @@ validation chooses the ratio.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from aspect.attacks.purification import check_ratio, edge_scores, prune_edges
+from aspect.attacks.pruning import DEFAULT, score_text
+from aspect.attacks.purification import check_ratio, edge_scores, prune_edges, used_score
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split
-from aspect.errors import SettingsError
+from aspect.errors import SettingsError, counted
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import NEUTRAL, Probe, linear_probe
 from aspect.evaluation.metrics import PERCENT
@@ -41,6 +41,23 @@ def best_by_validation(results: Sequence[ProbeResult]) -> tuple[ProbeResult, tup
     return joined, chosen
 
 
+@dataclass(frozen=True)
+class SplitPruning:
+    """What validation chose for a split, and what came of it."""
+
+    asked: float  # ratio of edges to prune
+    reached: float  # ratio that went: nodes with few edges keep one
+
+
+@dataclass(frozen=True)
+class PrunedProbe:
+    """The probe of a pruned graph, whose ratio validation chose split by split."""
+
+    result: ProbeResult
+    splits: tuple[SplitPruning, ...]
+    score: str  # that edges went by
+
+
 def probe_pruned(
     model: Embedder,
     graph: Graph,
@@ -49,7 +66,7 @@ def probe_pruned(
     ratios: Sequence[float],
     *,
     probe: Probe = NEUTRAL,
-) -> tuple[ProbeResult, tuple[float, ...]]:
+) -> PrunedProbe:
     """Probe a model on its pruned graph; validation chooses the ratio of each split.
 
     Args:
@@ -59,18 +76,18 @@ def probe_pruned(
         splits: Scored one by one.
         ratios: Of edges to prune; the first of equally good ones is taken.
         probe: As of `linear_probe`.
-
-    Returns:
-        The scores, and the ratio of each split.
     """
     placed, labels, classes = graph.to(model.device), labelled.labels, labelled.num_classes
     scores = edge_scores(placed) if any(ratios) else None
-    results = []
+    results, prunings = [], []
     for ratio in ratios:
-        rows = model.embed(prune_edges(placed, ratio, scores), normalise="none").to(model.device)
+        pruned = prune_edges(placed, ratio, scores)
+        rows = model.embed(pruned, normalise="none").to(model.device)
         results.append(linear_probe(rows, labels, splits, num_classes=classes, probe=probe))
+        gone = graph.num_edges - pruned.num_edges
+        prunings.append(SplitPruning(ratio, gone / max(1, graph.num_edges)))
     result, chosen = best_by_validation(results)
-    return result, tuple(ratios[index] for index in chosen)
+    return PrunedProbe(result, tuple(prunings[index] for index in chosen), used_score(placed))
 
 
 def check_pruning(method: str, ratios: Sequence[float]) -> None:
@@ -89,14 +106,23 @@ def pruned_name(name: str) -> str:
     return f"{name}, pruned"
 
 
-def describe_pruning(where: str, ratios: Iterable[float]) -> str:
-    """How many splits chose each ratio, as a sentence."""
-    counts = Counter(ratios)
-    first, *others = sorted(counts)
-    splits = "1 split" if counts[first] == 1 else f"{counts[first]} splits"
-    parts = [f"{PERCENT * first:g}% of the edges in {splits}"]
-    parts += [f"{PERCENT * ratio:g}% in {counts[ratio]}" for ratio in others]
-    return f"Pruned {where}: {', '.join(parts)}."
+def describe_pruning(where: str, splits: Iterable[SplitPruning], score: str) -> str:
+    """How many splits chose each ratio, what it reached, and by which score, as sentences."""
+    reached: dict[float, list[float]] = {}
+    for split in splits:
+        reached.setdefault(split.asked, []).append(split.reached)
+    parts = []
+    for asked in sorted(reached):
+        in_splits = f"in {counted(len(reached[asked]), 'split')}"
+        some = f"{_percents(reached[asked])} of the edges {in_splits} ({PERCENT * asked:g}% asked)"
+        parts.append(some if asked else f"no edge {in_splits}")
+    return f"Pruned {where}: {', '.join(parts)}. {score_text(DEFAULT, score)}"
+
+
+def _percents(ratios: Sequence[float]) -> str:
+    """One number, or the range where splits have graphs of their own."""
+    lowest, highest = (f"{PERCENT * ratio:.1f}%" for ratio in (min(ratios), max(ratios)))
+    return lowest if lowest == highest else f"{lowest} to {highest}"
 
 
 def with_all_edges(ratios: Sequence[float]) -> list[float]:

@@ -29,9 +29,16 @@ from aspect.evaluation.baselines import MOST_TWIN_NODES, knn_probe, majority_pro
 from aspect.evaluation.linear_probe import Probe, probe_named
 from aspect.evaluation.metrics import PERCENT, ClassScore, Spread, mean_class_scores
 from aspect.evaluation.paper_probe import PaperProbe
-from aspect.evaluation.pruning import check_pruning, describe_pruning, pruned_name, with_all_edges
+from aspect.evaluation.pruning import (
+    SplitPruning,
+    check_pruning,
+    describe_pruning,
+    pruned_name,
+    with_all_edges,
+)
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
+from aspect.experiment.record import Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run, target_notice
 from aspect.experiment.spec import Cell, Spec, method_source, metric_for
 from aspect.experiment.trained import StoredRun, open_run
@@ -74,7 +81,8 @@ class EvaluationTable:
 
     `scores` has a line for every name, budget, seed and split, ordered by these. Its further
     columns are the fields of `SplitScore`, `knn` (the accuracy of k-NN; on the clean graph),
-    `prune` (the ratio of pruned edges that validation chose) and `is_constant`.
+    `prune` (the ratio of edges to prune that validation chose), `pruned` (the ratio that went),
+    `prune_score` (the score they went by) and `is_constant`.
     """
 
     graph: str
@@ -145,7 +153,7 @@ class EvaluationTable:
         sentences = [self.scored_nodes] if self.scored_nodes else []
         sentences += result.notices_naming(self.class_names)
         if self.perturbations:
-            sentences += self._unpaired()
+            sentences += [*self._unpaired(), *self._left_out()]
         elif self.splits == "class-balanced":
             sentences.append(CLASS_BALANCED_NOTICE)
         name = pruned_name(self.method)
@@ -153,7 +161,7 @@ class EvaluationTable:
         for budget in sorted(set(pruned["budget"])):
             at = f" at a budget of {budget:g}" if budget else " clean"
             where = f"for {name}{at if self.perturbations else ''}"
-            sentences.append(describe_pruning(where, self._lines(name, budget)["prune"]))
+            sentences += _pruning_sentences(where, self._lines(name, budget))
         return sentences
 
     def _unpaired(self) -> Iterator[str]:
@@ -172,6 +180,14 @@ class EvaluationTable:
                     f"At a budget of {row['budget']:g} the perturbed scores are of the seeds "
                     f"{perturbed}, the clean ones of the seeds {clean}."
                 )
+
+    def _left_out(self) -> Iterator[str]:
+        """A word on every control that cannot be tested on a perturbed graph."""
+        if self.perturbations[0].perturbation.mode == "poison":
+            return
+        for name in sorted(set(CONTROLS) - set(self.scores["name"])):
+            if not find_method(name).method.inductive:
+                yield f"{name} has no row: it cannot embed a graph that it was not fitted to."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; on the clean graph the method's own scores stand at the top."""
@@ -208,16 +224,32 @@ class EvaluationTable:
         }
 
 
+def _pruning_sentences(where: str, lines: pd.DataFrame) -> Iterator[str]:
+    """A sentence for every score that was used: perturbed graphs may differ in it."""
+    for score, group in lines.groupby("prune_score", sort=False):
+        splits = zip(group["prune"], group["pruned"], strict=True)
+        yield describe_pruning(where, [SplitPruning(*split) for split in splits], str(score))
+
+
+def _pruning(lines: pd.DataFrame) -> dict[str, Any]:
+    """Of the row of a pruned method: ratios asked and reached, split by split, and the scores."""
+    told = lines[[score is not None for score in lines["prune_score"]]]
+    return {
+        "prune": list(told["prune"]) or None,
+        "pruned": list(told["pruned"]) or None,
+        "prune_score": ", ".join(dict.fromkeys(told["prune_score"])) or None,
+    }
+
+
 def _clean_row(name: str, lines: pd.DataFrame) -> dict[str, Any]:
     ends = _by_seed(lines, "at_path_end")
-    prune = [ratio for ratio in lines["prune"] if ratio is not None]
     return {
         "name": name,
         **{
             metric: _spread(lines, metric)
             for metric in ("strict", "optimistic", "macro_f1", "roc_auc", "validation", "knn")
         },
-        "prune": prune or None,
+        **_pruning(lines),
         "at_path_end": ends and sum(PERCENT * sum(seed) / len(seed) for seed in ends) / len(ends),
     }
 
@@ -247,6 +279,7 @@ def _perturbed_row(
         "clean_macro_f1": _spread(clean, "macro_f1"),
         "optimistic": _spread(perturbed, "optimistic"),
         "validation": _spread(perturbed, "validation"),
+        **_pruning(perturbed),
         **{
             key: [
                 {"seed": seed, "split": split, **asdict(score)}
@@ -378,7 +411,7 @@ def chosen_probe(experiment: Experiment, name: str, metric: Metric | None = None
 
 
 def controls_of(method: str) -> list[str]:
-    """What stands beside a method in every table."""
+    """What stands beside a method."""
     return [name for name in CONTROLS if name != method]
 
 
@@ -554,13 +587,10 @@ class _Evaluator:
             )
         outcome = self._run(spec, poisons, model)
         assert outcome.probed is not None  # a run with splits
-        assert outcome.embeddings is not None  # computed in this process
         knn: Sequence[float | None] = ()
         if not self.poisons:
-            labels, classes = self.labelled.labels, self.labelled.num_classes
-            splits = draw_splits(self.labelled, self.splits, self.numbers)
-            voted = knn_probe(outcome.embeddings, labels, splits, num_classes=classes)
-            knn = [score.strict for score in voted.splits]
+            assert outcome.model is not None  # fitted in this process, or given
+            knn = self._knn_accuracies(spec.method, outcome.model)
             if spec.method == self.method:
                 self.health.append(Health.from_dict(outcome.record.health or {}))
         where = budget, spec.seed, spec.split_numbers
@@ -569,8 +599,22 @@ class _Evaluator:
             ratios = tuple(with_all_edges(self.prune))
             pruned = self._run(spec.model_copy(update={"prune": ratios}), poisons, model)
             assert pruned.probed is not None  # a run with splits
-            chosen = [score.prune for score in pruned.record.scores]
-            self.lines += score_lines(pruned_name(self.method), *where, pruned.probed, prune=chosen)
+            self.lines += score_lines(
+                pruned_name(self.method), *where, pruned.probed, record=pruned.record
+            )
+
+    def _knn_accuracies(self, method: str, model: Embedder) -> list[float]:
+        """Of k-NN on every split, by the rows that a run stores and `aspect embed` writes.
+
+        Centring turns cosines, so that other rows would give other neighbours. The rows of a file
+        are left as they are.
+        """
+        graph, labels = self.labelled.graph, self.labelled.labels
+        rows = model.embed(graph, normalise="none" if method == PRECOMPUTED else "centre")
+        splits = draw_splits(self.labelled, self.splits, self.numbers)
+        classes = self.labelled.num_classes
+        voted = knn_probe(rows.to(self.device), labels, splits, num_classes=classes)
+        return [score.strict for score in voted.splits]
 
     def _run(
         self, spec: Spec, poisons: Sequence[PerturbedGraph], model: Embedder | None
@@ -637,9 +681,12 @@ def score_lines(
     result: ProbeResult,
     *,
     knn: Sequence[float | None] = (),
-    prune: Sequence[float | None] = (),
+    record: Record | None = None,
 ) -> list[dict[str, Any]]:
-    """The lines of `EvaluationTable.scores`, one for every split."""
+    """The lines of `EvaluationTable.scores`, one for every split; a record tells of pruning."""
+    prunings: list[tuple[float | None, float | None]] = [(None, None)] * len(numbers)
+    if record is not None:
+        prunings = [(scores.prune, scores.pruned) for scores in record.scores]
     return [
         {
             "name": name,
@@ -648,7 +695,9 @@ def score_lines(
             "split": number,
             **vars(score),
             "knn": knn[index] if knn else None,
-            "prune": prune[index] if prune else None,
+            "prune": prunings[index][0],
+            "pruned": prunings[index][1],
+            "prune_score": None if record is None else record.prune_score,
             "is_constant": result.is_constant,
         }
         for index, (number, score) in enumerate(zip(numbers, result.splits, strict=True))

@@ -34,7 +34,10 @@ class SplitScores(Config):
     step: int | None = None
     """The step that validation chose; none where the probe is solved to convergence."""
     prune: float | None = None
-    """The ratio of pruned edges that validation chose; none: pruning was no choice."""
+    """The ratio of edges to prune that validation chose; none: pruning was no choice."""
+    pruned: float | None = None
+    """The ratio of edges that went: less than `prune` where nodes with few edges kept one; none:
+    not told."""
     missing_in_train: tuple[int, ...] = ()
     """Classes without a training node."""
     missing_in_test: tuple[int, ...] = ()
@@ -98,6 +101,8 @@ class Record(Config):
     attack: AttackNote | None = None
     """Where the flips come from, if they come from a file."""
     scores: tuple[SplitScores, ...] = ()
+    prune_score: str | None = None
+    """The score that edges went by where validation chose how many; none: no such choice."""
     epochs: int = 0
     stopped_early: bool = False
     loss: dict[str, float] = Field(default_factory=dict)

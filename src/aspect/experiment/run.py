@@ -33,7 +33,7 @@ from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import ValueRecorder, inspect_model
 from aspect.evaluation.linear_probe import Probe, evasion_probe, linear_probe, probe_named
 from aspect.evaluation.neutral_probe import NeutralProbe, on_faster_device
-from aspect.evaluation.pruning import probe_pruned
+from aspect.evaluation.pruning import PrunedProbe, probe_pruned
 from aspect.evaluation.result import ProbeResult
 from aspect.experiment.embeddings import precomputed_model
 from aspect.experiment.record import AttackNote, GraphSummary, Record, SplitScores
@@ -307,11 +307,12 @@ class _Run:
             embeddings = model.embed(graph, normalise="none").to(model.device)
         check_finite(embeddings)
         probed: ProbeResult | None = None
+        pruned: PrunedProbe | None = None
         scores: tuple[SplitScores, ...] = ()
         if splits:
             with self._timed("probe", model.device):
-                probed, prune = self._probe(model, graph, embeddings, splits)
-            scores = self._scores(probed, prune, splits)
+                probed, pruned = self._probe(model, graph, embeddings, splits)
+            scores = self._scores(probed, pruned, splits)
         health, policy = model.health(graph), model.policy(graph)
         record = Record(
             status="done",
@@ -319,6 +320,7 @@ class _Run:
             graph=_summary(self.cell.graph_source, self.labelled),
             attack=notes[0] if notes else None,
             scores=scores,
+            prune_score=None if pruned is None else pruned.score,
             **_training_facts(model),
             dim=embeddings.shape[1],
             parameters=model.method.num_parameters,
@@ -371,13 +373,14 @@ class _Run:
 
     def _probe(
         self, model: Embedder, graph: Graph, embeddings: Tensor, splits: list[Split]
-    ) -> tuple[ProbeResult, Sequence[float | None]]:
-        """The scores, and the ratio of pruned edges behind each of them."""
+    ) -> tuple[ProbeResult, PrunedProbe | None]:
+        """The scores, and what was pruned for them where validation chose that."""
         spec, labelled = self.spec, self.labelled
         labels, classes = labelled.labels, labelled.num_classes
         probe = self.probe or probe_named(spec.probe or "paper", spec.metric)
         if spec.prune is not None:
-            return probe_pruned(model, graph, labelled, splits, spec.prune, probe=probe)
+            pruned = probe_pruned(model, graph, labelled, splits, spec.prune, probe=probe)
+            return pruned.result, pruned
         if spec.perturbation is None or spec.perturbation.mode == "poison":
             if isinstance(probe, NeutralProbe):
                 embeddings = on_faster_device(embeddings)
@@ -390,10 +393,10 @@ class _Run:
             result = evasion_probe(
                 embeddings, perturbed, labels, splits, num_classes=classes, probe=probe
             )
-        return result, (None,) * len(splits)
+        return result, None
 
     def _scores(
-        self, probed: ProbeResult, prune: Sequence[float | None], splits: list[Split]
+        self, probed: ProbeResult, pruned: PrunedProbe | None, splits: list[Split]
     ) -> tuple[SplitScores, ...]:
         """With what each split gives without any embedding; twins of the clean graph alone."""
         labels, classes = self.labelled.labels, self.labelled.num_classes
@@ -401,12 +404,20 @@ class _Run:
         twins: tuple[float | None, ...] = (None,) * len(splits)
         if self.spec.perturbation is None and not self._targets:
             twins = _twin_accuracies(self.labelled, self.spec, splits)
+        prunings = (None,) * len(splits) if pruned is None else pruned.splits
         rows = zip(
-            self.spec.split_numbers, probed.splits, prune, majority.splits, twins, strict=True
+            self.spec.split_numbers, probed.splits, prunings, majority.splits, twins, strict=True
         )
         return tuple(
-            SplitScores.of(number, score, prune=ratio, majority=least.strict, twins=twin)
-            for number, score, ratio, least, twin in rows
+            SplitScores.of(
+                number,
+                score,
+                prune=None if pruning is None else pruning.asked,
+                pruned=None if pruning is None else pruning.reached,
+                majority=least.strict,
+                twins=twin,
+            )
+            for number, score, pruning, least, twin in rows
         )
 
     def _details(self, model: Embedder, graph: Graph, recorder: Recorder) -> Details:

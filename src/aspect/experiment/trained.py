@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from aspect import __version__
+from aspect.attacks.purification import used_score
 from aspect.config import to_yaml
 from aspect.data.archives import content_sha256
 from aspect.data.files import is_file, replacing
@@ -155,10 +156,28 @@ def train_run(
             record["perturbation"] = {**told, "edges": graph.num_edges}
         if model.prune is not None:
             assert outcome.model is not None  # trained in this process
-            left = outcome.model.as_seen(graph).num_edges
-            record["prune"] = {**model.prune.model_dump(), "pruned": graph.num_edges - left}
+            record["prune"] = {**model.prune.model_dump(), **_pruned(outcome.model, graph)}
         folder.complete(record)
         return record
+
+
+def _pruned(model: Embedder, graph: Graph) -> dict[str, Any]:
+    """What the pruning of a model did to a graph, beside what was asked of it.
+
+    Nodes with few edges keep one, and a score may have a fallback.
+    """
+    assert model.prune is not None  # the model prunes
+    left = model.pruned(graph)
+    count = graph.num_edges - left.num_edges
+    if model.prune.soft and left.weights is not None:
+        before = graph.weights if graph.weights is not None else torch.ones(len(left.weights))
+        count = int((left.weights < before.to(left.weights)).sum()) // 2  # both directions
+    return {
+        "pruned": graph.num_edges - left.num_edges,
+        "edges": graph.num_edges,
+        "reached": count / max(1, graph.num_edges),
+        "used_score": used_score(graph.to(model.device), model.prune.score),
+    }
 
 
 def _as_begun(options: RunOptions, out: Path) -> RunOptions:

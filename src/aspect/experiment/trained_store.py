@@ -107,6 +107,8 @@ def embed_run(stored: StoredRun, out: Path, normalise: Normalisation) -> dict[st
         "normalise": normalise,
         "gate": stored.record["gate"],
         "pruned_edges": 0,
+        "edges": stored.record["graph"]["edges"],
+        "prune_score": None,
         "health": stored.record["health"],
         "warnings": stored.record["warnings"],
     }
