@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from aspect.attacks.base import apply_flips, flips_of
-from aspect.attacks.drawn import mask_graph
+from aspect.attacks.drawn import mask_graph, mask_seed
 from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation, files_at
 from aspect.attacks.registry import AttackName, attack_info, attack_title
 from aspect.config import Config, Count
@@ -41,6 +41,7 @@ from aspect.errors import (
     reason,
     shown,
 )
+from aspect.provenance import versions
 
 FILE_FORMAT = 1  # raised when an older library could misread what this one writes
 FILE_KIND, FLIPS, STATE = "perturbation", "flips", "state/"
@@ -81,6 +82,42 @@ class AttackFacts(Config):
     seconds: float = 0.0  # that the attack took, in all its processes
     device: str  # kind of the device; another one rounds otherwise
     versions: dict[str, str]  # of this package, of Python and of those that numbers depend on
+
+    @classmethod
+    def by_split(
+        cls,
+        labelled: LabelledGraph,
+        name: str,
+        numbers: Iterable[int],
+        *,
+        kind: str,
+        splits: SplitKind,
+        seed: int = 0,
+        **told: Any,  # noqa: ANN401 - the fields that the graph and the split do not tell
+    ) -> list[AttackFacts]:
+        """Of the same attack on a graph, so called, for each of its splits of these numbers."""
+        graph, known = labelled.graph, versions()
+        attacked = AttackedGraph(
+            name=name,
+            sha256=content_sha256(labelled),
+            nodes=graph.num_nodes,
+            edges=graph.num_edges,
+        )
+        return [
+            cls(
+                graph=attacked,
+                kind=kind,
+                num_classes=labelled.num_classes,
+                splits=splits,
+                splits_sha256=published_sha256(splits, labelled.masks),
+                split=number,
+                seed=seed,
+                mask_seed=mask_seed(kind, seed + number),
+                versions=known,
+                **told,
+            )
+            for number in numbers
+        ]
 
     @property
     def attack(self) -> str:

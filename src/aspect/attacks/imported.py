@@ -19,15 +19,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from aspect.attacks.base import check_flips
-from aspect.attacks.drawn import mask_seed
-from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
+from aspect.attacks.file import AttackFacts, PerturbationFile
 from aspect.attacks.registry import IMPORTED
-from aspect.data.archives import content_sha256
+from aspect.attacks.run import splits_by_number
 from aspect.data.files import file_bytes
 from aspect.data.graph import Graph, LabelledGraph, count_pairs, pair_keys
-from aspect.data.splits import SplitKind, make_splits, published_sha256
-from aspect.errors import FileError, GraphError, SettingsError, sentence_of, shown
-from aspect.provenance import versions
+from aspect.data.splits import SplitKind
+from aspect.errors import FileError, GraphError, sentence_of, shown
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
 ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"))
@@ -122,48 +120,6 @@ def _pairs(path: Path, graph: Graph) -> Int[Tensor, "pairs 2"]:
     return torch.tensor([[number[cell] for cell in row] for row in cells])
 
 
-def imported_facts(
-    labelled: LabelledGraph,
-    name: str,
-    *,
-    flips: int,
-    splits: SplitKind,
-    split: int,
-    settings: dict[str, str] | None = None,
-) -> AttackFacts:
-    """Where imported flips come from, and the split that they are judged on.
-
-    Args:
-        labelled: The clean graph.
-        name: Of the graph, for the file.
-        flips: Their number.
-        splits: Kind of splits.
-        split: Number of the one whose training labels the attack knew.
-        settings: Name and checksum of the file that they were read from.
-    """
-    graph = labelled.graph
-    return AttackFacts(
-        graph=AttackedGraph(
-            name=name,
-            sha256=content_sha256(labelled),
-            nodes=graph.num_nodes,
-            edges=graph.num_edges,
-        ),
-        kind=IMPORTED,
-        settings=settings or {},
-        num_classes=labelled.num_classes,
-        splits=splits,
-        splits_sha256=published_sha256(splits, labelled.masks),
-        split=split,
-        seed=0,
-        mask_seed=mask_seed(IMPORTED, split),
-        wanted=flips,
-        complete=True,
-        device="cpu",
-        versions=versions(),
-    )
-
-
 def imported_files(
     labelled: LabelledGraph,
     name: str,
@@ -190,23 +146,19 @@ def imported_files(
             f"{source} flips {len(flips)} pairs, more than the graph's {edges} edges. Are these "
             "nodes those of the graph, in the same order?"
         )
-    count = len(make_splits(splits, labelled.labels, labelled.num_classes, masks=labelled.masks))
-    chosen = range(count) if numbers is None else numbers
-    wrong = [number for number in chosen if not 0 <= number < count]
-    if wrong:
-        raise SettingsError(
-            f"Split must be from 0 to {count - 1}, the {splits} splits of this graph. "
-            f"Got {wrong[0]}."
-        )
+    chosen = splits_by_number(labelled, splits, numbers)
     sha256 = hashlib.sha256(file_bytes(source)).hexdigest()
     settings = {"file": source.name, "sha256": sha256}
     keys = flips[:, 0] * labelled.graph.num_nodes + flips[:, 1]
-    return [
-        PerturbationFile(
-            imported_facts(
-                labelled, name, flips=len(keys), splits=splits, split=number, settings=settings
-            ),
-            keys,
-        )
-        for number in chosen
-    ]
+    all_facts = AttackFacts.by_split(
+        labelled,
+        name,
+        chosen,
+        kind=IMPORTED,
+        splits=splits,
+        settings=settings,
+        wanted=len(keys),
+        complete=True,
+        device="cpu",
+    )
+    return [PerturbationFile(facts, keys) for facts in all_facts]

@@ -19,15 +19,12 @@ from aspect.attacks.base import (
     flips_within,
     one_thread,
 )
-from aspect.attacks.drawn import mask_seed
-from aspect.attacks.file import AttackedGraph, AttackFacts, PerturbationFile
+from aspect.attacks.file import AttackFacts, PerturbationFile
 from aspect.attacks.registry import attack_info, check_flips_edges, find_attack
 from aspect.config import Config
-from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.splits import Split, SplitKind, make_splits, published_sha256
+from aspect.data.splits import Split, SplitKind, make_splits
 from aspect.errors import GraphError, SettingsError
-from aspect.provenance import versions
 
 DTYPE = torch.float32
 SECONDS_BETWEEN_WRITES = 2.0  # what a kill costs at most, but for one gradient
@@ -142,49 +139,50 @@ def plan_attacks(
     wanted = attack.count(config, labelled.graph) or request.count(labelled.graph)
     splits: Mapping[int, Split | None]
     if attack.info.needs_labels or labelled.num_classes >= 2:  # noqa: PLR2004 - else no split
-        splits = _chosen_splits(labelled, request.splits, numbers)
+        splits = splits_by_number(labelled, request.splits, numbers)
+        for number, chosen in splits.items():
+            if len(torch.unique(labelled.labels[chosen.train])) < 2:  # noqa: PLR2004
+                raise GraphError(
+                    "An attack needs training nodes of at least 2 classes. "
+                    f"{request.splits.capitalize()} split {number} has one."
+                )
+    elif numbers is None:
+        raise SettingsError(
+            "The graph has fewer than 2 classes, hence no splits. Leave --all-splits out."
+        )
     else:
-        splits = _without_splits(numbers)
+        splits = dict.fromkeys(numbers)
     if labelled.graph.weights is not None and not attack.info.needs_model:
         logger.warning(
             "%s knows no edge weights: it chooses its flips on the unweighted graph. Where they "
             "are applied, edges keep their weights, and an added one has the mean of them.",
             request.kind,
         )
-    attacked = AttackedGraph(
-        name=name,
-        sha256=content_sha256(labelled),
-        nodes=labelled.graph.num_nodes,
-        edges=labelled.graph.num_edges,
+    all_facts = AttackFacts.by_split(
+        labelled,
+        name,
+        splits,
+        kind=request.kind,
+        splits=request.splits,
+        seed=request.seed,
+        solver=getattr(config, "solver", ""),
+        surrogate=attack.surrogate,
+        settings=config.model_dump(mode="json", exclude={"solver"}),
+        wanted=wanted,
+        device=device.type,
     )
     placed = replace(labelled, graph=labelled.graph.to(DTYPE).to(device))
     planned = []
-    for number, split in splits.items():
-        facts = AttackFacts(
-            graph=attacked,
-            kind=request.kind,
-            solver=getattr(config, "solver", ""),
-            surrogate=attack.surrogate,
-            settings=config.model_dump(mode="json", exclude={"solver"}),
-            num_classes=labelled.num_classes,
-            splits=request.splits,
-            splits_sha256=published_sha256(request.splits, labelled.masks),
-            split=number,
-            seed=request.seed,
-            mask_seed=mask_seed(request.kind, request.seed + number),
-            wanted=wanted,
-            device=device.type,
-            versions=versions(),
-        )
+    for facts, split in zip(all_facts, splits.values(), strict=True):
         target = Target(placed.graph) if split is None else Target.of(placed, split)
         planned.append(PlannedAttack(facts, target, attack, config, train_model))
     return planned
 
 
-def _chosen_splits(
+def splits_by_number(
     labelled: LabelledGraph, kind: SplitKind, numbers: Sequence[int] | None
 ) -> dict[int, Split]:
-    """The chosen splits by their numbers."""
+    """The splits of these numbers; None: all that there are."""
     splits = make_splits(kind, labelled.labels, labelled.num_classes, masks=labelled.masks)
     chosen = range(len(splits)) if numbers is None else numbers
     for number in chosen:
@@ -193,21 +191,7 @@ def _chosen_splits(
                 f"Split must be from 0 to {len(splits) - 1}, the {kind} splits of this graph. "
                 f"Got {number}."
             )
-        if len(torch.unique(labelled.labels[splits[number].train])) < 2:  # noqa: PLR2004
-            raise GraphError(
-                f"An attack needs training nodes of at least 2 classes. {kind.capitalize()} "
-                f"split {number} has one."
-            )
     return {number: splits[number] for number in chosen}
-
-
-def _without_splits(numbers: Sequence[int] | None) -> dict[int, None]:
-    """The numbers of an attack that reads no labels, on a graph that cannot be split."""
-    if numbers is None:
-        raise SettingsError(
-            "The graph has fewer than 2 classes, hence no splits. Leave --all-splits out."
-        )
-    return dict.fromkeys(numbers)
 
 
 def run_attack(

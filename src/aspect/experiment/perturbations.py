@@ -13,7 +13,6 @@ import torch
 
 from aspect.attacks.base import flips_within
 from aspect.attacks.file import AttackFacts, PerturbationFile, find_difference
-from aspect.attacks.imported import imported_facts
 from aspect.attacks.perturbation import Perturbation, group_by_file
 from aspect.attacks.registry import IMPORTED
 from aspect.attacks.run import AttackRequest, PlannedAttack, plan_attacks, run_attack
@@ -109,11 +108,17 @@ def _facts(
 ) -> list[AttackFacts]:
     """Of the attack for every split."""
     if request.kind == IMPORTED:
-        flips, splits = request.count(labelled.graph), request.splits
-        return [
-            imported_facts(labelled, name, flips=flips, splits=splits, split=split)
-            for split in range(num_splits)
-        ]
+        return AttackFacts.by_split(
+            labelled,
+            name,
+            range(num_splits),
+            kind=IMPORTED,
+            splits=request.splits,
+            settings={},
+            wanted=request.count(labelled.graph),
+            complete=True,
+            device="cpu",
+        )
     planned = plan_attacks(
         labelled, name, request, range(num_splits), torch.device("cpu"), train_stand_in
     )
