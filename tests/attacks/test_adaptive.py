@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aspect.attacks.adaptive import ScoreFloor
+from aspect.attacks.adaptive import AdaptiveConfig
 from aspect.attacks.base import apply_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.pr_bcd import PRBCD, PRBCDConfig
@@ -48,7 +48,7 @@ def test_no_flip_scores_below_the_floor_and_without_it_some_do(score):
 
 
 def test_the_floor_is_a_quantile_of_the_edges():
-    floor = ScoreFloor.of(TASK.graph, "support", 0.25)
+    floor = AdaptiveConfig(avoid_below=0.25, avoid_score="support").floor(TASK.graph)
     edges = edge_keys(TASK.graph)
     below = int((~floor.allows(edges)).sum())
     assert below == int(0.25 * len(edges))

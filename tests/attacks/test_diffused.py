@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aspect.attacks import diffused
-from aspect.attacks.adaptive import ScoreFloor
+from aspect.attacks.adaptive import AdaptiveConfig
 from aspect.attacks.base import apply_flips
 from aspect.attacks.diffused import diffuse
 from aspect.attacks.file import PerturbationFile
@@ -167,7 +167,7 @@ def test_the_score_that_is_used_has_its_own_name():
 
 def test_a_pair_that_is_no_edge_is_scored_by_the_other_edges_of_its_ends():
     graph, classes = communities(80)
-    floor = ScoreFloor.of(graph, "diffusion", 0.3)
+    floor = AdaptiveConfig(avoid_below=0.3, avoid_score="diffusion").floor(graph)
     keys = edge_keys(graph)
     scores = edge_scores(graph)
     torch.testing.assert_close(

@@ -30,15 +30,6 @@ class ScoreFloor:
     num_nodes: int
     least: Float[Tensor, ""]
 
-    @classmethod
-    def of(cls, graph: Graph, score: str, quantile: float) -> ScoreFloor:
-        """The floor at a quantile of the scores of the graph's edges."""
-        profiles, edges = profiles_of(graph, score), edge_keys(graph)
-        scores = profiles.scores(edges // graph.num_nodes, edges % graph.num_nodes)
-        # Not torch.quantile, which takes at most 2**24 numbers.
-        least = scores.sort().values[int(quantile * len(scores))]
-        return cls(profiles, edges, graph.num_nodes, least)
-
     def allows(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
         """Which pairs may be flipped; an absent one has the score that its edge would have."""
         joined = torch.isin(keys, self.edges)
@@ -67,4 +58,8 @@ class AdaptiveConfig(Config):
         """What pairs must reach on this graph; None: every pair may be flipped."""
         if self.avoid_below is None:
             return None
-        return ScoreFloor.of(graph, self.avoid_score or DEFAULT, self.avoid_below)
+        profiles, edges = profiles_of(graph, self.avoid_score or DEFAULT), edge_keys(graph)
+        scores = profiles.scores(edges // graph.num_nodes, edges % graph.num_nodes)
+        # Not torch.quantile, which takes at most 2**24 numbers.
+        least = scores.sort().values[int(self.avoid_below * len(scores))]
+        return ScoreFloor(profiles, edges, graph.num_nodes, least)
