@@ -17,8 +17,10 @@ from aspect.attacks.projected_ascent import (
     Seen,
     _discrete,
     ascend,
-    draw_edges,
     draw_entries,
+    draw_pairs,
+    edge_candidates,
+    feature_candidates,
     project_to_budget,
     slopes_of,
 )
@@ -45,9 +47,17 @@ def hops(graph):
     return steps
 
 
+def drawn_edges(graph, others, *, self_loops):
+    return edge_candidates(graph, *draw_pairs(graph, others, generator()), self_loops=self_loops)
+
+
+def drawn_entries(features, share):
+    return feature_candidates(features, *draw_entries(features, share, generator()))
+
+
 def test_all_edges_and_as_many_other_pairs_as_wanted():
     graph = random_graph(60, 90)
-    drawn = draw_edges(graph, 50, generator(), self_loops=True)
+    drawn = drawn_edges(graph, 50, self_loops=True)
     assert len(drawn.keys) == graph.num_edges + 50
     assert torch.equal(drawn.keys, drawn.keys.unique())
     assert torch.equal(drawn.keys[drawn.present == 1], edge_keys(graph))
@@ -57,7 +67,7 @@ def test_all_edges_and_as_many_other_pairs_as_wanted():
 
 def test_half_of_the_other_pairs_are_two_hops_apart():
     graph = random_graph(400, 500, seed=3)
-    drawn = draw_edges(graph, 300, generator(), self_loops=True)
+    drawn = drawn_edges(graph, 300, self_loops=True)
     others = drawn.keys[drawn.present == 0]
     apart = hops(graph)[others // 400, others % 400]
     assert float(apart.min()) == 2
@@ -69,11 +79,11 @@ def test_a_graph_that_is_nearly_full_offers_what_it_has():
     nodes = torch.arange(6)
     every = torch.combinations(nodes).t()[:, 1:]  # one pair is missing
     graph = Graph.build(torch.ones(6, 2), every)
-    drawn = draw_edges(graph, 40, generator(), self_loops=False)
+    drawn = drawn_edges(graph, 40, self_loops=False)
     assert int((drawn.present == 0).sum()) == 1
 
     graph = Graph.build(torch.rand(8, 3), torch.empty(2, 0, dtype=torch.long))
-    drawn = draw_edges(graph, 10, generator(), self_loops=True)
+    drawn = drawn_edges(graph, 10, self_loops=True)
     assert len(drawn.keys) == 5  # the random half
     assert not bool(drawn.present.any())
 
@@ -81,7 +91,7 @@ def test_a_graph_that_is_nearly_full_offers_what_it_has():
 @pytest.mark.parametrize("self_loops", [True, False])
 def test_whole_flips_give_the_operator_of_the_flipped_graph(self_loops):
     graph = random_graph(30, 60, isolated=2)
-    drawn = draw_edges(graph, 40, generator(), self_loops=self_loops)
+    drawn = drawn_edges(graph, 40, self_loops=self_loops)
     flips = torch.bernoulli(torch.full_like(drawn.present, 0.3), generator=generator(1))
     keys = drawn.keys[flips == 1]
     flipped = apply_flips(graph, torch.stack([keys // 30, keys % 30], dim=1))
@@ -103,24 +113,24 @@ def compressed(density=0.2, rows=40, columns=25):
 
 def test_of_compressed_features_half_of_the_entries_are_stored_ones():
     features = compressed()
-    drawn = draw_entries(features, 0.4, generator())
+    drawn = drawn_entries(features, 0.4)
     stored = int((dense(features)[dense(drawn.places) == 1] != 0).sum())
     wanted = round(0.4 * len(features.values))
     assert drawn.count == wanted
     assert stored == wanted // 2
     assert drawn.size == pytest.approx(float(features.values.mean()))
-    assert draw_entries(features, 1.0, generator()).count == len(features.values)
+    assert drawn_entries(features, 1.0).count == len(features.values)
     plain = torch.randn(20, 10, generator=generator())  # any entry may be moved
-    drawn = draw_entries(plain, 0.3, generator())
+    drawn = drawn_entries(plain, 0.3)
     assert (drawn.count, drawn.size) == (60, pytest.approx(float(plain.abs().mean())))
-    nothing = draw_entries(torch.zeros(5, 4), 0.5, generator())
+    nothing = drawn_entries(torch.zeros(5, 4), 0.5)
     assert (nothing.count, nothing.size) == (0, 0.0)
 
 
 @pytest.mark.parametrize("kind", ["compressed", "dense"])
 def test_moves_are_added_and_the_layout_stays(kind):
     features = compressed() if kind == "compressed" else dense(compressed())
-    drawn = draw_entries(features, 0.4, generator())
+    drawn = drawn_entries(features, 0.4)
     moves = torch.randn(drawn.count, dtype=torch.float64, generator=generator(3))
     before = dense(features).clone()
     moved = drawn.applied(features, moves)

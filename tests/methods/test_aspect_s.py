@@ -13,8 +13,8 @@ from aspect.attacks.projected_ascent import (
     Change,
     SearchScope,
     ascend,
-    draw_edges,
     draw_entries,
+    draw_pairs,
     stability,
 )
 from aspect.data.graph import Graph
@@ -427,10 +427,11 @@ def test_pairs_and_entries_are_those_that_are_drawn(candidates):
     config = AspectSConfig(candidates=candidates, feature_budget=0.2)
     found = SearchCost.of(config, graph, 2, None)
     others = round(candidates * graph.num_edges)
-    drawn = draw_edges(graph, others, generator(), self_loops=True)
-    assert len(drawn.keys) <= found.pairs
-    assert found.pairs == pytest.approx(len(drawn.keys), rel=0.05)
-    assert found.entries == draw_entries(graph.features, 0.2, generator()).count
+    pairs, _ = draw_pairs(graph, others, generator())
+    assert len(pairs) <= found.pairs
+    assert found.pairs == pytest.approx(len(pairs), rel=0.05)
+    entries, _ = draw_entries(graph.features, 0.2, generator())
+    assert found.entries == len(entries)
 
 
 def test_products_are_counted(monkeypatch):

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from aspect.attacks.projected_ascent import draw_edges
+from aspect.attacks.projected_ascent import draw_pairs, edge_candidates
 from aspect.attacks.view_search import AllPairs, _smoothing
 from aspect.data.graph import Graph, count_pairs, edge_keys, flip_pairs
 from aspect.data.operators import Propagation, largest_eigenvalue, normalised_adjacency
@@ -171,13 +171,15 @@ def test_searches_start_from_the_weighted_graph(graph):
     clean = SymmetricPropagation(graph).smoothing()(EYE)
     pairs = AllPairs.of(graph)
     assert_close(pairs.smoothing(pairs.nothing())(EYE), clean)
-    some = draw_edges(graph, 30, torch.Generator().manual_seed(0), self_loops=True)
+    drawn = draw_pairs(graph, 30, torch.Generator().manual_seed(0))
+    some = edge_candidates(graph, *drawn, self_loops=True)
     assert len(some.keys) > graph.num_edges
     assert_close(some.smoothing(some.nothing())(EYE), clean)
 
 
 def test_whole_flips_of_a_search_are_flips_of_the_graph(graph):
-    some = draw_edges(graph, 30, torch.Generator().manual_seed(0), self_loops=True)
+    drawn = draw_pairs(graph, 30, torch.Generator().manual_seed(0))
+    some = edge_candidates(graph, *drawn, self_loops=True)
     flips = torch.zeros_like(some.present)
     flips[::7] = 1
     flipped = flip_pairs(graph, some.flipped(flips))

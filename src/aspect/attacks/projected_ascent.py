@@ -86,20 +86,13 @@ class EdgeCandidates:
         return self.keys[flips > 0]
 
 
-def draw_edges(
-    graph: Graph, others: int, generator: torch.Generator, *, self_loops: bool
-) -> EdgeCandidates:
-    """All edges and up to so many other pairs, half of them two hops apart.
-
-    A dense graph may hold fewer. The generator is on the graph's device.
-    """
-    return edge_candidates(graph, *draw_pairs(graph, others, generator), self_loops=self_loops)
-
-
 def draw_pairs(
     graph: Graph, others: int, generator: torch.Generator
 ) -> tuple[Int[Tensor, " pairs"], Float[Tensor, " pairs"]]:
-    """The keys of `EdgeCandidates`, and which of them are edges."""
+    """All edges and up to so many other pairs, half of them two hops apart; which are edges.
+
+    A dense graph may hold fewer. The generator is on the graph's device.
+    """
     edges, nodes = edge_keys(graph), graph.num_nodes
     near = _absent(_two_hops(graph, SURPLUS * others, generator), edges)[: others // 2]
     count = others - others // 2
@@ -186,19 +179,14 @@ def _entry_keys(matrix: SparseMatrix) -> Int[Tensor, " entries"]:
     return matrix.pattern.rows * matrix.shape[1] + matrix.pattern.columns.long()
 
 
-def draw_entries(features: Features, share: float, generator: torch.Generator) -> FeatureCandidates:
-    """Entries that may be moved: of compressed features as many absent ones as stored ones.
-
-    Of dense features it may be any. The share is one of the entries that are not zero; there are
-    fewer where few can be drawn.
-    """
-    return feature_candidates(features, *draw_entry_keys(features, share, generator))
-
-
-def draw_entry_keys(
+def draw_entries(
     features: Features, share: float, generator: torch.Generator
 ) -> tuple[Int[Tensor, " entries"], int]:
-    """Row times columns plus column of the entries, and how many compressed features lack."""
+    """Entries that may be moved, as row times columns plus column; how many are not stored.
+
+    Of compressed features they are as many absent ones as stored ones, of dense features any. The
+    share is one of the entries that are not zero; there are fewer where few can be drawn.
+    """
     (nodes, columns), device = features.shape, features.device
     count = round(share * num_entries(features))
     known = chosen = torch.empty(0, dtype=torch.long, device=device)
@@ -240,7 +228,7 @@ class DrawnCandidates:
         """Draw for a graph, whose features may be normalised."""
         others = round(scope.candidates * graph.num_edges)
         pairs = draw_pairs(graph, others, generator)
-        return cls(*pairs, *draw_entry_keys(features, scope.feature_budget, generator))
+        return cls(*pairs, *draw_entries(features, scope.feature_budget, generator))
 
 
 # The inner problem: how far a perturbation moves a frozen model

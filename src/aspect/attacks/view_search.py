@@ -20,7 +20,8 @@ from typing_extensions import override
 
 from aspect.attacks.projected_ascent import (
     EdgeCandidates,
-    draw_edges,
+    draw_pairs,
+    edge_candidates,
     project_to_budget,
     slopes_of,
 )
@@ -173,7 +174,8 @@ def flippable_pairs(
     """What may be flipped: every pair, or on a large graph every edge and some others."""
     if graph.num_nodes <= reach.exact_up_to:
         return AllPairs.of(graph)
-    return draw_edges(graph, reach.candidates * graph.num_edges, generator, self_loops=True)
+    drawn = draw_pairs(graph, reach.candidates * graph.num_edges, generator)
+    return edge_candidates(graph, *drawn, self_loops=True)
 
 
 def _within_budget(shares: Float[Tensor, "*pairs"], budget: int | float) -> Float[Tensor, "*pairs"]:
