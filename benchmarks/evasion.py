@@ -170,7 +170,7 @@ def white_box_flips(
 ) -> Int[Tensor, "flips 2"]:
     """Flips that turn a probe's answers, as many as allowed at most."""
     problem = probed_problem(model, seen, probe, nodes, seed)
-    ascent = Ascent.over_edges(STEPS, flips_within(BUDGET, seen))
+    ascent = Ascent(STEPS, flips_within(BUDGET, seen))
     found = ascend(problem, ascent, generator_for(seed, "draws", device=seen.device))
     keys = problem.edges.flipped(found.change.flips)
     return torch.stack([keys // seen.num_nodes, keys % seen.num_nodes], dim=1).cpu()

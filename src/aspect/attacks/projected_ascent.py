@@ -307,33 +307,16 @@ def stability(
 
 @dataclass(frozen=True)
 class Ascent:
-    """How the search is done."""
+    """How the search is done; by default over edges alone."""
 
     steps: int
     budget: int  # pairs flipped at most
-    edge_step: float  # alpha, at the first step
-    step_rule: StepRule
-    feature_step: float  # beta, in units of an entry's mean size
-    feature_box: float  # the largest move of an entry, in the same units
-    discretisation: Discretisation
-    draws: int
-
-    @classmethod
-    def over_edges(cls, steps: int, budget: int) -> Ascent:
-        """Features stay as they are, and the largest fractions of flips are taken.
-
-        A first step of one flips about as many pairs as are allowed.
-        """
-        return cls(
-            steps=steps,
-            budget=budget,
-            edge_step=1.0,
-            step_rule="normalised",
-            feature_step=0.0,
-            feature_box=0.0,
-            discretisation="largest",
-            draws=1,
-        )
+    edge_step: float = 1.0  # alpha, at the first step; one flips about as many as are allowed
+    step_rule: StepRule = "normalised"
+    feature_step: float = 0.0  # beta, in units of an entry's mean size
+    feature_box: float = 0.0  # the largest move of an entry, in the same units
+    discretisation: Discretisation = "largest"
+    draws: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -564,7 +547,7 @@ class GradientSearch(Attack):
         )
         self._problem = target.search_problem(target.graph, scope, self._generator)
         self._made = torch.zeros_like(self._problem.edges.present, dtype=torch.bool)
-        self._ascent = Ascent.over_edges(config.steps, budget=0)  # the seed draws candidates alone
+        self._ascent = Ascent(config.steps, budget=0)  # the seed draws candidates alone
 
     @override
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:
