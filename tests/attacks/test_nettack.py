@@ -169,6 +169,6 @@ def test_a_target_needs_an_edge_and_the_attack_no_budget():
 
 def test_where_no_target_can_be_named_it_is_refused():
     with pytest.raises(SettingsError, match="nettack attacks single nodes, and stability"):
-        StabilityRequest.of(["nettack"])
+        StabilityRequest(["nettack"])
     assert Perturbation(kind="nettack", budget=0.1).features is False
     assert NettackConfig().targets == ()

@@ -36,7 +36,7 @@ def model(labelled):
 
 @pytest.fixture(scope="module")
 def found(model, labelled):
-    request = StabilityRequest.of(budgets=[0.02, 0.2], num_splits=2, seed=3)
+    request = StabilityRequest(budgets=[0.02, 0.2], num_splits=2, seed=3)
     return study_stability(model, labelled, request)
 
 
@@ -106,10 +106,10 @@ def test_numbers_are_those_of_a_plain_count(found, model, labelled, title):
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(found, model, labelled):
-    request = StabilityRequest.of(budgets=[0.02, 0.2], num_splits=2, seed=3)
+    request = StabilityRequest(budgets=[0.02, 0.2], num_splits=2, seed=3)
     again = study_stability(model, labelled, request)
     assert again == found
-    request = StabilityRequest.of(["random", "feature", "gradient"], [0.2], num_splits=2, seed=4)
+    request = StabilityRequest(["random", "feature", "gradient"], [0.2], num_splits=2, seed=4)
     other = study_stability(model, labelled, request)
     assert other.clean_scores == found.clean_scores  # splits have seeds of their own
     for row in other.rows:
@@ -150,7 +150,7 @@ def test_labels_of_test_nodes_enter_the_last_score_alone(model, labelled):
     poisoned = labelled.labels.clone()
     test = clean.masks["test"][0]
     poisoned[test] = 1 - poisoned[test]
-    request = StabilityRequest.of(budgets=[0.1], splits="published")
+    request = StabilityRequest(budgets=[0.1], splits="published")
     honest, other = (
         study_stability(model, each, request) for each in (clean, with_masks(labelled, poisoned))
     )
@@ -169,7 +169,7 @@ def test_methods_of_every_kind_can_be_studied(name, labelled, monkeypatch):
     monkeypatch.setattr("aspect.evaluation.stability.STAND_IN", {"width": 8, "epochs": 2})
     settings = {"device": "cpu"} if name == "raw" else {"epochs": 2, **QUICK}
     model = Embedder(name, **settings).fit(labelled)
-    request = StabilityRequest.of(budgets=[0.1], num_splits=1)
+    request = StabilityRequest(budgets=[0.1], num_splits=1)
     rows = {row.kind: row for row in study_stability(model, labelled, request).rows}
     assert list(rows) == list(DEFAULT_KINDS)
     assert rows["feature"].shift.mean > 0
@@ -185,7 +185,7 @@ def test_methods_of_every_kind_can_be_studied(name, labelled, monkeypatch):
 
 def test_without_labels_shifts_are_left(model, labelled):
     blind = replace(labelled, labels=torch.full_like(labelled.labels, UNLABELLED))
-    request = StabilityRequest.of(budgets=[0.1], num_splits=2)
+    request = StabilityRequest(budgets=[0.1], num_splits=2)
     found = study_stability(model, blind, request)
     assert [row.kind for row in found.rows] == ["random", "feature", "gradient"]
     assert [len(row.measurements) for row in found.rows] == [2, 2, 1]
@@ -197,9 +197,9 @@ def test_without_labels_shifts_are_left(model, labelled):
     assert first.startswith("Only the shifts are measured, since no probe can be trained.")
     assert second == "metattack is left out: it needs the classes of training nodes."
     with pytest.raises(GraphError, match="no metattack perturbation: it needs the classes"):
-        study_stability(model, blind, StabilityRequest.of(["metattack"]))
+        study_stability(model, blind, StabilityRequest(["metattack"]))
     with pytest.raises(GraphError, match="no node has one"):
-        study_stability(model, blind, StabilityRequest.of(splits="random"))
+        study_stability(model, blind, StabilityRequest(splits="random"))
 
 
 def test_without_edges_features_are_left(labelled):
@@ -207,11 +207,11 @@ def test_without_edges_features_are_left(labelled):
         labelled, graph=Graph.build(labelled.graph.features, torch.empty(2, 0, dtype=torch.long))
     )
     model = Embedder("raw", device="cpu").fit(alone)
-    found = study_stability(model, alone, StabilityRequest.of(num_splits=1))
+    found = study_stability(model, alone, StabilityRequest(num_splits=1))
     assert {row.kind for row in found.rows} == {"feature"}
     assert "random is left out: the graph has no edges." in found.notices
     with pytest.raises(GraphError, match="no random perturbation: the graph has no edges"):
-        study_stability(model, alone, StabilityRequest.of(["random", "feature"]))
+        study_stability(model, alone, StabilityRequest(["random", "feature"]))
 
 
 def test_where_nothing_can_change_it_says_so(labelled):
@@ -226,11 +226,11 @@ def test_budgets_that_allow_nothing():
     edges = tiny.graph.num_edges
     assert edges < 50
     model = Embedder("raw", device="cpu").fit(tiny)
-    found = study_stability(model, tiny, StabilityRequest.of(["random"], num_splits=1))
+    found = study_stability(model, tiny, StabilityRequest(["random"], num_splits=1))
     assert [row.budget for row in found.rows] == [0.05, 0.1]
     assert f"No budget of 0.01 is tried: it allows no change of {edges} edges." in found.notices
     with pytest.raises(SettingsError, match=f"Budget of 0.01 allows no change of {edges} edges"):
-        study_stability(model, tiny, StabilityRequest.of(["random"], [0.01]))
+        study_stability(model, tiny, StabilityRequest(["random"], [0.01]))
 
 
 def test_a_method_that_knows_one_graph_is_refused(labelled, monkeypatch):
@@ -242,7 +242,7 @@ def test_a_method_that_knows_one_graph_is_refused(labelled, monkeypatch):
 
 def test_steps_are_told_to_the_end(model, labelled):
     told = []
-    request = StabilityRequest.of(["random", "metattack"], [0.1], num_splits=2)
+    request = StabilityRequest(["random", "metattack"], [0.1], num_splits=2)
     study_stability(model, labelled, request, on_step=lambda *step: told.append(step))
     done, totals, words = zip(*told, strict=True)
     assert set(totals) == {1 + 1 + 2 + 2}
@@ -254,24 +254,24 @@ def test_steps_are_told_to_the_end(model, labelled):
 @pytest.mark.parametrize("share", [0.0, 1.2, float("nan")])
 def test_budgets_are_shares(share):
     with pytest.raises(SettingsError, match=r"Budget must be a ratio in \(0, 1\]"):
-        StabilityRequest.of(budgets=[0.1, share])
+        StabilityRequest(budgets=[0.1, share])
 
 
 def test_wishes_are_put_in_order():
-    request = StabilityRequest.of(["metattack", "random", "random"], [0.2, 0.1, 0.2])
+    request = StabilityRequest(["metattack", "random", "random"], [0.2, 0.1, 0.2])
     assert request.kinds == ("random", "metattack")
     assert request.budgets == (0.1, 0.2)
     with pytest.raises(UnknownNameError, match="Did you mean 'gradient'"):
-        StabilityRequest.of(["gradiant"])
+        StabilityRequest(["gradiant"])
     with pytest.raises(SettingsError, match="Number of splits must be 1 or more"):
-        StabilityRequest.of(num_splits=0)
+        StabilityRequest(num_splits=0)
 
 
 @pytest.mark.parametrize("kind", ["dice", "pr-bcd"])
 def test_every_registered_attack_can_be_tried(model, labelled, kind, monkeypatch):
     short = PRBCDConfig(block_size=500, epochs=8, resampled_epochs=6)
     monkeypatch.setattr(PRBCD, "settle", lambda *_: short)
-    request = StabilityRequest.of([kind], [0.05, 0.1], num_splits=1)
+    request = StabilityRequest([kind], [0.05, 0.1], num_splits=1)
     result = study_stability(model, labelled, request)
     assert [row.kind for row in result.rows] == [kind, kind]
     assert all(row.flips > 0 for row in result.rows)
@@ -284,7 +284,7 @@ def test_files_stand_in_for_the_attack_that_would_be_made(model, labelled):
     result = study_stability(
         model,
         labelled,
-        StabilityRequest.of(["metattack"], [0.05, 0.2], splits="random"),
+        StabilityRequest(["metattack"], [0.05, 0.2], splits="random"),
         files={"dice": files},
         split_numbers=(0, 2),
     )

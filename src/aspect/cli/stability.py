@@ -82,7 +82,7 @@ def stability(
     gradient: flips that move the embedding far, searched for without labels; metattack: flips
     that mislead a classifier, found with the labels of training nodes.
     """
-    request = StabilityRequest.of(
+    request = StabilityRequest(
         options.kind or (),
         options.budget or (),
         splits=options.splits,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,24 +24,15 @@ DEFAULT_SPLIT_KIND: SplitKind = "random"
 class StabilityRequest:
     """Kinds of perturbations, how large they are, and on which splits a probe is evaluated."""
 
-    kinds: tuple[str, ...] = ()  # attacks; none: those of `DEFAULT_KINDS` that the graph allows
-    budgets: tuple[float, ...] = ()  # rising; none: `DEFAULT_BUDGETS`
+    kinds: Sequence[str] = ()  # attacks; none: those of `DEFAULT_KINDS` that the graph allows
+    budgets: Sequence[float] = ()  # none: `DEFAULT_BUDGETS`
     splits: SplitKind | None = None  # none: `DEFAULT_SPLIT_KIND`
     num_splits: int | None = None  # and draws of what is random; none: `DEFAULT_SPLITS`
     seed: int = 0  # of every draw
 
-    @classmethod
-    def of(
-        cls,
-        kinds: Iterable[str] = (),
-        budgets: Iterable[float] = (),
-        *,
-        splits: SplitKind | None = None,
-        num_splits: int | None = None,
-        seed: int = 0,
-    ) -> StabilityRequest:
-        """Check what is wrong for every graph, and put kinds and budgets into their order."""
-        named, ratios = set(kinds), sorted(set(budgets))
+    def __post_init__(self) -> None:
+        """Refuse what is wrong for every graph; put kinds and budgets into order, each once."""
+        named, ratios = set(self.kinds), sorted(set(self.budgets))
         for kind in sorted(named - set(attack_names())):
             raise UnknownNameError("kind of perturbation", kind, attack_names())
         for kind in sorted(named):
@@ -49,10 +40,11 @@ class StabilityRequest:
         for ratio in ratios:
             if not 0 < ratio <= 1:
                 raise SettingsError(f"Budget must be a ratio in (0, 1]. Got {ratio:g}.")
-        if num_splits is not None and num_splits < 1:
-            raise SettingsError(f"Number of splits must be 1 or more. Got {num_splits}.")
-        ordered = [kind for kind in (*DEFAULT_KINDS, *attack_names()) if kind in named]
-        return cls(tuple(dict.fromkeys(ordered)), tuple(ratios), splits, num_splits, seed)
+        if self.num_splits is not None and self.num_splits < 1:
+            raise SettingsError(f"Number of splits must be 1 or more. Got {self.num_splits}.")
+        ordered = dict.fromkeys((*DEFAULT_KINDS, *attack_names()))
+        object.__setattr__(self, "kinds", tuple(kind for kind in ordered if kind in named))
+        object.__setattr__(self, "budgets", tuple(ratios))
 
 
 def check_untargeted(kind: str) -> None:
