@@ -95,40 +95,32 @@ class Surrogate:
         self, features: ConstantFeatures, adjacency: SparseMatrix, train: Int[Tensor, " train"]
     ) -> None:
         self.features, self.num_train = features, len(train)
-        self._adjacency = adjacency.as_csr()
+        self.adjacency = adjacency.as_csr()  # `Â x` is the mean that a graph convolution takes
         into_train = _rows(adjacency, train)
         self._into_train, self._out_of_train = into_train.as_csr(), into_train.transposed.as_csr()
         self._train_rows: Tensor | None = None  # of S, where it is formed
         if forms_rows(features.shape, features.device):
-            self._train_rows = self._into_train @ (self._adjacency @ features.dense())
-
-    def propagate(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
-        """`Â x`, the mean over neighbours that a graph convolution takes."""
-        return self._adjacency @ x
-
-    def project(self, weights: Float[Tensor, "features dim"]) -> Float[Tensor, "nodes dim"]:
-        """`X W`, before any propagation."""
-        return self.features.times(weights)
+            self._train_rows = self._into_train @ (self.adjacency @ features.dense())
 
     def logits(self, weights: Weights) -> Float[Tensor, "nodes classes"]:
         """`S W` of every node."""
-        return self._adjacency @ (self._adjacency @ self.features.times(weights))
+        return self.adjacency @ (self.adjacency @ self.features.times(weights))
 
     def train_logits(self, weights: Weights) -> Float[Tensor, "train classes"]:
         """`S W` of the training nodes."""
         if self._train_rows is not None:
             return self._train_rows @ weights
-        return self._into_train @ (self._adjacency @ self.features.times(weights))
+        return self._into_train @ (self.adjacency @ self.features.times(weights))
 
     def pull_back(self, gradient: Float[Tensor, "nodes classes"]) -> Weights:
         """`Sᵀ P`: from a gradient at the logits to one at the weights."""
-        return self.features.transposed_times(self._adjacency @ (self._adjacency @ gradient))
+        return self.features.transposed_times(self.adjacency @ (self.adjacency @ gradient))
 
     def pull_back_train(self, gradient: Float[Tensor, "train classes"]) -> Weights:
         """`Sᵀ P` for a P that is zero outside the training nodes."""
         if self._train_rows is not None:
             return self._train_rows.t() @ gradient
-        return self.features.transposed_times(self._adjacency @ (self._out_of_train @ gradient))
+        return self.features.transposed_times(self.adjacency @ (self._out_of_train @ gradient))
 
     def mean_square(self) -> float:
         """Mean squared norm of the training nodes' rows of S; a ridge in its unit has no scale."""
@@ -293,9 +285,9 @@ def pair_scores(
 
     The degrees are those without self-loops.
     """
-    f, y0 = gradient.nodes, surrogate.project(gradient.features)
-    f1, y1 = surrogate.propagate(f), surrogate.propagate(y0)
-    f2, y2 = surrogate.propagate(f1), surrogate.propagate(y1)
+    f, y0 = gradient.nodes, surrogate.features.times(gradient.features)
+    f1, y1 = surrogate.adjacency @ f, surrogate.adjacency @ y0
+    f2, y2 = surrogate.adjacency @ f1, surrogate.adjacency @ y1
     d = (degrees + 1).to(f.dtype).unsqueeze(1)
     # dL/dD_i, the self-loop's part included: adding an edge also weakens all others of its ends.
     through_degree = (2 * f1 * y1 + f * y2 + y0 * f2).sum(dim=1, keepdim=True) / (-2 * d)
