@@ -353,18 +353,16 @@ class DegreeTest:
 
     def take(self, degrees: Sequence[int], change: int) -> bool:
         """Change these degrees by one edge, and say so, unless that would be noticed."""
-        without = self._now.changed(DegreeLaw.of(degrees), -1)
-        after = without.changed(DegreeLaw.of([degree + change for degree in degrees]))
-        if self._ratio(after) >= THRESHOLD:
+        before = self._now
+        without = before.changed(DegreeLaw.of(degrees), -1)
+        self._now = without.changed(DegreeLaw.of([degree + change for degree in degrees]))
+        if self.ratio >= THRESHOLD:
+            self._now = before
             return False
-        self._now = after
         return True
 
     @property
     def ratio(self) -> float:
         """Of the graph as it is now to the clean one; zero where they are alike."""
-        return self._ratio(self._now)
-
-    def _ratio(self, after: DegreeLaw) -> float:
-        separate = self._clean.likelihood() + after.likelihood()
-        return 2 * (separate - self._clean.changed(after).likelihood())
+        separate = self._clean.likelihood() + self._now.likelihood()
+        return 2 * (separate - self._clean.changed(self._now).likelihood())
