@@ -272,14 +272,9 @@ class _Kept:
         """The first few of every node's neighbours that are kept too."""
         source, target = self.places[graph.edge_index.cpu()]
         both = (source >= 0) & (target >= 0)
-        listed = target[both].tolist()
         counts = torch.bincount(source[both], minlength=len(self.nodes))
-        ends = counts.cumsum(0).tolist()
-        starts = [0, *ends[:-1]]
-        return tuple(
-            tuple(listed[start : min(end, start + MOST_NEIGHBOURS)])
-            for start, end in zip(starts, ends, strict=True)
-        )
+        by_node = torch.split(target[both], counts.tolist())
+        return tuple(tuple(others[:MOST_NEIGHBOURS].tolist()) for others in by_node)
 
 
 @torch.no_grad()
