@@ -10,6 +10,7 @@ import torch
 from numpy.polynomial import chebyshev
 
 from aspect import Embedder, Graph, mixed_graph
+from aspect.attacks.projected_ascent import Ascent, SearchScope, ascend
 from aspect.data.graph import LabelledGraph, label_graph, unlabelled
 from aspect.data.operators import largest_eigenvalue
 from aspect.errors import GraphError
@@ -23,8 +24,10 @@ from aspect.evaluation.inspection import (
     inspect_model,
     neighbour_agreement,
     planar_map,
+    search_model,
 )
 from aspect.losses.policy_target import channel_costs
+from aspect.methods.aspect_s import AspectSConfig
 from aspect.methods.registry import find_method, method_names
 from aspect.nn.filters import chebyshev_nodes
 from aspect.randomness import generator_for
@@ -364,3 +367,68 @@ def test_the_estimated_density_follows_the_exact_histogram():
     exact = counts.cumsum() / 300
     assert np.abs(below - exact).max() < 0.03
     assert np.abs(np.arange(1, 41) / 40 - exact).max() > 0.1  # the bound above says something
+
+
+# How far a search moves the bands of a trained model, against the search itself
+
+OWN = {"warm_up": 0, "interval": 1, "perturbation_steps": 2, "perturbation_budget": 0.1}
+OWN |= {"feature_budget": 0.2, "draws": 1}
+
+
+def found_by_hand(model, seen, config):
+    """The same search, put together from its parts."""
+    generator = generator_for(0, "search to look at")
+    scope = SearchScope(
+        config.candidates, config.feature_budget, config.stability_target, config.rayleigh_weight
+    )
+    problem = model.method.eval().search_problem(seen, scope, generator)
+    how = Ascent(
+        steps=config.perturbation_steps,
+        budget=round(config.perturbation_budget * seen.num_edges),
+        edge_step=config.edge_step,
+        step_rule=config.step_rule,
+        feature_step=config.feature_step,
+        feature_box=config.feature_box,
+        discretisation=config.discretisation,
+        draws=config.draws,
+    )
+    return ascend(problem, how, generator)
+
+
+@pytest.mark.parametrize(("method", "changes"), [("aspect", {}), ("aspect-s", OWN)])
+def test_aspect_is_searched_by_default_and_aspect_s_as_its_settings_say(labelled, method, changes):
+    graph = labelled.graph
+    model = fitted(graph, method, **changes)
+    seen = model.as_seen(graph)
+    expected = found_by_hand(model, seen, AspectSConfig(**TINY | changes))
+    change = search_model(model, seen).found.change
+    assert torch.equal(change.flips, expected.change.flips)
+    assert torch.equal(change.moves, expected.change.moves)
+    found = inspected(model, labelled).sensitivity
+    assert found.flips == int(change.flips.sum()) > 0
+    assert found.moves == int(change.moves.count_nonzero())
+    assert (found.moves > 0) == (method == "aspect-s")  # by default features are left alone
+    distances = (expected.seen.views - expected.before.views).norm(dim=2)
+    assert float(distances.max()) > 0
+    for band, values in zip(("low", "high"), distances, strict=True):
+        assert found.distances[band] == pytest.approx(values.tolist(), rel=1e-3)
+
+
+def test_a_search_changes_nothing_and_repeats(model, labelled):
+    seen = model.as_seen(labelled.graph)
+    before = {name: value.clone() for name, value in model.method.state_dict().items()}
+    state = torch.get_rng_state()
+    first, again = search_model(model, seen), search_model(model, seen)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.testing.assert_close(dict(model.method.state_dict()), before, rtol=0, atol=0)
+    assert torch.equal(first.sensitivity, again.sensitivity)
+
+
+@pytest.mark.parametrize("method", ["raw", "low"])
+def test_without_a_choice_of_bands_there_is_nothing_to_hold_against_the_gate(labelled, method):
+    assert inspected(fitted(labelled.graph, method), labelled).sensitivity is None
+
+
+def test_a_graph_whose_search_would_take_too_long_is_not_searched(model, labelled, monkeypatch):
+    monkeypatch.setattr(inspection, "MOST_SEARCHED_NODES", NODES - 1)
+    assert inspected(model, labelled).sensitivity is None

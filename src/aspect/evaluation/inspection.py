@@ -25,10 +25,11 @@ from aspect.errors import GraphError
 from aspect.estimator import Embedder
 from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumShares
 from aspect.evaluation.result import unit_rows
-from aspect.evaluation.stability import search_model
 from aspect.losses.policy_target import channel_costs
+from aspect.methods.aspect import AspectMethod
+from aspect.methods.aspect_s import AspectSConfig, AspectSMethod, SearchedGraph
 from aspect.nn.filters import chebyshev_basis
-from aspect.randomness import generator_for
+from aspect.randomness import generator_for, isolated_seed
 from aspect.training.trainer import EpochReport, Recorder, Snapshot
 
 HIGHEST = 2.0  # no eigenvalue of a normalised Laplacian lies above
@@ -47,6 +48,7 @@ TSNE_DIMENSIONS = 50  # leading components that t-SNE starts from, as is usual
 
 MOST_SHOWN_NODES = 20_000  # kept of a larger graph
 MOST_NEIGHBOURS = 30  # listed of a node
+MOST_SEARCHED_NODES = 10_000  # a search takes about a minute of one core up to here
 STEPS = 8  # of training that a band's loss is averaged over
 DIGITS = 4  # that count; a reader sees two or three
 
@@ -239,7 +241,7 @@ def inspect_model(
         gate=None if gate is None else _short(kept.of_all(gate)),
         losses={band: _short(kept.of_all(values)) for band, values in losses.items()},
         cost_gap=_cost_gap(losses, kept),
-        sensitivity=_sensitivity(model, seen, kept),
+        sensitivity=_sensitivity(model, seen, losses, kept),
         map_x=_short(points[:, 0]),
         map_y=_short(points[:, 1]),
         map_name=map_name,
@@ -299,13 +301,39 @@ def _cost_gap(losses: Losses, kept: _Kept) -> tuple[float, ...] | None:
     return _short(kept.of_all(costs[-1] - costs[0]))
 
 
-def _sensitivity(model: Embedder, seen: Graph, kept: _Kept) -> Sensitivity | None:
-    """What one search, always the same, does to the bands."""
-    moved = search_model(model, seen)
-    if moved is None:
+def search_model(model: Embedder, seen: Graph) -> SearchedGraph | None:
+    """The most harmful small change of a graph that a search finds, always with the same draws.
+
+    ASPECT-S searches as its settings say, ASPECT as those of ASPECT-S do by default. None for a
+    method without a policy over bands, and for a graph whose search would take too long.
+    """
+    method = model.method
+    if not isinstance(method, AspectMethod) or len(method.bands) == 1:
         return None
-    distances = {band: _short(kept.of_all(values)) for band, values in moved.distances.items()}
-    return Sensitivity(flips=moved.flips, moves=moved.moves, distances=distances)
+    if seen.num_nodes > MOST_SEARCHED_NODES:
+        return None
+    told = method.config.model_dump()
+    settings = {name: told[name] for name in AspectSConfig.model_fields if name in told}
+    with isolated_seed(0):
+        copy = AspectSMethod(AspectSConfig(**settings), method.encoder.linear.in_features)
+    weight: Tensor = method.encoder.linear.weight
+    copy.to(weight.device, weight.dtype).load_state_dict(method.state_dict())
+    generator = generator_for(0, "search to look at", device=seen.device)
+    return copy.eval().search(seen, generator)
+
+
+def _sensitivity(
+    model: Embedder, seen: Graph, bands: Iterable[str], kept: _Kept
+) -> Sensitivity | None:
+    searched = search_model(model, seen)
+    if searched is None:
+        return None
+    change, distances = searched.found.change, map(kept.of_all, searched.sensitivity)
+    return Sensitivity(
+        flips=int(change.flips.sum()),
+        moves=int(change.moves.count_nonzero()),
+        distances=dict(zip(bands, map(_short, distances), strict=True)),
+    )
 
 
 @torch.no_grad()

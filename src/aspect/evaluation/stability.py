@@ -47,8 +47,7 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
 )
 from aspect.methods.aspect import AspectMethod
-from aspect.methods.aspect_s import AspectSConfig, AspectSMethod
-from aspect.randomness import generator_for, isolated_seed
+from aspect.randomness import generator_for
 from aspect.training.health import check_finite
 
 # Where a model cannot be searched: ASPECT at its defaults, narrow and soon stopped.
@@ -59,7 +58,6 @@ MOST_EXACT_NODES = 3_000  # beyond, the mean distance is that of a fixed sample 
 SAMPLED_PAIRS = 100_000  # their mean is off by about a tenth of a percent
 PAIR_NUMBERS = 2**22  # of their rows at once
 HIGH = 0.95  # of the nodes move less than the number called p95
-MOST_SEARCHED_NODES = 10_000  # a search takes about a minute of one core up to here
 
 OnStep = Callable[[int, int, str], object]  # steps done, of how many, and what comes now
 
@@ -227,39 +225,6 @@ def train_stand_in(graph: Graph, seed: int) -> SearchProblem:
     """An ASPECT trained on the same graph, where no gradient of a model reaches the edges."""
     model = Embedder("aspect", seed=seed, device=str(graph.device), **STAND_IN)
     return searched(model.fit(graph, progress=False))
-
-
-@dataclass(frozen=True, eq=False)
-class Moved:
-    """The most harmful small change that a search found, and what it does."""
-
-    flips: int  # pairs of nodes
-    moves: int  # feature entries
-    distances: dict[str, Float[Tensor, " nodes"]]  # by band, lowest first
-
-
-def search_model(model: Embedder, seen: Graph) -> Moved | None:
-    """Search on a graph as the model sees it, always with the same draws.
-
-    ASPECT-S searches as its settings say, ASPECT as those of ASPECT-S do by default. None for a
-    method without a policy over bands, and for a graph whose search would take too long.
-    """
-    method = model.method
-    if not isinstance(method, AspectMethod) or len(method.bands) == 1:
-        return None
-    if seen.num_nodes > MOST_SEARCHED_NODES:
-        return None
-    told = method.config.model_dump()
-    settings = {name: told[name] for name in AspectSConfig.model_fields if name in told}
-    with isolated_seed(0):
-        copy = AspectSMethod(AspectSConfig(**settings), method.encoder.linear.in_features)
-    weight: Tensor = method.encoder.linear.weight
-    copy.to(weight.device, weight.dtype).load_state_dict(method.state_dict())
-    generator = generator_for(0, "search to look at", device=seen.device)
-    probe = copy.eval().search(seen, generator)
-    change = probe.found.change
-    distances = dict(zip(method.bands, probe.sensitivity, strict=True))
-    return Moved(int(change.flips.sum()), int(change.moves.count_nonzero()), distances)
 
 
 # What comes out: a row for every attack and budget
