@@ -18,7 +18,7 @@ from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
-from aspect.training.data import Check, TrainingData, as_training_data
+from aspect.training.data import Check, TrainingData
 from aspect.training.gradients import Pass
 from aspect.training.health import Health
 from aspect.training.progress import Advance
@@ -182,7 +182,7 @@ def train(
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
     its state at the last check that found a healthy embedding.
     """
-    training = _Training(method, as_training_data(graph), seed, recorder or NoRecorder())
+    training = _Training(method, TrainingData.of(graph), seed, recorder or NoRecorder())
     with training.naming_lack_of_memory():
         return training.run()
 
@@ -191,7 +191,7 @@ def try_epochs(
     method: Method, graph: Graph | TrainingData, *, seed: int, epochs: int
 ) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
-    training = _Training(method, as_training_data(graph), seed, NoRecorder())
+    training = _Training(method, TrainingData.of(graph), seed, NoRecorder())
     with training.naming_lack_of_memory():
         training.data.prepare(method)
         seconds = []
