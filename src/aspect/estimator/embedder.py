@@ -161,12 +161,12 @@ class Embedder(GraphModel):
     def set_params(self, **params: Any) -> Self:  # noqa: ANN401 - arguments of the constructor
         """Change arguments of the constructor; a fitted model is forgotten, since it had others."""
         if params:
-            before = {**self._arguments, "graph": self.graph, **self._settings}
-            vars(self).update(vars(self._made_with({**before, **params})))
+            vars(self).update(vars(self._made_with(params)))
         return self
 
-    def _made_with(self, arguments: dict[str, Any]) -> Self:
+    def _made_with(self, changes: dict[str, Any]) -> Self:
         """An unfitted one; it shares a graph that both have, which was converted once."""
+        arguments = {**self._arguments, "graph": self.graph, **self._settings, **changes}
         if arguments["graph"] is not self.graph:
             made = type(self)(**arguments)
         else:
@@ -191,7 +191,7 @@ class Embedder(GraphModel):
 
     def __sklearn_clone__(self) -> Self:
         """An unfitted one with the same arguments; the graph is shared, not copied."""
-        return self._made_with({**self._arguments, "graph": self.graph, **self._settings})
+        return self._made_with({})
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.is_fitted
