@@ -45,13 +45,13 @@ from typing_extensions import override  # noqa: E402
 from aspect.attacks.diffused import cosines_of_all_pairs  # noqa: E402
 from aspect.data.features import dense, seen_features  # noqa: E402
 from aspect.data.graph import Features, Graph  # noqa: E402
-from aspect.data.sparse import Pattern  # noqa: E402
+from aspect.data.sparse import Pattern, SparseMatrix  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod, PreparedGraph  # noqa: E402
 from aspect.methods.registry import register  # noqa: E402
 from aspect.nn.filters import Band  # noqa: E402
-from aspect.nn.propagation import MatrixOperator, SymmetricPropagation  # noqa: E402
+from aspect.nn.propagation import SymmetricPropagation  # noqa: E402
 from commands import positive, told_in_a_line  # noqa: E402
 from poisoned import read_case  # noqa: E402
 
@@ -67,7 +67,7 @@ TINY = 1e-12  # below every mean that is not rounding
 Penalty = Literal["mcp", "l1"]
 
 
-def propagated(smooth: MatrixOperator, features: Features) -> Float[Tensor, "nodes dim"]:
+def propagated(smooth: SparseMatrix, features: Features) -> Float[Tensor, "nodes dim"]:
     """Features, each row at unit length, after propagation with a restart."""
     unit = normalize(dense(features), dim=1)
     rows = unit
@@ -88,7 +88,7 @@ def robust_weights(
     rows = propagated(smooth, features)
     is_upper = pattern.pattern.rows < pattern.pattern.columns  # in the order of the edges' keys
     low, high = pattern.pattern.rows[is_upper], pattern.pattern.columns[is_upper].long()
-    couplings = (1 - RESTART) * smooth.matrix.values[is_upper].unsqueeze(1)
+    couplings = (1 - RESTART) * smooth.values[is_upper].unsqueeze(1)
     cosines = []
     for part in torch.split(torch.arange(len(low), device=low.device), EDGES_AT_ONCE):
         one, other, coupling = rows[low[part]], rows[high[part]], couplings[part]
@@ -118,9 +118,9 @@ def soft_median_weights(
     smooth = pattern.smoothing()
     rows = normalize(propagated(smooth, features), dim=1)
     apart = (2 * max(1 - cosines_of_all_pairs(rows)[0], TINY)) ** 0.5
-    factors = torch.empty_like(smooth.matrix.values)
+    factors = torch.empty_like(smooth.values)
     for entries in neighbourhoods(pattern.pattern, rows.shape[1]):
-        weights = smooth.matrix.values[entries]
+        weights = smooth.values[entries]
         values = rows[pattern.pattern.columns[entries]].transpose(1, 2)  # [nodes, dim, neighbours]
         distances = (values - weighted_median(values, weights)).norm(dim=1) / apart
         near = torch.exp((distances.amin(1, keepdim=True) - distances) / temperature)

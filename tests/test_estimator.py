@@ -101,7 +101,7 @@ def test_the_example_of_the_design_works(labelled, tmp_path):
 
 
 def test_the_policy_is_the_low_bands_share(fitted, labelled):
-    weights = fitted.method.policy(labelled.graph)
+    weights = fitted.method.output(labelled.graph).gate
     assert_equal(fitted.policy(labelled), weights[:, 0].detach())
     torch.testing.assert_close(weights.sum(1), torch.ones(40))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -186,10 +187,6 @@ def _embed(method: Method, graph: Graph) -> Tensor:
     return method.eval().embed(graph)
 
 
-def _state(method: Method) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in method.state_dict().items()}
-
-
 Check = Callable[["MethodContract"], Iterator[str]]
 _checks: dict[str, Check] = {}
 
@@ -260,11 +257,8 @@ class MethodContract:
 
 def _where(error: Exception) -> str:
     """The error with the line of the method, or wherever else, that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "" if trace is None else f" ({Path(trace.tb_frame.f_code.co_filename).name}, "
-    return f"{sentence_of(error)}{place}line {trace.tb_lineno})" if trace else sentence_of(error)
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{sentence_of(error)} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def check_method(
@@ -521,7 +515,7 @@ def _side_effects(contract: MethodContract) -> Iterator[str]:
     for kind, make_graph in GRAPHS.items():
         model, _, graph = contract.fitted(kind)
         method = copy.deepcopy(model.method)
-        before, untouched = _state(method), make_graph()
+        before, untouched = copy.deepcopy(method.state_dict()), make_graph()
         first = _embed(method, graph)
         copied = first.clone()
         first.fill_(-1)  # it shares no memory with the graph or the model
@@ -580,23 +574,21 @@ def _training_mode(contract: MethodContract) -> Iterator[str]:
                 "embeds otherwise in evaluation than in training mode: use the batch norm of "
                 "aspect.nn.normalisation, and draw nothing in `embed`."
             )
-        before = _state(method)
+        before = copy.deepcopy(method.state_dict())
         method.calibrate(graph)
-        if method.is_stale or not _same(method.state_dict(), before):
+        if not _same(method.state_dict(), before):
             yield "is not calibrated after training: `calibrate` changes it once more."
 
 
 @_check("output")
 def _output(contract: MethodContract) -> Iterator[str]:
-    """One pass gives embedding and gate, the same as `embed` and `policy`."""
+    """One pass gives what `embed` does, and as many rows before any centring."""
     model, _, graph = contract.fitted("dense")
     method = copy.deepcopy(model.method).eval()
     with torch.no_grad():
         output = method.output(graph)
         if not _same(output.embedding, method.embed(graph)):
             yield "has an `output` whose embedding is not that of `embed`."
-        if not _same(output.gate, method.policy(graph)):
-            yield "has an `output` whose gate is not that of `policy`."
     if len(output.uncentred) != len(output.embedding):
         yield "must give as many rows before centring as after it."
 

@@ -100,9 +100,7 @@ def plain_search(method, graph, against):
     config, clean, nodes = method.config, dense_adjacency(graph), graph.num_nodes
     x = dense(row_normalise(graph.features))
     direction = 1 - 2 * clean - torch.eye(nodes)
-    known = plain_projections(
-        method, dense(against.features), against.operator.matrix.dense()
-    ).detach()
+    known = plain_projections(method, dense(against.features), against.operator.dense()).detach()
     shares, moves = torch.zeros(nodes, nodes, dtype=torch.float64), torch.zeros_like(x)
     unit = unit_of(graph)
     for number in range(1, config.perturbation_steps + 1):
@@ -170,7 +168,7 @@ class TestLoss:
         third = method.search(part, first, own)
         clean = View(row_normalise(part.features), SymmetricPropagation(part).smoothing())
         one, other, adverse, plain = (
-            plain_projections(method, dense(view.features), view.operator.matrix.dense(), draws)
+            plain_projections(method, dense(view.features), view.operator.dense(), draws)
             for view in (first, second, third.view, clean)
         )
         bound = sum(

@@ -278,7 +278,7 @@ class TestTerms:
         assert "policy" not in terms
         (gradient,) = torch.autograd.grad(terms["contrast"], list(method.gate.parameters()))
         assert bool(gradient.any())
-        policy = method.policy(one_graph)
+        policy = method.output(one_graph).gate
         assert_close(policy, policy[:1].expand_as(policy))
 
     def test_half_fusion_learns_nothing_and_has_no_policy_term(self, one_graph):
@@ -292,7 +292,7 @@ class TestTerms:
     def test_a_single_band_has_no_policy(self, one_graph, kind):
         method = make(one_graph, kind)
         assert list(method.loss_terms(one_graph, step())) == ["contrast"]
-        assert method.policy(one_graph) is None
+        assert method.output(one_graph).gate is None
         assert list(method.warnings(method.output(one_graph))) == []
 
     def test_negatives_are_drawn_by_themselves_on_large_graphs(self, one_graph, monkeypatch):
@@ -341,7 +341,7 @@ class TestSkip:
 class TestPolicy:
     def test_rows_sum_to_one_and_blend_the_embedding(self, one_graph):
         method = make(one_graph).eval()
-        weights = method.policy(one_graph)
+        weights = method.output(one_graph).gate
         assert_close(weights.sum(1), torch.ones(one_graph.num_nodes, dtype=torch.float64))
         views = method.encoder(method.ready(one_graph).signal)
         assert_close(method.embed(one_graph), fuse(views, weights))
@@ -380,7 +380,7 @@ class TestPolicy:
     def test_unit_rows_leave_the_gate_alone_to_say_how_long_a_band_is(self, one_graph, centred):
         method = make(one_graph, readout="weighted", centred=centred, unit_rows=True).eval()
         method.calibrate(one_graph)
-        bands, weights = method.encode(one_graph).bands, method.policy(one_graph)
+        bands, weights = method.encode(one_graph).bands, method.output(one_graph).gate
         if centred:
             bands = bands - bands.mean(1, keepdim=True)
         low, high = (band / band.norm(dim=1, keepdim=True) for band in bands)
@@ -397,7 +397,7 @@ class TestPolicy:
 
     def test_a_collapsed_gate_is_warned_of(self, one_graph):
         method = make(one_graph).eval()
-        assert method.policy(one_graph)[:, 0].std().item() > 1e-3
+        assert method.output(one_graph).gate[:, 0].std().item() > 1e-3
         assert list(method.warnings(method.output(one_graph))) == []
         with torch.no_grad():
             method.gate.network[-1].weight.zero_()
@@ -409,7 +409,7 @@ class TestPolicy:
         method = make(one_graph)
         assert method.monitors() == {}
         method.loss_terms(one_graph, step())
-        low = method.policy(one_graph)[:, 0].detach()
+        low = method.output(one_graph).gate[:, 0].detach()
         monitors = method.monitors()
         assert_close(monitors["gate_mean"], low.mean())
         assert_close(monitors["gate_std"], low.std())
@@ -428,7 +428,7 @@ class TestPolicy:
             learning_rate=0.01,
         )
         train(method, graph, seed=0)
-        assert float(method.policy(graph)[:, 0].detach().std()) > 0.02
+        assert float(method.output(graph).gate[:, 0].detach().std()) > 0.02
 
 
 class TestContract:

@@ -52,10 +52,10 @@ def test_members_stand_side_by_side_at_one_length_and_differ(trained):
 def test_gate_weights_are_means_over_the_members(trained):
     _, together, graph = trained
     method = together.method.eval()
-    gate = method.policy(graph)
+    gate = method.output(graph).gate
     torch.testing.assert_close(gate.sum(dim=1), torch.ones(graph.num_nodes))
     torch.testing.assert_close(
-        gate, torch.stack([member.policy(graph) for member in method.members]).mean(dim=0)
+        gate, torch.stack([member.output(graph).gate for member in method.members]).mean(dim=0)
     )
 
 

@@ -98,7 +98,6 @@ class TestPerceptron:
         for other in (graph, few):
             expected = perceptron(method, two_views.features_of(other), None)
             assert_close(method.embed(other), expected)
-        assert not method.is_stale
 
     def test_it_embeds_by_the_statistics_of_the_training_graph(self, graph):
         method = make(graph, backbone="mlp", epochs=3)

@@ -43,14 +43,14 @@ class TestViews:
         assert len(view.nodes) == 40 - 9
         assert bool((view.nodes.diff() > 0).all())
         left = adjacency(graph)[view.nodes][:, view.nodes]
-        assert_close(view.operator.matrix.dense(), smoothing(left))
+        assert_close(view.operator.dense(), smoothing(left))
         assert bool((view.present == 1).all())
 
     def test_blanked_rows_are_counted_exactly(self, graph):
         view = draw_view(graph, "mask", 0.23, generator())
         assert view.nodes.tolist() == list(range(40))
         assert sorted(view.present.tolist()) == [0.0] * 9 + [1.0] * 31
-        assert_close(view.operator.matrix.dense(), smoothing(adjacency(graph)))
+        assert_close(view.operator.dense(), smoothing(adjacency(graph)))
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_they_stay_through_a_training_and_change_with_the_seed(self, graph, kind):
@@ -80,7 +80,7 @@ def is_same(one, other):
     """Whether two views agree bit by bit."""
 
     def parts(view):
-        matrix = view.operator.matrix
+        matrix = view.operator
         return view.nodes, view.present, matrix.pattern.columns, matrix.values
 
     return all(map(torch.equal, parts(one), parts(other)))
@@ -101,7 +101,7 @@ def plain_loss(method, graph, order):
         total = 0.0
         for view in method._views(graph):
             seen = x[view.nodes] * view.present[:, None]
-            summary = encode(seen, view.operator.matrix.dense()).mean(0).sigmoid()
+            summary = encode(seen, view.operator.dense()).mean(0).sigmoid()
             repeated = summary.expand_as(left).contiguous()
             total = total + nn.functional.bilinear(
                 left, repeated, scorer.matrix[None], scorer.bias[None]

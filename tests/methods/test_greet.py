@@ -108,7 +108,7 @@ class TestContrast:
             encoder.register_forward_pre_hook(lambda _, given: seen.append(dense(given[0])))
 
         def watched(hidden, operator, hops):
-            watched_operators.append(operator.matrix.dense())
+            watched_operators.append(operator.dense())
             return spread(hidden, operator, hops)
 
         monkeypatch.setattr(module, "spread", watched)

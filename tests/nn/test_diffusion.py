@@ -30,7 +30,7 @@ def exact(graph, restart=0.2):
 
 
 def made(graph, **options):
-    return PersonalisedPageRank(SymmetricPropagation(graph).smoothing().matrix, **options)
+    return PersonalisedPageRank(SymmetricPropagation(graph).smoothing(), **options)
 
 
 class TestPersonalisedPageRank:
@@ -45,7 +45,7 @@ class TestPersonalisedPageRank:
     def test_a_bipartite_graph_reaches_the_lower_end_of_the_spectrum(self):
         # Without loops its spectrum is symmetric: the series must hold at -1 too.
         graph = path_graph(9)
-        matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing().matrix
+        matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing()
         eye = torch.eye(9, dtype=torch.float64)
         expected = 0.2 * torch.linalg.inv(eye - 0.8 * matrix.dense())
         found = PersonalisedPageRank(matrix, tolerance=1e-10)(eye)

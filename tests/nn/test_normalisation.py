@@ -104,23 +104,16 @@ def test_the_affine_map_is_the_recorded_layer(statistics):
         assert_close(x * scale + shift, ours(x, band))
 
 
-def test_only_what_is_embedded_by_recordings_can_be_stale():
-    assert norm().is_stale
-    assert not norm(statistics="running").is_stale
-    assert not norm(statistics="graph").is_stale
-    assert Centre(WIDTH, 2).is_stale
-
-
-def test_a_layer_that_a_recording_does_not_meet_is_not_stale_after_it():
+def test_a_layer_that_a_recording_does_not_meet_is_recorded_too():
     """BGRL's target and S3GCL's branches train but never embed."""
     seen, unseen = norm(), norm()
     with torch.no_grad(), recording([seen, unseen]):
         seen(batch())
-    assert not unseen.is_stale
+    assert bool(unseen.recorded)
     assert_close(unseen.running_var, torch.ones(1, WIDTH, dtype=torch.float64))
 
 
-def test_a_recording_that_fails_leaves_the_layers_stale_and_at_rest():
+def test_a_recording_that_fails_leaves_the_layers_unrecorded_and_at_rest():
     ours = norm()
 
     def fail():
@@ -129,7 +122,7 @@ def test_a_recording_that_fails_leaves_the_layers_stale_and_at_rest():
 
     with pytest.raises(RuntimeError, match="out of memory"):
         fail()
-    assert ours.is_stale
+    assert not bool(ours.recorded)
     assert not ours.is_recording
 
 

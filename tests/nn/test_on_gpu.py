@@ -52,7 +52,7 @@ BLOCKS = {
     "low": lambda g, x: SymmetricPropagation(g).smoothing(weights_of(g))(x),
     "high": lambda g, x: SymmetricPropagation(g).sharpening(weights_of(g))(x),
     "mean": lambda g, x: neighbour_mean(g)(x),
-    "diffusion": lambda g, x: PersonalisedPageRank(SymmetricPropagation(g).smoothing().matrix)(x),
+    "diffusion": lambda g, x: PersonalisedPageRank(SymmetricPropagation(g).smoothing())(x),
     "cropped": lambda g, x: (
         DiffusedGraph.of(g).within(torch.arange(20, device=x.device)).diffusion(x[:20])
     ),

@@ -24,7 +24,7 @@ def everything_is_told(monkeypatch):
 
 def built(name="grace", **settings):
     model = Embedder(name, device="cpu", **settings)
-    return model._build(4)
+    return model.untrained(4)
 
 
 def told(seconds, name="grace", *, nodes=5000, said="", device="cpu", **settings):

@@ -206,7 +206,7 @@ def test_statistics_are_those_of_the_weights_that_are_kept(script, patience, kep
     torch.testing.assert_close(method.norm.running_mean, rows.mean(0, keepdim=True))
     torch.testing.assert_close(method.norm.running_var, rows.var(0, correction=0, keepdim=True))
     assert not method.training
-    assert not method.is_stale
+    assert bool(method.norm.recorded)
 
 
 def test_calibrating_a_model_in_training_leaves_it_in_training():

@@ -29,7 +29,7 @@ from aspect.data.features import dense, mean_size
 from aspect.data.graph import Features, Graph, count_pairs, flip_pairs, with_pairs
 from aspect.data.operators import Operator
 from aspect.nn.augmentations import View
-from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
+from aspect.nn.propagation import SymmetricPropagation
 
 Loss = Callable[[Float[Tensor, "nodes hidden"], Operator], Float[Tensor, ""]]
 
@@ -253,7 +253,7 @@ def _flipped(
 
 def _smoothing(
     graph: Graph, keys: Int[Tensor, " flips"], *, official_additions: bool = False
-) -> MatrixOperator:
+) -> Operator:
     """The convolution's matrix with these pairs flipped: edges removed, others joined.
 
     With `official_additions` they are added, whether they are edges or not. So the official code of

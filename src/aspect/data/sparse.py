@@ -207,6 +207,10 @@ class SparseMatrix:
         product: Tensor = _Product.apply(self.values, dense, self.pattern)  # type: ignore[no-untyped-call]  # torch
         return product
 
+    def __call__(self, x: Float[Tensor, "columns dim"]) -> Float[Tensor, "rows dim"]:
+        """The product: a matrix is an `Operator`."""
+        return self @ x
+
 
 def _product(
     matrix: SparseMatrix, dense: Float[Tensor, "columns dim"]

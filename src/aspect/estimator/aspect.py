@@ -65,13 +65,8 @@ class Aspect(Embedder):
         super().__init__(
             method, seed=seed, device=device, prune=prune, graph=graph, scale=scale, **settings
         )
-        self._arguments = {
-            "stable": stable,
-            "seed": seed,
-            "device": device,
-            "prune": prune,
-            "scale": scale,
-        }
+        del self._arguments["method"]
+        self._arguments["stable"] = stable
 
     @override
     def _shown(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Any method for a user's script; how it is shown, saved and loaded."""
+"""Any method for a user's script and for scikit-learn; how it is shown, saved and loaded."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from aspect import __version__
 from aspect.config import default_of, meaning_of
+from aspect.data.convert import node_numbers
 from aspect.data.encoder import FeatureEncoder
 from aspect.data.files import is_folder
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.tensors import read_tensors, write_tensors
-from aspect.errors import CheckpointError, SettingsError, UnknownNameError
-from aspect.estimator.model import choose_device
-from aspect.estimator.transformer import Transformer
+from aspect.errors import AspectError, CheckpointError, SettingsError, UnknownNameError
+from aspect.estimator.model import GraphModel, choose_device, column_names
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Scaling
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
 MODEL = "model.safetensors"  # in the folder of a run
 PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model
+CACHES = ("_copies", "_outputs", "_read", "_unmeasured")  # which a pickle leaves out
 
 
-class Embedder(Transformer):
+class Embedder(GraphModel):
     """Any method of the registry: `Embedder("grace", epochs=100).fit(graph).embed(graph)`.
 
     A graph is a data set's name or a file's path; a PyG `Data` or `HeteroData`; a pandas or polars
@@ -120,6 +123,104 @@ class Embedder(Transformer):
         epochs = "" if self.result is None else f"{self.result.epochs} epochs on "
         return f"fitted: {epochs}{self._size}" if self._size else "fitted"
 
+    # The contract of scikit-learn
+
+    def transform(self, graph: Any = None) -> NDArray[np.float32] | pd.DataFrame:  # noqa: ANN401
+        """Embeddings as an array: of a graph's nodes, or of the nodes that a table's rows name.
+
+        Args:
+            graph: Any form of a graph. With a graph given at construction: rows of its node table.
+                They name nodes by a column `id`, `node` or `node_id`, else by the index of a pandas
+                frame, or as an array of ids; None stands for all nodes.
+        """
+        given = self._graph_of(graph)
+        rows: NDArray[np.int64] | slice = slice(None)
+        if self.graph is not None and graph is not None:
+            rows = node_numbers(graph, given)
+        if self._container == "pandas":
+            frame = self.embed(given, as_frame=True).iloc[rows]
+            # As scikit-learn's own transformers: rows keep the names that they came with.
+            return frame if isinstance(rows, slice) else frame.set_axis(_index_of(graph, frame))
+        return np.asarray(self.embed(given).numpy()[rows])
+
+    def fit_transform(
+        self,
+        graph: Any = None,  # noqa: ANN401 - as for `transform`
+        y: object = None,
+    ) -> NDArray[np.float32] | pd.DataFrame:
+        """Train and embed: `fit`, then `transform`."""
+        graph = self._graph_of(graph) if self.graph is None else graph  # converted once
+        return self.fit(graph, y).transform(graph)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's
+        """All arguments of the constructor, those that were left out with their defaults."""
+        fields = self.registration.config.model_fields
+        defaults = {name: default_of(field) for name, field in fields.items()}
+        return {**self._arguments, "graph": self.graph, **defaults, **self._settings}
+
+    def set_params(self, **params: Any) -> Self:  # noqa: ANN401 - arguments of the constructor
+        """Change arguments of the constructor; a fitted model is forgotten, since it had others."""
+        if params:
+            vars(self).update(vars(self._made_with(params)))
+        return self
+
+    def _made_with(self, changes: dict[str, Any]) -> Self:
+        """An unfitted one; it shares a graph that both have, which was converted once."""
+        arguments = {**self._arguments, "graph": self.graph, **self._settings, **changes}
+        if arguments["graph"] is not self.graph:
+            made = type(self)(**arguments)
+        else:
+            made = type(self)(**{**arguments, "graph": None})
+            made.graph, made._read, made._told = self.graph, self._read, self._told
+        return made.set_output(transform=self._container)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """What `transform` returns: `default` (an array) or `pandas`; None changes nothing."""
+        if transform not in (None, "default", "pandas"):
+            raise SettingsError(f"The output must be default or pandas. Got {transform!r}.")
+        self._container = transform or self._container
+        return self
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:  # noqa: ARG002
+        """The names of the embedding's columns: `z0`, `z1`, ..."""
+        self.method.eval()  # refuses if nothing is fitted
+        scaling = self._measured_scaling()
+        if scaling is None:
+            raise AspectError("The training is not complete: no embedding was measured yet.")
+        return np.array(column_names(len(scaling.mean)), dtype=object)
+
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted one with the same arguments; the graph is shared, not copied."""
+        return self._made_with({})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
+
+    def __sklearn_tags__(self) -> object:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(one_d_array=True, string=True),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles, as joblib's workers need: weights in place of the module and its caches."""
+        self._measured_scaling()
+        state = {name: value for name, value in vars(self).items() if name not in CACHES}
+        state["_method"] = None if self._method is None else self._method.state_dict()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        weights = state.pop("_method")
+        vars(self).update(state, _method=None, _read=None, _unmeasured=None)
+        self._forget_outputs()
+        if weights is not None:
+            self._method = self.untrained(self._columns)
+            self._method.load_state_dict(weights)
+
     # Files
 
     def save(self, path: str | Path) -> None:
@@ -171,7 +272,7 @@ class Embedder(Transformer):
             if manifest.get("rows") is not None:
                 model.rows = RowSettings(**manifest["rows"])
                 model._projection = tensors.pop(PROJECTION, None)
-            method = model._build(model._columns)
+            method = model.untrained(model._columns)
             method.load_state_dict(tensors)
             model._scaling = Scaling(**scaling) if scaling else None
         except (RuntimeError, TypeError) as error:
@@ -233,3 +334,9 @@ def _short(graph: object) -> str:
     if isinstance(graph, str | Graph | LabelledGraph):
         return repr(graph)
     return f"<{type(graph).__module__.partition('.')[0]} {type(graph).__name__}>"
+
+
+def _index_of(rows: object, frame: pd.DataFrame) -> pd.Index[Any]:
+    import pandas as pd
+
+    return rows.index if isinstance(rows, pd.DataFrame | pd.Series) else frame.index

@@ -204,10 +204,6 @@ class GraphModel:
         placed = self._pruned(self._placed(self._converted(graph, is_new=True)))
         return self._planned(placed)[1]
 
-    def untrained(self, num_features: int) -> Method:
-        """The method with its first weights, which the seed decides."""
-        return self._build(num_features)
-
     def take(
         self,
         method: Method,
@@ -226,10 +222,10 @@ class GraphModel:
 
     def _planned(self, graph: Graph) -> tuple[Method, RowSettings | None]:
         """An untrained method, and how it is trained on rows."""
-        method = self._build(graph.num_features)
+        method = self.untrained(graph.num_features)
         rows = choose_rows(self.scale, method, graph)
         if rows is not None and rows.projection_width is not None:
-            method = self._build(rows.projection_width)
+            method = self.untrained(rows.projection_width)
         return method, rows
 
     def _train(
@@ -317,7 +313,8 @@ class GraphModel:
         width = None if self.rows is None else self.rows.projection_width
         return width or self._num_features
 
-    def _build(self, num_features: int) -> Method:
+    def untrained(self, num_features: int) -> Method:
+        """The method with its first weights, which the seed decides."""
         with isolated_seed(seed_for(self.seed, "weights")):
             method = self.registration.method(self.config, num_features)
         return method.to(self.device).eval()

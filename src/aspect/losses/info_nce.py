@@ -252,16 +252,12 @@ def sampled_info_nce(
     return NodeLosses(*(loss.to(dtype) for loss in losses))
 
 
-def _check_temperature(temperature: float) -> None:
+def in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]:
+    """The views, in float64 where float32 cannot hold the exponentials."""
     if not temperature >= LOWEST_TEMPERATURE:
         raise ValueError(
             f"Temperature of InfoNCE must be at least {LOWEST_TEMPERATURE:.4f}. Got {temperature}."
         )
-
-
-def in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]:
-    """The views, in float64 where float32 cannot hold the exponentials."""
-    _check_temperature(temperature)
     if temperature < LOWEST_FLOAT32_TEMPERATURE:
         return tuple(view.double() for view in views)
     return views

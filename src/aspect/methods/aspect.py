@@ -357,12 +357,10 @@ class AspectMethod(Method):
         Rows with the clean view alone have it twice.
         """
         views = rows.views if len(rows.views) > 1 else rows.views * 2
-        is_masked = self.config.views == "both", True
+        rate = self.config.column_mask
         masks = [
-            keep_mask(rows.num_features, self.config.column_mask, generator, rows.dtype)
-            if masked
-            else None
-            for masked in is_masked
+            keep_mask(rows.num_features, masked, generator, rows.dtype)
+            for masked in (rate if self.config.views == "both" else 0.0, rate)
         ]
         first, second = (
             self._row_signal(view if keep is None else view * keep)

@@ -208,21 +208,13 @@ class Method(nn.Module, ABC):
 
         Called after training, and before a check of the embedding during one.
         """
-        layers = self._calibrated()
+        layers = [layer for layer in self.modules() if isinstance(layer, Calibrated)]
         if layers:
             was_training = self.training
             self.eval()
             with recording(layers):
                 self.embed(graph)
             self.train(was_training)
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether it would embed by statistics that were never recomputed (version 0.1)."""
-        return any(layer.is_stale for layer in self._calibrated())
-
-    def _calibrated(self) -> list[Calibrated]:
-        return [layer for layer in self.modules() if isinstance(layer, Calibrated)]
 
     @abstractmethod
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
@@ -232,10 +224,6 @@ class Method(nn.Module, ABC):
         """The embedding with what else the same pass gives; called as `embed` is."""
         embedding = self.embed(graph)
         return Output(embedding, uncentred=embedding)
-
-    def policy(self, graph: Graph) -> Float[Tensor, "nodes bands"] | None:
-        """The gate weights, lowest band first; None for a method without a gate."""
-        return self.output(graph).gate
 
     def band_losses(
         self,

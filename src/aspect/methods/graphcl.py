@@ -14,11 +14,12 @@ from typing_extensions import override
 from aspect.config import Choice, Share
 from aspect.data.graph import Graph
 from aspect.data.rows import RowPlan
+from aspect.data.sparse import SparseMatrix
 from aspect.methods.base import PerGraph
 from aspect.methods.dgi import DGI, DGIConfig
 from aspect.methods.registry import Citation, register
 from aspect.nn.augmentations import drop_nodes, exact_mask, grow_subgraph, rewire_edges
-from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
+from aspect.nn.propagation import SymmetricPropagation
 from aspect.nn.scorers import sigmoid_mean
 from aspect.randomness import generator_for
 
@@ -40,7 +41,7 @@ class FixedView:
 
     nodes: Int[Tensor, " kept"]  # those it has, by their numbers in the whole graph
     present: Float[Tensor, " kept"]  # zero where a node's features are blanked, else one
-    operator: MatrixOperator  # with its own degrees and self-loops
+    operator: SparseMatrix  # with its own degrees and self-loops
 
 
 def draw_view(graph: Graph, kind: Kind, ratio: float, generator: torch.Generator) -> FixedView:

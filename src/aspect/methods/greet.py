@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from aspect.config import Choice, Count, Positive, Range, Share
-from aspect.data.features import mask_columns
+from aspect.data.features import dropout, mask_columns
 from aspect.data.graph import Graph
 from aspect.losses.edges import edge_ranking_loss, pair_cosines
 from aspect.losses.info_nce import LOWEST_TEMPERATURE, Positives, several_positives_loss
@@ -148,7 +148,9 @@ class GREET(Method):
         for number, operator in enumerate(ready.filters(weights, config.high_pass_strength)):
             kept = exact_mask(graph.num_features, masks[number], generator, graph.dtype)
             hidden = self.encoders[number](mask_columns(ready.features, kept)).relu()
-            encoded = spread(hidden, operator.thinned(rates[number], generator), config.hops)
+            # After normalisation: degrees do not follow, survivors are scaled up.
+            thinned = operator.with_values(dropout(operator.values, rates[number], generator))
+            encoded = spread(hidden, thinned, config.hops)
             projected.append(self.projectors[number](encoded))
         low, high = projected
         batches = draw_batches(graph.num_nodes, config.batch_size, generator)

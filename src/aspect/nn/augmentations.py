@@ -285,7 +285,7 @@ def pagerank_centrality(graph: Graph, steps: int = 200) -> Float[Tensor, " nodes
     restart. GCA takes 200 steps for edges and 10 for columns.
     """
     # The mean over neighbours, transposed: every neighbour passes on equal parts of its value.
-    inflow = neighbour_mean(graph).matrix.transposed
+    inflow = neighbour_mean(graph).transposed
     x = torch.ones(graph.num_nodes, 1, dtype=graph.dtype, device=graph.device)
     for _ in range(steps):
         x = (1 - DAMPING) * x + DAMPING * (inflow @ x)

@@ -17,7 +17,7 @@ from aspect.data.graph import Features, Graph
 from aspect.data.operators import Operator
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.filters import chebyshev_basis
-from aspect.nn.propagation import MatrixOperator, SymmetricPropagation
+from aspect.nn.propagation import SymmetricPropagation
 
 # Columns that are pushed through the graph at a time: few stay within a CPU's caches.
 BLOCK = {"cpu": 64, "cuda": 1024}
@@ -155,7 +155,7 @@ def return_probabilities(graph: Graph, steps: int = 16) -> Float[Tensor, "nodes 
     """
     if steps < 1:
         raise ValueError(f"Steps of a walk must be an integer >= 1. Got {steps}.")
-    matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing().matrix
+    matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing()
     probabilities = []
     for _, units in _unit_columns(matrix):
         chances, before = list[Tensor](), units
@@ -206,11 +206,11 @@ class DiffusedGraph:
         """
         features = seen_features(graph.features, normalise_rows=normalise_rows)
         edges = SymmetricPropagation(graph, loop_weight=loop_weight).smoothing()
-        rank = PersonalisedPageRank(SymmetricPropagation(graph).smoothing().matrix, restart)
+        rank = PersonalisedPageRank(SymmetricPropagation(graph).smoothing(), restart)
         if threshold is None:
             return cls(features, edges, rank)
         kept = rank.sparse(threshold=threshold)
-        return cls(features, edges, MatrixOperator(scale_columns(kept)))
+        return cls(features, edges, scale_columns(kept))
 
     @property
     def num_nodes(self) -> int:

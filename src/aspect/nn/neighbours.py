@@ -61,8 +61,7 @@ def _unit_rows(features: Features) -> Features:
         squares = features.values.square()
         lengths = torch.segment_reduce(squares, "sum", offsets=pointers, initial=0).sqrt()
         return features.with_values(features.values / torch.where(lengths > 0, lengths, 1)[rows])
-    lengths = features.norm(dim=1, keepdim=True)
-    return features / torch.where(lengths > 0, lengths, 1)
+    return directions(features)
 
 
 def _nearest(unit: Features, rows: Int[Tensor, " block"], count: int) -> Int[Tensor, "block count"]:

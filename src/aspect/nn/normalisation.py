@@ -36,17 +36,12 @@ class Calibrated(nn.Module):
         super().__init__()
         self.register_buffer("recorded", torch.tensor(False))
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether it would embed by statistics that were never recorded."""
-        return not bool(self.recorded)
-
 
 @contextmanager
 def recording(layers: Iterable[Calibrated]) -> Iterator[None]:
     """What these layers are given meanwhile becomes their statistics.
 
-    A layer that is given nothing takes no part in embedding, and is not stale afterwards either.
+    A layer that is given nothing takes no part in embedding, and counts as recorded all the same.
     """
     layers = list(layers)
     for layer in layers:
@@ -133,11 +128,6 @@ class BatchNorm(Calibrated):
         """The batch's own statistics; by the biased variance, as training normalises."""
         variance, mean = torch.var_mean(x, dim=0, correction=0)
         self.running_mean[band], self.running_var[band] = mean, variance
-
-    @property
-    @override
-    def is_stale(self) -> bool:
-        return self.statistics == "recomputed" and super().is_stale
 
     def affine(self, band: int) -> tuple[Float[Tensor, " width"], Float[Tensor, " width"]]:
         """Scale and shift that it embeds a band by."""

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aspect.data.features import dropout
 from aspect.data.graph import Graph
 from aspect.data.operators import Operator, Propagation, inverse_root_degrees
 from aspect.data.sparse import SparseMatrix
-
-
-@dataclass(frozen=True, eq=False)
-class MatrixOperator:
-    """A sparse matrix as an operator."""
-
-    matrix: SparseMatrix
-
-    def __call__(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
-        """The product with x; it has gradients for the matrix's values too."""
-        return self.matrix @ x
-
-    def thinned(self, rate: float, generator: torch.Generator | None) -> MatrixOperator:
-        """Dropout of the entries, the diagonal's included; without a generator, none.
-
-        GREET drops so after normalisation: degrees do not follow, survivors are scaled up.
-        """
-        values = dropout(self.matrix.values, rate, generator)
-        return MatrixOperator(self.matrix.with_values(values))
 
 
 class SymmetricPropagation:
@@ -71,7 +50,7 @@ class SymmetricPropagation:
         """A weight per undirected edge, in the order of `edge_keys`, as one per entry."""
         return edge_weights[self._along.edge_of_entry[~self.is_loop]]
 
-    def smoothing(self, weights: Float[Tensor, " entries"] | None = None) -> MatrixOperator:
+    def smoothing(self, weights: Float[Tensor, " entries"] | None = None) -> SparseMatrix:
         """The low-pass operator; weights are in the order of the graph's edge index.
 
         Without weights and with loops of weight one it is the A-hat of a graph convolution.
@@ -84,42 +63,42 @@ class SymmetricPropagation:
         *,
         strength: float = 1.0,
         unit_diagonal: bool = False,
-    ) -> MatrixOperator:
+    ) -> SparseMatrix:
         """The high-pass operator: I minus so many times the low-pass one.
 
         With `unit_diagonal` only what lies off the diagonal is subtracted: GREET's form, and that
         of HLCL's code, whose paper subtracts all of it.
         """
-        matrix = self.smoothing(weights).matrix
+        matrix = self.smoothing(weights)
         values, eye = -strength * matrix.values, self.is_loop.to(matrix.dtype)
         sharpened = torch.where(self.is_loop, eye, values) if unit_diagonal else values + eye
-        return MatrixOperator(matrix.with_values(sharpened))
+        return matrix.with_values(sharpened)
 
     @cached_property
-    def _clean(self) -> MatrixOperator:
+    def _clean(self) -> SparseMatrix:
         device = self.pattern.columns.device
         return self._normalised(torch.ones(self.num_entries, dtype=self.dtype, device=device))
 
-    def _normalised(self, weights: Float[Tensor, " entries"]) -> MatrixOperator:
+    def _normalised(self, weights: Float[Tensor, " entries"]) -> SparseMatrix:
         if self._own is not None:
             weights = weights * self._own
         entries = torch.cat([weights, weights.new_full((1,), self.loop_weight)])[self._positions]
         scale = inverse_root_degrees(self.pattern, entries)
         values = entries * scale[self.pattern.rows] * scale[self.pattern.columns]
-        return MatrixOperator(SparseMatrix(self.pattern, values))
+        return SparseMatrix(self.pattern, values)
 
 
-def neighbour_mean(graph: Graph) -> MatrixOperator:
+def neighbour_mean(graph: Graph) -> SparseMatrix:
     """`D^(-1) A`, without self-loops; a node without neighbours gets zeros."""
     matrix = Propagation(graph, self_loops=False).operator().neighbours
     rows = matrix.pattern.rows
     if graph.weights is None:
         degrees = graph.degrees().to(graph.dtype)  # of a row that has an entry it is never zero
-        return MatrixOperator(matrix.with_values(1 / degrees[rows]))
+        return matrix.with_values(1 / degrees[rows])
     # Both are sorted by row, then by column.
     segments = matrix.pattern.segments
     degrees = torch.segment_reduce(graph.weights, "sum", offsets=segments, initial=0)
-    return MatrixOperator(matrix.with_values(graph.weights / degrees[rows]))
+    return matrix.with_values(graph.weights / degrees[rows])
 
 
 def spread(

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from aspect.data.graph import Features, Graph
+from aspect.data.sparse import SparseMatrix
 from aspect.nn.augmentations import ViewSource
 from aspect.nn.diffusion import return_probabilities
-from aspect.nn.propagation import MatrixOperator
 
 
 def sigmoid_mean(nodes: Float[Tensor, "nodes dim"]) -> Float[Tensor, " dim"]:
@@ -95,7 +95,7 @@ class WalkedGraph(ViewSource):
 
     def filters(
         self, weights: Float[Tensor, " entries"], strength: float
-    ) -> tuple[MatrixOperator, MatrixOperator]:
+    ) -> tuple[SparseMatrix, SparseMatrix]:
         """The low-pass operator along homophilic edges, the high-pass one along the others.
 
         Args:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from typing_extensions import override
 
 from aspect.data.graph import Graph
 from aspect.data.rows import RowPlan, Rows, RowView, smoothing_coefficients
@@ -32,7 +33,7 @@ from aspect.scale.ranks import Ranks
 from aspect.scale.sampling import sample_neighbourhood
 from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings
-from aspect.training.data import Check, Update
+from aspect.training.data import Check, TrainingData, Update
 from aspect.training.gradients import Gradients, Pass
 
 BATCH = {"cpu": 1_024, "cuda": 4_096}  # rows of a step, by kind of device
@@ -224,7 +225,7 @@ class _Reader:
 # What is trained on
 
 
-class RowBatches:
+class RowBatches(TrainingData):
     """A graph as the trainer sees it: an epoch is all rows once, in batches drawn anew.
 
     Args:
@@ -267,10 +268,12 @@ class RowBatches:
         if self.num_batches == 1:  # an epoch begins without past rows
             self.queue = 0
 
+    @override
     def prepare(self, method: Method) -> None:
         """Share batch statistics between processes; the weights begin alike in all of them."""
         self.ranks.prepare(method)
 
+    @override
     def gradients(self, method: Method, parameters: list[nn.Parameter]) -> Gradients:
         """Those of a batch's loss."""
         gradients = Gradients(method, self._batch(slice(0, 0), [self.clean]), parameters)
@@ -288,6 +291,7 @@ class RowBatches:
         """The rows of the graph as it is."""
         return self.readers[0.0][0]
 
+    @override
     def one_pass(
         self, gradients: Gradients, step: Step, update: Update, check: Check | None
     ) -> Pass:
@@ -385,10 +389,12 @@ class RowBatches:
         for start, end, rows in self.stream(first):
             yield start, end, method.output(rows)
 
+    @override
     def calibrate(self, method: Method) -> None:
         """As `Method.calibrate`, exactly, by passes over all rows."""
         calibrate_rows(method, lambda: (rows for _, _, rows in self.stream()))
 
+    @override
     @torch.no_grad()
     def uncentred(self, method: Method) -> Float[Tensor, "sample dim"]:
         """Of a sample of rows, the same at every call."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -17,31 +16,30 @@ Update = Callable[[], None]  # moves the weights by their gradients
 Check = Callable[[Pass], None]  # reads the numbers, raises where one is not finite
 
 
-class TrainingData(Protocol):
-    """A graph as the trainer sees it; `aspect.scale.rows` has another kind."""
+class TrainingData:
+    """A graph as the trainer sees it: a step takes it whole, but those of `aspect.scale.rows`."""
 
-    @property
-    def device(self) -> torch.device:
-        """Where it lies."""
-        ...
+    device: torch.device
+    num_features: int  # columns of the features
+    # What to lower when memory runs out, besides settings of the method.
+    memory_options: tuple[str, ...] = ()
 
-    @property
-    def num_features(self) -> int:
-        """Columns of the features."""
-        ...
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.device, self.num_features = graph.device, graph.num_features
 
-    @property
-    def memory_options(self) -> tuple[str, ...]:
-        """What to lower when memory runs out, besides settings of the method."""
-        ...
+    @staticmethod
+    def of(graph: Graph | TrainingData) -> TrainingData:
+        """A graph to be taken whole, or what is training data already."""
+        return TrainingData(graph) if isinstance(graph, Graph) else graph
 
     def prepare(self, method: Method) -> None:
         """As `Method.prepare`."""
-        ...
+        method.prepare(self.graph)
 
     def gradients(self, method: Method, parameters: list[torch.nn.Parameter]) -> Gradients:
         """What computes the gradients of a phase's parameters."""
-        ...
+        return Gradients(method, self.graph, parameters)
 
     def one_pass(
         self, gradients: Gradients, step: Step, update: Update, check: Check | None
@@ -50,38 +48,6 @@ class TrainingData(Protocol):
 
         Without a check nothing is read, so that a GPU is not waited for.
         """
-        ...
-
-    def calibrate(self, method: Method) -> None:
-        """As `Method.calibrate`."""
-        ...
-
-    def uncentred(self, method: Method) -> Float[Tensor, "nodes dim"]:
-        """Embeddings before any centring, of nodes enough to judge their health by."""
-        ...
-
-
-class WholeGraph:
-    """A graph that a step takes whole."""
-
-    memory_options: tuple[str, ...] = ()
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.device, self.num_features = graph.device, graph.num_features
-
-    def prepare(self, method: Method) -> None:
-        """As `Method.prepare`."""
-        method.prepare(self.graph)
-
-    def gradients(self, method: Method, parameters: list[torch.nn.Parameter]) -> Gradients:
-        """Those of the loss on the graph."""
-        return Gradients(method, self.graph, parameters)
-
-    def one_pass(
-        self, gradients: Gradients, step: Step, update: Update, check: Check | None
-    ) -> Pass:
-        """One step."""
         done = gradients.compute(step)
         if check is not None:  # before the step, so that no weight is ever spoilt
             check(done)
@@ -93,10 +59,5 @@ class WholeGraph:
         method.calibrate(self.graph)
 
     def uncentred(self, method: Method) -> Float[Tensor, "nodes dim"]:
-        """Of all nodes."""
+        """Embeddings before any centring, of nodes enough to judge their health by."""
         return method.output(self.graph).uncentred
-
-
-def as_training_data(graph: Graph | TrainingData) -> TrainingData:
-    """A graph to be taken whole, or what is training data already."""
-    return WholeGraph(graph) if isinstance(graph, Graph) else graph

@@ -134,16 +134,20 @@ class RunFolder(Recorder):
     def _claim(self, *, resume: bool, overwrite: bool) -> None:
         """Make the folder this run's; a kill at any moment leaves one that can be claimed again."""
         is_run = self.workspace.has(CONFIG)
-        if is_run and resume:
-            self._check_same_config()
-        elif is_run and not overwrite:
+        if is_run and not (resume or overwrite):
             raise RunError(
                 f"{self.path} holds a run. "
                 "Pass --resume to go on with it or --overwrite to replace it."
             )
         if not (is_run and resume):
             self._begin_anew()
-        elif self.is_complete:
+            return
+        if (self.path / CONFIG).read_bytes() != self.config.encode():
+            raise RunError(
+                f"{self.path} holds a run with other settings. "
+                f"Resume with its own ({self.path / CONFIG}), or pass --overwrite."
+            )
+        if self.is_complete:
             self.workspace.remove(CHECKPOINT)
         elif self.start != read_start(self.path):
             self._write_start()
@@ -166,13 +170,6 @@ class RunFolder(Recorder):
     def _write_start(self) -> None:
         if self.start is not None:
             self.workspace.write(START, json_text(self.start.model_dump()))
-
-    def _check_same_config(self) -> None:
-        if (self.path / CONFIG).read_bytes() != self.config.encode():
-            raise RunError(
-                f"{self.path} holds a run with other settings. "
-                f"Resume with its own ({self.path / CONFIG}), or pass --overwrite."
-            )
 
     @property
     def is_complete(self) -> bool:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aspect.errors import TrainingError
+from aspect.losses.similarity import directions
 
 MOST_COSINE = 0.98  # a higher mean cosine of two nodes is a collapse
 LEAST_RANK = 0.05  # of the highest rank possible; a lower effective rank is a collapse
@@ -47,7 +48,7 @@ class Health:
         for part in torch.split(embeddings, ROWS_AT_ONCE):
             rows = part.double() / scale  # so that no square of it overflows
             norms.append(rows.norm(dim=1))
-            sums += torch.stack([rows.sum(dim=0), _unit(rows, norms[-1]).sum(dim=0)])
+            sums += torch.stack([rows.sum(dim=0), directions(rows).sum(dim=0)])
         norm = torch.cat(norms)
         energy = norm.square().sum()
         of_sum, of_units = sums.square().sum(dim=1)
@@ -115,12 +116,6 @@ def check_finite(embeddings: Float[Tensor, "nodes dim"]) -> None:
             f"The embeddings of {wrong} nodes are not finite numbers. "
             "A learning_rate that is too high is the usual cause."
         )
-
-
-def _unit(
-    rows: Float[Tensor, "nodes dim"], norm: Float[Tensor, " nodes"]
-) -> Float[Tensor, "nodes dim"]:
-    return rows / norm.where(norm > 0, 1).unsqueeze(1)
 
 
 def _effective_rank(embeddings: Float[Tensor, "nodes dim"], scale: Tensor) -> float:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from aspect.errors import FileError, RunError, reason
+from aspect.data.files import naming
+from aspect.errors import FileError, RunError
 
 
 class JsonLinesLog:
@@ -21,11 +20,11 @@ class JsonLinesLog:
         The file is cut in place, never rewritten, so that a kill at this moment loses nothing.
         """
         self.path = path
-        with _writing(path):
+        with naming(path):
             # Without a buffer there is nothing left over to fail a second time on a full disk.
             self.file = path.open("ab", buffering=0)
         try:
-            with _writing(path):
+            with naming(path):
                 content = path.read_bytes() if keep_epochs else b""
                 self.file.truncate(_length_of(content, keep_epochs, path))
         except BaseException:
@@ -36,13 +35,13 @@ class JsonLinesLog:
         """Add one epoch and hand it to the system: a kill loses at most the line in flight."""
         finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         line = json.dumps({"epoch": epoch, **finite}).encode() + b"\n"
-        with _writing(self.path):
+        with naming(self.path):
             while line:
                 line = line[self.file.write(line) :]
 
     def sync(self) -> None:
         """Wait until the lines are on the disk."""
-        with _writing(self.path):
+        with naming(self.path):
             os.fsync(self.file.fileno())
 
     def close(self) -> None:
@@ -88,32 +87,24 @@ class TensorBoardLog:
         from torch.utils.tensorboard import SummaryWriter
 
         self.folder = folder
-        with _writing(folder):
+        with naming(folder):
             self.writer = SummaryWriter(str(folder), purge_step=keep_epochs + 1)
 
     def write(self, epoch: int, values: dict[str, float]) -> None:
         """Add one point to every curve."""
-        with _writing(self.folder):
+        with naming(self.folder):
             for name, value in values.items():
                 self.writer.add_scalar(name, value, epoch)
 
     def sync(self) -> None:
         """Hand the points to the system; the lines of JSON are what is kept for good."""
-        with _writing(self.folder):
+        with naming(self.folder):
             self.writer.flush()
 
     def close(self) -> None:
         """Write out what is still in memory."""
-        with _writing(self.folder):
+        with naming(self.folder):
             self.writer.close()
 
 
 EpochLog = JsonLinesLog | TensorBoardLog
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"Cannot write {path}: {reason(error)}.") from error

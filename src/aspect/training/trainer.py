@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from typing_extensions import override
 
 from aspect.data.graph import Graph
 from aspect.errors import CheckpointError, TrainingError
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
-from aspect.training.data import Check, TrainingData, as_training_data
+from aspect.training.data import Check, TrainingData
 from aspect.training.gradients import Pass
 from aspect.training.health import Health
 from aspect.training.progress import Advance
@@ -182,7 +182,7 @@ def train(
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
     its state at the last check that found a healthy embedding.
     """
-    training = _Training(method, as_training_data(graph), seed, recorder or NoRecorder())
+    training = _Training(method, TrainingData.of(graph), seed, recorder or NoRecorder())
     with training.naming_lack_of_memory():
         return training.run()
 
@@ -191,7 +191,7 @@ def try_epochs(
     method: Method, graph: Graph | TrainingData, *, seed: int, epochs: int
 ) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
-    training = _Training(method, as_training_data(graph), seed, NoRecorder())
+    training = _Training(method, TrainingData.of(graph), seed, NoRecorder())
     with training.naming_lack_of_memory():
         training.data.prepare(method)
         seconds = []
@@ -207,7 +207,9 @@ class _Training:
         self.method, self.data, self.seed, self.recorder = method, data, seed, recorder
         self.optimisers = _optimisers(method) if method.trainable else {}
         self.gradients = {
-            phase: data.gradients(method, _parameters(optimiser))
+            phase: data.gradients(
+                method, [one for group in optimiser.param_groups for one in group["params"]]
+            )
             for phase, optimiser in self.optimisers.items()
         }
         # Seeded anew for every epoch; one object throughout, which a CUDA graph can draw from.
@@ -344,11 +346,23 @@ class _Training:
         return self.data.one_pass(self.gradients[step.phase], step, update, check)
 
     def _check_finite(self, done: Pass, epoch: int | None = None) -> None:
-        numbers, epoch = done.read, epoch or self.epoch
+        numbers, when = done.read, f"at epoch {epoch or self.epoch}"
         if not math.isfinite(numbers.values["loss"]):
-            raise TrainingError(_not_finite(epoch, numbers.terms, numbers.values))
-        if not math.isfinite(numbers.gradient):
-            raise TrainingError(_gradient_not_finite(epoch, self.method))
+            bad = [name for name in numbers.terms if not math.isfinite(numbers.values[name])]
+            told = f"loss is not a finite number {when} (term: {', '.join(bad) or 'their sum'})"
+        elif not math.isfinite(numbers.gradient):
+            bad = [
+                name
+                for name, parameter in self.method.named_parameters()
+                if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all())
+            ]
+            told = f"gradient is not finite {when} (of: {', '.join(bad) or 'all together'})"
+        else:
+            return
+        raise TrainingError(
+            f"The {told}. A learning_rate that is too high or a temperature that is too low is "
+            "the usual cause."
+        )
 
     def _snapshot(self) -> Snapshot:
         tensors = {f"method/{name}": value for name, value in self.method.state_dict().items()}
@@ -440,30 +454,6 @@ def _joined(by_phase: dict[str, dict[str, float]]) -> dict[str, float]:
     for phase, values in by_phase.items():
         joined |= {f"{phase}/{name}": value for name, value in values.items()}
     return joined
-
-
-def _parameters(optimiser: torch.optim.Optimizer) -> list[nn.Parameter]:
-    return [parameter for group in optimiser.param_groups for parameter in group["params"]]
-
-
-def _not_finite(epoch: int, terms: list[str], values: dict[str, float]) -> str:
-    bad = [name for name in terms if not math.isfinite(values[name])]
-    return (
-        f"The loss is not a finite number at epoch {epoch} (term: {', '.join(bad) or 'their sum'})."
-        " A learning_rate that is too high or a temperature that is too low is the usual cause."
-    )
-
-
-def _gradient_not_finite(epoch: int, method: Method) -> str:
-    bad = [
-        name
-        for name, parameter in method.named_parameters()
-        if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all())
-    ]
-    return (
-        f"The gradient is not finite at epoch {epoch} (of: {', '.join(bad) or 'all together'})."
-        " A learning_rate that is too high or a temperature that is too low is the usual cause."
-    )
 
 
 def _out_of_memory(epoch: int, config: MethodConfig, options: Sequence[str]) -> str:
