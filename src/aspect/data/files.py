@@ -34,27 +34,17 @@ IDS = ".ids.txt"
 
 def is_file(path: Path) -> bool:
     """Whether a regular file can be found there; an impossible path is no file."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):  # ValueError: a NUL or an unpaired surrogate in the name
-        return False
+    return os.path.isfile(path)  # noqa: PTH113 - that of a path raises for an impossible one
 
 
 def is_present(path: Path) -> bool:
     """Whether that name is taken, be it by a link into nowhere."""
-    try:
-        path.lstat()
-    except (OSError, ValueError):
-        return False
-    return True
+    return os.path.lexists(path)
 
 
 def is_folder(path: Path) -> bool:
     """Whether a folder can be found there; an impossible path is none."""
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
+    return os.path.isdir(path)  # noqa: PTH112 - as above
 
 
 def file_bytes(path: Path) -> bytes:
