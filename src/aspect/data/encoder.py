@@ -233,12 +233,12 @@ class FeatureEncoder(Config):
             if column.is_of_numbers(unseen):
                 raise GraphError(
                     f"Column {column.name!r} must hold values as in the training, such as "
-                    f"{column.values[0]!r}. Got the numbers {shown(map(repr, unseen))}."
+                    f"{column.values[0]!r}. Got the numbers {shown(unseen, repr)}."
                 )
             if unseen:
                 notices.append(
                     f"Values of {column.name!r} that the training had not are no feature: "
-                    f"{shown(map(repr, unseen))}."
+                    f"{shown(unseen, repr)}."
                 )
             blocks.append(column.encode(given, impute or self.impute))
         features = np.hstack(blocks)
@@ -300,7 +300,7 @@ def _is_number(text: str) -> bool:
 def _listed(names: Sequence[str]) -> str:
     """Names; of many the first and their count."""
     few = len(names) <= MOST_SHOWN
-    return ", ".join(map(repr, names)) if few else shown(map(repr, names))
+    return ", ".join(map(repr, names)) if few else shown(names, repr)
 
 
 def _fit_text(column: ParsedColumn) -> Column | str:

@@ -66,9 +66,7 @@ class TableFile:
 
     def places(self, rows: Iterable[int]) -> str:
         """The first of many rows, with their count: `line 2, line 7 (2 in all)`."""
-        every = list(rows)
-        # Only what is shown is looked up.
-        return shown([*map(self.place, every[:MOST_SHOWN]), *every[MOST_SHOWN:]])
+        return shown(rows, self.place)
 
     def ids(self, name: str) -> pa.ChunkedArray:
         """A column of node ids as strings; floating-point ones may have lost digits: refused."""
@@ -146,7 +144,7 @@ def _check_names(names: Sequence[str], path: Path) -> None:
     if repeated:
         raise FileError(
             f"Columns of {str(path)!r} must have different names. Got {as_parsed(names)}, "
-            f"with repeated {shown(map(repr, repeated))}. Is the header line missing?"
+            f"with repeated {shown(repeated, repr)}. Is the header line missing?"
         )
 
 

@@ -265,7 +265,7 @@ def _read_edges(
         ends = source.ids(pair[0]), source.ids(pair[1])
         extra = [name for name in source.names if name not in (*pair, weight)]
         if extra:
-            told = f"Columns of the edge table left aside: {shown(map(repr, extra))}."
+            told = f"Columns of the edge table left aside: {shown(extra, repr)}."
             result.notices.append(told)
         return EdgeTable(source, pair, named is not None, ends, weights)
     return None
@@ -377,11 +377,10 @@ def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
 def _unknown_ends(
     source: TableFile, unknown: dict[str, int], ids: Sequence[str], nodes: str
 ) -> GraphError:
-    first = [f"{node!r} in {source.place(row)}" for node, row in [*unknown.items()][:5]]
-    rest = [""] * (len(unknown) - len(first))
+    listed = shown(unknown, lambda node: f"{node!r} in {source.place(unknown[node])}")
     return GraphError(
         f"Edges of {str(source.path)!r} must join nodes of {nodes}. "
-        f"Not there: {shown([*first, *rest])}.{_near_misses(unknown, ids)}"
+        f"Not there: {listed}.{_near_misses(unknown, ids)}"
     )
 
 
@@ -515,13 +514,13 @@ def _check_unique(source: TableFile, ids: Sequence[str]) -> None:
     counts = Counter(ids)
     if len(counts) == len(ids):
         return
+
+    def placed(node: str) -> str:
+        places = [source.place(row) for row, one in enumerate(ids) if one == node]
+        return f"{node!r} in {' and '.join(places)}"
+
     repeated = [node for node, count in counts.items() if count > 1]
-    first = [
-        f"{node!r} in {' and '.join(source.place(k) for k, one in enumerate(ids) if one == node)}"
-        for node in repeated[:5]
-    ]
-    rest = repeated[5:]
-    raise GraphError(f"The ids of nodes must be unique. Repeated: {shown([*first, *rest])}.")
+    raise GraphError(f"The ids of nodes must be unique. Repeated: {shown(repeated, placed)}.")
 
 
 def _parse_columns(
@@ -557,13 +556,13 @@ def _kinds_of(
         result.errors.append(
             GraphError(
                 f"{str(source.path)!r} must have the columns of the training. "
-                f"It lacks {shown(map(repr, missing))}."
+                f"It lacks {shown(missing, repr)}."
             )
         )
     extra = [name for name in source.names if name not in (*kinds, *encoder.left_out, *taken)]
     if extra:
         result.notices.append(
-            f"Columns that the model does not know are left aside: {shown(map(repr, extra))}."
+            f"Columns that the model does not know are left aside: {shown(extra, repr)}."
         )
     return {name: kind for name, kind in kinds.items() if name not in missing}
 

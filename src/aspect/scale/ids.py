@@ -113,7 +113,7 @@ def shown_ids(ids: Ids) -> str:
     texts = (
         each.decode(errors="replace") if isinstance(each, bytes) else each for each in ids.tolist()
     )
-    return shown(map(repr, texts))
+    return shown(texts, repr)
 
 
 def _borders(runs: Sequence[Ids], memory_bytes: int) -> Ids:
