@@ -29,11 +29,12 @@ from aspect.scale.blocks import (
     JOB,
     BlockedRows,
     BlockFolder,
+    block_name,
     check_disk,
     converted,
     row_ranges,
 )
-from aspect.scale.store import AdjacencyBlock, GraphStore, block_name
+from aspect.scale.store import AdjacencyBlock, GraphStore
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 FACTS = "bases.json"
@@ -501,12 +502,10 @@ def _scales(store: GraphStore, folder: BlockFolder, settings: BasisSettings) -> 
         name = block_name("scales", block)
         if not folder.has(name):
             folder.write(name, inverse_roots(store.adjacency(block), rows, settings))
-    files = [folder.path / block_name("scales", block) for block in range(len(store.blocks))]
-    return BlockedRows(files, store.blocks).between(0, store.num_nodes, settings.working_type)
+    scales = BlockedRows(folder.path, "scales", store.blocks)
+    return scales.between(0, store.num_nodes, settings.working_type)
 
 
 def term_rows(path: Path, facts: BasisFacts, term: int) -> BlockedRows:
     """A term in a folder of bases: [nodes, columns]."""
-    ranges = row_ranges(facts.num_nodes, facts.rows_per_block)
-    files = [path / block_name(f"term{term}", block) for block in range(len(ranges))]
-    return BlockedRows(files, ranges)
+    return BlockedRows(path, f"term{term}", row_ranges(facts.num_nodes, facts.rows_per_block))

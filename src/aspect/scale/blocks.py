@@ -52,6 +52,11 @@ def row_ranges(num_rows: int, rows_per_block: int) -> list[tuple[int, int]]:
     return [(start, min(start + rows_per_block, num_rows)) for start in starts]
 
 
+def block_name(part: str, block: int) -> str:
+    """The file of a block: `features-00003.npy`."""
+    return f"{part}-{block:05d}.npy"
+
+
 def check_disk(path: Path, num_bytes: int, advice: str) -> None:
     """Refuse beforehand what the disk has no room for.
 
@@ -258,9 +263,8 @@ class BlockedRows:
     `rows[3:10]` and `rows[numbers]` are arrays in memory; `rows.block(2)` is memory-mapped.
     """
 
-    def __init__(self, files: Sequence[Path], ranges: Sequence[tuple[int, int]]) -> None:
-        assert len(files) == len(ranges) > 0
-        self._files, self.ranges = list(files), list(ranges)
+    def __init__(self, folder: Path, part: str, ranges: Sequence[tuple[int, int]]) -> None:
+        self._folder, self._part, self.ranges = folder, part, list(ranges)
         self._starts = np.array([start for start, _ in ranges])
         first = self.block(0)
         self.dtype: np.dtype[Any] = first.dtype
@@ -271,7 +275,7 @@ class BlockedRows:
 
     def block(self, number: int) -> NDArray[Any]:
         """The rows of one block, memory-mapped."""
-        return mapped(self._files[number])
+        return mapped(self._folder / block_name(self._part, number))
 
     def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> NDArray[Any]:
         """These rows, copied into memory; a slice has no step."""

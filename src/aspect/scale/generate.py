@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.errors import GraphError
 from aspect.randomness import seed_for
-from aspect.scale.blocks import SCRATCH, BlockFolder, check_disk, converted, row_ranges
+from aspect.scale.blocks import SCRATCH, BlockFolder, block_name, check_disk, converted, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, MixedModel
 from aspect.scale.sorting import EDGE_BYTES, merge_runs, rows_are_merged, write_run
 from aspect.scale.store import (
@@ -23,7 +23,6 @@ from aspect.scale.store import (
     STORE,
     GraphStore,
     StoreFacts,
-    block_name,
     check_size,
     seal_store,
     store_bytes,

@@ -30,7 +30,7 @@ from aspect.provenance import forget_peak, peak_bytes
 from aspect.randomness import isolated_seed
 from aspect.scale.bases import ENTRY_BYTES, BasisSettings, propagate_block
 from aspect.scale.bases import MEMORY_BYTES as HELD_TERM
-from aspect.scale.blocks import BlockedRows, BlockFolder
+from aspect.scale.blocks import BlockedRows, BlockFolder, block_name
 from aspect.scale.build import MEMORY_BYTES as SORTING_BYTES
 from aspect.scale.embedding import SYNCED
 from aspect.scale.fit import step_bytes
@@ -465,8 +465,8 @@ def _measure_propagation(folder: Path, columns: int, degree: int) -> tuple[float
     nodes = TRIAL_TERM // (columns * FLOAT)
     rows = min(nodes, TRIAL_ENTRIES // degree)
     term = drawn.random((nodes, columns), dtype=np.float32)
-    np.save(folder / "term.npy", term)
-    on_disk = BlockedRows([folder / "term.npy"], [(0, nodes)])
+    np.save(folder / block_name("term", 0), term)
+    on_disk = BlockedRows(folder, "term", [(0, nodes)])
     scales, own = np.ones(nodes, np.float32), np.array(term[:rows])
 
     def seconds(entries: int, previous: Previous) -> float:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from aspect.data.graph import SAME_WEIGHT, check_weights
 from aspect.errors import GraphError, shown
-from aspect.scale.blocks import BlockFolder, row_ranges
-from aspect.scale.store import block_name
+from aspect.scale.blocks import BlockFolder, block_name, row_ranges
 
 # A key is row * 2^32 + column * 2 + (1 where the pair was given the other way round).
 ROW_BITS, COLUMN_BITS = 32, 1

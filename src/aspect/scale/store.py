@@ -28,7 +28,7 @@ from aspect.data.files import file_bytes, is_file
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32, SparseMatrix
 from aspect.errors import GraphError, RunError
-from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, mapped, row_ranges
+from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, block_name, mapped, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
@@ -65,11 +65,6 @@ class AdjacencyBlock(NamedTuple):
     pointers: NDArray[np.int64]  # [rows + 1], from 0 on
     neighbours: NDArray[np.int32]  # [entries], ascending in each row
     weights: NDArray[np.float32] | None  # [entries]; none: every edge weighs one
-
-
-def block_name(part: str, block: int) -> str:
-    """The file of a block: `features-00003.npy`."""
-    return f"{part}-{block:05d}.npy"
 
 
 def is_store(path: Path) -> bool:
@@ -152,7 +147,7 @@ class GraphStore:
     @cached_property
     def features(self) -> BlockedRows:
         """[nodes, features]."""
-        return self._rows("features")
+        return BlockedRows(self.path, "features", self.blocks)
 
     @property
     def labels(self) -> BlockedRows | None:
@@ -181,12 +176,7 @@ class GraphStore:
         return np.concatenate(counts)
 
     def _column(self, name: str) -> BlockedRows | None:
-        return self._rows(name) if name in self.facts.columns else None
-
-    def _rows(self, part: str) -> BlockedRows:
-        ranges = self.blocks
-        files = [self.path / block_name(part, block) for block in range(len(ranges))]
-        return BlockedRows(files, ranges)
+        return BlockedRows(self.path, name, self.blocks) if name in self.facts.columns else None
 
     def _block(self, part: str, block: int) -> NDArray[Any]:
         return mapped(self.path / block_name(part, block))
