@@ -48,6 +48,7 @@ from aspect.scale.rows import (
     row_plan_of,
     stored_views,
 )
+from aspect.scale.sampling import induced_graph
 from aspect.scale.sorting import merge_runs, write_run
 from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, store_bytes
 from aspect.settings import RowSettings
@@ -560,12 +561,7 @@ def _trial_store(path: Path, nodes: int, columns: int, degree: int) -> GraphStor
 
 
 def _in_memory(store: GraphStore) -> Graph:
-    parts = []
-    for block, (start, end) in enumerate(store.blocks):
-        pointers, neighbours, _ = store.adjacency(block)
-        rows = np.repeat(np.arange(start, end), np.diff(pointers))
-        parts.append(np.stack([rows, neighbours.astype(np.int64)]))
-    return Graph.build(torch.from_numpy(store.features[:]), torch.from_numpy(np.hstack(parts)))
+    return induced_graph(store, np.arange(store.num_nodes))
 
 
 def method_of(name: str, columns: int, seed: int = 0) -> Method:

@@ -21,7 +21,7 @@ def sample_neighbourhood(store: GraphStore, nodes: int, drawn: np.random.Generat
     ring: Nodes = drawn.choice(store.num_nodes, seeds, replace=False)
     taken = ring
     while len(taken) < nodes:
-        near, _ = _neighbours(store, np.sort(ring))
+        near, *_ = _entries(store, np.sort(ring))
         ring = np.setdiff1d(near, taken)
         if len(ring) == 0:  # whole components are taken: go on elsewhere
             left = np.setdiff1d(
@@ -37,44 +37,30 @@ def sample_neighbourhood(store: GraphStore, nodes: int, drawn: np.random.Generat
 
 def induced_graph(store: GraphStore, nodes: Nodes) -> Graph:
     """These nodes, ascending, numbered anew, with all edges between two of them."""
-    neighbours, owners = _neighbours(store, nodes)
+    neighbours, owners, weights = _entries(store, nodes)
     places = np.minimum(np.searchsorted(nodes, neighbours), len(nodes) - 1)
     kept = nodes[places] == neighbours
     edges = np.stack([owners[kept], places[kept]])
-    features = torch.from_numpy(store.features[nodes].astype(np.float32))
-    weights = None
-    if store.facts.weight_scale is not None:
-        weights = torch.from_numpy(_weights(store, nodes)[kept])
-    return Graph(features, torch.from_numpy(edges), weights=weights)
+    return Graph(
+        torch.from_numpy(store.features[nodes].astype(np.float32)),
+        torch.from_numpy(edges),
+        weights=None if weights is None else torch.from_numpy(weights[kept]),
+    )
 
 
-def _entries(store: GraphStore, nodes: Nodes, part: int) -> tuple[NDArray[np.int64], Nodes]:
-    """Where the entries of a block's nodes stand in it, and which of `nodes` each belongs to."""
-    start, end = store.blocks[part]
-    low, high = np.searchsorted(nodes, [start, end])
-    pointers = store.adjacency(part).pointers
-    first = pointers[nodes[low:high] - start]
-    counts = pointers[nodes[low:high] - start + 1] - first
-    owners = np.repeat(np.arange(low, high), counts)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(first, counts) + within, owners
-
-
-def _neighbours(store: GraphStore, nodes: Nodes) -> tuple[Nodes, Nodes]:
-    """The neighbours of ascending nodes, one after the other, and whose each is."""
-    found, owners = [], []
-    for part in range(len(store.blocks)):
-        places, of = _entries(store, nodes, part)
-        found.append(store.adjacency(part).neighbours[places].astype(np.int64))
-        owners.append(of)
-    return np.concatenate(found), np.concatenate(owners)
-
-
-def _weights(store: GraphStore, nodes: Nodes) -> NDArray[np.float32]:
-    parts = []
-    for part in range(len(store.blocks)):
-        places, _ = _entries(store, nodes, part)
-        weights = store.adjacency(part).weights
-        assert weights is not None
-        parts.append(np.asarray(weights[places], np.float32))
-    return np.concatenate(parts)
+def _entries(store: GraphStore, nodes: Nodes) -> tuple[Nodes, Nodes, NDArray[np.float32] | None]:
+    """The neighbours of ascending nodes, one after the other, whose each is, and the weights."""
+    found, owners, weights = [], [], []
+    for block, (start, end) in enumerate(store.blocks):
+        low, high = np.searchsorted(nodes, [start, end])
+        adjacency = store.adjacency(block)
+        first = adjacency.pointers[nodes[low:high] - start]
+        counts = adjacency.pointers[nodes[low:high] - start + 1] - first
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = np.repeat(first, counts) + within
+        found.append(adjacency.neighbours[places].astype(np.int64))
+        owners.append(np.repeat(np.arange(low, high), counts))
+        if adjacency.weights is not None:
+            weights.append(np.asarray(adjacency.weights[places], np.float32))
+    joined = np.concatenate(weights) if weights else None
+    return np.concatenate(found), np.concatenate(owners), joined
