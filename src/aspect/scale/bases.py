@@ -334,8 +334,7 @@ def _multiply(
     """The rows of a sparse matrix times a term."""
     columns: NDArray[np.integer[Any]] = piece.neighbours
     if isinstance(previous, BlockedRows):
-        needed = np.sort(columns)
-        needed = needed[np.diff(needed, prepend=-1) > 0]
+        needed = np.unique(columns)
         columns = np.searchsorted(needed, columns).astype(np.int32)
         previous = converted(previous[needed], values.dtype)
         if device != "cpu":
