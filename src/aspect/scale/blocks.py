@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import shutil
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,22 +86,6 @@ class BlockRecord(BaseModel):
     counts: dict[str, int] = {}  # what was counted while it was made
 
 
-class _HashedFile:
-    """A file that is written once, from its beginning on, with the SHA-256 of what was written."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._digest, self.num_bytes = file, hashlib.sha256(), 0
-
-    def write(self, data: bytes | memoryview) -> int:
-        self._digest.update(data)
-        self.num_bytes += len(data)
-        return self._file.write(data)
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
-
-
 class BlockFolder:
     """A folder that is being filled with blocks; open it with `BlockFolder.open`."""
 
@@ -158,14 +143,22 @@ class BlockFolder:
 
     def write(self, name: str, block: NDArray[Any], **counts: int) -> None:
         """Write a block, then note it."""
+        block, header, digest = np.ascontiguousarray(block), io.BytesIO(), hashlib.sha256()
+        described = np.lib.format.header_data_from_array_1_0(block)
+        np.lib.format.write_array_header_1_0(header, described)
+        parts = header.getbuffer(), block.reshape(-1).view(np.uint8).data  # without a copy
         try:
             with replacing(self.path / name, overwrite=True) as file:
-                hashed = _HashedFile(file)
-                block = np.ascontiguousarray(block)
-                header = np.lib.format.header_data_from_array_1_0(block)
-                np.lib.format.write_array_header_1_0(hashed, header)
-                hashed.write(block.reshape(-1).view(np.uint8).data)  # without a copy
-            self.note(name, hashed.sha256, hashed.num_bytes, **counts)
+                for part in parts:
+                    digest.update(part)
+                    file.write(part)
+            num_bytes = sum(map(len, parts))
+            record = BlockRecord(
+                name=name, sha256=digest.hexdigest(), num_bytes=num_bytes, counts=counts
+            )
+            with self._noting, (self.path / JOURNAL).open("ab") as journal:
+                journal.write(sealed(record).encode())
+            self._records[name] = record
         except (FileError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -173,23 +166,11 @@ class BlockFolder:
                 raise FileError(f"{told} {self._advice} The same command then goes on.") from error
             raise
 
-    def note(self, name: str, sha256: str, num_bytes: int, **counts: int) -> None:
-        """Put a block that lies in the folder into the journal."""
-        record = BlockRecord(name=name, sha256=sha256, num_bytes=num_bytes, counts=counts)
-        with self._noting, (self.path / JOURNAL).open("ab") as journal:
-            journal.write(sealed(record).encode())
-        self._records[name] = record
-
     def fill(self, make: Callable[[int], None], numbers: Iterable[int], threads: int) -> None:
         """Make blocks in some threads; NumPy lets others go on while it computes and writes."""
         with ThreadPoolExecutor(max(1, min(threads, os.cpu_count() or 1))) as pool:
-            begun = [pool.submit(make, number) for number in numbers]
-            try:
-                for one in begun:
-                    one.result()
-            finally:
-                for one in begun:
-                    one.cancel()
+            for _ in pool.map(make, numbers):  # which ends with the first that fails
+                pass
 
     def read(self, name: str) -> NDArray[Any]:
         """A finished block, memory-mapped."""
