@@ -84,7 +84,8 @@ def merge_runs(
 
     Blocks that are small beside the memory bound are merged at the same time.
     """
-    names, ranges = _last_names(num_nodes, rows_per_block), row_ranges(num_nodes, rows_per_block)
+    ranges = row_ranges(num_nodes, rows_per_block)
+    names = [block_name("pointers", block) for block in range(len(ranges))]  # written last
     threads = max(1, min(MOST_THREADS, memory_bytes // MERGED_BYTES))
 
     def merge(block: int) -> None:
@@ -113,17 +114,6 @@ def merge_runs(
         missing=entries - given,
         weight_scale=weight_scale,
     )
-
-
-def rows_are_merged(folder: BlockFolder, num_nodes: int, rows_per_block: int) -> bool:
-    """Whether all rows are there, so that no run is needed."""
-    return all(map(folder.has, _last_names(num_nodes, rows_per_block)))
-
-
-def _last_names(num_nodes: int, rows_per_block: int) -> list[str]:
-    """The file of every block that is written last."""
-    blocks = len(row_ranges(num_nodes, rows_per_block))
-    return [block_name("pointers", block) for block in range(blocks)]
 
 
 @dataclass(frozen=True, eq=False)
