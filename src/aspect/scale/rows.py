@@ -313,7 +313,7 @@ class RowBatches:
         """Those of an epoch, each read while the one before is computed."""
         order = self._order(epoch)
         if nodes := method.row_neighbourhood(epoch):
-            yield self._neighbourhood(nodes, epoch), _all_here
+            yield self._neighbourhood(nodes, epoch), Ranks().gathering(nodes)  # all have it whole
         batches = [
             (self._members(epoch, number), self.ranks.share(rows), self.ranks.gathering(len(rows)))
             for number, rows in enumerate(order.tensor_split(self.num_batches))
@@ -395,11 +395,6 @@ class RowBatches:
         draw = generator_for(self.seed, "sample", device=self.home)
         sample = torch.randperm(self.num_nodes, generator=draw, device=self.home)[:SAMPLE]
         return method.output(self._batch(sample.sort().values, [self.clean])).uncentred
-
-
-def _all_here(rows: Tensor, dim: int) -> Tensor:  # noqa: ARG001
-    """Of a batch that every process has whole."""
-    return rows
 
 
 def _room(device: torch.device) -> int:

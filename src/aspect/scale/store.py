@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from aspect.data.features import dense, take_rows
 from aspect.data.files import file_bytes, is_file
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.sparse import LARGEST_INT32, SparseMatrix
@@ -237,24 +239,10 @@ def _parts_of(
     yield "neighbours", columns[low:high].astype(np.int32)
     if graph.weights is not None:
         yield "weights", graph.weights[low:high].numpy().astype(np.float32)
-    yield "features", _dense_rows(graph, start, end).astype(dtype)
+    features = dense(take_rows(graph.features, torch.arange(start, end)))
+    yield "features", features.numpy().astype(dtype)
     if labelled is not None:
         yield "labels", labelled.labels[start:end].numpy().astype(np.int32)
-
-
-def _dense_rows(graph: Graph, start: int, end: int) -> NDArray[Any]:
-    features = graph.features
-    if not isinstance(features, SparseMatrix):
-        rows: NDArray[Any] = features[start:end].numpy()
-        return rows
-    starts = features.pattern.row_pointers
-    low, high = int(starts[start]), int(starts[end])
-    dense = np.zeros((end - start, graph.num_features), features.values.numpy().dtype)
-    dense[
-        features.pattern.rows[low:high].numpy() - start,
-        features.pattern.columns[low:high].numpy(),
-    ] = features.values[low:high].numpy()
-    return dense
 
 
 def _digest(graph: Graph) -> Mapping[str, str]:
