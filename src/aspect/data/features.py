@@ -286,3 +286,19 @@ def with_structural_features(
         notices=notices,
         encoder=FeatureEncoder(structural=kind, width=features.shape[1]),
     )
+
+
+def with_made_features(
+    graph: Graph, how: str, trained: FeatureEncoder | None = None, kind: Structural | None = None
+) -> Graph:
+    """A graph without features with structural ones of a kind, as in training, or by themselves.
+
+    The last are said: `The nodes have no features, so laplacian ones are made`, and `how`.
+    """
+    kind = kind or (None if trained is None else trained.structural)
+    if kind is None:
+        kind = "laplacian" if graph.num_edges else "degree"
+        notice = f"The nodes have no features, so {kind} ones are made{how}."
+        graph = replace(graph, notices=(*graph.notices, notice))
+    is_known = trained is not None and trained.structural == kind
+    return with_structural_features(graph, kind, trained if is_known else None)

@@ -524,7 +524,7 @@ class GraphSource(Config):
 
         With the encoder of another graph its features are made as that one's were.
         """
-        from aspect.data.features import with_structural_features
+        from aspect.data.features import with_made_features
         from aspect.data.synthetic import embedded_graph
 
         check_graph_name(self.graph)
@@ -539,8 +539,7 @@ class GraphSource(Config):
         kind = self.reading.features or (None if encoder is None else encoder.structural)
         if kind is None or (labelled.graph.encoder and labelled.graph.encoder.structural == kind):
             return labelled
-        trained = encoder if encoder and encoder.structural == kind else None
-        return replace(labelled, graph=with_structural_features(labelled.graph, kind, trained))
+        return replace(labelled, graph=with_made_features(labelled.graph, "", encoder, kind))
 
     def _read_file(self, path: Path, encoder: FeatureEncoder | None) -> LabelledGraph:
         from aspect.data.archives import read_npz
