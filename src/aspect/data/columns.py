@@ -101,6 +101,15 @@ def _listed(source: TableFile, name: str, rows: NDArray[Any]) -> str:
     )
 
 
+def refused_gaps(source: TableFile, name: str, rows: NDArray[np.bool_]) -> GraphError:
+    """An error for gaps, or infinite numbers, that nothing fills."""
+    return GraphError(
+        f"Features must be there and finite. Missing, NaN or infinite in column {name!r} of "
+        f"{str(source.path)!r}: {source.places(np.flatnonzero(rows).tolist())}. Fix them, pass "
+        f"--impute mean (or zero, or indicator), or --drop {name}."
+    )
+
+
 def _other_kind(source: TableFile, name: str, kind: str, got: str) -> GraphError:
     return GraphError(f"Column {name!r} of {str(source.path)!r} must hold {kind}. Got {got}.")
 

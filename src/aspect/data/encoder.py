@@ -28,6 +28,7 @@ from aspect.errors import MOST_SHOWN, GraphError, shown
 FeatureScaling = Literal["standard", "rows", "none"]
 Impute = Literal["indicator", "mean", "zero", "none"]
 Kind = Literal["number", "boolean", "date", "text"]
+Encoding = Literal["plain", "standard", "bag", "one-hot", "hashed", "words"]
 Structural = Literal["degree", "identity", "random", "laplacian"]
 
 MOST_VALUES = 32  # of a column that becomes one-hot
@@ -78,7 +79,7 @@ class Column(Config):
 
     name: str
     kind: Kind
-    encoding: Literal["plain", "standard", "bag", "one-hot", "hashed", "words"] = "plain"
+    encoding: Encoding = "plain"
     mean: float = 0.0
     scale: float = 1.0
     fill: float | str | None = None
@@ -337,13 +338,19 @@ def _fit_number(
     if not len(known) and scaling != "none":
         return NO_VALUE
     fill = float(known.astype(FLOAT32).astype(np.float64).mean()) if len(known) else 0.0
-    name, kind = column.name, column.kind
+    is_binary = bool(np.isin(known, (0, 1)).all())
+    encoding = encoding_of(column.kind, scaling, is_word=is_word, is_binary=is_binary)
+    return Column(name=column.name, kind=column.kind, encoding=encoding, fill=fill)
+
+
+def encoding_of(
+    kind: Kind, scaling: FeatureScaling | None, *, is_word: bool, is_binary: bool
+) -> Encoding:
+    """What becomes of a column of numbers, truth values or dates."""
     if is_word:
-        return Column(name=name, kind=kind, encoding="bag", fill=fill)
-    is_flag = kind == "boolean" or (scaling is None and bool(np.isin(known, (0, 1)).all()))
-    if is_flag or scaling in ("none", "rows"):
-        return Column(name=name, kind=kind, fill=fill)
-    return Column(name=name, kind=kind, encoding="standard", fill=fill)
+        return "bag"
+    is_flag = kind == "boolean" or (scaling is None and is_binary)
+    return "plain" if is_flag or scaling in ("none", "rows") else "standard"
 
 
 def _measured(fitted: Sequence[Column], columns: Sequence[ParsedColumn]) -> list[Column]:

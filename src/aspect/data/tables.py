@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.data.columns import MISSING, NUMBER, parse_column
+from aspect.data.columns import MISSING, NUMBER, parse_column, refused_gaps
 from aspect.data.encoder import Caution, FeatureEncoder, Impute, Kind, ParsedColumn
 from aspect.data.features import dense, with_made_features, with_structural_features
 from aspect.data.graph import (
@@ -424,7 +424,11 @@ def _parse_nodes(
         impute = reading.impute or fitted.impute
         used = {column.name for column in fitted.columns}
         features = [column for column in columns if column.name in used]
-        result.errors += _refused_gaps(source, features, impute)
+        if impute in (None, "none"):
+            wrong = {one.name: one.infinite if impute is None else one.missing for one in features}
+            result.errors += [
+                refused_gaps(source, name, rows) for name, rows in wrong.items() if rows.any()
+            ]
         result.notices += _filled_gaps(source, features, fitted, impute)
     return NodeTable(tuple(ids), source.has_integers(id_name), columns, fitted, cells)
 
@@ -444,22 +448,6 @@ def _labels(
     cells = result.tried(label_cells, source.table.column(name), name)
     result.notices += [] if cells is None else _label_notices(cells, name)
     return name, cells
-
-
-def _refused_gaps(
-    source: TableFile, features: Sequence[ParsedColumn], impute: Impute | None
-) -> Iterator[GraphError]:
-    """An error for each column whose gaps, or infinite numbers, nothing fills."""
-    if impute not in (None, "none"):
-        return
-    for column in features:
-        rows = np.flatnonzero(column.infinite if impute is None else column.missing).tolist()
-        if rows:
-            yield GraphError(
-                "Features must be there and finite. Missing, NaN or infinite in column "
-                f"{column.name!r} of {str(source.path)!r}: {source.places(rows)}. Fix them, "
-                f"pass --impute mean (or zero, or indicator), or --drop {column.name}."
-            )
 
 
 def _filled_gaps(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from aspect.data.columns import parse_column
+from aspect.data.columns import parse_column, refused_gaps
 from aspect.data.encoder import (
     BAG_COLUMNS,
     BAG_ZEROS,
@@ -21,6 +21,7 @@ from aspect.data.encoder import (
     Impute,
     Kind,
     ParsedColumn,
+    encoding_of,
 )
 from aspect.data.table_files import TableFile
 from aspect.errors import GraphError
@@ -58,18 +59,16 @@ class _Moments:
     def column(
         self, name: str, scaling: FeatureScaling | None, *, is_word: bool, indicator: bool
     ) -> Column:
-        """Its encoding, as `FeatureEncoder.fit` chooses it."""
-        column = Column(name=name, kind=self.kind, fill=self.mean, indicator=indicator)
-        if is_word:
-            return column.model_copy(update={"encoding": "bag"})
-        is_flag = self.kind == "boolean" or (
-            scaling is None and self.zeros + self.ones == self.count
+        """As `FeatureEncoder.fit` makes it."""
+        is_binary = self.zeros + self.ones == self.count
+        encoding = encoding_of(self.kind, scaling, is_word=is_word, is_binary=is_binary)
+        column = Column(
+            name=name, kind=self.kind, encoding=encoding, fill=self.mean, indicator=indicator
         )
-        if is_flag or scaling in ("none", "rows"):
+        if encoding != "standard":
             return column
         std = float(np.sqrt(self.squares / max(1, self.count)))
-        measured = {"encoding": "standard", "mean": self.mean, "scale": std or 1.0}
-        return column.model_copy(update=measured)
+        return column.model_copy(update={"mean": self.mean, "scale": std or 1.0})
 
 
 def fit_pieces(
@@ -91,12 +90,7 @@ def fit_pieces(
                     f"numbers, truth values and dates. Encode it, or pass --drop {name}."
                 )
             if column.missing.any() and impute is None:
-                rows = piece.places(np.flatnonzero(column.missing).tolist())
-                raise GraphError(
-                    f"Features must be there and finite. Missing, NaN or infinite in column "
-                    f"{name!r} of {str(piece.path)!r}: {rows}. Fix them, pass --impute mean (or "
-                    f"zero, or indicator), or --drop {name}."
-                )
+                raise refused_gaps(piece, name, column.missing)
             moments.setdefault(name, _Moments(column.kind)).add(column)
     words = {name for name, each in moments.items() if each.is_word}
     if scaling is not None or len(words) < BAG_COLUMNS:
