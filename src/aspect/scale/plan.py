@@ -48,9 +48,8 @@ from aspect.scale.rows import (
     row_plan_of,
     stored_views,
 )
-from aspect.scale.sampling import induced_graph
 from aspect.scale.sorting import merge_runs, write_run
-from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, store_bytes
+from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, induced_graph, store_bytes
 from aspect.settings import RowSettings
 from aspect.training.trainer import try_epochs
 

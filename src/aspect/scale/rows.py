@@ -29,8 +29,7 @@ from aspect.scale.blocks import row_ranges
 from aspect.scale.calibration import calibrate_rows
 from aspect.scale.held_bases import DeviceGraph, HeldBases, held_bytes
 from aspect.scale.ranks import Ranks
-from aspect.scale.sampling import sample_neighbourhood
-from aspect.scale.store import GraphStore
+from aspect.scale.store import GraphStore, sample_neighbourhood
 from aspect.settings import RowSettings
 from aspect.training.data import Check, Update
 from aspect.training.gradients import Gradients, Pass

@@ -17,8 +17,15 @@ from aspect.data.tables import edge_columns, edge_weights, label_cells, node_col
 from aspect.errors import FileError, GraphError, SettingsError, shown
 from aspect.randomness import seed_for
 from aspect.scale.blocks import row_ranges
-from aspect.scale.chunks import TablePiece, TablePieces, as_ids, file_identity, mapped_array
-from aspect.scale.encoding import encode_piece, fit_pieces
+from aspect.scale.chunks import (
+    TablePiece,
+    TablePieces,
+    as_ids,
+    encode_piece,
+    file_identity,
+    fit_pieces,
+    mapped_array,
+)
 
 ENDS = 2  # of an edge
 FIT_ROWS = 65_536  # of a table that are parsed at a time while its columns are measured
