@@ -23,13 +23,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from aspect.config import Config
+from aspect.data.source import FeatureScaling, Impute, Structural
 from aspect.errors import MOST_SHOWN, GraphError, shown
 
-FeatureScaling = Literal["standard", "rows", "none"]
-Impute = Literal["indicator", "mean", "zero", "none"]
 Kind = Literal["number", "boolean", "date", "text"]
 Encoding = Literal["plain", "standard", "bag", "one-hot", "hashed", "words"]
-Structural = Literal["degree", "identity", "random", "laplacian"]
 
 MOST_VALUES = 32  # of a column that becomes one-hot
 HASHED_COLUMNS = 32  # for the values of one that has more

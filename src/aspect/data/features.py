@@ -12,9 +12,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aspect.data.encoder import Caution, FeatureEncoder, Impute, Structural
+from aspect.data.encoder import Caution, FeatureEncoder
 from aspect.data.graph import Features, Graph
 from aspect.data.operators import leading_eigenvectors, normalised_adjacency
+from aspect.data.source import Impute, Structural
 from aspect.data.sparse import Pattern, SparseMatrix
 from aspect.errors import GraphError, shown
 from aspect.randomness import generator_for

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.columns import MISSING, NUMBER, parse_column, refused_gaps
-from aspect.data.encoder import Caution, FeatureEncoder, Impute, Kind, ParsedColumn
+from aspect.data.encoder import Caution, FeatureEncoder, Kind, ParsedColumn
 from aspect.data.features import dense, with_made_features, with_structural_features
 from aspect.data.graph import (
     UNLABELLED,
@@ -36,7 +36,7 @@ from aspect.data.graph import (
     label_graph,
     unlabelled,
 )
-from aspect.data.source import NO_READING, OF_NODES, SETTLED, Reading
+from aspect.data.source import NO_READING, OF_NODES, SETTLED, Impute, Reading
 from aspect.data.table_files import TableFile, as_parsed, read_table
 from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 

@@ -27,14 +27,12 @@ from aspect.data.encoder import (
     BAG_ZEROS,
     Column,
     FeatureEncoder,
-    FeatureScaling,
-    Impute,
     Kind,
     ParsedColumn,
     encoding_of,
 )
 from aspect.data.files import is_file
-from aspect.data.source import Reading
+from aspect.data.source import FeatureScaling, Impute, Reading
 from aspect.data.table_files import TableFile, separator_of
 from aspect.errors import FileError, GraphError, reason
 
