@@ -83,12 +83,9 @@ def check_size(num_nodes: int, rows_per_block: int) -> None:
         raise GraphError(f"A block must have at least one row. Got {rows_per_block}.")
 
 
-def store_bytes(
-    num_nodes: int, num_edges: int, num_features: int, dtype: FeatureType, *, weighted: bool = False
-) -> int:
+def store_bytes(num_nodes: int, num_edges: int, num_features: int, dtype: FeatureType) -> int:
     """What a store takes on disk; sorting its edges takes four times as much for them meanwhile."""
-    entries = 2 * num_edges * (4 + 4 * weighted)
-    return entries + num_nodes * (8 + num_features * np.dtype(dtype).itemsize)
+    return 8 * num_edges + num_nodes * (8 + num_features * np.dtype(dtype).itemsize)
 
 
 class GraphStore:
