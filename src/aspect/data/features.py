@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.encoder import Caution, FeatureEncoder
-from aspect.data.graph import Features, Graph
+from aspect.data.graph import Features, Graph, values_of
 from aspect.data.operators import leading_eigenvectors, normalised_adjacency
 from aspect.data.source import Impute, Structural
 from aspect.data.sparse import Pattern, SparseMatrix
@@ -39,13 +39,12 @@ def dense(features: Features) -> Float[Tensor, "nodes features"]:
 
 def num_entries(features: Features) -> int:
     """Entries that are not zero, though they may be stored."""
-    values = features.values if isinstance(features, SparseMatrix) else features
-    return int(torch.count_nonzero(values))
+    return int(torch.count_nonzero(values_of(features)))
 
 
 def mean_size(features: Features) -> Float[Tensor, ""]:
     """The size of an entry that is not zero, on average; zero where there is none."""
-    values = features.values if isinstance(features, SparseMatrix) else features.flatten()
+    values = values_of(features).flatten()
     return values.abs().sum() / (values != 0).sum().clamp(min=1)
 
 
@@ -190,7 +189,7 @@ def imputed(features: Features, how: Impute | None) -> tuple[Features, list[str]
     A column without a finite entry becomes zero either way. Nothing changes by None and `none`:
     in an array these are faults, which the graph refuses.
     """
-    values = features.values if isinstance(features, SparseMatrix) else features
+    values = values_of(features)
     bad = ~torch.isfinite(values)
     if how in (None, "none") or not bool(bad.any()):
         return features, []

@@ -27,8 +27,8 @@ from pydantic import BaseModel, ConfigDict
 
 from aspect.data.features import dense, take_rows
 from aspect.data.files import file_bytes, is_file
-from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.sparse import LARGEST_INT32, SparseMatrix
+from aspect.data.graph import Graph, LabelledGraph, values_of
+from aspect.data.sparse import LARGEST_INT32
 from aspect.errors import GraphError, RunError
 from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, block_name, mapped, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
@@ -244,9 +244,8 @@ def _parts_of(
 
 
 def _digest(graph: Graph) -> Mapping[str, str]:
-    features = graph.features
-    values = features.values if isinstance(features, SparseMatrix) else features
-    parts = {"edges": graph.edge_index, "features": values, "weights": graph.weights}
+    features = values_of(graph.features)
+    parts = {"edges": graph.edge_index, "features": features, "weights": graph.weights}
     return {name: _sha256(part.numpy()) for name, part in parts.items() if part is not None}
 
 
