@@ -144,23 +144,22 @@ def stored_views(
         changes |= {"shuffled": True} if view == "shuffled" else {"edge_drop": view}
         return clean.model_copy(update=changes)
 
-    where = torch.device(device)
+    where, graph = torch.device(device), None
     if engine is None and is_alone and _fits_gpu(store, clean, sum(sizes.values()), where):
         graph = DeviceGraph(store, clean, where)
-        held = {
-            view: tuple(graph.bases(basis_of(view, member)) for member in range(size))
-            for view, size in sizes.items()
-        }
-        return StoredViews(store, plan, held)
 
-    def stored(view: RowView, member: int) -> Bases:
+    def bases_of(view: RowView, member: int) -> Bases | HeldBases:
+        basis = basis_of(view, member)
+        if graph is not None:
+            return graph.bases(basis)
         place = folder / ("clean" if view == 0.0 else f"{view}-{member}")
-        return compute_bases(store, place, basis_of(view, member), device=device, engine=engine)
+        return compute_bases(store, place, basis, device=device, engine=engine)
 
-    on_disk = {
-        view: tuple(stored(view, member) for member in range(size)) for view, size in sizes.items()
+    pools = {
+        view: tuple(bases_of(view, member) for member in range(size))
+        for view, size in sizes.items()
     }
-    return StoredViews(store, plan, on_disk)
+    return StoredViews(store, plan, pools)
 
 
 def _fits_gpu(
