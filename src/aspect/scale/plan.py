@@ -150,7 +150,7 @@ class Outlook:
     mode: Mode
     needs: tuple[Need, ...]
     gpu_bytes: int  # of a step, where it is computed on a GPU
-    fits: bool = True
+    machine: Machine
 
     @property
     def seconds(self) -> float:
@@ -166,6 +166,17 @@ class Outlook:
     def disk_bytes(self) -> int:
         """All that stays."""
         return sum(need.disk_bytes for need in self.needs)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the machine has that much."""
+        machine = self.machine
+        fits = self.disk_bytes <= machine.disk_bytes
+        if machine.gpu_bytes is None or self.mode == "rows":
+            fits = fits and self.memory_bytes <= SHARE_OF_MEMORY * machine.memory_bytes
+        if machine.gpu_bytes is not None:
+            fits = fits and self.gpu_bytes <= SHARE_OF_MEMORY * machine.gpu_bytes
+        return fits
 
 
 def foresee(
@@ -203,11 +214,11 @@ def foresee(
             replace(need, seconds=each)
             for need, each in zip(full, (seconds, seconds / 3), strict=True)
         )
-    outlooks = [
-        _outlook(Outlook("full", full, step_bytes(method, size.num_nodes, columns)), machine),
-        _outlook(Outlook("rows", (*stored, *by_rows), on_gpu), machine),
-    ]
-    return outlooks, _advice(outlooks, machine)
+    outlooks = (
+        Outlook("full", full, step_bytes(method, size.num_nodes, columns), machine),
+        Outlook("rows", (*stored, *by_rows), on_gpu, machine),
+    )
+    return list(outlooks), _advice(*outlooks)
 
 
 def _bytes_of_bases(size: GraphSize, method: Method, rows: RowSettings) -> int:
@@ -258,23 +269,12 @@ def _gpu_needs(
     )
 
 
-def _outlook(outlook: Outlook, machine: Machine) -> Outlook:
-    """The same, and whether it fits the machine."""
-    fits = outlook.disk_bytes <= machine.disk_bytes
-    if machine.gpu_bytes is None or outlook.mode == "rows":
-        fits = fits and outlook.memory_bytes <= SHARE_OF_MEMORY * machine.memory_bytes
-    if machine.gpu_bytes is not None:
-        fits = fits and outlook.gpu_bytes <= SHARE_OF_MEMORY * machine.gpu_bytes
-    return replace(outlook, fits=fits)
-
-
-def _advice(outlooks: list[Outlook], machine: Machine) -> str:
-    full, rows = outlooks
+def _advice(full: Outlook, rows: Outlook) -> str:
     if full.fits:
         return "Take --scale full: it fits the memory, and takes every node at every step."
     if rows.fits:
         return "Take --scale rows: the whole graph does not fit the memory."
-    if rows.disk_bytes > machine.disk_bytes:
+    if rows.disk_bytes > rows.machine.disk_bytes:
         return (
             f"{NOTHING_FITS}: rows need {rows.disk_bytes / 1e9:,.1f} GB of disk. Take a larger "
             "disk, float16, a smaller pool of views, or a projection of the features."
