@@ -502,10 +502,10 @@ def clean_edges(
         edge_index, weights, changes = _with_weights_of_edges(edge_index, weights)
     if weights is None:
         edge_index, cleaned = _simple_undirected(edge_index, num_nodes, directed_is_error)
-        return edge_index, None, [*changes, *cleaned]
-    edge_index, weights, cleaned = _weighted_undirected(
-        edge_index, weights, num_nodes, directed_is_error
-    )
+    else:
+        edge_index, weights, cleaned = _weighted_undirected(
+            edge_index, weights, num_nodes, directed_is_error
+        )
     return edge_index, weights, [*changes, *cleaned]
 
 
