@@ -419,15 +419,10 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
 
 def _apart(measure: Callable[..., Measured], *arguments: object) -> Measured:
     """Measure in a process of its own, whose memory holds nothing of what was measured before."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        return executor.submit(_with_threads, torch.get_num_threads(), measure, arguments).result()
-
-
-def _with_threads(
-    threads: int, measure: Callable[..., Measured], arguments: tuple[object, ...]
-) -> Measured:
-    torch.set_num_threads(threads)
-    return measure(*arguments)
+    with ProcessPoolExecutor(
+        1, get_context("spawn"), torch.set_num_threads, (torch.get_num_threads(),)
+    ) as executor:
+        return executor.submit(measure, *arguments).result()
 
 
 @contextmanager
