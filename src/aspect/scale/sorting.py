@@ -138,7 +138,8 @@ def merged_rows(
 
     More entries than the memory bound allows are merged in parts of fewer rows.
     """
-    found = [_between(run, start, end) for run in keys]
+    borders = [start << ROW_BITS, end << ROW_BITS]
+    found = [np.searchsorted(run, borders).tolist() for run in keys]
     entries = sum(high - low for low, high in found)
     if entries * EDGE_BYTES > memory_bytes and end - start > 1:
         middle = (start + end) // 2
@@ -183,12 +184,6 @@ def _check_ends(source: NDArray[np.int64], target: NDArray[np.int64], num_nodes:
 
 def _keys(rows: NDArray[np.int64], columns: NDArray[np.int64], side: int) -> NDArray[np.int64]:
     return rows << ROW_BITS | columns << COLUMN_BITS | side
-
-
-def _between(keys: NDArray[np.int64], start: int, end: int) -> tuple[int, int]:
-    """Where the keys of some rows lie in a run."""
-    low, high = np.searchsorted(keys, [start << ROW_BITS, end << ROW_BITS])
-    return int(low), int(high)
 
 
 def _is_first(ordered: NDArray[np.int64]) -> NDArray[np.bool_]:
