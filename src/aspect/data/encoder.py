@@ -167,7 +167,6 @@ class EncodedTable:
     """The features of a node table."""
 
     features: NDArray[np.float32]  # [nodes, features]
-    names: tuple[str, ...]
     notices: list[str]
 
 
@@ -246,7 +245,7 @@ class FeatureEncoder(Config):
             features = _row_normalised(features)
         elif bag.any():
             features[:, bag] = _row_normalised(features[:, bag]) * FLOAT32(self.bag_scale)
-        return EncodedTable(features, self.feature_names, notices)
+        return EncodedTable(features, notices)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, from which `model_validate` makes an equal one."""

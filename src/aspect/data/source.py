@@ -478,7 +478,7 @@ class GraphSource(Config):
         given = set(reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
         if source.is_named and given:
             raise SettingsError(
-                f"{_option(min(given))} belongs to a graph in files of yours. "
+                f"{option_of(min(given))} belongs to a graph in files of yours. "
                 f"Got it with {graph!r}."
             )
         return source
@@ -556,7 +556,7 @@ class GraphSource(Config):
         if suffix in TABLE_SUFFIXES:
             return read_tables(path, self.reading, encoder)
         given = self.reading.model_dump(exclude_defaults=True)
-        stray = [_option(name) for name in OF_TABLES if name in given]
+        stray = [option_of(name) for name in OF_TABLES if name in given]
         if self.reading.impute == "indicator":
             stray.append("--impute indicator")
         if stray:
@@ -567,7 +567,7 @@ class GraphSource(Config):
         return (read_npz if suffix == ".npz" else read_saved)(path, self.reading)
 
 
-def _option(name: str) -> str:
+def option_of(name: str) -> str:
     """A field as the command line spells it."""
     return f"--{name.replace('_', '-')}"
 

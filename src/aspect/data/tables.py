@@ -36,7 +36,7 @@ from aspect.data.graph import (
     label_graph,
     unlabelled,
 )
-from aspect.data.source import NO_READING, OF_NODES, SETTLED, Impute, Reading
+from aspect.data.source import NO_READING, OF_NODES, SETTLED, Impute, Reading, option_of
 from aspect.data.table_files import TableFile, as_parsed, read_table
 from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 
@@ -160,7 +160,7 @@ def _read_both(
 def _check_options(reading: Reading, encoder: FeatureEncoder | None) -> None:
     """Refuse options that mean nothing here."""
     given = reading.model_dump(exclude_defaults=True)
-    stray = [f"--{name.replace('_', '-')}" for name in OF_NODES if name in given]
+    stray = [option_of(name) for name in OF_NODES if name in given]
     if stray and reading.nodes is None:
         raise SettingsError(f"{stray[0]} belongs to a node table. Name it with --nodes.")
     if encoder is not None and any(name in given for name in SETTLED):
@@ -224,7 +224,7 @@ def _with_features(
     dominant = [] if trained else encoder.dominant(encoded.features)
     return graph.with_features(
         torch.from_numpy(encoded.features),
-        encoded.names,
+        encoder.feature_names,
         encoder=encoder,
         notices=[*told, *dominant, *encoded.notices],
     )
