@@ -152,19 +152,20 @@ class BlockFolder:
                 for part in parts:
                     digest.update(part)
                     file.write(part)
-            num_bytes = sum(map(len, parts))
-            record = BlockRecord(
-                name=name, sha256=digest.hexdigest(), num_bytes=num_bytes, counts=counts
-            )
-            with self._noting, (self.path / JOURNAL).open("ab") as journal:
-                journal.write(sealed(record).encode())
-            self._records[name] = record
+            self.note(name, digest.hexdigest(), sum(map(len, parts)), **counts)
         except (FileError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
                 told = f"Cannot write {str(self.path / name)!r}: the disk is full."
                 raise FileError(f"{told} {self._advice} The same command then goes on.") from error
             raise
+
+    def note(self, name: str, sha256: str, num_bytes: int, **counts: int) -> None:
+        """Put a block that lies in the folder into the journal."""
+        record = BlockRecord(name=name, sha256=sha256, num_bytes=num_bytes, counts=counts)
+        with self._noting, (self.path / JOURNAL).open("ab") as journal:
+            journal.write(sealed(record).encode())
+        self._records[name] = record
 
     def fill(self, make: Callable[[int], None], numbers: Iterable[int], threads: int) -> None:
         """Make blocks in some threads; NumPy lets others go on while it computes and writes."""
