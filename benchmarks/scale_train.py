@@ -43,7 +43,7 @@ from aspect.scale.embedding import embed_store  # noqa: E402
 from aspect.scale.generate import generate_store  # noqa: E402
 from aspect.scale.options import MixedModel  # noqa: E402
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views  # noqa: E402
-from aspect.scale.sampling import induced_graph  # noqa: E402
+from aspect.scale.store import induced_graph  # noqa: E402
 from aspect.settings import RowSettings  # noqa: E402
 from aspect.training.trainer import EpochReport, Recorder, train  # noqa: E402
 

@@ -6,9 +6,12 @@ import difflib
 import errno
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 MOST_SHOWN = 5
+
+Offender = TypeVar("Offender")
 
 REASONS = {
     errno.ENOENT: "there is no such file or folder",
@@ -93,15 +96,15 @@ def sentence_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}".rstrip(":. ") + "."
 
 
-def shown(items: Iterable[object]) -> str:
-    """The first few of many offenders, with their count: `3, 5, 8 (3 in all)`.
+def shown(items: Iterable[Offender], word: Callable[[Offender], str] = str) -> str:
+    """The first few of many offenders, each in a word, with their count: `3, 5, 8 (3 in all)`.
 
     >>> shown(range(9))
     '0, 1, 2, 3, 4, ... (9 in all)'
     """
-    every = [str(item) for item in items]
+    every = list(items)
     dots = ", ..." if len(every) > MOST_SHOWN else ""
-    return f"{', '.join(every[:MOST_SHOWN])}{dots} ({len(every)} in all)"
+    return f"{', '.join(map(word, every[:MOST_SHOWN]))}{dots} ({len(every)} in all)"
 
 
 def counted(count: int, noun: str) -> str:

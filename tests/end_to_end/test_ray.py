@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from aspect.experiment.store import BenchFolder
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.randomness import isolated_seed
 from aspect.scale.bases import BasisSettings, compute_bases
-from aspect.scale.ray_engine import RayPropagation, RayTraining, _propagate, connect
+from aspect.scale.ray_engine import RayTraining, _propagate, connect, propagate_by_ray
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings
@@ -94,7 +95,7 @@ class TestPropagation:
                 die_once(marker)
             return _propagate(path, block, *rest)
 
-        engine = RayPropagation(work=mortal)
+        engine = partial(propagate_by_ray, work=mortal)
         spread = compute_bases(store, tmp_path / "ray", settings, engine=engine)
         alone = compute_bases(store, tmp_path / "alone", settings)
         assert marker.exists()

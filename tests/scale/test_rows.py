@@ -22,8 +22,7 @@ from aspect.scale import fit
 from aspect.scale.calibration import calibrate_rows
 from aspect.scale.fit import as_rows, choose_rows, output_of
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
-from aspect.scale.sampling import induced_graph, sample_neighbourhood
-from aspect.scale.store import GraphStore
+from aspect.scale.store import GraphStore, induced_graph, sample_neighbourhood
 from aspect.settings import RowSettings
 from aspect.training.trainer import Recorder, train
 

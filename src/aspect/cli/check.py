@@ -64,8 +64,8 @@ def _content(source: GraphSource, result: TablesRead) -> dict[str, Any]:
 
     known = result.labelled or result.structure
     notices = list(result.notices if known is None else known.graph.notices)
-    if result.labelled is None and result.encoder is not None:
-        notices += result.encoder.described()
+    if result.labelled is None and result.nodes and result.nodes.encoder:
+        notices += result.nodes.encoder.described()
     return {
         "graph": source.name,
         "accepted": result.labelled is not None,
@@ -99,7 +99,10 @@ def _summary(labelled: LabelledGraph, *, has_features: bool) -> dict[str, Any]:
 
 def _columns(result: TablesRead) -> list[dict[str, Any]]:
     """Every column of the node table: what it holds, and what becomes of it."""
-    fitted = {column.name: column for column in result.encoder.columns} if result.encoder else {}
+    table = result.nodes
+    if table is None:
+        return []
+    fitted = {column.name: column for column in table.encoder.columns} if table.encoder else {}
     return [
         {
             "name": column.name,
@@ -108,7 +111,7 @@ def _columns(result: TablesRead) -> list[dict[str, Any]]:
             "encoding": fitted[column.name].title if column.name in fitted else "left out",
             "features": len(fitted[column.name].feature_names) if column.name in fitted else 0,
         }
-        for column in result.columns
+        for column in table.columns
     ]
 
 

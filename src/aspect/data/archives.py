@@ -242,7 +242,7 @@ def _check_directory(
     if odd:
         raise FileError(
             f"{str(path)!r} must hold the members {', '.join(sorted(expected))} and nothing else. "
-            f"Got {shown(map(repr, odd))}."
+            f"Got {shown(odd, repr)}."
         )
     missing = {key for key in kinds if f"{key}.npy" not in counts}
     for group in optional:

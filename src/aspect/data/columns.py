@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aspect.data.encoder import Kind, ParsedColumn
 from aspect.data.features import merged_integers
 from aspect.data.table_files import TableFile
-from aspect.errors import MOST_SHOWN, GraphError, shown
+from aspect.errors import GraphError, shown
 
 # Cells of a text table that mean "no value" among features and labels; among ids they are names.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
@@ -94,9 +94,20 @@ def _kind_of_type(source: TableFile, name: str, kind: pa.DataType) -> Kind:
 
 def _listed(source: TableFile, name: str, rows: NDArray[Any]) -> str:
     """The first cells of these rows and where they stand."""
-    every, column = np.flatnonzero(rows).tolist(), source.table.column(name)
-    first = [f"{column[row].as_py()!r} in {source.place(row)}" for row in every[:MOST_SHOWN]]
-    return shown([*first, *every[MOST_SHOWN:]])
+    column = source.table.column(name)
+    return shown(
+        np.flatnonzero(rows).tolist(),
+        lambda row: f"{column[row].as_py()!r} in {source.place(row)}",
+    )
+
+
+def refused_gaps(source: TableFile, name: str, rows: NDArray[np.bool_]) -> GraphError:
+    """An error for gaps, or infinite numbers, that nothing fills."""
+    return GraphError(
+        f"Features must be there and finite. Missing, NaN or infinite in column {name!r} of "
+        f"{str(source.path)!r}: {source.places(np.flatnonzero(rows).tolist())}. Fix them, pass "
+        f"--impute mean (or zero, or indicator), or --drop {name}."
+    )
 
 
 def _other_kind(source: TableFile, name: str, kind: str, got: str) -> GraphError:

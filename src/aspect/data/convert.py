@@ -21,13 +21,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aspect.data.encoder import FeatureEncoder, Structural
+from aspect.data.encoder import FeatureEncoder
 from aspect.data.features import (
     as_features,
     as_tensor,
     dense,
     imputed,
-    with_structural_features,
+    with_made_features,
 )
 from aspect.data.files import check_memory, file_bytes
 from aspect.data.foreign import MASKS, Parts, as_integers, parts_of
@@ -209,17 +209,7 @@ def _built(parts: Parts, directed_is_error: bool, encoder: FeatureEncoder | None
         directed_is_error=directed_is_error,
         notices=parts.notices,
     )
-    return _with_made_features(graph, encoder) if has_none else graph
-
-
-def _with_made_features(graph: Graph, encoder: FeatureEncoder | None) -> Graph:
-    """The graph with structural features, as in training or with a word on them."""
-    if encoder is not None and encoder.structural is not None:
-        return with_structural_features(graph, encoder.structural, encoder)
-    kind: Structural = "laplacian" if graph.num_edges else "degree"
-    notice = f"The nodes have no features, so {kind} ones are made from the edges."
-    made = with_structural_features(graph, kind)
-    return replace(made, notices=(*made.notices, notice))
+    return with_made_features(graph, " from the edges", encoder) if has_none else graph
 
 
 def _is_frame(source: object) -> bool:

@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from aspect.config import Config
+from aspect.data.source import FeatureScaling, Impute, Structural
 from aspect.errors import MOST_SHOWN, GraphError, shown
 
-FeatureScaling = Literal["standard", "rows", "none"]
-Impute = Literal["indicator", "mean", "zero", "none"]
 Kind = Literal["number", "boolean", "date", "text"]
-Structural = Literal["degree", "identity", "random", "laplacian"]
+Encoding = Literal["plain", "standard", "bag", "one-hot", "hashed", "words"]
 
 MOST_VALUES = 32  # of a column that becomes one-hot
 HASHED_COLUMNS = 32  # for the values of one that has more
@@ -78,7 +77,7 @@ class Column(Config):
 
     name: str
     kind: Kind
-    encoding: Literal["plain", "standard", "bag", "one-hot", "hashed", "words"] = "plain"
+    encoding: Encoding = "plain"
     mean: float = 0.0
     scale: float = 1.0
     fill: float | str | None = None
@@ -168,7 +167,6 @@ class EncodedTable:
     """The features of a node table."""
 
     features: NDArray[np.float32]  # [nodes, features]
-    names: tuple[str, ...]
     notices: list[str]
 
 
@@ -233,12 +231,12 @@ class FeatureEncoder(Config):
             if column.is_of_numbers(unseen):
                 raise GraphError(
                     f"Column {column.name!r} must hold values as in the training, such as "
-                    f"{column.values[0]!r}. Got the numbers {shown(map(repr, unseen))}."
+                    f"{column.values[0]!r}. Got the numbers {shown(unseen, repr)}."
                 )
             if unseen:
                 notices.append(
                     f"Values of {column.name!r} that the training had not are no feature: "
-                    f"{shown(map(repr, unseen))}."
+                    f"{shown(unseen, repr)}."
                 )
             blocks.append(column.encode(given, impute or self.impute))
         features = np.hstack(blocks)
@@ -247,7 +245,7 @@ class FeatureEncoder(Config):
             features = _row_normalised(features)
         elif bag.any():
             features[:, bag] = _row_normalised(features[:, bag]) * FLOAT32(self.bag_scale)
-        return EncodedTable(features, self.feature_names, notices)
+        return EncodedTable(features, notices)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, from which `model_validate` makes an equal one."""
@@ -300,7 +298,7 @@ def _is_number(text: str) -> bool:
 def _listed(names: Sequence[str]) -> str:
     """Names; of many the first and their count."""
     few = len(names) <= MOST_SHOWN
-    return ", ".join(map(repr, names)) if few else shown(map(repr, names))
+    return ", ".join(map(repr, names)) if few else shown(names, repr)
 
 
 def _fit_text(column: ParsedColumn) -> Column | str:
@@ -337,13 +335,19 @@ def _fit_number(
     if not len(known) and scaling != "none":
         return NO_VALUE
     fill = float(known.astype(FLOAT32).astype(np.float64).mean()) if len(known) else 0.0
-    name, kind = column.name, column.kind
+    is_binary = bool(np.isin(known, (0, 1)).all())
+    encoding = encoding_of(column.kind, scaling, is_word=is_word, is_binary=is_binary)
+    return Column(name=column.name, kind=column.kind, encoding=encoding, fill=fill)
+
+
+def encoding_of(
+    kind: Kind, scaling: FeatureScaling | None, *, is_word: bool, is_binary: bool
+) -> Encoding:
+    """What becomes of a column of numbers, truth values or dates."""
     if is_word:
-        return Column(name=name, kind=kind, encoding="bag", fill=fill)
-    is_flag = kind == "boolean" or (scaling is None and bool(np.isin(known, (0, 1)).all()))
-    if is_flag or scaling in ("none", "rows"):
-        return Column(name=name, kind=kind, fill=fill)
-    return Column(name=name, kind=kind, encoding="standard", fill=fill)
+        return "bag"
+    is_flag = kind == "boolean" or (scaling is None and is_binary)
+    return "plain" if is_flag or scaling in ("none", "rows") else "standard"
 
 
 def _measured(fitted: Sequence[Column], columns: Sequence[ParsedColumn]) -> list[Column]:

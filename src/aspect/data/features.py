@@ -12,9 +12,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aspect.data.encoder import Caution, FeatureEncoder, Impute, Structural
-from aspect.data.graph import Features, Graph
+from aspect.data.encoder import Caution, FeatureEncoder
+from aspect.data.graph import Features, Graph, values_of
 from aspect.data.operators import leading_eigenvectors, normalised_adjacency
+from aspect.data.source import Impute, Structural
 from aspect.data.sparse import Pattern, SparseMatrix
 from aspect.errors import GraphError, shown
 from aspect.randomness import generator_for
@@ -38,13 +39,12 @@ def dense(features: Features) -> Float[Tensor, "nodes features"]:
 
 def num_entries(features: Features) -> int:
     """Entries that are not zero, though they may be stored."""
-    values = features.values if isinstance(features, SparseMatrix) else features
-    return int(torch.count_nonzero(values))
+    return int(torch.count_nonzero(values_of(features)))
 
 
 def mean_size(features: Features) -> Float[Tensor, ""]:
     """The size of an entry that is not zero, on average; zero where there is none."""
-    values = features.values if isinstance(features, SparseMatrix) else features.flatten()
+    values = values_of(features).flatten()
     return values.abs().sum() / (values != 0).sum().clamp(min=1)
 
 
@@ -189,7 +189,7 @@ def imputed(features: Features, how: Impute | None) -> tuple[Features, list[str]
     A column without a finite entry becomes zero either way. Nothing changes by None and `none`:
     in an array these are faults, which the graph refuses.
     """
-    values = features.values if isinstance(features, SparseMatrix) else features
+    values = values_of(features)
     bad = ~torch.isfinite(values)
     if how in (None, "none") or not bool(bad.any()):
         return features, []
@@ -286,3 +286,19 @@ def with_structural_features(
         notices=notices,
         encoder=FeatureEncoder(structural=kind, width=features.shape[1]),
     )
+
+
+def with_made_features(
+    graph: Graph, how: str, trained: FeatureEncoder | None = None, kind: Structural | None = None
+) -> Graph:
+    """A graph without features with structural ones of a kind, as in training, or by themselves.
+
+    The last are said: `The nodes have no features, so laplacian ones are made`, and `how`.
+    """
+    kind = kind or (None if trained is None else trained.structural)
+    if kind is None:
+        kind = "laplacian" if graph.num_edges else "degree"
+        notice = f"The nodes have no features, so {kind} ones are made{how}."
+        graph = replace(graph, notices=(*graph.notices, notice))
+    is_known = trained is not None and trained.structural == kind
+    return with_structural_features(graph, kind, trained if is_known else None)

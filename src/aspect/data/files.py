@@ -34,27 +34,17 @@ IDS = ".ids.txt"
 
 def is_file(path: Path) -> bool:
     """Whether a regular file can be found there; an impossible path is no file."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):  # ValueError: a NUL or an unpaired surrogate in the name
-        return False
+    return os.path.isfile(path)  # noqa: PTH113 - that of a path raises for an impossible one
 
 
 def is_present(path: Path) -> bool:
     """Whether that name is taken, be it by a link into nowhere."""
-    try:
-        path.lstat()
-    except (OSError, ValueError):
-        return False
-    return True
+    return os.path.lexists(path)
 
 
 def is_folder(path: Path) -> bool:
     """Whether a folder can be found there; an impossible path is none."""
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
+    return os.path.isdir(path)  # noqa: PTH112 - as above
 
 
 def file_bytes(path: Path) -> bytes:
@@ -82,29 +72,27 @@ def check_memory(num_bytes: int, path: Path) -> None:
 
 def available_bytes() -> int:
     """Memory that can still be taken, within the limit of the container if there is one."""
-    free, limit = _free_memory(), _cgroup_bytes("memory.max")
+    free, limit = _free_memory(), _told(CGROUP / "memory.max")
     if limit is None:
         return free
     # Files that were read are counted as used, but make room as soon as it is needed.
-    used = (_cgroup_bytes("memory.current") or 0) - (_cgroup_bytes("memory.stat", CACHE) or 0)
+    used = (_told(CGROUP / "memory.current") or 0) - (_told(CGROUP / "memory.stat", CACHE) or 0)
     return min(free, max(0, limit - max(0, used)))
 
 
-def _cgroup_bytes(name: str, entry: str = "") -> int | None:
-    """What the container's control group tells, in one of its files or in an entry of it."""
+def _told(file: Path, entry: str = "") -> int | None:
+    """The number that the system tells in a file, or in an entry of it."""
     with suppress(OSError, ValueError):  # ValueError: the word max, for no limit
-        for line in (CGROUP / name).read_text().splitlines():
+        for line in file.read_text().splitlines():
             if line.startswith(entry):
-                return int(line.removeprefix(entry))
+                return int(line.removeprefix(entry).removesuffix("kB"))
     return None
 
 
 def _free_memory() -> int:
-    table = Path("/proc/meminfo")
-    if is_file(table):
-        for line in table.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+    kibibytes = _told(Path("/proc/meminfo"), "MemAvailable:")
+    if kibibytes is not None:
+        return kibibytes * 1024
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not a POSIX system

@@ -92,7 +92,7 @@ class Graph:
             edge_index, weights, num_nodes, directed_is_error=directed_is_error
         )
         if weights is not None:
-            weights = weights.to(_values_of(features).dtype)
+            weights = weights.to(values_of(features).dtype)
         graph = cls(
             _best_layout(features),
             edge_index,
@@ -426,12 +426,13 @@ def _check_features(features: Features) -> None:
             "The nodes have no features. Give a feature table, or ask for structural ones "
             "with --features degree, identity, random or laplacian."
         )
-    values = _values_of(features)
+    values = values_of(features)
     if not values.is_floating_point():
         raise GraphError(f"Features must be floating-point numbers. Got {values.dtype}.")
 
 
-def _values_of(features: Features) -> Tensor:
+def values_of(features: Features) -> Tensor:
+    """The entries that are stored."""
     return features.values if isinstance(features, SparseMatrix) else features
 
 
@@ -447,7 +448,7 @@ def _check_names(names: Sequence[str], count: int, kind: str, of: str) -> None:
 def _check_finite(
     features: Features, ids: Sequence[str] | None, names: Sequence[str] | None
 ) -> None:
-    bad = ~torch.isfinite(_values_of(features))
+    bad = ~torch.isfinite(values_of(features))
     if not bool(bad.any()):
         return
     if isinstance(features, SparseMatrix):
@@ -501,10 +502,10 @@ def clean_edges(
         edge_index, weights, changes = _with_weights_of_edges(edge_index, weights)
     if weights is None:
         edge_index, cleaned = _simple_undirected(edge_index, num_nodes, directed_is_error)
-        return edge_index, None, [*changes, *cleaned]
-    edge_index, weights, cleaned = _weighted_undirected(
-        edge_index, weights, num_nodes, directed_is_error
-    )
+    else:
+        edge_index, weights, cleaned = _weighted_undirected(
+            edge_index, weights, num_nodes, directed_is_error
+        )
     return edge_index, weights, [*changes, *cleaned]
 
 

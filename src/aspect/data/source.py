@@ -54,6 +54,11 @@ Metric = Literal["accuracy", "roc-auc"]
 METRICS: dict[Metric, str] = {"accuracy": "accuracy", "roc-auc": "ROC AUC"}  # as readers see them
 
 
+FeatureScaling = Literal["standard", "rows", "none"]
+Impute = Literal["indicator", "mean", "zero", "none"]
+Structural = Literal["degree", "identity", "random", "laplacian"]
+
+
 class Download(Config):
     """Where the source offers a data set; see `aspect.data.downloads`."""
 
@@ -130,10 +135,10 @@ def register_dataset(
     return enter
 
 
-def _loader(name: str) -> Callable[[], Any] | None:
+def _loader(name: str, data_dir: str | Path | None = None) -> Callable[[], Any] | None:
     """The function of another package that makes the data set; None: there is none."""
     is_name = NAME.fullmatch(name) or (is_reference(name) and not is_file(Path(name)))
-    if name in DATASETS or not is_name:
+    if not is_name or name in DATASETS or _user_entry(name, data_dir) is not None:
         return None
     found = _outside.find(name)
     if found is not None and not callable(found):
@@ -158,10 +163,8 @@ def _made(name: str, load: Callable[[], Any]) -> LabelledGraph:
 
 def _stored_name(graph: str) -> str:
     """What any process finds the graph by: `module:function` of a data set from outside."""
-    if is_dataset(graph) and _user_entry(graph) is None:
-        load = _loader(graph)
-        return graph if load is None else reference_of(load)
-    return graph
+    load = _loader(graph)
+    return graph if load is None else reference_of(load)
 
 
 def catalogue(data_dir: str | Path | None = None) -> dict[str, Dataset]:
@@ -186,13 +189,13 @@ def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
     """The entry of that name; an unknown name is answered with the nearest one."""
     if name in DATASETS:
         return DATASETS[name]
-    file = _user_entry(name, data_dir)
-    if file is None and (load := _loader(name)) is not None:
+    if (load := _loader(name, data_dir)) is not None:
         made_by = reference_of(load)
         told = _details.get(made_by, {})
         return Dataset(
             name=name, **_measured(_made(name, load)), file_sha256="", made_by=made_by, **told
         )
+    file = _user_entry(name, data_dir)
     if file is None:
         raise UnknownNameError("data set", name, catalogue(data_dir))
     return make_config(Dataset, {**load_yaml(file), "name": name}, owner=str(file))
@@ -262,8 +265,7 @@ def load_named(name: str, data_dir: str | Path | None = None) -> LabelledGraph:
     """A data set with its labels, from the first folder that has it; see `find`."""
     from aspect.data.archives import read_npz
 
-    load = None if _user_entry(name, data_dir) else _loader(name)
-    if load is not None:
+    if (load := _loader(name, data_dir)) is not None:
         return _made(name, load)
     entry = dataset(name, data_dir)
     path = find(name, data_dir)
@@ -409,7 +411,7 @@ class Reading(Config):
 
     nodes: str | None = None
     """Node table of an edge table: ids, columns of features, perhaps a label."""
-    features: Literal["degree", "identity", "random", "laplacian"] | None = None
+    features: Structural | None = None
     """Structural features in place of the graph's own."""
     columns: ColumnNames = ()
     """Columns of the node table that become features.  [default: all]"""
@@ -418,10 +420,10 @@ class Reading(Config):
     categorical: ColumnNames = ()
     """Columns whose values are categories, be they numbers; one-hot, or hashed if there are
     many."""
-    feature_scaling: Literal["standard", "rows", "none"] | None = None
+    feature_scaling: FeatureScaling | None = None
     """standard: mean 0 and std 1 in every numeric column; rows: each node's features divided by
     their sum; none.  [default: rows for a bag of words, standard for other numbers]"""
-    impute: Literal["indicator", "mean", "zero", "none"] | None = None
+    impute: Impute | None = None
     """What stands in for missing features; mean: the column's mean or most frequent value;
     indicator: the same, and a feature that says where; none: they are refused.  [default: indicator
     for gaps of a table, with a warning; none for infinite numbers, and for arrays]"""
@@ -476,7 +478,7 @@ class GraphSource(Config):
         given = set(reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
         if source.is_named and given:
             raise SettingsError(
-                f"{_option(min(given))} belongs to a graph in files of yours. "
+                f"{option_of(min(given))} belongs to a graph in files of yours. "
                 f"Got it with {graph!r}."
             )
         return source
@@ -524,7 +526,7 @@ class GraphSource(Config):
 
         With the encoder of another graph its features are made as that one's were.
         """
-        from aspect.data.features import with_structural_features
+        from aspect.data.features import with_made_features
         from aspect.data.synthetic import embedded_graph
 
         check_graph_name(self.graph)
@@ -539,8 +541,7 @@ class GraphSource(Config):
         kind = self.reading.features or (None if encoder is None else encoder.structural)
         if kind is None or (labelled.graph.encoder and labelled.graph.encoder.structural == kind):
             return labelled
-        trained = encoder if encoder and encoder.structural == kind else None
-        return replace(labelled, graph=with_structural_features(labelled.graph, kind, trained))
+        return replace(labelled, graph=with_made_features(labelled.graph, "", encoder, kind))
 
     def _read_file(self, path: Path, encoder: FeatureEncoder | None) -> LabelledGraph:
         from aspect.data.archives import read_npz
@@ -555,7 +556,7 @@ class GraphSource(Config):
         if suffix in TABLE_SUFFIXES:
             return read_tables(path, self.reading, encoder)
         given = self.reading.model_dump(exclude_defaults=True)
-        stray = [_option(name) for name in OF_TABLES if name in given]
+        stray = [option_of(name) for name in OF_TABLES if name in given]
         if self.reading.impute == "indicator":
             stray.append("--impute indicator")
         if stray:
@@ -566,7 +567,7 @@ class GraphSource(Config):
         return (read_npz if suffix == ".npz" else read_saved)(path, self.reading)
 
 
-def _option(name: str) -> str:
+def option_of(name: str) -> str:
     """A field as the command line spells it."""
     return f"--{name.replace('_', '-')}"
 

@@ -22,6 +22,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from aspect.data.files import check_memory, file_bytes
+from aspect.data.source import NO_READING, Reading
 from aspect.errors import MOST_SHOWN, FileError, GraphError, SettingsError, shown
 
 MOST_COLUMNS = 50_000
@@ -66,9 +67,7 @@ class TableFile:
 
     def places(self, rows: Iterable[int]) -> str:
         """The first of many rows, with their count: `line 2, line 7 (2 in all)`."""
-        every = list(rows)
-        # Only what is shown is looked up.
-        return shown([*map(self.place, every[:MOST_SHOWN]), *every[MOST_SHOWN:]])
+        return shown(rows, self.place)
 
     def ids(self, name: str) -> pa.ChunkedArray:
         """A column of node ids as strings; floating-point ones may have lost digits: refused."""
@@ -111,15 +110,21 @@ class TableFile:
             )
         return called[0] if called else None
 
+    def column_for(
+        self, option: str, given: str | None, names: Sequence[str], remedy: str
+    ) -> str | None:
+        """The column that the option names, else the one that has one of these names."""
+        if given is None:
+            return self.column_called(names, remedy)
+        return self.column_given(option, given)
 
-def read_table(path: Path, encoding: str = "utf-8", delimiter: str | None = None) -> TableFile:
+
+def read_table(path: Path, reading: Reading = NO_READING) -> TableFile:
     """Read Parquet or delimited text, by the name of the file."""
-    is_text = path.suffix.lower() != ".parquet"
-    source = (
-        _read_text(path, encoding, delimiter)
-        if is_text
-        else TableFile(path, _read_parquet(path), is_text=False)
-    )
+    if path.suffix.lower() == ".parquet":
+        source = TableFile(path, _read_parquet(path), is_text=False)
+    else:
+        source = _read_text(path, reading.encoding, reading.delimiter)
     if source.table.num_rows == 0 or not source.names:
         raise FileError(f"{str(path)!r} holds no rows. Its columns are {as_parsed(source.names)}.")
     return source
@@ -146,7 +151,7 @@ def _check_names(names: Sequence[str], path: Path) -> None:
     if repeated:
         raise FileError(
             f"Columns of {str(path)!r} must have different names. Got {as_parsed(names)}, "
-            f"with repeated {shown(map(repr, repeated))}. Is the header line missing?"
+            f"with repeated {shown(repeated, repr)}. Is the header line missing?"
         )
 
 

@@ -23,9 +23,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.data.columns import MISSING, NUMBER, parse_column
-from aspect.data.encoder import Caution, FeatureEncoder, Impute, Kind, ParsedColumn, Structural
-from aspect.data.features import dense, with_structural_features
+from aspect.data.columns import MISSING, NUMBER, parse_column, refused_gaps
+from aspect.data.encoder import Caution, FeatureEncoder, Kind, ParsedColumn
+from aspect.data.features import dense, with_made_features, with_structural_features
 from aspect.data.graph import (
     UNLABELLED,
     Graph,
@@ -36,7 +36,7 @@ from aspect.data.graph import (
     label_graph,
     unlabelled,
 )
-from aspect.data.source import NO_READING, OF_NODES, SETTLED, Reading
+from aspect.data.source import NO_READING, OF_NODES, SETTLED, Impute, Reading, option_of
 from aspect.data.table_files import TableFile, as_parsed, read_table
 from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 
@@ -44,8 +44,6 @@ ID_NAMES = ("id", "node", "node_id")
 LABEL_NAMES = ("label", "y")
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"))
 WEIGHT = "weight"
-BY_THEMSELVES: Structural = "laplacian"  # features of a graph that has none
-WITHOUT_EDGES: Structural = "degree"
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -57,8 +55,8 @@ class NodeTable:
 
     ids: tuple[str, ...]
     integer_ids: bool  # the column of ids was of an integer type
-    columns: tuple[ParsedColumn, ...] = ()
-    encoder: FeatureEncoder | None = None  # of these columns; none without any
+    columns: tuple[ParsedColumn, ...] = ()  # but for ids and labels
+    encoder: FeatureEncoder | None = None  # what becomes of them; none without any
     label_cells: list[str | None] | None = None  # none without a label column
 
 
@@ -89,8 +87,8 @@ class TablesRead:
 
     labelled: LabelledGraph | None = None  # none if a training would be refused
     structure: LabelledGraph | None = None  # nodes, edges and labels as far as they can be told
-    columns: tuple[ParsedColumn, ...] = ()  # of the node table, but for ids and labels
-    encoder: FeatureEncoder | None = None  # what becomes of them
+    nodes: NodeTable | None = None
+    edges: EdgeTable | None = None
     errors: list[AspectError] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
@@ -139,26 +137,30 @@ def read_all(
     result = TablesRead()
     with result.gathering():
         _check_options(reading, encoder)
-    text = (reading.encoding, reading.delimiter)
-    table = None
-    if reading.nodes is not None:
-        path = Path(reading.nodes)
-        source = result.tried(read_table, path, *text)
-        table = None if source is None else _parse_nodes(source, reading, encoder, result)
-    joined = _read_edges(Path(edges), reading, result, known=table.ids if table else ())
-    if joined is None or (table is None and reading.nodes is not None):
-        return result
-    if table is None:
-        table = result.tried(_nodes_of, joined, result.notices)
-    if table is not None:
-        _join(table, joined, reading, encoder, result)
+    _read_both(Path(edges), reading, encoder, result)
+    if result.edges is not None and reading.nodes is None:
+        result.nodes = result.tried(_nodes_of, result.edges, result.notices)
+    if result.edges is not None and result.nodes is not None:
+        _join(result.nodes, result.edges, reading, encoder, result)
     return result
+
+
+def _read_both(
+    edges: Path, reading: Reading, encoder: FeatureEncoder | None, result: TablesRead
+) -> None:
+    """The two tables, as far as each can be read and is named."""
+    if reading.nodes is not None:
+        source = result.tried(read_table, Path(reading.nodes), reading)
+        if source is not None:
+            result.nodes = _parse_nodes(source, reading, encoder, result)
+    known = result.nodes.ids if result.nodes else ()
+    result.edges = _read_edges(edges, reading, result, known)
 
 
 def _check_options(reading: Reading, encoder: FeatureEncoder | None) -> None:
     """Refuse options that mean nothing here."""
     given = reading.model_dump(exclude_defaults=True)
-    stray = [f"--{name.replace('_', '-')}" for name in OF_NODES if name in given]
+    stray = [option_of(name) for name in OF_NODES if name in given]
     if stray and reading.nodes is None:
         raise SettingsError(f"{stray[0]} belongs to a node table. Name it with --nodes.")
     if encoder is not None and any(name in given for name in SETTLED):
@@ -211,30 +213,21 @@ def _with_features(
     encoder = table.encoder
     told: list[str] = [] if encoder is None or trained else encoder.described()
     if encoder is None or not encoder.columns:
+        if trained is not None and trained.structural is None:
+            needed = shown(repr(column.name) for column in trained.columns)
+            raise GraphError(
+                f"The model was trained on columns of a node table: {needed}. Got none."
+            )
         graph = replace(graph, notices=(*graph.notices, *told))
-        return _with_made_features(graph, reading, trained)
+        return with_made_features(graph, ": --features chooses others", trained, reading.features)
     encoded = encoder.encode({column.name: column for column in table.columns}, reading.impute)
     dominant = [] if trained else encoder.dominant(encoded.features)
     return graph.with_features(
         torch.from_numpy(encoded.features),
-        encoded.names,
+        encoder.feature_names,
         encoder=encoder,
         notices=[*told, *dominant, *encoded.notices],
     )
-
-
-def _with_made_features(graph: Graph, reading: Reading, encoder: FeatureEncoder | None) -> Graph:
-    """Structural features as asked for, as in training, or by themselves with a word."""
-    trained = None if encoder is None else encoder.structural
-    if encoder is not None and trained is None:
-        needed = shown(repr(column.name) for column in encoder.columns)
-        raise GraphError(f"The model was trained on columns of a node table: {needed}. Got none.")
-    kind = reading.features or trained
-    if kind is None:
-        kind = BY_THEMSELVES if graph.num_edges else WITHOUT_EDGES
-        notice = f"The nodes have no features, so {kind} ones are made: --features chooses others."
-        graph = replace(graph, notices=(*graph.notices, notice))
-    return with_structural_features(graph, kind, encoder if kind == trained else None)
 
 
 # The edge table
@@ -243,13 +236,13 @@ def _with_made_features(graph: Graph, reading: Reading, encoder: FeatureEncoder 
 def _read_edges(
     path: Path, reading: Reading, result: TablesRead, known: Sequence[str]
 ) -> EdgeTable | None:
-    source = result.tried(read_table, path, reading.encoding, reading.delimiter)
+    source = result.tried(read_table, path, reading)
     if source is None:
         return None
     weight = result.tried(_weight_name, source, reading.weight)
     weights = None
     if weight is not None:
-        weights = result.tried(_weights, source, weight)
+        weights = result.tried(edge_weights, source, weight)
     if weights is not None and reading.unweighted:
         weights = (weights != 0).double()  # zero is no edge
         result.notices.append(f"The weights in column {weight!r} are left aside.")
@@ -265,7 +258,7 @@ def _read_edges(
         ends = source.ids(pair[0]), source.ids(pair[1])
         extra = [name for name in source.names if name not in (*pair, weight)]
         if extra:
-            told = f"Columns of the edge table left aside: {shown(map(repr, extra))}."
+            told = f"Columns of the edge table left aside: {shown(extra, repr)}."
             result.notices.append(told)
         return EdgeTable(source, pair, named is not None, ends, weights)
     return None
@@ -338,12 +331,11 @@ def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
 
 
 def _weight_name(source: TableFile, given: str | None) -> str | None:
-    if given is not None:
-        return source.column_given("--weight", given)
-    return source.column_called([WEIGHT], f"Rename or remove all but one {WEIGHT!r}.")
+    remedy = f"Rename or remove all but one {WEIGHT!r}."
+    return source.column_for("--weight", given, [WEIGHT], remedy)
 
 
-def _weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
+def edge_weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
     """The weights as they are; an empty cell is one, a written NaN is none."""
     column = source.table.column(name)
     if source.is_text:
@@ -377,11 +369,10 @@ def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
 def _unknown_ends(
     source: TableFile, unknown: dict[str, int], ids: Sequence[str], nodes: str
 ) -> GraphError:
-    first = [f"{node!r} in {source.place(row)}" for node, row in [*unknown.items()][:5]]
-    rest = [""] * (len(unknown) - len(first))
+    listed = shown(unknown, lambda node: f"{node!r} in {source.place(unknown[node])}")
     return GraphError(
         f"Edges of {str(source.path)!r} must join nodes of {nodes}. "
-        f"Not there: {shown([*first, *rest])}.{_near_misses(unknown, ids)}"
+        f"Not there: {listed}.{_near_misses(unknown, ids)}"
     )
 
 
@@ -433,9 +424,12 @@ def _parse_nodes(
         impute = reading.impute or fitted.impute
         used = {column.name for column in fitted.columns}
         features = [column for column in columns if column.name in used]
-        result.errors += _refused_gaps(source, features, impute)
+        if impute in (None, "none"):
+            wrong = {one.name: one.infinite if impute is None else one.missing for one in features}
+            result.errors += [
+                refused_gaps(source, name, rows) for name, rows in wrong.items() if rows.any()
+            ]
         result.notices += _filled_gaps(source, features, fitted, impute)
-    result.columns, result.encoder = columns, fitted
     return NodeTable(tuple(ids), source.has_integers(id_name), columns, fitted, cells)
 
 
@@ -454,22 +448,6 @@ def _labels(
     cells = result.tried(label_cells, source.table.column(name), name)
     result.notices += [] if cells is None else _label_notices(cells, name)
     return name, cells
-
-
-def _refused_gaps(
-    source: TableFile, features: Sequence[ParsedColumn], impute: Impute | None
-) -> Iterator[GraphError]:
-    """An error for each column whose gaps, or infinite numbers, nothing fills."""
-    if impute not in (None, "none"):
-        return
-    for column in features:
-        rows = np.flatnonzero(column.infinite if impute is None else column.missing).tolist()
-        if rows:
-            yield GraphError(
-                "Features must be there and finite. Missing, NaN or infinite in column "
-                f"{column.name!r} of {str(source.path)!r}: {source.places(rows)}. Fix them, "
-                f"pass --impute mean (or zero, or indicator), or --drop {column.name}."
-            )
 
 
 def _filled_gaps(
@@ -499,9 +477,7 @@ def _filled_gaps(
 
 
 def _id_name(source: TableFile, given: str | None, notices: list[str]) -> str:
-    if given is not None:
-        return source.column_given("--id", given)
-    name = source.column_called(ID_NAMES, "Pass --id with the one that holds the ids.")
+    name = source.column_for("--id", given, ID_NAMES, "Pass --id with the one that holds the ids.")
     if name is None:
         name = source.names[0]
         if source.is_text:
@@ -515,13 +491,13 @@ def _check_unique(source: TableFile, ids: Sequence[str]) -> None:
     counts = Counter(ids)
     if len(counts) == len(ids):
         return
+
+    def placed(node: str) -> str:
+        places = [source.place(row) for row, one in enumerate(ids) if one == node]
+        return f"{node!r} in {' and '.join(places)}"
+
     repeated = [node for node, count in counts.items() if count > 1]
-    first = [
-        f"{node!r} in {' and '.join(source.place(k) for k, one in enumerate(ids) if one == node)}"
-        for node in repeated[:5]
-    ]
-    rest = repeated[5:]
-    raise GraphError(f"The ids of nodes must be unique. Repeated: {shown([*first, *rest])}.")
+    raise GraphError(f"The ids of nodes must be unique. Repeated: {shown(repeated, placed)}.")
 
 
 def _parse_columns(
@@ -557,13 +533,13 @@ def _kinds_of(
         result.errors.append(
             GraphError(
                 f"{str(source.path)!r} must have the columns of the training. "
-                f"It lacks {shown(map(repr, missing))}."
+                f"It lacks {shown(missing, repr)}."
             )
         )
     extra = [name for name in source.names if name not in (*kinds, *encoder.left_out, *taken)]
     if extra:
         result.notices.append(
-            f"Columns that the model does not know are left aside: {shown(map(repr, extra))}."
+            f"Columns that the model does not know are left aside: {shown(extra, repr)}."
         )
     return {name: kind for name, kind in kinds.items() if name not in missing}
 
@@ -691,14 +667,12 @@ def extend_graph(
     if reading.nodes is None:
         raise SettingsError("Name the table of the new nodes with --nodes.")
     _check_options(reading, encoder)
-    result, text = TablesRead(), (reading.encoding, reading.delimiter)
-    path = Path(reading.nodes)
-    source = result.tried(read_table, path, *text)
-    table = None if source is None else _parse_nodes(source, reading, encoder, result)
-    known = graph.ids or tuple(map(str, range(graph.num_nodes)))
-    joined = _read_edges(Path(edges), reading, result, known=table.ids if table else ())
+    path, result = Path(reading.nodes), TablesRead()
+    _read_both(Path(edges), reading, encoder, result)
+    table, joined = result.nodes, result.edges
     if result.errors or table is None or joined is None:
         raise _first_of(result.errors)
+    known = graph.ids or tuple(map(str, range(graph.num_nodes)))
     again = [repr(node) for node in table.ids if node in set(known)]
     if again:
         raise GraphError(

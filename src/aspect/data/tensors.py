@@ -209,7 +209,7 @@ def _word2vec(matrix: Array, ids: Sequence[str] | None) -> bytes:
     if spaced:
         raise GraphError(
             f"word2vec's text format has no place for empty ids or ids with spaces. "
-            f"Got {shown(map(repr, spaced))}. Write .parquet or .csv."
+            f"Got {shown(spaced, repr)}. Write .parquet or .csv."
         )
     rows = (
         f"{node} {' '.join(row.astype(str))}\n" for node, row in zip(names, matrix, strict=True)

@@ -38,7 +38,7 @@ from aspect.scale.embedding import (
     write_row_groups,
 )
 from aspect.scale.ranks import Ranks
-from aspect.scale.ray_engine import RayPropagation, RayTraining, connect, num_gpus
+from aspect.scale.ray_engine import RayTraining, connect, num_gpus, propagate_by_ray
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
 from aspect.settings import Experiment, RowSettings
@@ -149,7 +149,7 @@ class _StoreRun:
     def carry_out(self) -> dict[str, Any]:
         path, model = self.folder.path, self.model
         started = time.perf_counter()
-        engine = RayPropagation() if self.options.engine == "ray" else None
+        engine = propagate_by_ray if self.options.engine == "ray" else None
         method, data = _rows_of(model, self.store, self.rows, path, self.ranks, engine)
         self.seconds["propagate"] = time.perf_counter() - started
         started = time.perf_counter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,11 +29,12 @@ from aspect.scale.blocks import (
     JOB,
     BlockedRows,
     BlockFolder,
+    block_name,
     check_disk,
     converted,
     row_ranges,
 )
-from aspect.scale.store import AdjacencyBlock, GraphStore, block_name
+from aspect.scale.store import AdjacencyBlock, GraphStore
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 FACTS = "bases.json"
@@ -184,7 +185,8 @@ def compute_bases(
         check_disk(path, settings.num_bytes(store.num_nodes, store.num_features), advice)
     with BlockFolder.open(path, BASES, job, advice) as folder:
         if not folder.is_complete:
-            _compute_terms(store, folder, facts, engine or _Loop(memory_bytes, device))
+            alone = partial(_one_by_one, memory_bytes=memory_bytes, device=device)
+            _compute_terms(store, folder, facts, engine or alone)
             folder.finish({FACTS: json_text(facts.model_dump(mode="json"))})
     return Bases.open(path)
 
@@ -333,8 +335,7 @@ def _multiply(
     """The rows of a sparse matrix times a term."""
     columns: NDArray[np.integer[Any]] = piece.neighbours
     if isinstance(previous, BlockedRows):
-        needed = np.sort(columns)
-        needed = needed[np.diff(needed, prepend=-1) > 0]
+        needed = np.unique(columns)
         columns = np.searchsorted(needed, columns).astype(np.int32)
         previous = converted(previous[needed], values.dtype)
         if device != "cpu":
@@ -373,31 +374,27 @@ class MissingBlocks:
 Propagator = Callable[[MissingBlocks], Iterator[tuple[int, Numbers]]]
 
 
-@dataclass(frozen=True)
-class _Loop:
+def _one_by_one(
+    missing: MissingBlocks, *, memory_bytes: int, device: str
+) -> Iterator[tuple[int, Numbers]]:
     """One block after the other; the previous term is held where it fits."""
-
-    memory_bytes: int
-    device: str
-
-    def __call__(self, missing: MissingBlocks) -> Iterator[tuple[int, Numbers]]:
-        store, facts, term = missing.store, missing.facts, missing.term
-        before = None if term == 1 else term_rows(missing.path, facts, term - 2)
-        on_disk = term_rows(missing.path, facts, term - 1)
-        previous = _held(on_disk, facts.settings, self.memory_bytes, self.device)
-        for block in missing.blocks:
-            rows = propagate_block(
-                store.adjacency(block),
-                store.blocks[block],
-                missing.scales,
-                previous,
-                on_disk.block(block),
-                None if before is None else before.block(block),
-                facts.settings,
-                memory_bytes=self.memory_bytes,
-                device=self.device,
-            )
-            yield block, converted(rows, facts.settings.dtype)
+    store, facts, term = missing.store, missing.facts, missing.term
+    before = None if term == 1 else term_rows(missing.path, facts, term - 2)
+    on_disk = term_rows(missing.path, facts, term - 1)
+    previous = _held(on_disk, facts.settings, memory_bytes, device)
+    for block in missing.blocks:
+        rows = propagate_block(
+            store.adjacency(block),
+            store.blocks[block],
+            missing.scales,
+            previous,
+            on_disk.block(block),
+            None if before is None else before.block(block),
+            facts.settings,
+            memory_bytes=memory_bytes,
+            device=device,
+        )
+        yield block, converted(rows, facts.settings.dtype)
 
 
 def _compute_terms(
@@ -501,12 +498,10 @@ def _scales(store: GraphStore, folder: BlockFolder, settings: BasisSettings) -> 
         name = block_name("scales", block)
         if not folder.has(name):
             folder.write(name, inverse_roots(store.adjacency(block), rows, settings))
-    files = [folder.path / block_name("scales", block) for block in range(len(store.blocks))]
-    return BlockedRows(files, store.blocks).between(0, store.num_nodes, settings.working_type)
+    scales = BlockedRows(folder.path, "scales", store.blocks)
+    return scales.between(0, store.num_nodes, settings.working_type)
 
 
 def term_rows(path: Path, facts: BasisFacts, term: int) -> BlockedRows:
     """A term in a folder of bases: [nodes, columns]."""
-    ranges = row_ranges(facts.num_nodes, facts.rows_per_block)
-    files = [path / block_name(f"term{term}", block) for block in range(len(ranges))]
-    return BlockedRows(files, ranges)
+    return BlockedRows(path, f"term{term}", row_ranges(facts.num_nodes, facts.rows_per_block))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import shutil
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,6 +53,11 @@ def row_ranges(num_rows: int, rows_per_block: int) -> list[tuple[int, int]]:
     return [(start, min(start + rows_per_block, num_rows)) for start in starts]
 
 
+def block_name(part: str, block: int) -> str:
+    """The file of a block: `features-00003.npy`."""
+    return f"{part}-{block:05d}.npy"
+
+
 def check_disk(path: Path, num_bytes: int, advice: str) -> None:
     """Refuse beforehand what the disk has no room for.
 
@@ -78,22 +84,6 @@ class BlockRecord(BaseModel):
     sha256: str
     num_bytes: int
     counts: dict[str, int] = {}  # what was counted while it was made
-
-
-class _HashedFile:
-    """A file that is written once, from its beginning on, with the SHA-256 of what was written."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._digest, self.num_bytes = file, hashlib.sha256(), 0
-
-    def write(self, data: bytes | memoryview) -> int:
-        self._digest.update(data)
-        self.num_bytes += len(data)
-        return self._file.write(data)
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
 
 
 class BlockFolder:
@@ -153,14 +143,16 @@ class BlockFolder:
 
     def write(self, name: str, block: NDArray[Any], **counts: int) -> None:
         """Write a block, then note it."""
+        block, header, digest = np.ascontiguousarray(block), io.BytesIO(), hashlib.sha256()
+        described = np.lib.format.header_data_from_array_1_0(block)
+        np.lib.format.write_array_header_1_0(header, described)
+        parts = header.getbuffer(), block.reshape(-1).view(np.uint8).data  # without a copy
         try:
             with replacing(self.path / name, overwrite=True) as file:
-                hashed = _HashedFile(file)
-                block = np.ascontiguousarray(block)
-                header = np.lib.format.header_data_from_array_1_0(block)
-                np.lib.format.write_array_header_1_0(hashed, header)
-                hashed.write(block.reshape(-1).view(np.uint8).data)  # without a copy
-            self.note(name, hashed.sha256, hashed.num_bytes, **counts)
+                for part in parts:
+                    digest.update(part)
+                    file.write(part)
+            self.note(name, digest.hexdigest(), sum(map(len, parts)), **counts)
         except (FileError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -178,13 +170,8 @@ class BlockFolder:
     def fill(self, make: Callable[[int], None], numbers: Iterable[int], threads: int) -> None:
         """Make blocks in some threads; NumPy lets others go on while it computes and writes."""
         with ThreadPoolExecutor(max(1, min(threads, os.cpu_count() or 1))) as pool:
-            begun = [pool.submit(make, number) for number in numbers]
-            try:
-                for one in begun:
-                    one.result()
-            finally:
-                for one in begun:
-                    one.cancel()
+            for _ in pool.map(make, numbers):  # which ends with the first that fails
+                pass
 
     def read(self, name: str) -> NDArray[Any]:
         """A finished block, memory-mapped."""
@@ -258,9 +245,8 @@ class BlockedRows:
     `rows[3:10]` and `rows[numbers]` are arrays in memory; `rows.block(2)` is memory-mapped.
     """
 
-    def __init__(self, files: Sequence[Path], ranges: Sequence[tuple[int, int]]) -> None:
-        assert len(files) == len(ranges) > 0
-        self._files, self.ranges = list(files), list(ranges)
+    def __init__(self, folder: Path, part: str, ranges: Sequence[tuple[int, int]]) -> None:
+        self._folder, self._part, self.ranges = folder, part, list(ranges)
         self._starts = np.array([start for start, _ in ranges])
         first = self.block(0)
         self.dtype: np.dtype[Any] = first.dtype
@@ -271,7 +257,7 @@ class BlockedRows:
 
     def block(self, number: int) -> NDArray[Any]:
         """The rows of one block, memory-mapped."""
-        return mapped(self._files[number])
+        return mapped(self._folder / block_name(self._part, number))
 
     def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> NDArray[Any]:
         """These rows, copied into memory; a slice has no step."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aspect.data.graph import edge_notices
 from aspect.data.source import NO_READING, Reading
 from aspect.errors import GraphError
-from aspect.scale.blocks import SCRATCH, BlockFolder, converted, row_ranges
+from aspect.scale.blocks import SCRATCH, BlockFolder, block_name, converted, row_ranges
 from aspect.scale.chunks import TablePieces, file_identity, mapped_array
 from aspect.scale.ids import IdTable, merge_id_runs, shown_ids, write_id_run
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, StoreLayout
@@ -36,7 +36,6 @@ from aspect.scale.store import (
     STORE,
     GraphStore,
     StoreFacts,
-    block_name,
     check_size,
     seal_store,
 )

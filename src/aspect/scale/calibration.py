@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,17 +58,14 @@ def _in_order(
     return list(met)
 
 
-class _hooked:  # noqa: N801 - used as a function
+@contextmanager
+def _hooked(layers: Iterable[Calibrated], note: Callable[..., None]) -> Iterator[None]:
     """Call a function with what layers are given."""
-
-    def __init__(self, layers: Iterable[Calibrated], note: Callable[..., None]) -> None:
-        self.handles = [layer.register_forward_pre_hook(note) for layer in layers]
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self.handles:
+    handles = [layer.register_forward_pre_hook(note) for layer in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
             handle.remove()
 
 

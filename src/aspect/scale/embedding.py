@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -70,11 +70,13 @@ class _Files:
         self, folder: Path, shapes: Mapping[str, tuple[int, ...]], *, resume: bool
     ) -> None:
         self.folder, self.shapes = folder, shapes
-        self._open(resume=resume)
+        self._open("r+" if resume else "w+")
 
-    def _open(self, *, resume: bool) -> None:
+    def _open(self, mode: Literal["r+", "w+"]) -> None:
         self.opened = {
-            name: _opened(self.folder / name, shape, resume=resume)
+            name: np.lib.format.open_memmap(
+                self.folder / name, mode=mode, dtype=np.float32, shape=shape
+            )
             for name, shape in self.shapes.items()
         }
 
@@ -86,7 +88,7 @@ class _Files:
             for file in self.opened.values():
                 file.flush()
             write_json(self.folder / PROGRESS, {"rows": end})
-            self._open(resume=True)  # so that what is on the disk leaves the memory
+            self._open("r+")  # so that what is on the disk leaves the memory
 
 
 def _begun(folder: Path, shape: tuple[int, int]) -> int:
@@ -100,13 +102,6 @@ def _begun(folder: Path, shape: tuple[int, int]) -> int:
         return 0
     rows = progress.rows // STREAMED * STREAMED
     return rows if written.shape == shape else 0
-
-
-def _opened(
-    path: Path, shape: tuple[int, ...], *, resume: bool
-) -> np.memmap[tuple[int, ...], np.dtype[np.float32]]:
-    mode = "r+" if resume else "w+"
-    return np.lib.format.open_memmap(path, mode=mode, dtype=np.float32, shape=shape)
 
 
 def scaling_of(embeddings: Numbers) -> Scaling:
@@ -127,8 +122,8 @@ def gate_moments(policy: Numbers | None) -> dict[str, float] | None:
     if policy is None:
         return None
     moments = Moments.none(torch.empty(0, 1))
-    for start, end in row_ranges(len(policy), STREAMED):
-        moments.add(torch.from_numpy(policy[start:end].copy()).unsqueeze(1))
+    for part in _parts(policy):
+        moments.add(part.unsqueeze(1))
     unbiased = moments.squares / max(1, moments.count - 1)
     return {"mean": float(moments.mean), "std": float(unbiased.sqrt())}
 

@@ -21,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from aspect.data.archives import HEADERS
 from aspect.data.files import is_file, is_folder, replacing
 from aspect.errors import FileError, GraphError
 from aspect.scale.build import write_store
@@ -51,9 +52,8 @@ def layout_of(folder: Path) -> Literal["ogb", "igb"] | None:
 def import_ogb(folder: Path, path: Path, **layout: Unpack[StoreLayout]) -> GraphStore:
     """A store of a data set of OGB for node classification, with its labels and split."""
     members = path.with_name(f"{path.name}.members")
-    edges, nodes = (_ogb_binary if is_file(folder / "raw" / "data.npz") else _ogb_text)(
-        folder, members
-    )
+    is_binary = is_file(folder / "raw" / "data.npz")
+    edges, nodes = _ogb_binary(folder, members) if is_binary else _ogb_text(folder)
     store = write_store(edges, nodes, path, **layout)
     shutil.rmtree(members, ignore_errors=True)  # there only if an archive had to be unpacked
     return store
@@ -149,7 +149,7 @@ def _matrices(file: Path, dtype: np.dtype[Any], rows: int) -> Iterator[Numbers]:
         raise FileError(f"{str(file)!r} must hold rows of numbers: {first}.") from error
 
 
-def _ogb_text(folder: Path, members: Path) -> tuple[_TextEdges, NodeSource]:  # noqa: ARG001
+def _ogb_text(folder: Path) -> tuple[_TextEdges, NodeSource]:
     raw = folder / "raw"
     if not is_file(raw / "node-feat.csv.gz"):
         raise GraphError(f"{str(folder)!r} must have raw/node-feat.csv.gz: a store needs features.")
@@ -223,12 +223,6 @@ def _stored_member(archive: Path, info: zipfile.ZipInfo) -> Numbers:
         header = file.read(LOCAL_HEADER)
         lengths = np.frombuffer(header, "<u2", 2, LOCAL_HEADER - 4)  # of name and extra field
         file.seek(int(lengths.sum()), 1)
-        major, _ = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if major == 1
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, is_fortran, dtype = read(file)
+        shape, is_fortran, dtype = HEADERS[np.lib.format.read_magic(file)](file)
         order: Literal["C", "F"] = "F" if is_fortran else "C"
         return np.memmap(archive, dtype, "r", file.tell(), shape, order)

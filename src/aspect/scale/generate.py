@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.errors import GraphError
 from aspect.randomness import seed_for
-from aspect.scale.blocks import SCRATCH, BlockFolder, check_disk, converted, row_ranges
+from aspect.scale.blocks import SCRATCH, BlockFolder, block_name, check_disk, converted, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, MixedModel
-from aspect.scale.sorting import EDGE_BYTES, merge_runs, rows_are_merged, write_run
+from aspect.scale.sorting import EDGE_BYTES, merge_runs, write_run
 from aspect.scale.store import (
     FULL_DISK,
     STORE,
     GraphStore,
     StoreFacts,
-    block_name,
     check_size,
     seal_store,
     store_bytes,
@@ -123,9 +122,7 @@ def _write_edges(
             start, end = ranges[number]
             write_run(folder, runs[number], *groups.pairs(end - start, drawn), model.nodes)
 
-    if not rows_are_merged(folder, model.nodes, rows_per_block):
-        threads = memory_bytes // (2 * EDGE_BYTES * EDGES_PER_RUN)
-        folder.fill(write, range(len(runs)), threads)
+    folder.fill(write, range(len(runs)), memory_bytes // (2 * EDGE_BYTES * EDGES_PER_RUN))
     counts = merge_runs(folder, runs, model.nodes, rows_per_block, memory_bytes=memory_bytes)
     return counts.num_edges
 

@@ -26,7 +26,7 @@ def write_id_run(
 ) -> None:
     """Sort some ids and write them under that name, with their numbers if they have any."""
     if numbers is None:
-        folder.write(f"{name}.ids.npy", _distinct(np.sort(ids)))
+        folder.write(f"{name}.ids.npy", np.unique(ids))
         return
     order = np.argsort(ids, kind="stable")
     folder.write(f"{name}.numbers.npy", numbers[order])
@@ -62,8 +62,7 @@ def merge_id_runs(
             _refuse_repeated(merged)
             folder.write(f"{name}.numbers.npy", np.concatenate(given)[order])
         else:
-            merged.sort(kind="stable")
-            merged = _distinct(merged)
+            merged = np.unique(merged)
         folder.write(f"{name}.ids.npy", merged)
     return IdTable(
         [folder.read(f"{name}.ids.npy") for name in names],
@@ -113,7 +112,7 @@ def shown_ids(ids: Ids) -> str:
     texts = (
         each.decode(errors="replace") if isinstance(each, bytes) else each for each in ids.tolist()
     )
-    return shown(map(repr, texts))
+    return shown(texts, repr)
 
 
 def _borders(runs: Sequence[Ids], memory_bytes: int) -> Ids:
@@ -123,16 +122,10 @@ def _borders(runs: Sequence[Ids], memory_bytes: int) -> Ids:
     samples = np.concatenate([run[:: max(1, len(run) // SAMPLES)] for run in runs])
     samples.sort()
     chosen = [len(samples) * part // parts for part in range(1, parts)]
-    return _distinct(samples[chosen])
-
-
-def _distinct(ordered: Ids) -> Ids:
-    first = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
+    return np.unique(samples[chosen])
 
 
 def _refuse_repeated(ordered: Ids) -> None:
-    repeated = _distinct(ordered[1:][ordered[1:] == ordered[:-1]])
+    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if len(repeated):
         raise GraphError(f"The ids of nodes must be unique. Repeated: {shown_ids(repeated)}.")

@@ -30,7 +30,7 @@ from aspect.provenance import forget_peak, peak_bytes
 from aspect.randomness import isolated_seed
 from aspect.scale.bases import ENTRY_BYTES, BasisSettings, propagate_block
 from aspect.scale.bases import MEMORY_BYTES as HELD_TERM
-from aspect.scale.blocks import BlockedRows, BlockFolder
+from aspect.scale.blocks import BlockedRows, BlockFolder, block_name
 from aspect.scale.build import MEMORY_BYTES as SORTING_BYTES
 from aspect.scale.embedding import SYNCED
 from aspect.scale.fit import step_bytes
@@ -49,7 +49,7 @@ from aspect.scale.rows import (
     stored_views,
 )
 from aspect.scale.sorting import merge_runs, write_run
-from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, store_bytes
+from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, induced_graph, store_bytes
 from aspect.settings import RowSettings
 from aspect.training.trainer import try_epochs
 
@@ -150,7 +150,7 @@ class Outlook:
     mode: Mode
     needs: tuple[Need, ...]
     gpu_bytes: int  # of a step, where it is computed on a GPU
-    fits: bool = True
+    machine: Machine
 
     @property
     def seconds(self) -> float:
@@ -166,6 +166,17 @@ class Outlook:
     def disk_bytes(self) -> int:
         """All that stays."""
         return sum(need.disk_bytes for need in self.needs)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the machine has that much."""
+        machine = self.machine
+        fits = self.disk_bytes <= machine.disk_bytes
+        if machine.gpu_bytes is None or self.mode == "rows":
+            fits = fits and self.memory_bytes <= SHARE_OF_MEMORY * machine.memory_bytes
+        if machine.gpu_bytes is not None:
+            fits = fits and self.gpu_bytes <= SHARE_OF_MEMORY * machine.gpu_bytes
+        return fits
 
 
 def foresee(
@@ -203,11 +214,11 @@ def foresee(
             replace(need, seconds=each)
             for need, each in zip(full, (seconds, seconds / 3), strict=True)
         )
-    outlooks = [
-        _outlook(Outlook("full", full, step_bytes(method, size.num_nodes, columns)), machine),
-        _outlook(Outlook("rows", (*stored, *by_rows), on_gpu), machine),
-    ]
-    return outlooks, _advice(outlooks, machine)
+    outlooks = (
+        Outlook("full", full, step_bytes(method, size.num_nodes, columns), machine),
+        Outlook("rows", (*stored, *by_rows), on_gpu, machine),
+    )
+    return list(outlooks), _advice(*outlooks)
 
 
 def _bytes_of_bases(size: GraphSize, method: Method, rows: RowSettings) -> int:
@@ -258,23 +269,12 @@ def _gpu_needs(
     )
 
 
-def _outlook(outlook: Outlook, machine: Machine) -> Outlook:
-    """The same, and whether it fits the machine."""
-    fits = outlook.disk_bytes <= machine.disk_bytes
-    if machine.gpu_bytes is None or outlook.mode == "rows":
-        fits = fits and outlook.memory_bytes <= SHARE_OF_MEMORY * machine.memory_bytes
-    if machine.gpu_bytes is not None:
-        fits = fits and outlook.gpu_bytes <= SHARE_OF_MEMORY * machine.gpu_bytes
-    return replace(outlook, fits=fits)
-
-
-def _advice(outlooks: list[Outlook], machine: Machine) -> str:
-    full, rows = outlooks
+def _advice(full: Outlook, rows: Outlook) -> str:
     if full.fits:
         return "Take --scale full: it fits the memory, and takes every node at every step."
     if rows.fits:
         return "Take --scale rows: the whole graph does not fit the memory."
-    if rows.disk_bytes > machine.disk_bytes:
+    if rows.disk_bytes > rows.machine.disk_bytes:
         return (
             f"{NOTHING_FITS}: rows need {rows.disk_bytes / 1e9:,.1f} GB of disk. Take a larger "
             "disk, float16, a smaller pool of views, or a projection of the features."
@@ -419,15 +419,10 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
 
 def _apart(measure: Callable[..., Measured], *arguments: object) -> Measured:
     """Measure in a process of its own, whose memory holds nothing of what was measured before."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        return executor.submit(_with_threads, torch.get_num_threads(), measure, arguments).result()
-
-
-def _with_threads(
-    threads: int, measure: Callable[..., Measured], arguments: tuple[object, ...]
-) -> Measured:
-    torch.set_num_threads(threads)
-    return measure(*arguments)
+    with ProcessPoolExecutor(
+        1, get_context("spawn"), torch.set_num_threads, (torch.get_num_threads(),)
+    ) as executor:
+        return executor.submit(measure, *arguments).result()
 
 
 @contextmanager
@@ -465,8 +460,8 @@ def _measure_propagation(folder: Path, columns: int, degree: int) -> tuple[float
     nodes = TRIAL_TERM // (columns * FLOAT)
     rows = min(nodes, TRIAL_ENTRIES // degree)
     term = drawn.random((nodes, columns), dtype=np.float32)
-    np.save(folder / "term.npy", term)
-    on_disk = BlockedRows([folder / "term.npy"], [(0, nodes)])
+    np.save(folder / block_name("term", 0), term)
+    on_disk = BlockedRows(folder, "term", [(0, nodes)])
     scales, own = np.ones(nodes, np.float32), np.array(term[:rows])
 
     def seconds(entries: int, previous: Previous) -> float:
@@ -560,12 +555,7 @@ def _trial_store(path: Path, nodes: int, columns: int, degree: int) -> GraphStor
 
 
 def _in_memory(store: GraphStore) -> Graph:
-    parts = []
-    for block, (start, end) in enumerate(store.blocks):
-        pointers, neighbours, _ = store.adjacency(block)
-        rows = np.repeat(np.arange(start, end), np.diff(pointers))
-        parts.append(np.stack([rows, neighbours.astype(np.int64)]))
-    return Graph.build(torch.from_numpy(store.features[:]), torch.from_numpy(np.hstack(parts)))
+    return induced_graph(store, np.arange(store.num_nodes))
 
 
 def method_of(name: str, columns: int, seed: int = 0) -> Method:

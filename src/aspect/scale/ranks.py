@@ -40,9 +40,11 @@ class Ranks:
 
     def prepare(self, method: Method) -> None:
         """Let batch norm take the statistics of all shares together."""
+        if self.world > 1:  # with gradients
+            from torch.distributed.nn.functional import all_reduce
         for layer in method.modules():
             if isinstance(layer, BatchNorm):
-                layer.sum_of_all = _sum_of_all if self.world > 1 else None
+                layer.sum_of_all = all_reduce if self.world > 1 else None
 
     def gathering(self, total: int) -> Callable[[Tensor, int], Tensor]:
         """A function that joins the shares of a batch of so many rows along a dimension."""
@@ -93,26 +95,3 @@ class _Gather(torch.autograd.Function):
     @override
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return gradient[ctx.own] * ctx.world, None, None
-
-
-class _SumOfAll(torch.autograd.Function):
-    """The sum over all processes, each of which has a part of the gradient."""
-
-    @staticmethod
-    @override
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        total = x.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    @override
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.contiguous().clone()
-        dist.all_reduce(total)
-        return total
-
-
-def _sum_of_all(x: Tensor) -> Tensor:
-    total: Tensor = _SumOfAll.apply(x)  # type: ignore[no-untyped-call]  # torch
-    return total

@@ -12,7 +12,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import ray
 
 ATTEMPTS = 3  # further ones of a block, or of a training, after its worker was lost
+MEMORY_BYTES = 2**30  # of what a task gathers at a time
 CHECKPOINT = "checkpoint.safetensors"
 # Workers import torch before they begin, which takes long on a busy machine: Ray would wait 60 s.
 STARTING = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300"
@@ -101,48 +102,48 @@ class _Objects(BlockedRows):
         return rows
 
 
-@dataclass
-class RayPropagation:
+def propagate_by_ray(
+    missing: MissingBlocks, work: Callable[..., Numbers] | None = None
+) -> Iterator[tuple[int, Numbers]]:
     """Blocks of a term as Ray tasks, in place of the loop of `aspect.scale.bases`.
 
-    The same blocks in, the same bits out: a task is `propagate_block`.
+    The same blocks in, the same bits out: a task is `propagate_block`. The terms before are read
+    from the disk.
+
+    Args:
+        missing: The blocks; they come as they are done.
+        work: What a task does.
     """
+    import ray
 
-    memory_bytes: int = 2**30
-    work: Callable[..., Numbers] = field(default_factory=lambda: _propagate)  # what a task does
+    connect()
+    path, facts, term = missing.path, missing.facts, missing.term
+    shared = ray.put(missing.scales)
+    before = _objects(path, facts, term - 2) if term > 1 else None
+    previous = _objects(path, facts, term - 1)
+    task = ray.remote(max_retries=ATTEMPTS)(work or _propagate)
+    waiting = {
+        task.remote(
+            str(missing.store.path),
+            block,
+            shared,
+            previous,
+            None if before is None else [before[block]],
+            facts,
+        ): block
+        for block in missing.blocks
+    }
+    while waiting:
+        (ready, *_), _ = ray.wait(list(waiting), num_returns=1)
+        block = waiting.pop(ready)
+        yield block, ray.get(ready)
 
-    def __call__(self, missing: MissingBlocks) -> Iterator[tuple[int, Numbers]]:
-        """The missing blocks of a term as they are done; terms before it are read from the disk."""
-        import ray
 
-        connect()
-        path, facts, term = missing.path, missing.facts, missing.term
-        shared = ray.put(missing.scales)
-        before = self._objects(path, facts, term - 2) if term > 1 else None
-        previous = self._objects(path, facts, term - 1)
-        task = ray.remote(max_retries=ATTEMPTS)(self.work)
-        waiting = {
-            task.remote(
-                str(missing.store.path),
-                block,
-                shared,
-                previous,
-                None if before is None else [before[block]],
-                facts,
-                self.memory_bytes,
-            ): block
-            for block in missing.blocks
-        }
-        while waiting:
-            (ready, *_), _ = ray.wait(list(waiting), num_returns=1)
-            block = waiting.pop(ready)
-            yield block, ray.get(ready)
+def _objects(path: Path, facts: BasisFacts, term: int) -> list[ray.ObjectRef[Any]]:
+    import ray
 
-    def _objects(self, path: Path, facts: BasisFacts, term: int) -> list[ray.ObjectRef[Any]]:
-        import ray
-
-        rows = term_rows(path, facts, term)
-        return [ray.put(np.asarray(rows.block(block))) for block in range(len(rows.ranges))]
+    rows = term_rows(path, facts, term)
+    return [ray.put(np.asarray(rows.block(block))) for block in range(len(rows.ranges))]
 
 
 def _propagate(
@@ -152,7 +153,6 @@ def _propagate(
     previous: list[ray.ObjectRef[Any]],
     before: list[ray.ObjectRef[Any]] | None,
     facts: BasisFacts,
-    memory_bytes: int,
 ) -> Numbers:
     """A block of the next term, in a worker."""
     import ray
@@ -166,7 +166,7 @@ def _propagate(
         converted(ray.get(previous[block]), kind),
         None if before is None else converted(ray.get(before[0]), kind),
         facts.settings,
-        memory_bytes=memory_bytes,
+        memory_bytes=MEMORY_BYTES,
     )
     return converted(rows, facts.settings.dtype)
 

@@ -30,8 +30,7 @@ from aspect.scale.blocks import row_ranges
 from aspect.scale.calibration import calibrate_rows
 from aspect.scale.held_bases import DeviceGraph, HeldBases, held_bytes
 from aspect.scale.ranks import Ranks
-from aspect.scale.sampling import sample_neighbourhood
-from aspect.scale.store import GraphStore
+from aspect.scale.store import GraphStore, sample_neighbourhood
 from aspect.settings import RowSettings
 from aspect.training.data import Check, TrainingData, Update
 from aspect.training.gradients import Gradients, Pass
@@ -146,23 +145,22 @@ def stored_views(
         changes |= {"shuffled": True} if view == "shuffled" else {"edge_drop": view}
         return clean.model_copy(update=changes)
 
-    where = torch.device(device)
+    where, graph = torch.device(device), None
     if engine is None and is_alone and _fits_gpu(store, clean, sum(sizes.values()), where):
         graph = DeviceGraph(store, clean, where)
-        held = {
-            view: tuple(graph.bases(basis_of(view, member)) for member in range(size))
-            for view, size in sizes.items()
-        }
-        return StoredViews(store, plan, held)
 
-    def stored(view: RowView, member: int) -> Bases:
+    def bases_of(view: RowView, member: int) -> Bases | HeldBases:
+        basis = basis_of(view, member)
+        if graph is not None:
+            return graph.bases(basis)
         place = folder / ("clean" if view == 0.0 else f"{view}-{member}")
-        return compute_bases(store, place, basis_of(view, member), device=device, engine=engine)
+        return compute_bases(store, place, basis, device=device, engine=engine)
 
-    on_disk = {
-        view: tuple(stored(view, member) for member in range(size)) for view, size in sizes.items()
+    pools = {
+        view: tuple(bases_of(view, member) for member in range(size))
+        for view, size in sizes.items()
     }
-    return StoredViews(store, plan, on_disk)
+    return StoredViews(store, plan, pools)
 
 
 def _fits_gpu(
@@ -317,7 +315,7 @@ class RowBatches(TrainingData):
         """Those of an epoch, each read while the one before is computed."""
         order = self._order(epoch)
         if nodes := method.row_neighbourhood(epoch):
-            yield self._neighbourhood(nodes, epoch), _all_here
+            yield self._neighbourhood(nodes, epoch), Ranks().gathering(nodes)  # all have it whole
         batches = [
             (self._members(epoch, number), self.ranks.share(rows), self.ranks.gathering(len(rows)))
             for number, rows in enumerate(order.tensor_split(self.num_batches))
@@ -401,11 +399,6 @@ class RowBatches(TrainingData):
         draw = generator_for(self.seed, "sample", device=self.home)
         sample = torch.randperm(self.num_nodes, generator=draw, device=self.home)[:SAMPLE]
         return method.output(self._batch(sample.sort().values, [self.clean])).uncentred
-
-
-def _all_here(rows: Tensor, dim: int) -> Tensor:  # noqa: ARG001
-    """Of a batch that every process has whole."""
-    return rows
 
 
 def _room(device: torch.device) -> int:

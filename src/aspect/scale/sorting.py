@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from aspect.data.graph import SAME_WEIGHT, check_weights
 from aspect.errors import GraphError, shown
-from aspect.scale.blocks import BlockFolder, row_ranges
-from aspect.scale.store import block_name
+from aspect.scale.blocks import BlockFolder, block_name, row_ranges
 
 # A key is row * 2^32 + column * 2 + (1 where the pair was given the other way round).
 ROW_BITS, COLUMN_BITS = 32, 1
@@ -85,7 +84,8 @@ def merge_runs(
 
     Blocks that are small beside the memory bound are merged at the same time.
     """
-    names, ranges = _last_names(num_nodes, rows_per_block), row_ranges(num_nodes, rows_per_block)
+    ranges = row_ranges(num_nodes, rows_per_block)
+    names = [block_name("pointers", block) for block in range(len(ranges))]  # written last
     threads = max(1, min(MOST_THREADS, memory_bytes // MERGED_BYTES))
 
     def merge(block: int) -> None:
@@ -116,17 +116,6 @@ def merge_runs(
     )
 
 
-def rows_are_merged(folder: BlockFolder, num_nodes: int, rows_per_block: int) -> bool:
-    """Whether all rows are there, so that no run is needed."""
-    return all(map(folder.has, _last_names(num_nodes, rows_per_block)))
-
-
-def _last_names(num_nodes: int, rows_per_block: int) -> list[str]:
-    """The file of every block that is written last."""
-    blocks = len(row_ranges(num_nodes, rows_per_block))
-    return [block_name("pointers", block) for block in range(blocks)]
-
-
 @dataclass(frozen=True, eq=False)
 class MergedRows:
     """Rows of the adjacency."""
@@ -149,7 +138,8 @@ def merged_rows(
 
     More entries than the memory bound allows are merged in parts of fewer rows.
     """
-    found = [_between(run, start, end) for run in keys]
+    borders = [start << ROW_BITS, end << ROW_BITS]
+    found = [np.searchsorted(run, borders).tolist() for run in keys]
     entries = sum(high - low for low, high in found)
     if entries * EDGE_BYTES > memory_bytes and end - start > 1:
         middle = (start + end) // 2
@@ -194,12 +184,6 @@ def _check_ends(source: NDArray[np.int64], target: NDArray[np.int64], num_nodes:
 
 def _keys(rows: NDArray[np.int64], columns: NDArray[np.int64], side: int) -> NDArray[np.int64]:
     return rows << ROW_BITS | columns << COLUMN_BITS | side
-
-
-def _between(keys: NDArray[np.int64], start: int, end: int) -> tuple[int, int]:
-    """Where the keys of some rows lie in a run."""
-    low, high = np.searchsorted(keys, [start << ROW_BITS, end << ROW_BITS])
-    return int(low), int(high)
 
 
 def _is_first(ordered: NDArray[np.int64]) -> NDArray[np.bool_]:

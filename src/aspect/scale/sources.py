@@ -13,12 +13,19 @@ from typing_extensions import override
 
 from aspect.data.features import COLUMNS, SEED
 from aspect.data.graph import UNLABELLED, encode_labels
-from aspect.data.tables import edge_columns, label_cells, node_columns
+from aspect.data.tables import edge_columns, edge_weights, label_cells, node_columns
 from aspect.errors import FileError, GraphError, SettingsError, shown
 from aspect.randomness import seed_for
 from aspect.scale.blocks import row_ranges
-from aspect.scale.chunks import TablePiece, TablePieces, as_ids, file_identity, mapped_array
-from aspect.scale.encoding import encode_piece, fit_pieces
+from aspect.scale.chunks import (
+    TablePiece,
+    TablePieces,
+    as_ids,
+    encode_piece,
+    file_identity,
+    fit_pieces,
+    mapped_array,
+)
 
 ENDS = 2  # of an edge
 FIT_ROWS = 65_536  # of a table that are parsed at a time while its columns are measured
@@ -122,20 +129,8 @@ class EdgePieces:
         names = ends if self._weight is None else [*ends, self._weight]
         for piece in self._table.pieces(names, rows):
             source, target = (as_ids(piece, name, as_integers=self._as_integers) for name in ends)
-            yield Edges(source, target, self._weights(piece))
-
-    def _weights(self, piece: TablePiece) -> Numbers | None:
-        if self._weight is None:
-            return None
-        column = piece.table.column(self._weight)
-        try:
-            weights: Numbers = column.cast("float64").fill_null(1.0).to_numpy()
-        except (ValueError, NotImplementedError) as error:  # of Arrow
-            raise GraphError(
-                f"Edge weights must be positive numbers. Column {self._weight!r} of "
-                f"{str(piece.path)!r} is of type {column.type} or has other cells."
-            ) from error
-        return weights
+            weights = None if self._weight is None else edge_weights(piece, self._weight).numpy()
+            yield Edges(source, target, weights)
 
 
 class NodeArrays(NodeSource):

@@ -21,19 +21,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from aspect.data.features import dense, take_rows
 from aspect.data.files import file_bytes, is_file
-from aspect.data.graph import Graph, LabelledGraph
-from aspect.data.sparse import LARGEST_INT32, SparseMatrix
+from aspect.data.graph import Graph, LabelledGraph, values_of
+from aspect.data.sparse import LARGEST_INT32
 from aspect.errors import GraphError, RunError
-from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, mapped, row_ranges
+from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, block_name, mapped, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 FACTS = "store.json"
 FIX = "Make the store anew."
+NODES_PER_SEED = 256  # of a sampled neighbourhood
 FULL_DISK = "Free some space, take float16, or fewer features, nodes or edges."
 
 STORE = FolderKind(
@@ -67,11 +70,6 @@ class AdjacencyBlock(NamedTuple):
     weights: NDArray[np.float32] | None  # [entries]; none: every edge weighs one
 
 
-def block_name(part: str, block: int) -> str:
-    """The file of a block: `features-00003.npy`."""
-    return f"{part}-{block:05d}.npy"
-
-
 def is_store(path: Path) -> bool:
     """Whether a complete store lies there."""
     return is_file(path / FACTS) and is_file(path / MANIFEST)
@@ -85,12 +83,9 @@ def check_size(num_nodes: int, rows_per_block: int) -> None:
         raise GraphError(f"A block must have at least one row. Got {rows_per_block}.")
 
 
-def store_bytes(
-    num_nodes: int, num_edges: int, num_features: int, dtype: FeatureType, *, weighted: bool = False
-) -> int:
+def store_bytes(num_nodes: int, num_edges: int, num_features: int, dtype: FeatureType) -> int:
     """What a store takes on disk; sorting its edges takes four times as much for them meanwhile."""
-    entries = 2 * num_edges * (4 + 4 * weighted)
-    return entries + num_nodes * (8 + num_features * np.dtype(dtype).itemsize)
+    return 8 * num_edges + num_nodes * (8 + num_features * np.dtype(dtype).itemsize)
 
 
 class GraphStore:
@@ -152,7 +147,7 @@ class GraphStore:
     @cached_property
     def features(self) -> BlockedRows:
         """[nodes, features]."""
-        return self._rows("features")
+        return BlockedRows(self.path, "features", self.blocks)
 
     @property
     def labels(self) -> BlockedRows | None:
@@ -181,12 +176,7 @@ class GraphStore:
         return np.concatenate(counts)
 
     def _column(self, name: str) -> BlockedRows | None:
-        return self._rows(name) if name in self.facts.columns else None
-
-    def _rows(self, part: str) -> BlockedRows:
-        ranges = self.blocks
-        files = [self.path / block_name(part, block) for block in range(len(ranges))]
-        return BlockedRows(files, ranges)
+        return BlockedRows(self.path, name, self.blocks) if name in self.facts.columns else None
 
     def _block(self, part: str, block: int) -> NDArray[Any]:
         return mapped(self.path / block_name(part, block))
@@ -247,32 +237,74 @@ def _parts_of(
     yield "neighbours", columns[low:high].astype(np.int32)
     if graph.weights is not None:
         yield "weights", graph.weights[low:high].numpy().astype(np.float32)
-    yield "features", _dense_rows(graph, start, end).astype(dtype)
+    features = dense(take_rows(graph.features, torch.arange(start, end)))
+    yield "features", features.numpy().astype(dtype)
     if labelled is not None:
         yield "labels", labelled.labels[start:end].numpy().astype(np.int32)
 
 
-def _dense_rows(graph: Graph, start: int, end: int) -> NDArray[Any]:
-    features = graph.features
-    if not isinstance(features, SparseMatrix):
-        rows: NDArray[Any] = features[start:end].numpy()
-        return rows
-    starts = features.pattern.row_pointers
-    low, high = int(starts[start]), int(starts[end])
-    dense = np.zeros((end - start, graph.num_features), features.values.numpy().dtype)
-    dense[
-        features.pattern.rows[low:high].numpy() - start,
-        features.pattern.columns[low:high].numpy(),
-    ] = features.values[low:high].numpy()
-    return dense
-
-
 def _digest(graph: Graph) -> Mapping[str, str]:
-    features = graph.features
-    values = features.values if isinstance(features, SparseMatrix) else features
-    parts = {"edges": graph.edge_index, "features": values, "weights": graph.weights}
+    features = values_of(graph.features)
+    parts = {"edges": graph.edge_index, "features": features, "weights": graph.weights}
     return {name: _sha256(part.numpy()) for name, part in parts.items() if part is not None}
 
 
 def _sha256(array: NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+# A part of a store as a graph in memory
+
+
+def sample_neighbourhood(store: GraphStore, nodes: int, drawn: np.random.Generator) -> Graph:
+    """The graph of so many nodes around drawn ones, ring by ring; the last ring in part."""
+    nodes = min(nodes, store.num_nodes)
+    seeds = min(nodes, max(1, nodes // NODES_PER_SEED))
+    ring: NDArray[np.int64] = drawn.choice(store.num_nodes, seeds, replace=False)
+    taken = ring
+    while len(taken) < nodes:
+        near, *_ = _entries(store, np.sort(ring))
+        ring = np.setdiff1d(near, taken)
+        if len(ring) == 0:  # whole components are taken: go on elsewhere
+            left = np.setdiff1d(
+                drawn.choice(store.num_nodes, min(store.num_nodes, 2 * nodes)), taken
+            )
+            ring = left if len(left) else np.setdiff1d(np.arange(store.num_nodes), taken)
+        room = nodes - len(taken)
+        if len(ring) > room:
+            ring = drawn.choice(ring, room, replace=False)
+        taken = np.concatenate([taken, ring])
+    return induced_graph(store, np.sort(taken))
+
+
+def induced_graph(store: GraphStore, nodes: NDArray[np.int64]) -> Graph:
+    """These nodes, ascending, numbered anew, with all edges between two of them."""
+    neighbours, owners, weights = _entries(store, nodes)
+    places = np.minimum(np.searchsorted(nodes, neighbours), len(nodes) - 1)
+    kept = nodes[places] == neighbours
+    edges = np.stack([owners[kept], places[kept]])
+    return Graph(
+        torch.from_numpy(store.features[nodes].astype(np.float32)),
+        torch.from_numpy(edges),
+        weights=None if weights is None else torch.from_numpy(weights[kept]),
+    )
+
+
+def _entries(
+    store: GraphStore, nodes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
+    """The neighbours of ascending nodes, one after the other, whose each is, and the weights."""
+    found, owners, weights = [], [], []
+    for block, (start, end) in enumerate(store.blocks):
+        low, high = np.searchsorted(nodes, [start, end])
+        adjacency = store.adjacency(block)
+        first = adjacency.pointers[nodes[low:high] - start]
+        counts = adjacency.pointers[nodes[low:high] - start + 1] - first
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = np.repeat(first, counts) + within
+        found.append(adjacency.neighbours[places].astype(np.int64))
+        owners.append(np.repeat(np.arange(low, high), counts))
+        if adjacency.weights is not None:
+            weights.append(np.asarray(adjacency.weights[places], np.float32))
+    joined = np.concatenate(weights) if weights else None
+    return np.concatenate(found), np.concatenate(owners), joined

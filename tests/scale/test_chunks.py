@@ -8,7 +8,7 @@ from aspect.data.columns import parse_column
 from aspect.data.encoder import FeatureEncoder
 from aspect.data.table_files import TableFile
 from aspect.errors import GraphError
-from aspect.scale.encoding import encode_piece, fit_pieces
+from aspect.scale.chunks import encode_piece, fit_pieces
 
 
 def table(tmp_path, **columns):
