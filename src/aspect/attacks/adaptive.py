@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from aspect.attacks.diffused import Diffused
+from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import DEFAULT, check_score
 from aspect.attacks.purification import Profiles, profiles_of
 from aspect.config import Config
@@ -25,7 +26,7 @@ from aspect.errors import SettingsError
 class ScoreFloor:
     """The least score of a pair that may be flipped, by the clean graph."""
 
-    profiles: Profiles | Diffused
+    profiles: Profiles | Diffused | Paths
     edges: Int[Tensor, " edges"]  # keys of the clean graph
     num_nodes: int
     least: Float[Tensor, ""]

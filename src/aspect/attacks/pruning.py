@@ -28,6 +28,7 @@ SCORES = {
     "tfidf-support": "the same, rare features weighing more",
     "embedding": "cosine of the ends' features after two propagation steps",
     "diffusion": "cosine of the ends' diffused features, the edge left out, in several rounds",
+    "paths": "paths of three edges between the ends, the edge left out; reads no features",
 }
 
 

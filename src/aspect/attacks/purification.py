@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from aspect.attacks.diffused import Diffused, cosines_of_all_pairs, cosines_of_pairs, diffuse
+from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
 from aspect.data.graph import Features, Graph, edge_keys, with_pairs
@@ -108,8 +109,12 @@ def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
     return rows
 
 
-def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Profiles | Diffused:
-    """The rows that a single score compares."""
+def profiles_of(
+    graph: Graph, score: str, embed: Embed | None = None
+) -> Profiles | Diffused | Paths:
+    """What a single score compares."""
+    if score == "paths":
+        return Paths.of(graph)
     if score == "embedding":
         return Profiles((embed or _propagated)(graph))
     if score == "diffusion":
