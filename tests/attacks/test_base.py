@@ -117,9 +117,12 @@ def test_nodes_come_in_order_with_their_classes():
     ("changes", "words"),
     [
         ({"train": ()}, r"needs training nodes with labels\. Got none"),
+        ({"train": (0, 10)}, r"from 0 to 9\. Got 10 \(1 in all\)"),
+        ({"train": (0, 1, 0)}, r"different from each other\. Got twice: 0 \(1 in all\)"),
         ({"train": (0, 3)}, r"at least 2 classes\. Got 1 class"),
         ({"train": (0, 9)}, r"classes 0 to 2\. Got -1 \(1 in all\)"),
         ({"num_classes": 1}, r"classes 0 to 0\. Got 1 \(1 in all\)"),
+        ({"labels": LABELS[:9]}, r"each of the 10 nodes\. Got 9"),
     ],
 )
 def test_what_teaches_nothing_is_refused(changes, words):

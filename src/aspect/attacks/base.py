@@ -142,7 +142,25 @@ class Target:
         graph = self.graph
         if self.labels is None or self.train is None or len(self.train) == 0:
             raise GraphError("An attack needs training nodes with labels. Got none.")
-        nodes = self.train.to(graph.device).long().sort().values
+        train = self.train.to(graph.device).long()
+        outside = train[(train < 0) | (train >= graph.num_nodes)]
+        if len(outside):
+            raise GraphError(
+                f"Training nodes must be from 0 to {graph.num_nodes - 1}. "
+                f"Got {shown(outside.tolist())}."
+            )
+        nodes: Tensor
+        nodes, times = torch.unique(train, return_counts=True)
+        if len(nodes) < len(train):
+            twice = shown(nodes[times > 1].tolist())
+            raise GraphError(
+                f"Training nodes must be different from each other. Got twice: {twice}."
+            )
+        if len(self.labels) != graph.num_nodes:
+            raise GraphError(
+                f"An attack needs a label for each of the {graph.num_nodes} nodes. "
+                f"Got {len(self.labels)}."
+            )
         classes = self.labels.to(graph.device)[nodes].long()
         count = int(classes.max()) + 1 if self.num_classes is None else self.num_classes
         wrong = (classes < 0) | (classes >= count)
