@@ -10,7 +10,7 @@ from pydantic import Field
 
 from aspect.attacks.perturbation import SUFFIX, Budget
 from aspect.attacks.registry import AttackName, attack_info, attack_names, check_flips_edges
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
 from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
 from aspect.config import Config, parse_overrides
@@ -188,14 +188,7 @@ class AttackOptions(Config):
 @command
 def attack(
     session: Session,
-    graph: Annotated[
-        str,
-        typer.Argument(
-            help="Data set, or files of a graph.",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
-        ),
-    ],
+    graph: Annotated[str, graph_argument("Data set, or files of a graph.")],
     options: AttackOptions,
     reading: Reading,
     out: Annotated[

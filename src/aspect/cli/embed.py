@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from aspect.attacks.pruning import DEFAULT, reached_text, score_text
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
 from aspect.cli.options import Overwrite, check_target, is_of_store
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
@@ -56,12 +56,7 @@ def embed(
         ),
     ],
     graph: Annotated[
-        str | None,
-        typer.Argument(
-            help="A graph with the same features.  [default: the one trained on]",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
-        ),
+        str | None, graph_argument("A graph with the same features.  [default: the one trained on]")
     ] = None,
 ) -> None:
     """Write one row per node, with its id; gate weights go into a file beside it."""

@@ -11,9 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
 from aspect.cli.console import explain, interval_text, number_text, score_text
 from aspect.cli.options import (
     CONFIG,
@@ -45,10 +43,8 @@ def evaluate(
     session: Session,
     targets: Annotated[
         list[str],
-        typer.Argument(
-            help="Folders of runs (seeds of one method), or one graph to train on.",
-            metavar="RUN...|GRAPH",
-            autocompletion=complete_graph,
+        graph_argument(
+            "Folders of runs (seeds of one method), or one graph to train on.", "RUN...|GRAPH"
         ),
     ],
     wanted: SettingsOptions,

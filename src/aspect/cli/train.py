@@ -14,7 +14,7 @@ import typer
 
 from aspect.attacks.pruning import Pruning, reached_text, score_text
 from aspect.attacks.registry import attack_title
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
 from aspect.cli.options import (
     CONFIG,
     FolderOptions,
@@ -137,10 +137,8 @@ def train(  # noqa: PLR0913, PLR0917 - groups of options
     scale: ScaleOptions,
     graph: Annotated[
         str | None,
-        typer.Argument(
-            help="Data set, .npz, edge table or saved Data.  [default: the embedded mixed graph]",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
+        graph_argument(
+            "Data set, .npz, edge table or saved Data.  [default: the embedded mixed graph]"
         ),
     ] = None,
     out: Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import Field
 
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
 from aspect.cli.options import Engine, Overwrite, SettingsOptions
 from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
@@ -57,14 +57,7 @@ class TuneOptions(Config):
 @command
 def tune(
     session: Session,
-    graphs: Annotated[
-        list[str],
-        typer.Argument(
-            help="Data sets, or files of graphs with labels.",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
-        ),
-    ],
+    graphs: Annotated[list[str], graph_argument("Data sets, or files of graphs with labels.")],
     options: TuneOptions,
     request: SearchRequest,
     reading: Reading,
