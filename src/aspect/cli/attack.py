@@ -14,7 +14,7 @@ from aspect.cli.completion import graph_argument
 from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
 from aspect.config import Config, parse_overrides
-from aspect.data.files import is_file, is_folder, is_present, target_of
+from aspect.data.files import is_folder, is_present, target_of
 from aspect.data.source import GraphSource, Reading
 from aspect.errors import FileError, SettingsError
 from aspect.training.progress import duration
@@ -174,15 +174,8 @@ class AttackOptions(Config):
             nearest = next(path for path in (out, *out.parents) if is_present(path))
             check_target(nearest / f"perturbation{SUFFIX}", overwrite=True)
             return
-        if is_present(out) and not (is_folder(out) or self.resume or self.overwrite):
-            raise FileError(
-                f"{str(out)!r} exists. Pass --resume to go on with it, --overwrite to replace it, "
-                "or choose another --out."
-            )
-        for given in (source.graph, source.reading.nodes):
-            if given is not None and is_file(out) and is_file(Path(given)) and out.samefile(given):
-                raise FileError(f"{str(out)!r} is one of the inputs. Choose another --out.")
-        check_target(out, overwrite=True)
+        # A file that exists is for the attack to open, which knows whether it can go on with it.
+        check_target(out, overwrite=True, inputs=(source.graph, source.reading.nodes))
 
 
 @command

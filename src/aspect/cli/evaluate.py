@@ -15,8 +15,8 @@ from aspect.cli.completion import graph_argument
 from aspect.cli.console import explain, interval_text, number_text, score_text
 from aspect.cli.options import (
     CONFIG,
+    NumbersFile,
     ProbeOptions,
-    ScoreOptions,
     SeedOptions,
     SettingsOptions,
     SweepOptions,
@@ -52,7 +52,7 @@ def evaluate(
     how: ProbeOptions,
     trained: SeedOptions,
     sweep: SweepOptions,
-    scores: ScoreOptions,
+    scores: NumbersFile,
 ) -> None:
     """Probe runs, or train on a graph with several seeds and probe those.
 
@@ -61,7 +61,7 @@ def evaluate(
     measures something else than classes. With --embeddings nothing is trained: the files are
     probed.
     """
-    scores.check()
+    scores.check(" Pass --retrain to replace runs.")
     sweep.check(targets)
     how.check_task()
     if how.prune and sweep.mode == "evade":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from aspect.cli.console import interval_text, score_text
-from aspect.cli.options import Overwrite, check_out, check_run
+from aspect.cli.options import NumbersFile, check_run
 from aspect.cli.session import Session, command
 from aspect.errors import RunError, counted
 
@@ -46,16 +46,13 @@ def inspect(
         list[Path],
         typer.Argument(help="Folders of runs (seeds of one method).", metavar="RUN..."),
     ],
+    file: NumbersFile,
     splits: Annotated[
         Literal["random", "published", "class-balanced"], typer.Option(help="Kind of splits.")
     ] = "random",
     num_splits: Annotated[
         int | None, typer.Option(help="Splits.  [default: all]", metavar="N", min=1)
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File for all numbers as JSON.", metavar="FILE")
-    ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Measure whether node-wise fusion can pay on the graph of trained runs of aspect or aspect-s.
 
@@ -64,9 +61,9 @@ def inspect(
     """
     for run in runs:
         check_run(run)
-    check_out(out, overwrite=overwrite)
+    file.check()
     content = _study(session, runs, splits, num_splits)
-    session.screen.answer(content, lambda: _show(session, content), out)
+    session.screen.answer(content, lambda: _show(session, content), file.out)
 
 
 def _study(

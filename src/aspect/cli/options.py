@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -62,8 +62,11 @@ def check_run(run: Path, *, is_complete: bool = True) -> None:
         )
 
 
-def check_target(path: Path, *, overwrite: bool) -> None:
-    """Refuse a file that could not be written later, or that would spoil a run."""
+def check_target(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> None:
+    """Refuse a file that could not be written later, or that would spoil a run or an input."""
+    for given in inputs:
+        if given is not None and is_file(path) and is_file(Path(given)) and path.samefile(given):
+            raise FileError(f"{str(path)!r} is one of the inputs. Choose another --out.")
     target = target_of(path, overwrite)
     folder = target.parent
     if is_folder(target):
@@ -193,25 +196,19 @@ class SeedOptions(Config):
         return self.seeds is not None or self.retrain
 
 
-class ScoreOptions(Config):
-    """The file that an evaluation leaves."""
+class NumbersFile(Config):
+    """The file that a measurement leaves."""
 
     out: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """File for the scores as JSON."""
-    overwrite: bool = False
-    """Replace the file of scores."""
+    """File for all numbers as JSON."""
+    overwrite: Overwrite = False
 
-    def check(self) -> None:
-        """Refuse before all the work what could not be written after it."""
-        check_out(self.out, overwrite=self.overwrite, hint=" Pass --retrain to replace runs.")
-
-
-def check_out(out: Path | None, *, overwrite: bool, hint: str = "") -> None:
-    """Refuse before all the work a file of numbers that could not be written after it."""
-    if out is not None:
-        check_target(out, overwrite=overwrite)
-    elif overwrite:
-        raise SettingsError(f"--overwrite replaces the file of --out, and none is named.{hint}")
+    def check(self, hint: str = "") -> None:
+        """Refuse before all the work a file that could not be written after it."""
+        if self.out is not None:
+            check_target(self.out, overwrite=self.overwrite)
+        elif self.overwrite:
+            raise SettingsError(f"--overwrite replaces the file of --out, and none is named.{hint}")
 
 
 EdgesOnly = Annotated[

@@ -10,7 +10,7 @@ import typer
 
 from aspect.attacks.perturbation import files_at
 from aspect.attacks.registry import attack_info, attack_names
-from aspect.cli.options import Overwrite, check_out, check_run
+from aspect.cli.options import NumbersFile, check_run
 from aspect.cli.session import Session, command
 from aspect.config import Config
 from aspect.evaluation.stability_request import (
@@ -65,9 +65,6 @@ class StabilityOptions(Config):
             min=1,
         ),
     ] = None
-    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """File for all numbers as JSON."""
-    overwrite: Overwrite = False
 
 
 @command
@@ -75,6 +72,7 @@ def stability(
     session: Session,
     run: Annotated[Path, typer.Argument(help="A run's folder.", metavar="RUN")],
     options: StabilityOptions,
+    file: NumbersFile,
 ) -> None:
     """Perturb the graph of a run a little, and measure how far embeddings and a probe move.
 
@@ -90,7 +88,7 @@ def stability(
         seed=session.seed or 0,
     )
     check_run(run)
-    check_out(options.out, overwrite=options.overwrite)
+    file.check()
     for place in options.perturbation or ():
         files_at(place)
     with session.screen.activity("Starting"):
@@ -106,7 +104,7 @@ def stability(
         )
     for warning in content["warnings"]:
         session.screen.warn(warning)
-    session.screen.answer(content, lambda: _show(session, content), options.out)
+    session.screen.answer(content, lambda: _show(session, content), file.out)
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:
