@@ -29,7 +29,7 @@ from aspect.cli.tasks import evaluate_task, show_task
 from aspect.cli.train import PlannedRun, plan_run, run_all
 from aspect.data.source import METRICS, NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError, counted
-from aspect.settings import load_experiment
+from aspect.settings import Experiment, load_experiment
 
 if TYPE_CHECKING:
     from aspect.attacks.perturbation import Mode
@@ -139,16 +139,8 @@ class _Evaluation:
 
     def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> EvaluationTable:
         """Train what is not trained yet, and probe it."""
-        if self.how.prune:
-            from aspect.evaluation.pruning import check_pruning
-
-            check_pruning(plans[0].experiment.method, self.how.prune)
         with self.session.screen.activity("Starting"):
-            self._check_graph(plans[0].experiment.source)
-        perturbed: Sequence[PerturbedGraph] = ()
-        if self.sweep.perturbation:
-            with self.session.screen.activity("Starting"):
-                perturbed = self._prepare(plans[0])
+            perturbed = self._prepare(plans[0].experiment)
         if self.sweep.mode == "evade" or not perturbed:
             return self._evaluate(run_all(self.session, plans, retrain=retrain), perturbed)
         poisoned = [plan.on_perturbed_graph(one) for one in perturbed for plan in plans]
@@ -158,28 +150,26 @@ class _Evaluation:
         )
         return self._evaluate(run_all(self.session, [*plans, *poisoned], retrain=retrain))
 
-    def _check_graph(self, source: GraphSource) -> None:
-        """Refuse before a training what the end would refuse; a store is read piece by piece."""
+    def _prepare(self, experiment: Experiment) -> list[PerturbedGraph]:
+        """Read graph and files, and refuse before the first training what the end would refuse."""
         from aspect.evaluation.metrics import check_metric
-        from aspect.experiment.evaluate import check_before_training
+        from aspect.evaluation.pruning import check_pruning
+        from aspect.experiment.evaluate import check_before_training, check_inductive, chosen_probe
         from aspect.scale.store import is_store
 
-        if is_store(Path(source.graph)):
-            return
-        labelled = source.read(self.session.data_dir)
-        if not self.sweep.perturbation:  # its files decide the kind of splits
-            check_before_training(labelled, source.name, self.how.splits)
-        if self.how.metric is not None:
-            check_metric(self.how.metric, labelled.num_classes)
-
-    def _prepare(self, plan: PlannedRun) -> list[PerturbedGraph]:
-        """Read graph and files, and refuse before the first training what the end would refuse."""
-        from aspect.experiment.evaluate import check_inductive, chosen_probe
-
+        how, source = self.how, experiment.source
+        check_pruning(experiment.method, how.prune or ())
         if self.sweep.mode == "evade":
-            check_inductive(plan.experiment.method)
-        chosen_probe(plan.experiment, self.how.probe, self.how.metric)
-        labelled = plan.experiment.source.read(self.session.data_dir)
+            check_inductive(experiment.method)
+        if is_store(Path(source.graph)) and not self.sweep.perturbation:
+            return []  # it is read piece by piece
+        chosen_probe(experiment, how.probe, how.metric)
+        labelled = source.read(self.session.data_dir)
+        if how.metric is not None:
+            check_metric(how.metric, labelled.num_classes)
+        if not self.sweep.perturbation:  # its files decide the kind of splits
+            check_before_training(labelled, source.name, how.splits)
+            return []
         perturbed = self._perturbed(labelled, self.sweep.mode or "poison")
         for one in perturbed:
             one.file.split_of(labelled)
