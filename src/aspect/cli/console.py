@@ -178,9 +178,17 @@ def interval_text(values: Mapping[str, Any]) -> str:
     return "-" if values["low"] is None else f"{values['low']:.2f} to {values['high']:.2f}"
 
 
-def number_text(value: float | None) -> str:
+def number_text(value: float | None, decimals: int = 2) -> str:
     """A number with two decimals; a dash where there is none."""
-    return "-" if value is None else f"{value:.2f}"
+    return "-" if value is None else f"{round(value, decimals) + 0.0:.{decimals}f}"  # never -0.00
+
+
+def health_text(health: Mapping[str, Any]) -> str:
+    """Signs of collapse in a sentence."""
+    return (
+        f"Embedding health: mean cosine {health['mean_cosine']:.2f}, effective rank "
+        f"{health['effective_rank']:.1f} of {min(health['dim'], health['nodes'])}."
+    )
 
 
 def explain(screen: Screen, names: Iterable[str]) -> None:

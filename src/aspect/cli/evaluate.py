@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from aspect.cli.completion import graph_argument
-from aspect.cli.console import explain, interval_text, number_text, score_text
+from aspect.cli.console import explain, health_text, interval_text, number_text, score_text
 from aspect.cli.options import (
     CONFIG,
     NumbersFile,
@@ -298,10 +298,7 @@ def _show(session: Session, table: EvaluationTable) -> None:
     for notice in table.notices:
         screen.say(notice)
     for health in table.health[:1]:
-        screen.say(
-            f"Embedding health: mean cosine {health.mean_cosine:.2f}, effective rank "
-            f"{health.effective_rank:.1f} of {min(health.dim, health.nodes)}."
-        )
+        screen.say(health_text(health.to_dict()))
     _show_classes(session, table)
 
 
@@ -328,11 +325,11 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
     """The table, and what its columns mean."""
     screen, perturbation = session.screen, table.perturbations[0].perturbation
     seeds, counts = table.rows[0]["perturbed"]["seeds"], {len(row["splits"]) for row in table.rows}
-    splits = f"{min(counts)} " if len(counts) == 1 else ""
+    splits = f"{table.splits} split"
+    splits = counted(min(counts), splits) if len(counts) == 1 else f"{splits}s"
     title = (
         f"{table.graph} under {perturbation.attack}, mode {perturbation.mode}: strict accuracy in "
-        f"percent over {counted(seeds, 'seed')} and {splits}"
-        f"{table.splits} split{'' if counts == {1} else 's'}; probe: {table.probe}"
+        f"percent over {counted(seeds, 'seed')} and {splits}; probe: {table.probe}"
     )
     uneven = ["splits"] if len(counts) > 1 else []
     names = ["method", "budget", *uneven, "clean", "perturbed", "drop", "95% interval", "macro-F1"]

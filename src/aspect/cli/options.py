@@ -130,11 +130,9 @@ class ScaleOptions(RowSettings):
                 "--batch, --queue, --run, --pool, --precision and --projection belong to "
                 f"--scale rows. Got --scale {self.scale}."
             )
-        return (
-            {"scale": self.scale, "rows": rows}
-            if self.scale == "rows"
-            else ({} if self.scale == "auto" else {"scale": self.scale, "rows": None})
-        )
+        if self.scale == "auto":
+            return {}
+        return {"scale": self.scale, "rows": rows if self.scale == "rows" else None}
 
 
 def _known_probe(name: str) -> str:

@@ -10,9 +10,11 @@ import typer
 
 from aspect.attacks.perturbation import files_at
 from aspect.attacks.registry import attack_info, attack_names
+from aspect.cli.console import number_text
 from aspect.cli.options import NumbersFile, check_run
 from aspect.cli.session import Session, command
 from aspect.config import Config
+from aspect.errors import counted
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
     DEFAULT_KINDS,
@@ -118,9 +120,8 @@ def _show(session: Session, content: Mapping[str, Any]) -> None:
 
 
 def _title(content: Mapping[str, Any]) -> str:
-    numbers, sizes = content["split_numbers"], (content["nodes"], content["edges"])
-    plural = "s" if len(numbers) > 1 else ""
-    judged = f"; {len(numbers)} {content['splits']} split{plural}" if numbers else ""
+    count, sizes = len(content["split_numbers"]), (content["nodes"], content["edges"])
+    judged = f"; {counted(count, content['splits'] + ' split')}" if count else ""
     return (
         f"{content['method']} on {content['graph']} ({sizes[0]} nodes, {sizes[1]} edges), "
         f"not trained again{judged}"
@@ -133,25 +134,17 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[s
         "perturbation": lambda row: row["title"],
         "budget": lambda row: f"{100 * row['budget']:.4g}%",
         "changed": lambda row: f"{row['flips'] or row['masked_entries']:.0f}",
-        "relative shift": lambda row: _number(row["relative_shift"]["mean"]),
-        "shift": lambda row: _number(row["shift"]["mean"]),
+        "relative shift": lambda row: number_text(row["relative_shift"]["mean"], 4),
+        "shift": lambda row: number_text(row["shift"]["mean"], 4),
     }
     if any(row["gate_shift"] is not None for row in rows):
-        columns["gate"] = lambda row: _number(row["gate_shift"])
+        columns["gate"] = lambda row: number_text(row["gate_shift"], 4)
     if any(row["perturbed"] for row in rows):
         columns["accuracy"] = lambda row: (
             f"{row['clean']['mean']:.2f} -> {row['perturbed']['mean']:.2f}"
         )
-        columns["drop"] = lambda row: _percent(row["drop"])
+        columns["drop"] = lambda row: number_text(row["drop"])
     return columns
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{round(value, 2) + 0.0:.2f}"  # never -0.00
 
 
 def _finding(rows: Sequence[Mapping[str, Any]]) -> str:

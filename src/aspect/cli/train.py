@@ -15,6 +15,7 @@ import typer
 from aspect.attacks.pruning import Pruning, reached_text, score_text
 from aspect.attacks.registry import attack_title
 from aspect.cli.completion import graph_argument
+from aspect.cli.console import health_text
 from aspect.cli.options import (
     CONFIG,
     FolderOptions,
@@ -265,11 +266,7 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"(std {gate['std']:.2f})."
         )
     if "health" in record:  # a complete run of version 0.1 has none
-        health = record["health"]
-        say(
-            f"Embedding health: mean cosine {health['mean_cosine']:.2f}, effective rank "
-            f"{health['effective_rank']:.1f} of {min(health['dim'], health['nodes'])}."
-        )
+        say(health_text(record["health"]))
     if "perturbation" in record:
         told = record["perturbation"]
         attack = attack_title(told["kind"], told["solver"])

@@ -12,6 +12,7 @@ import typer
 from pydantic import Field
 
 from aspect.cli.completion import graph_argument
+from aspect.cli.console import number_text
 from aspect.cli.options import Engine, Overwrite, SettingsOptions
 from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
@@ -259,9 +260,8 @@ def _show(
     rows = []
     for each in contents:
         cosine = each["health"] and each["health"]["mean_cosine"]
-        numbers = (each["validation"], each["start"], cosine)
-        decimals = ["-" if number is None else f"{number:.2f}" for number in numbers]
-        rows.append([*(each[column] for column in columns[:-3]), *decimals])
+        numbers = map(number_text, (each["validation"], each["start"], cosine))
+        rows.append([*(each[column] for column in columns[:-3]), *numbers])
     metrics = " or ".join(dict.fromkeys(METRICS[result.search.metric] for result in results))
     title = (
         f"Validation {metrics} in percent, mean over splits ({contents[0]['splits']}) and seeds, "
