@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +21,6 @@ from aspect.data.source import METRICS, NO_READING, Reading
 from aspect.errors import SettingsError, TrainingError
 from aspect.experiment.search import SearchRequest, plan_search
 from aspect.methods.registry import short_name
-from aspect.training.progress import duration
 
 if TYPE_CHECKING:
     from aspect.experiment.search import Search
@@ -161,7 +160,9 @@ def _run(
                 data_dir=session.data_dir,
                 overwrite=options.overwrite,
                 seconds=seconds,
-                on_progress=_progress(advance, trials, with_time=not screen.side.is_terminal),
+                on_progress=lambda now: advance(
+                    len(now.trials), max(trials, len(now.trials)), _word(now)
+                ),
             )
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt("Interrupted. The same command goes on.") from interrupt
@@ -178,24 +179,12 @@ def _longer_start(search: Search) -> str:
     return f", the first of {epochs}" if epochs > search.max_epochs else ""
 
 
-def _progress(
-    advance: Callable[[int, int, str], None], trials: int, *, with_time: bool
-) -> Callable[[SearchResult], None]:
-    """Show progress in a line; a bar knows by itself how much time is left."""
-    started = time.monotonic()
-
-    def show(result: SearchResult) -> None:
-        done, best = len(result.trials), result.best
-        words = [] if best is None else [f"best {best.validation:.2f}% (trial {best.number})"]
-        words += [f"{count} {state}" for state in ENDS if (count := result.count(state))]
-        words.append(f"{result.running} running")
-        new = done - result.before
-        if with_time and new:
-            seconds = (time.monotonic() - started) / new * max(0, trials - done)
-            words.append(f"about {duration(seconds)} left")
-        advance(done, max(trials, done), ", ".join(words))
-
-    return show
+def _word(result: SearchResult) -> str:
+    """Where the search stands."""
+    best = result.best
+    words = [] if best is None else [f"best {best.validation:.2f}% (trial {best.number})"]
+    words += [f"{count} {state}" for state in ENDS if (count := result.count(state))]
+    return ", ".join([*words, f"{result.running} running"])
 
 
 def _note(session: Session, result: SearchResult, trials: int) -> None:
