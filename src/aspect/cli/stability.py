@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import Field
 
 from aspect.attacks.perturbation import files_at
 from aspect.attacks.registry import attack_info, attack_names
@@ -60,11 +61,10 @@ class StabilityOptions(Config):
     ] = None
     num_splits: Annotated[
         int | None,
+        Field(ge=1),
         typer.Option(
             help="Splits, and draws of what is random.  "
-            f"[default: {DEFAULT_SPLITS}, or all of the perturbation files]",
-            metavar="N",
-            min=1,
+            f"[default: {DEFAULT_SPLITS}, or all of the perturbation files]"
         ),
     ] = None
 
