@@ -216,8 +216,7 @@ def attack(
             train_model = train_stand_in
         device = choose_device(session.device)
         labelled = source.read(session.data_dir)
-        for notice in labelled.graph.notices:
-            session.screen.note(f"Note: {notice}")
+        session.screen.notices(labelled.graph.notices)
         request = AttackRequest(
             kind=options.kind,
             settings={**settings, **options.targets(labelled.graph)},

@@ -80,18 +80,20 @@ class Screen:
             _write_json({"schema": schema_of("error"), **content})
         return code
 
-    def say(self, line: str) -> None:
-        """A line of the answer."""
-        self.out.print(Text(harmless(line)))
+    def say(self, *lines: str) -> None:
+        """Lines of the answer."""
+        for line in lines:
+            self.out.print(Text(harmless(line)))
 
     def note(self, line: str) -> None:
         """A line beside the answer."""
         self.side.print(Text(harmless(line)))
 
-    def warn(self, line: str) -> None:
-        """A line beside the answer that should not be overlooked."""
-        text = Text("Warning: ", style="yellow")
-        self.side.print(text.append(harmless(line), style="default"))
+    def warn(self, *lines: str) -> None:
+        """Lines beside the answer that should not be overlooked."""
+        for line in lines:
+            text = Text("Warning: ", style="yellow")
+            self.side.print(text.append(harmless(line), style="default"))
 
     def notices(self, sentences: Iterable[str]) -> None:
         """What to know of a graph; cautions as warnings."""

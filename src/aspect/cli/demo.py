@@ -52,8 +52,7 @@ def demo(
             screen.table(cells.columns.tolist(), cells.to_numpy().tolist(), title=f"{caption}:")
         controls = [str(row) for row in example.ROWS.values() if row.role == "control"]
         screen.say(f"Not trained: {'; '.join(controls)}.")
-        for sentence in content["findings"]:
-            screen.say(f"- {sentence}")
+        screen.say(*(f"- {sentence}" for sentence in content["findings"]))
         screen.say(
             f"Trained and probed in {result.seconds:.0f} s, each on {content['splits']} splits"
             f" with {counted(seeds, 'seed')}."

@@ -72,8 +72,7 @@ def embed(
         check_target(path, overwrite=how.overwrite, inputs=inputs)
     with session.screen.activity("Embedding"):
         content = _embed(session, model, source, files, how)
-    for warning in content["warnings"]:
-        session.screen.warn(warning)
+    session.screen.warn(*content["warnings"])
     session.screen.answer(content, lambda: session.screen.say(_sentence(content, how.prune)))
 
 

@@ -70,9 +70,8 @@ def evaluate(
             "Leave --prune out, or take --mode poison on a graph."
         )
     paths = _folders(targets)
-    if trained.embeddings and (
-        paths or trained.is_training or (wanted, sweep) != (SettingsOptions(), SweepOptions())
-    ):
+    of_files = (SettingsOptions(), SweepOptions(), SeedOptions(embeddings=trained.embeddings))
+    if trained.embeddings and (paths or (wanted, sweep, trained) != of_files):
         raise SettingsError(
             "--embeddings belongs to a graph, in place of a training: runs, --method, --config, "
             "--set, --seeds, --retrain and options of perturbed graphs do not go with it."
@@ -216,8 +215,7 @@ class _Evaluation:
         probe, metric, device = self.how.probe, self.how.metric, self.session.device
         with self.session.screen.progress("Evaluating") as advance:
             table = evaluate(probe=probe, metric=metric, device=device, on_step=advance)
-        for warning in table.warnings:
-            self.session.screen.warn(warning)
+        self.session.screen.warn(*table.warnings)
         return table
 
 
@@ -295,8 +293,7 @@ def _show(session: Session, table: EvaluationTable) -> None:
     if "optimistic" in columns:
         screen.say("* chooses the step on the test set: only for comparison with published tables.")
     explain(screen, [row["name"] for row in rows[1:]])
-    for notice in table.notices:
-        screen.say(notice)
+    screen.say(*table.notices)
     for health in table.health[:1]:
         screen.say(health_text(health.to_dict()))
     _show_classes(session, table)
@@ -356,5 +353,4 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
         "the drops of single splits, or of seeds where there are several."
     )
     explain(screen, dict.fromkeys(row["name"] for row in table.rows if row["name"] != table.method))
-    for notice in table.notices:
-        screen.say(notice)
+    screen.say(*table.notices)

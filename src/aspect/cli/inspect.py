@@ -91,8 +91,7 @@ def _study(
             on_step=advance,
         )
     for run in runs:
-        for warning in run.warnings:
-            session.screen.warn(warning)
+        session.screen.warn(*run.warnings)
     graph = runs[0].record["graph"]["name"]
     return {"runs": [str(path) for path in paths], "graph": graph, **result.to_dict()}
 
@@ -126,8 +125,7 @@ def _show(session: Session, content: Mapping[str, Any]) -> None:
     ]
     columns = ["bands", "accuracy", "95% interval", *columns]
     screen.table(columns, cells, title=_title(content))
-    for line in (*_legend(content), *content["notices"], content["conclusion"]):
-        screen.say(line)
+    screen.say(*_legend(content), *content["notices"], content["conclusion"])
 
 
 def _title(content: Mapping[str, Any]) -> str:

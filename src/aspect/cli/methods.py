@@ -123,9 +123,7 @@ def _list(session: Session, listed: list[Registration]) -> None:
 def _show(session: Session, entry: Registration) -> None:
     say, whole = session.screen.say, _whole(entry)
     say(f"{entry.method.name}: {whole['summary']}")
-    for paragraph in whole["remarks"]:
-        say(paragraph)
-    say("")
+    say(*whole["remarks"], "")
     facts = {
         **({"class": entry.name} if is_reference(entry.name) else {}),
         "family": entry.family,
@@ -139,8 +137,7 @@ def _show(session: Session, entry: Registration) -> None:
     _cite(session, entry.paper)
     rows = [[text or "-" for text in setting.values()] for setting in whole["settings"]]
     session.screen.table(["setting", "default", "allowed", "search", "explanation"], rows)
-    for line in _shipped_lines(shipped_settings(entry.name)):
-        say(line)
+    say(*_shipped_lines(shipped_settings(entry.name)))
     say(f"Train it with: aspect train GRAPH --method {entry.name}")
 
 
@@ -148,9 +145,7 @@ def _cite(session: Session, paper: Citation | str) -> None:
     if not isinstance(paper, Citation):
         session.screen.say(f"paper: {paper or 'none to cite'}")
         return
-    session.screen.say(f"cite: {paper.reference}")
-    for line in paper.bibtex.splitlines():
-        session.screen.say(line)
+    session.screen.say(f"cite: {paper.reference}", *paper.bibtex.splitlines())
 
 
 def _shipped_lines(shipped: list[ShippedSettings]) -> list[str]:

@@ -188,11 +188,6 @@ class SeedOptions(Config):
     """Train nothing, and probe these embeddings of the graph: .npy or .pt with a row per node, or
     .csv, .tsv or .parquet with ids; seeds of one method."""
 
-    @property
-    def is_training(self) -> bool:
-        """Whether something is said about trainings."""
-        return self.seeds is not None or self.retrain
-
 
 class NumbersFile(Config):
     """The file that a measurement leaves."""

@@ -104,8 +104,7 @@ def stability(
             data_dir=session.data_dir,
             on_step=advance,
         )
-    for warning in content["warnings"]:
-        session.screen.warn(warning)
+    session.screen.warn(*content["warnings"])
     session.screen.answer(content, lambda: _show(session, content), file.out)
 
 
@@ -115,8 +114,7 @@ def _show(session: Session, content: Mapping[str, Any]) -> None:
     columns = _columns(rows)
     cells = [[columns[name](row) for name in columns] for row in rows]
     screen.table(list(columns), cells, title=_title(content))
-    for line in (_finding(rows), *_legend(rows), *content["notices"], MORE):
-        screen.say(line)
+    screen.say(_finding(rows), *_legend(rows), *content["notices"], MORE)
 
 
 def _title(content: Mapping[str, Any]) -> str:

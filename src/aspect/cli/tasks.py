@@ -63,8 +63,7 @@ def evaluate_task(
         else:
             experiments = [plan.experiment for plan in plans]
             labelled = plans[0].experiment.source.read(session.data_dir)
-    for notice in labelled.graph.notices:
-        session.screen.note(f"Note: {notice}")
+    session.screen.notices(labelled.graph.notices)
     with session.screen.progress("Training") as advance:
         runs = [str(path) for path in paths]
         return predict_links(experiments, labelled, runs=runs, on_step=advance, **options)
@@ -106,7 +105,5 @@ def show_task(session: Session, content: dict[str, Any]) -> None:
     screen.table(["method", *columns.values()], cells, title=title)
     screen.say(legend)
     explain(screen, [row["name"] for row in rows[1:]])
-    for notice in content["notices"]:
-        screen.say(notice)
-    for warning in content["warnings"]:
-        screen.warn(warning)
+    screen.say(*content["notices"])
+    screen.warn(*content["warnings"])

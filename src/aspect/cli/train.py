@@ -240,8 +240,7 @@ def run_plan(
         begun = (out / CONFIG).is_file()
         then = f"Go on with: aspect train --out {out} --resume" if begun else "Nothing was written."
         raise KeyboardInterrupt(f"Interrupted. {then}") from interrupt
-    for warning in record.get("warnings", ()):
-        screen.warn(warning)
+    screen.warn(*record.get("warnings", ()))
     return record
 
 
@@ -286,8 +285,6 @@ def _show(session: Session, record: dict[str, Any]) -> None:
 def _pruning_sentence(told: dict[str, Any]) -> str:
     """What was asked of the pruning, and what came of it."""
     what = "Weighed less" if told["soft"] else "Pruned"
-    if "reached" not in told:  # a complete run of version 0.2
-        return f"{what} before the training: {told['pruned']} edges, {told['ratio']} asked."
     count = round(told["reached"] * told["edges"])
     reached = reached_text(count, told["edges"], told["ratio"])
     score = score_text(told["score"], told["used_score"])
