@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from aspect.cli.console import interval_text, score_text
-from aspect.cli.options import NumbersFile, check_run
+from aspect.cli.options import NumbersFile, SplitsName, check_run
 from aspect.cli.session import Session, command
 from aspect.errors import RunError, counted
-
-if TYPE_CHECKING:
-    from aspect.experiment.trained import StoredRun
 
 # Of each fusion of the bands, its title and what it is.
 FUSIONS = {
@@ -47,9 +44,7 @@ def inspect(
         typer.Argument(help="Folders of runs (seeds of one method).", metavar="RUN..."),
     ],
     file: NumbersFile,
-    splits: Annotated[
-        Literal["random", "published", "class-balanced"], typer.Option(help="Kind of splits.")
-    ] = "random",
+    splits: Annotated[SplitsName, typer.Option(help="Kind of splits.")] = "random",
     num_splits: Annotated[
         int | None, typer.Option(help="Splits.  [default: all]", metavar="N", min=1)
     ] = None,
@@ -69,16 +64,20 @@ def inspect(
 def _study(
     session: Session,
     paths: Sequence[Path],
-    splits: Literal["random", "published", "class-balanced"],
+    splits: SplitsName,
     num_splits: int | None,
 ) -> dict[str, Any]:
     with session.screen.activity("Starting"):
         from aspect.evaluation.headroom import headroom
-        from aspect.experiment.evaluate import check_labels
-        from aspect.experiment.trained import open_run
-    runs = [open_run(path) for path in paths]
+        from aspect.experiment.evaluate import check_labels, open_seeds
+    runs = open_seeds(paths)
+    for run in runs:
+        if run.is_poisoned:
+            raise RunError(
+                f"{run.path} was trained on a graph that was perturbed for one split, and must not "
+                "be evaluated on others. Inspect a run on the clean graph."
+            )
     models = [run.load_model(session.device) for run in runs]
-    _check_comparable(runs)
     labelled = runs[0].read_graph(session.data_dir)
     check_labels(labelled, runs[0])
     with session.screen.progress("Probing") as advance:
@@ -94,19 +93,6 @@ def _study(
         session.screen.warn(*run.warnings)
     graph = runs[0].record["graph"]["name"]
     return {"runs": [str(path) for path in paths], "graph": graph, **result.to_dict()}
-
-
-def _check_comparable(runs: Sequence[StoredRun]) -> None:
-    from aspect.experiment.evaluate import check_same_method, check_seeds
-
-    for run in runs:
-        if run.is_poisoned:
-            raise RunError(
-                f"{run.path} was trained on a graph that was perturbed for one split, and must not "
-                "be evaluated on others. Inspect a run on the clean graph."
-            )
-    check_same_method(runs)
-    check_seeds(runs)
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:

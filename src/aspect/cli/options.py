@@ -35,6 +35,7 @@ Engine = Annotated[
         "started here (aspect cluster)."
     ),
 ]
+SplitsName = Literal["random", "published", "class-balanced"]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
@@ -151,7 +152,7 @@ class ProbeOptions(Config):
     """Clusters of --task cluster.  [default: as many as there are classes]"""
     repeats: Annotated[int | None, Field(ge=1)] = None
     """k-means of each run, or sets of held-out edges.  [default: 5 for cluster, 3 for link]"""
-    splits: Literal["random", "published", "class-balanced"] | None = None
+    splits: SplitsName | None = None
     """Kind of splits.  [default: random, or that of the perturbation files]"""
     probe: Annotated[str, AfterValidator(_known_probe), typer.Option(metavar="NAME")] = "neutral"
     """neutral; paper: the probe of published tables; published: the same as the published settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from pydantic import Field
@@ -12,7 +12,7 @@ from pydantic import Field
 from aspect.attacks.perturbation import files_at
 from aspect.attacks.registry import attack_info, attack_names
 from aspect.cli.console import number_text
-from aspect.cli.options import NumbersFile, check_run
+from aspect.cli.options import NumbersFile, SplitsName, check_run
 from aspect.cli.session import Session, command
 from aspect.config import Config
 from aspect.errors import counted
@@ -53,7 +53,7 @@ class StabilityOptions(Config):
     """File of `aspect attack`, folder of such files, or pattern in quotes, in place of the
     metattack made here."""
     splits: Annotated[
-        Literal["random", "published", "class-balanced"] | None,
+        SplitsName | None,
         typer.Option(
             help=f"Kind of splits.  [default: {DEFAULT_SPLIT_KIND}, or that of the perturbation "
             "files]"
