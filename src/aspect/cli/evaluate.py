@@ -71,10 +71,11 @@ def evaluate(
         )
     paths = _folders(targets)
     of_files = (SettingsOptions(), SweepOptions(), SeedOptions(embeddings=trained.embeddings))
-    if trained.embeddings and (paths or (wanted, sweep, trained) != of_files):
+    is_mixed = paths or how.task != "classify" or (wanted, sweep, trained) != of_files
+    if trained.embeddings and is_mixed:
         raise SettingsError(
             "--embeddings belongs to a graph, in place of a training: runs, --method, --config, "
-            "--set, --seeds, --retrain and options of perturbed graphs do not go with it."
+            "--set, --seeds, --retrain, --task and options of perturbed graphs do not go with it."
         )
     given = (wanted, trained, reading, session.seed)
     if paths and given != (SettingsOptions(), SeedOptions(), NO_READING, None):
@@ -82,8 +83,9 @@ def evaluate(
             "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
             f"to a graph. {targets[0]} is a run."
         )
+    is_trained = not (paths or trained.embeddings)
+    plans = _plans(session, targets[0], wanted, reading, trained, sweep) if is_trained else []
     if how.task != "classify":
-        plans = [] if paths else _plans(session, targets[0], wanted, reading, trained, sweep)
         found = evaluate_task(session, how, sweep, paths, plans, retrain=trained.retrain)
         session.screen.answer(found, lambda: show_task(session, found), scores.out)
         return
@@ -95,7 +97,6 @@ def evaluate(
         table = evaluation.of_runs(paths)
     else:
         sweep.check_clean(paths)
-        plans = _plans(session, targets[0], wanted, reading, trained, sweep)
         table = evaluation.of_graph(plans, retrain=trained.retrain)
     content = {"task": how.task, **table.to_dict()}
     show = _show_perturbed if table.perturbations else _show
@@ -112,7 +113,9 @@ class _Evaluation:
 
     def of_runs(self, paths: Sequence[Path]) -> EvaluationTable:
         """Probe what is trained already, on the graphs it was trained on or on perturbed ones."""
-        poisoned = [path for path in paths if _is_poisoned(path)]
+        for path in paths:
+            check_run(path, is_complete=False)
+        poisoned = [path for path in paths if load_experiment(path / CONFIG).perturbation]
         if poisoned:
             self.sweep.check_poisoned(poisoned[0])
         else:
@@ -142,7 +145,7 @@ class _Evaluation:
             perturbed = self._prepare(plans[0].experiment)
         if self.sweep.mode == "evade" or not perturbed:
             return self._evaluate(run_all(self.session, plans, retrain=retrain), perturbed)
-        poisoned = [plan.on_perturbed_graph(one) for one in perturbed for plan in plans]
+        poisoned = [plan.on_graph(one) for one in perturbed for plan in plans]
         self.session.screen.note(
             f"{len(plans) + len(poisoned)} trainings: {len(plans)} on the clean graph and "
             f"{len(poisoned)} on perturbed ones. What is complete under runs/ is taken from there."
@@ -239,13 +242,7 @@ def _plans(
             f"The settings in {wanted.config} are of a training on a perturbed graph. "
             f"Pass --perturbation {named.file} to evaluate that, or take other settings."
         )
-    return [plan.on_clean_graph() for plan in plans]
-
-
-def _is_poisoned(folder: Path) -> bool:
-    """Whether a run's settings name a perturbation."""
-    check_run(folder, is_complete=False)
-    return load_experiment(folder / CONFIG).perturbation is not None
+    return [plan.on_graph(None) for plan in plans]
 
 
 def _folders(targets: Sequence[str]) -> list[Path]:

@@ -67,14 +67,10 @@ class PlannedRun:
             f"{self.experiment.method} {seed} on {self.experiment.source.name}{perturbed}{pruned}"
         )
 
-    def on_clean_graph(self) -> PlannedRun:
-        """The same without a perturbation."""
-        experiment = self.experiment.model_copy(update={"perturbation": None})
-        return replace(self, experiment=experiment, poison=None)
-
-    def on_perturbed_graph(self, poison: PerturbedGraph) -> PlannedRun:
-        """The same on a perturbed graph."""
-        experiment = self.experiment.model_copy(update={"perturbation": poison.described})
+    def on_graph(self, poison: PerturbedGraph | None) -> PlannedRun:
+        """The same on a perturbed graph; None: on the clean one."""
+        described = None if poison is None else poison.described
+        experiment = self.experiment.model_copy(update={"perturbation": described})
         return replace(self, experiment=experiment, poison=poison)
 
 
@@ -163,7 +159,7 @@ def train(  # noqa: PLR0913, PLR0917 - groups of options
         with session.screen.activity("Reading the perturbation"):
             from aspect.experiment.run import PerturbedGraph
 
-            plan = plan.on_perturbed_graph(PerturbedGraph.read(plan.experiment.perturbation))
+            plan = plan.on_graph(PerturbedGraph.read(plan.experiment.perturbation))
     record = run_plan(session, plan, out or plan.default_out, folder, scale=scale)
     if record:  # of several processes, the first one has it
         session.screen.answer(record, lambda: _show(session, record))
