@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,33 +54,24 @@ def inspect(
     The bands are probed alone, in one mix for all nodes, weighed by the learned gate, and by a gate
     that is trained with labels; all by the same probe.
     """
-    for run in runs:
-        check_run(run)
+    for path in runs:
+        check_run(path)
     file.check()
-    content = _study(session, runs, splits, num_splits)
-    session.screen.answer(content, lambda: _show(session, content), file.out)
-
-
-def _study(
-    session: Session,
-    paths: Sequence[Path],
-    splits: SplitsName,
-    num_splits: int | None,
-) -> dict[str, Any]:
-    with session.screen.activity("Starting"):
+    screen = session.screen
+    with screen.activity("Starting"):
         from aspect.evaluation.headroom import headroom
         from aspect.experiment.evaluate import check_labels, open_seeds
-    runs = open_seeds(paths)
-    for run in runs:
+    stored = open_seeds(runs)
+    for run in stored:
         if run.is_poisoned:
             raise RunError(
                 f"{run.path} was trained on a graph that was perturbed for one split, and must not "
                 "be evaluated on others. Inspect a run on the clean graph."
             )
-    models = [run.load_model(session.device) for run in runs]
-    labelled = runs[0].read_graph(session.data_dir)
-    check_labels(labelled, runs[0])
-    with session.screen.progress("Probing") as advance:
+    models = [run.load_model(session.device) for run in stored]
+    labelled = stored[0].read_graph(session.data_dir)
+    check_labels(labelled, stored[0])
+    with screen.progress("Probing") as advance:
         result = headroom(
             models,
             labelled,
@@ -89,15 +80,25 @@ def _study(
             seed=session.seed or 0,
             on_step=advance,
         )
-    for run in runs:
-        session.screen.warn(*run.warnings)
-    graph = runs[0].record["graph"]["name"]
-    return {"runs": [str(path) for path in paths], "graph": graph, **result.to_dict()}
+    for run in stored:
+        screen.warn(*run.warnings)
+    content = {
+        "runs": list(map(str, runs)),
+        "graph": stored[0].record["graph"]["name"],
+        **result.to_dict(),
+    }
+    screen.answer(content, lambda: _show(session, content), file.out)
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:
     """The table, what its rows are, and what follows."""
-    screen = session.screen
+    screen, gate = session.screen, content["gate"]
+    models, splits = len(content["runs"]), content["rows"][0]["accuracy"]["splits"]
+    title = (
+        f"{content['method']} on {content['graph']} ({content['nodes']} nodes): percent over "
+        f"{counted(models, 'run')} and {counted(splits, content['splits'] + ' split')}; "
+        f"gate weight of the low band {gate['mean']:.2f} ± {gate['std']:.2f}"
+    )
     bases = ("one-mix", "concatenated")
     columns = [f"over {FUSIONS[base][0]}" for base in bases]
     cells = [
@@ -110,18 +111,8 @@ def _show(session: Session, content: Mapping[str, Any]) -> None:
         for row in content["rows"]
     ]
     columns = ["bands", "accuracy", "95% interval", *columns]
-    screen.table(columns, cells, title=_title(content))
+    screen.table(columns, cells, title=title)
     screen.say(*_legend(content), *content["notices"], content["conclusion"])
-
-
-def _title(content: Mapping[str, Any]) -> str:
-    models, gate = len(content["runs"]), content["gate"]
-    splits = content["rows"][0]["accuracy"]["splits"]
-    return (
-        f"{content['method']} on {content['graph']} ({content['nodes']} nodes): percent over "
-        f"{counted(models, 'run')} and {counted(splits, content['splits'] + ' split')}; "
-        f"gate weight of the low band {gate['mean']:.2f} ± {gate['std']:.2f}"
-    )
 
 
 def _gain_cell(row: Mapping[str, Any], base: str) -> str:

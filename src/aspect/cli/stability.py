@@ -110,20 +110,16 @@ def stability(
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:
     """The table, and what its columns mean."""
-    rows, screen = content["rows"], session.screen
+    rows, screen, count = content["rows"], session.screen, len(content["split_numbers"])
+    judged = f"; {counted(count, content['splits'] + ' split')}" if count else ""
+    title = (
+        f"{content['method']} on {content['graph']} ({content['nodes']} nodes, "
+        f"{content['edges']} edges), not trained again{judged}"
+    )
     columns = _columns(rows)
     cells = [[columns[name](row) for name in columns] for row in rows]
-    screen.table(list(columns), cells, title=_title(content))
+    screen.table(list(columns), cells, title=title)
     screen.say(_finding(rows), *_legend(rows), *content["notices"], MORE)
-
-
-def _title(content: Mapping[str, Any]) -> str:
-    count, sizes = len(content["split_numbers"]), (content["nodes"], content["edges"])
-    judged = f"; {counted(count, content['splits'] + ' split')}" if count else ""
-    return (
-        f"{content['method']} on {content['graph']} ({sizes[0]} nodes, {sizes[1]} edges), "
-        f"not trained again{judged}"
-    )
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[str, Any]], str]]:

@@ -56,10 +56,19 @@ def evaluate_task(
     if retrain:
         raise SettingsError("--task link trains anew every time, so that --retrain does nothing.")
     with session.screen.activity("Starting"):
+        from aspect.experiment.evaluate import open_seeds
         from aspect.experiment.tasks import predict_links
 
         if paths:
-            experiments, labelled = _of_runs(session, paths)
+            stored = open_seeds(paths)
+            for run in stored:
+                if run.is_poisoned:
+                    raise RunError(
+                        f"{run.path} was trained on a perturbed graph, whose added edges are no "
+                        "links. Give a run on the clean graph."
+                    )
+            experiments = [run.experiment for run in stored]
+            labelled = stored[0].read_graph(session.data_dir)
         else:
             experiments = [plan.experiment for plan in plans]
             labelled = plans[0].experiment.source.read(session.data_dir)
@@ -67,20 +76,6 @@ def evaluate_task(
     with session.screen.progress("Training") as advance:
         runs = [str(path) for path in paths]
         return predict_links(experiments, labelled, runs=runs, on_step=advance, **options)
-
-
-def _of_runs(session: Session, paths: Sequence[Path]) -> tuple[list[Any], Any]:
-    """Settings and graph of runs on a clean graph, which differ in the seed alone."""
-    from aspect.experiment.evaluate import open_seeds
-
-    stored = open_seeds(paths)
-    poisoned = [run for run in stored if run.is_poisoned]
-    if poisoned:
-        raise RunError(
-            f"{poisoned[0].path} was trained on a perturbed graph, whose added edges are no links. "
-            "Give a run on the clean graph."
-        )
-    return [run.experiment for run in stored], stored[0].read_graph(session.data_dir)
 
 
 def show_task(session: Session, content: dict[str, Any]) -> None:

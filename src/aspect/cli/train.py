@@ -240,19 +240,14 @@ def run_plan(
     return record
 
 
-def _trained_edges(record: dict[str, Any]) -> int:
-    """The edges of the graph that was trained on, perturbed and pruned."""
-    edges: int = record.get("perturbation", record["graph"])["edges"]
-    pruned: int = record.get("prune", {}).get("pruned", 0)
-    return edges - pruned
-
-
 def _show(session: Session, record: dict[str, Any]) -> None:
     graph, gate, run = record["graph"], record["gate"], record["run"]
     say = session.screen.say
+    # Of the graph that was trained on, perturbed and pruned.
+    edges = record.get("perturbation", graph)["edges"] - record.get("prune", {}).get("pruned", 0)
     say(
         f"Trained {record['method']} on {graph['name']} ({graph['nodes']} nodes, "
-        f"{_trained_edges(record)} edges, {graph['features']} features): {record['epochs']} epochs "
+        f"{edges} edges, {graph['features']} features): {record['epochs']} epochs "
         f"in {record['seconds']:.1f} s on {record['device']}."
     )
     if gate is not None:
@@ -272,16 +267,11 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"{told['splits']} split {told['split']} alone."
         )
     if "prune" in record:
-        say(_pruning_sentence(record["prune"]))
+        told = record["prune"]
+        what, count = "Weighed less" if told["soft"] else "Pruned", told["reached"] * told["edges"]
+        reached = reached_text(round(count), told["edges"], told["ratio"])
+        score = score_text(told["score"], told["used_score"])
+        say(f"{what} before the training: {reached}. {score}")
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")
-
-
-def _pruning_sentence(told: dict[str, Any]) -> str:
-    """What was asked of the pruning, and what came of it."""
-    what = "Weighed less" if told["soft"] else "Pruned"
-    count = round(told["reached"] * told["edges"])
-    reached = reached_text(count, told["edges"], told["ratio"])
-    score = score_text(told["score"], told["used_score"])
-    return f"{what} before the training: {reached}. {score}"

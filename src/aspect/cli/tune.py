@@ -145,9 +145,11 @@ def _run(
     screen, trials = session.screen, options.trials
     placement = Placement.choose(session.device, options.workers, options.engine)
     workers = min(placement.workers, options.workers or MOST_WORKERS, trials)
+    epochs = search.settings["epochs"]  # of the first trial, which keeps its own number
+    longer = f", the first of {epochs}" if epochs > search.max_epochs else ""
     screen.note(
         f"Tuning {search.method} on {search.source.name}: {trials} trials, {workers} at a time, "
-        f"of up to {search.max_epochs} epochs{_longer_start(search)}; "
+        f"of up to {search.max_epochs} epochs{longer}; "
         f"start: {search.settings_from}."
     )
     try:
@@ -171,12 +173,6 @@ def _run(
             write_study_page(out)
     _note(session, result, trials)
     return result
-
-
-def _longer_start(search: Search) -> str:
-    """A word on the first trial, which keeps its own number of epochs."""
-    epochs = search.settings["epochs"]
-    return f", the first of {epochs}" if epochs > search.max_epochs else ""
 
 
 def _word(result: SearchResult) -> str:
