@@ -193,10 +193,10 @@ def health_text(health: Mapping[str, Any]) -> str:
     )
 
 
-def explain(screen: Screen, names: Iterable[str]) -> None:
-    """Say in a line each what the controls of a table are."""
+def explain(screen: Screen, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Say in a line each what the controls of a table are; the first row is the method."""
     from aspect.experiment.evaluate import EXPLANATIONS
 
-    for name in dict.fromkeys(names):
-        if name in EXPLANATIONS:
+    for name in dict.fromkeys(row["name"] for row in rows):
+        if name in EXPLANATIONS and name != rows[0]["name"]:
             screen.say(f"{name}: {EXPLANATIONS[name]}.")

@@ -289,7 +289,7 @@ def _show(session: Session, table: EvaluationTable) -> None:
     screen.table(["method", "accuracy", "95% interval", *columns.values()], cells, title=title)
     if "optimistic" in columns:
         screen.say("* chooses the step on the test set: only for comparison with published tables.")
-    explain(screen, [row["name"] for row in rows[1:]])
+    explain(screen, rows)
     screen.say(*table.notices)
     for health in table.health[:1]:
         screen.say(health_text(health.to_dict()))
@@ -349,5 +349,5 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
         "drop: (clean - perturbed) / clean of the two means, in percent; its interval is that of "
         "the drops of single splits, or of seeds where there are several."
     )
-    explain(screen, dict.fromkeys(row["name"] for row in table.rows if row["name"] != table.method))
+    explain(screen, table.rows)
     screen.say(*table.notices)

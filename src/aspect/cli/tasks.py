@@ -99,6 +99,6 @@ def show_task(session: Session, content: dict[str, Any]) -> None:
         )
     screen.table(["method", *columns.values()], cells, title=title)
     screen.say(legend)
-    explain(screen, [row["name"] for row in rows[1:]])
+    explain(screen, rows)
     screen.say(*content["notices"])
     screen.warn(*content["warnings"])
