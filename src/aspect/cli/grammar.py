@@ -36,13 +36,14 @@ def options_of(group: type[Config]) -> list[inspect.Parameter]:
     parameters = []
     for name, field in group.model_fields.items():
         item = _item_of(hints[name])
-        kind, default = (hints[name], field.default) if item is None else (list[str] | None, None)
         option = _option(name, field, item)
         option.rich_help_panel = (group.__doc__ or "").partition("\n")[0].rstrip(".")
-        annotation = Annotated[kind, option]
         parameters.append(
             inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default if item is None else None,
+                annotation=Annotated[hints[name] if item is None else list[str] | None, option],
             )
         )
     return parameters
