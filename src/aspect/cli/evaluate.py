@@ -300,10 +300,7 @@ def _show_classes(session: Session, table: EvaluationTable) -> None:
     cells = [
         [
             table.class_names[score.label],
-            number_text(score.recall),
-            number_text(score.precision),
-            number_text(score.f1),
-            number_text(score.roc_auc),
+            *map(number_text, (score.recall, score.precision, score.f1, score.roc_auc)),
             f"{score.support:g}",
         ]
         for score in table.per_class

@@ -84,7 +84,8 @@ def plan_run(
 ) -> PlannedRun:
     """Join graph, method, settings, seed, perturbation and pruning.
 
-    What the command line says wins over a settings file, and that over what is shipped.
+    What the command line says wins over a settings file, and that over what is shipped. Without
+    either a graph is the embedded one.
     """
     if graph is not None:
         GraphSource.named(graph, reading)
@@ -96,7 +97,15 @@ def plan_run(
     name = named.name if named.is_named and not is_file else None
     chosen, settings_from = find_experiment(options.method or "aspect", name, options.config)
     overrides = parse_overrides(options.settings or [])
-    source = _source(graph, reading, chosen if is_file else None)
+    if graph is None and is_file and chosen.graph is not None:
+        if reading != NO_READING:
+            raise SettingsError(
+                "Options of reading belong to a graph on the command line. "
+                f"Name {chosen.graph!r} there."
+            )
+        source = GraphSource.named(chosen.graph, chosen.reading)
+    else:
+        source = GraphSource.named(graph or MIXED, reading)
     experiment = chosen.model_copy(
         update={
             "method": require_method_name(options.method or chosen.method),
@@ -110,17 +119,6 @@ def plan_run(
     )
     changed = f", {' '.join(options.settings)}" if options.settings else ""
     return PlannedRun(experiment, f"{settings_from}{changed}")
-
-
-def _source(graph: str | None, reading: Reading, file: Experiment | None) -> GraphSource:
-    """The graph of the command line, else the settings file's, else the embedded one."""
-    if graph is not None or file is None or file.graph is None:
-        return GraphSource.named(graph or MIXED, reading)
-    if reading != NO_READING:
-        raise SettingsError(
-            f"Options of reading belong to a graph on the command line. Name {file.graph!r} there."
-        )
-    return GraphSource.named(file.graph, file.reading)
 
 
 @command
