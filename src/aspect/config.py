@@ -152,7 +152,13 @@ def load_yaml(path: Path) -> dict[str, Any]:
         if path.exists() and not path.is_file():  # a pipe or /dev/zero would never end
             kind = "folder" if path.is_dir() else "pipe or device"
             raise FileError(f"Cannot read settings from {path}: it is a {kind}.")
-        text = _limited(path).decode("utf-8")
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise FileError(
+                f"Cannot read settings from {path}: it must have at most {MOST_BYTES} bytes."
+            )
+        text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FileError(f"Cannot read settings from {path}: it is not UTF-8.") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -163,17 +169,6 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not valid YAML{_place(error)}.") from error
     if not isinstance(content, dict):
         raise SettingsError(f"{path} must hold names and values. Got {type(content).__name__}.")
-    return content
-
-
-def _limited(path: Path) -> bytes:
-    """The content of a file of a size that settings may have."""
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise FileError(
-            f"Cannot read settings from {path}: it must have at most {MOST_BYTES} bytes."
-        )
     return content
 
 

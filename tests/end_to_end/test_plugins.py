@@ -123,7 +123,8 @@ def test_embeddings_from_elsewhere_stand_beside_the_controls(cli, inputs, raw_ru
 
 def test_embeddings_go_with_a_graph_alone(cli, inputs, raw_run):
     z = ["--embeddings", raw_run / "embeddings.npy"]
-    for words in ([raw_run], [*inputs, "--seeds", 2], [*inputs, "--method", "raw"]):
+    beside = ["--seeds", 2], ["--method", "raw"], ["--task", "cluster"]
+    for words in ([raw_run], *([*inputs, *more] for more in beside)):
         cli("evaluate", *words, *z).refused("--embeddings belongs to a graph, in place of a")
     cli("evaluate", *inputs, *z, "--probe", "published").refused("need a trained model")
     cli("evaluate", "mixed", *z).refused("a row for each of the", "Got 30 rows")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from aspect.cli.main import commands
 from report.benchmark_records import make_records
 
 from .conftest import environment, snapshot
@@ -21,26 +22,7 @@ HEAVY = (
     "matplotlib",
     "optuna",
 )
-COMMANDS = (
-    "train",
-    "evaluate",
-    "embed",
-    "neighbours",
-    "inspect",
-    "attack",
-    "stability",
-    "bench",
-    "tune",
-    "report",
-    "theory",
-    "datasets",
-    "generate",
-    "store",
-    "plan",
-    "methods",
-    "demo",
-)
-HELP = [[], ["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
+HELP = [[], ["--help"], ["--version"], *([one.__name__, "--help"] for one in commands)]
 
 FLIPS = ["--perturbation", "f.safetensors"]
 GOOD_ATTACK = ["attack", "cora", "--budget", "0.1", "--split", "0", "--out", "x"]

@@ -10,18 +10,16 @@ from pydantic import Field
 
 from aspect.attacks.perturbation import SUFFIX, Budget
 from aspect.attacks.registry import AttackName, attack_info, attack_names, check_flips_edges
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
 from aspect.cli.options import Overwrite, check_target, is_run
 from aspect.cli.session import Session, command
 from aspect.config import Config, parse_overrides
-from aspect.data.files import is_file, is_folder, is_present, target_of
+from aspect.data.files import is_folder, is_present, target_of
 from aspect.data.source import GraphSource, Reading
 from aspect.errors import FileError, SettingsError
 from aspect.training.progress import duration
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from aspect.attacks.file import PerturbationFile
     from aspect.attacks.run import FlipProgress, PlannedAttack, TrainModel
     from aspect.data.graph import Graph
@@ -102,30 +100,27 @@ class AttackOptions(Config):
     def check(self) -> None:
         """Refuse what is wrong for every graph."""
         check_flips_edges(self.kind)
-        sizes = self.budget is not None, self.flips is not None
-        self._check_import(any(sizes))
-        self._check_targets()
-        if all(sizes) or not (any(sizes) or self.imported or attack_info(self.kind).targeted):
-            given = "both" if any(sizes) else "neither"
-            raise SettingsError(f"Pass --budget RATIO or --flips N, one of them. Got {given}.")
-        if self.split and self.all_splits:
-            raise SettingsError("Pass --split K or --all-splits, one of them. Got both.")
-        if self.resume and self.overwrite:
-            raise SettingsError("Pass --resume or --overwrite, one of them. Got both.")
-
-    def _check_targets(self) -> None:
-        """Refuse targets of an attack on the whole graph."""
-        if self.target_node and not attack_info(self.kind).targeted:
+        exclusive = {
+            "--budget RATIO or --flips N": (self.budget, self.flips),
+            "--split K or --all-splits": (self.split, self.all_splits),
+            "--resume or --overwrite": (self.resume, self.overwrite),
+            "--from FILE or --from-flips FILE": (self.perturbed, self.from_flips),
+        }
+        for options, given in exclusive.items():
+            if all(given):
+                raise SettingsError(f"Pass {options}, one of them. Got both.")
+        is_targeted, has_size = attack_info(self.kind).targeted, self.budget or self.flips
+        if self.imported is not None:
+            self._check_import()
+        elif not (is_targeted or has_size):
+            raise SettingsError("Pass --budget RATIO or --flips N, one of them. Got neither.")
+        if self.target_node and not is_targeted:
             owners = " and ".join(name for name in attack_names() if attack_info(name).targeted)
             raise SettingsError(f"--target-node belongs to {owners}. Got it with {self.kind!r}.")
 
-    def _check_import(self, has_size: bool) -> None:
+    def _check_import(self) -> None:
         """Refuse what does not go with the import of a perturbation."""
-        if self.imported is None:
-            return
-        if self.perturbed and self.from_flips:
-            raise SettingsError("Pass --from FILE or --from-flips FILE, one of them. Got both.")
-        if self.perturbed and has_size:
+        if self.perturbed and (self.budget or self.flips):
             raise SettingsError(
                 "--from imports all flips, in no order: leave --budget and --flips out."
             )
@@ -174,28 +169,14 @@ class AttackOptions(Config):
             nearest = next(path for path in (out, *out.parents) if is_present(path))
             check_target(nearest / f"perturbation{SUFFIX}", overwrite=True)
             return
-        if is_present(out) and not (is_folder(out) or self.resume or self.overwrite):
-            raise FileError(
-                f"{str(out)!r} exists. Pass --resume to go on with it, --overwrite to replace it, "
-                "or choose another --out."
-            )
-        for given in (source.graph, source.reading.nodes):
-            if given is not None and is_file(out) and is_file(Path(given)) and out.samefile(given):
-                raise FileError(f"{str(out)!r} is one of the inputs. Choose another --out.")
-        check_target(out, overwrite=True)
+        # A file that exists is for the attack to open, which knows whether it can go on with it.
+        check_target(out, overwrite=True, inputs=(source.graph, source.reading.nodes))
 
 
 @command
 def attack(
     session: Session,
-    graph: Annotated[
-        str,
-        typer.Argument(
-            help="Data set, or files of a graph.",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
-        ),
-    ],
+    graph: Annotated[str, graph_argument("Data set, or files of a graph.")],
     options: AttackOptions,
     reading: Reading,
     out: Annotated[
@@ -220,7 +201,7 @@ def attack(
     if not options.split and not options.all_splits:
         session.screen.note(options.default_split)
     if options.imported is not None:
-        _import(session, options, source, out)
+        _import(session, options, options.imported, source, out)
         return
     with session.screen.activity("Starting"):
         from aspect.attacks.file import PerturbationFile
@@ -235,8 +216,7 @@ def attack(
             train_model = train_stand_in
         device = choose_device(session.device)
         labelled = source.read(session.data_dir)
-        for notice in labelled.graph.notices:
-            session.screen.note(f"Note: {notice}")
+        session.screen.notices(labelled.graph.notices)
         request = AttackRequest(
             kind=options.kind,
             settings={**settings, **options.targets(labelled.graph)},
@@ -270,24 +250,25 @@ def attack(
     session.screen.answer(content, lambda: _show(session, content))
 
 
-def _import(session: Session, options: AttackOptions, source: GraphSource, out: Path) -> None:
+def _import(
+    session: Session, options: AttackOptions, given: Path, source: GraphSource, out: Path
+) -> None:
     """Make files of a perturbation that was found elsewhere."""
     with session.screen.activity("Reading"):
+        import torch
+
         from aspect.attacks.imported import imported_files, read_flips, read_perturbed
         from aspect.attacks.run import AttackRequest
+        from aspect.data.graph import edge_keys
 
         labelled = source.read(session.data_dir)
         graph = labelled.graph
-        if options.perturbed is not None:
-            path, flips = options.perturbed, read_perturbed(options.perturbed, graph)
-        else:
-            assert options.from_flips is not None  # one of them is given
-            path, flips = options.from_flips, read_flips(options.from_flips, graph)
+        flips = (read_flips if options.perturbed is None else read_perturbed)(given, graph)
         if options.budget is not None or options.flips is not None:
             wanted = AttackRequest(budget=options.budget, flips=options.flips).count(graph)
             if wanted > len(flips):
                 raise SettingsError(
-                    f"{path} lists {len(flips)} flips. Got a wish for {wanted}: lower --budget or "
+                    f"{given} lists {len(flips)} flips. Got a wish for {wanted}: lower --budget or "
                     "--flips."
                 )
             flips = flips[:wanted]
@@ -295,43 +276,35 @@ def _import(session: Session, options: AttackOptions, source: GraphSource, out: 
             labelled,
             source.name,
             flips,
-            source=path,
+            source=given,
             splits=options.splits,
             numbers=options.numbers,
         )
-        for file in files:
-            file.path = out / file.facts.file_name if options.is_several else out
-            target_of(file.path, options.overwrite)
-        for file in files:
-            assert file.path is not None  # as set above
-            file.path.parent.mkdir(parents=True, exist_ok=True)
-            file.write(file.path)
-    added = int((~_are_edges(graph, flips)).sum())
+        paths = [out / file.facts.file_name if options.is_several else out for file in files]
+        for path in paths:
+            target_of(path, options.overwrite)
+        for path, file in zip(paths, files, strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file.path = path
+            file.write(path)
+    removed = int(torch.isin(files[0].keys, edge_keys(graph).cpu()).sum())
+    added = len(flips) - removed
     content = {
         "out": str(out),
         "flips": len(flips),
         "added": added,
-        "removed": len(flips) - added,
+        "removed": removed,
         "files": [_content(file) for file in files],
     }
     screen = session.screen
     screen.answer(
         content,
         lambda: screen.say(
-            f"Wrote {len(flips)} flips ({added} added edges, {len(flips) - added} removed), a "
+            f"Wrote {len(flips)} flips ({added} added edges, {removed} removed), a "
             f"budget of {files[0].reached:.4g}, for {options.splits} split"
             f"{'s' if len(files) > 1 else ''} {', '.join(str(f.facts.split) for f in files)}: {out}"
         ),
     )
-
-
-def _are_edges(graph: Graph, flips: Tensor) -> Tensor:
-    """Which of the pairs are edges of the graph."""
-    import torch
-
-    from aspect.data.graph import edge_keys
-
-    return torch.isin(flips[:, 0] * graph.num_nodes + flips[:, 1], edge_keys(graph).cpu())
 
 
 def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> PerturbationFile:

@@ -211,18 +211,26 @@ def _run(
     failed = [cell for cell in bench.cells if bench.states[cell.key] == "failed"]
     errors = [record.error for record in map(bench.folder.failed, failed) if record is not None]
     health = [record.health for record in _records(bench) if record.health is not None]
-    end = bench.progress()
+    content = _content(bench)
     return {
-        "plan": bench.plan.name,
-        "out": str(bench.folder.path),
-        "cells": end.cells,
-        "done": end.done,
+        **content,
         "kept": before.done,
-        "failed": end.failed,
-        "left": end.cells - end.done - end.failed,
+        "left": content["cells"] - content["done"] - content["failed"],
         "collapsed": sum(Health.from_dict(one).is_collapsed for one in health),
         "first_error": errors[0] if errors else None,
         "seconds": time.monotonic() - started,
+    }
+
+
+def _content(bench: Bench) -> dict[str, Any]:
+    """How far the runs of the plan are."""
+    now = bench.progress()
+    return {
+        "plan": bench.plan.name,
+        "out": str(bench.folder.path),
+        "cells": now.cells,
+        "done": now.done,
+        "failed": now.failed,
     }
 
 
@@ -246,13 +254,8 @@ def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None
         key = (cell.entry, names[cell.graph])
         counts.setdefault(key, {"done": 0, "failed": 0, "left": 0})[bench.states[cell.key]] += 1
     rows = [{"entry": entry, "graph": graph, **count} for (entry, graph), count in counts.items()]
-    now = bench.progress()
     content = {
-        "plan": bench.plan.name,
-        "out": str(bench.folder.path),
-        "cells": now.cells,
-        "done": now.done,
-        "failed": now.failed,
+        **_content(bench),
         "perturbations": {"found": len(bench.files.files), "missing": len(missing)},
         "rows": rows,
     }
@@ -260,7 +263,8 @@ def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None
     def show() -> None:
         columns = ["variant", "graph", "done", "failed", "left"]
         session.screen.table(columns, [list(row.values()) for row in rows])
-        session.screen.say(f"{now.done} of {now.cells} runs are done, {now.failed} failed.")
+        done, failed = content["done"], content["failed"]
+        session.screen.say(f"{done} of {content['cells']} runs are done, {failed} failed.")
         if missing:
             session.screen.say(f"{len(missing)} perturbation files are not there yet.")
 

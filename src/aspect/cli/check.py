@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
 from aspect.cli.session import USER_ERROR, Session, command
 from aspect.data.source import GraphSource, Reading
 from aspect.errors import AspectError, counted, sentence_of
@@ -24,14 +24,7 @@ MOST_ALIKE = 3  # neighbours that have a line each
 @command(without=("seed", "device"))
 def check(
     session: Session,
-    graph: Annotated[
-        str,
-        typer.Argument(
-            help="Edge table, .npz, saved Data or data set.",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
-        ),
-    ],
+    graph: Annotated[str, graph_argument("Edge table, .npz, saved Data or data set.")],
     reading: Reading,
 ) -> None:
     """Say all that is wrong or surprising in a graph at once, and what would be done with it.

@@ -36,7 +36,6 @@ def cluster(session: Session) -> None:
                 f"The cluster at {content['address']} has {content['cpus']} CPUs and "
                 f"{content['gpus']} GPUs."
             )
-        for line in HOW:
-            session.screen.say(line)
+        session.screen.say(*HOW)
 
     session.screen.answer(content, show)

@@ -80,18 +80,20 @@ class Screen:
             _write_json({"schema": schema_of("error"), **content})
         return code
 
-    def say(self, line: str) -> None:
-        """A line of the answer."""
-        self.out.print(Text(harmless(line)))
+    def say(self, *lines: str) -> None:
+        """Lines of the answer."""
+        for line in lines:
+            self.out.print(Text(harmless(line)))
 
     def note(self, line: str) -> None:
         """A line beside the answer."""
         self.side.print(Text(harmless(line)))
 
-    def warn(self, line: str) -> None:
-        """A line beside the answer that should not be overlooked."""
-        text = Text("Warning: ", style="yellow")
-        self.side.print(text.append(harmless(line), style="default"))
+    def warn(self, *lines: str) -> None:
+        """Lines beside the answer that should not be overlooked."""
+        for line in lines:
+            text = Text("Warning: ", style="yellow")
+            self.side.print(text.append(harmless(line), style="default"))
 
     def notices(self, sentences: Iterable[str]) -> None:
         """What to know of a graph; cautions as warnings."""
@@ -178,15 +180,23 @@ def interval_text(values: Mapping[str, Any]) -> str:
     return "-" if values["low"] is None else f"{values['low']:.2f} to {values['high']:.2f}"
 
 
-def number_text(value: float | None) -> str:
+def number_text(value: float | None, decimals: int = 2) -> str:
     """A number with two decimals; a dash where there is none."""
-    return "-" if value is None else f"{value:.2f}"
+    return "-" if value is None else f"{round(value, decimals) + 0.0:.{decimals}f}"  # never -0.00
 
 
-def explain(screen: Screen, names: Iterable[str]) -> None:
-    """Say in a line each what the controls of a table are."""
+def health_text(health: Mapping[str, Any]) -> str:
+    """Signs of collapse in a sentence."""
+    return (
+        f"Embedding health: mean cosine {health['mean_cosine']:.2f}, effective rank "
+        f"{health['effective_rank']:.1f} of {min(health['dim'], health['nodes'])}."
+    )
+
+
+def explain(screen: Screen, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Say in a line each what the controls of a table are; the first row is the method."""
     from aspect.experiment.evaluate import EXPLANATIONS
 
-    for name in dict.fromkeys(names):
-        if name in EXPLANATIONS:
+    for name in dict.fromkeys(row["name"] for row in rows):
+        if name in EXPLANATIONS and name != rows[0]["name"]:
             screen.say(f"{name}: {EXPLANATIONS[name]}.")

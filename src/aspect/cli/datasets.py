@@ -60,7 +60,10 @@ def datasets(
             raise SettingsError(
                 "--name, --citation, --licence and --note belong to `datasets add`."
             )
-        _list(session)
+        with session.screen.activity("Looking for files"):
+            known = [embedded_entry(), *catalogue(session.data_dir).values()]
+            entries = [_facts(one, session.data_dir) for one in known]
+        session.screen.answer({"datasets": entries}, lambda: _show(session, entries))
         return
     if graph is None or entry.name is None:
         raise SettingsError("Give a graph and its name: aspect datasets add GRAPH --name NAME.")
@@ -79,13 +82,6 @@ def datasets(
     hint = "" if session.data_dir is None else f" Set ASPECT_DATA={session.data_dir} to use it."
     sentence = f"{added.name} is now a data set: {content['path']}.{hint}"
     session.screen.answer(content, lambda: session.screen.say(sentence))
-
-
-def _list(session: Session) -> None:
-    with session.screen.activity("Looking for files"):
-        known = [embedded_entry(), *catalogue(session.data_dir).values()]
-        entries = [_facts(entry, session.data_dir) for entry in known]
-    session.screen.answer({"datasets": entries}, lambda: _show(session, entries))
 
 
 def _facts(entry: Dataset, data_dir: str | None) -> dict[str, Any]:

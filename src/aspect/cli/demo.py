@@ -9,6 +9,7 @@ import typer
 
 from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.session import Session, command
+from aspect.errors import counted
 
 FULL = 5  # seeds of the full table; three take about 80 seconds of one core
 
@@ -51,11 +52,10 @@ def demo(
             screen.table(cells.columns.tolist(), cells.to_numpy().tolist(), title=f"{caption}:")
         controls = [str(row) for row in example.ROWS.values() if row.role == "control"]
         screen.say(f"Not trained: {'; '.join(controls)}.")
-        for sentence in content["findings"]:
-            screen.say(f"- {sentence}")
+        screen.say(*(f"- {sentence}" for sentence in content["findings"]))
         screen.say(
             f"Trained and probed in {result.seconds:.0f} s, each on {content['splits']} splits"
-            + (f" with {seeds} seeds." if seeds > 1 else " with 1 seed.")
+            f" with {counted(seeds, 'seed')}."
             + (" The full table: aspect demo --seeds 5." if seeds < FULL else "")
         )
         screen.say(f"The page with the figures is {out / PAGE}: open it in a browser.")

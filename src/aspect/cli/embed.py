@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from aspect.attacks.pruning import DEFAULT, reached_text, score_text
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
 from aspect.cli.options import Overwrite, check_target, is_of_store
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
 from aspect.data.files import embedding_files
 from aspect.data.source import NO_READING, GraphSource, Reading
-from aspect.errors import FileError, SettingsError
+from aspect.errors import SettingsError
 
 if TYPE_CHECKING:
     from aspect.data.graph import Graph
@@ -56,12 +55,7 @@ def embed(
         ),
     ],
     graph: Annotated[
-        str | None,
-        typer.Argument(
-            help="A graph with the same features.  [default: the one trained on]",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
-        ),
+        str | None, graph_argument("A graph with the same features.  [default: the one trained on]")
     ] = None,
 ) -> None:
     """Write one row per node, with its id; gate weights go into a file beside it."""
@@ -72,25 +66,14 @@ def embed(
     source = None if graph is None else GraphSource.named(graph, reading)
     if how.add is not None:
         source = GraphSource(graph=str(how.add), reading=reading)
-    files = _check_out(out, how, inputs=[model, graph, reading.nodes, how.add])
+    files = embedding_files(out, gate_column=how.gate)
+    for path in files.values():
+        inputs = (model, graph, reading.nodes, how.add)
+        check_target(path, overwrite=how.overwrite, inputs=inputs)
     with session.screen.activity("Embedding"):
         content = _embed(session, model, source, files, how)
-    for warning in content["warnings"]:
-        session.screen.warn(warning)
+    session.screen.warn(*content["warnings"])
     session.screen.answer(content, lambda: session.screen.say(_sentence(content, how.prune)))
-
-
-def _check_out(
-    out: Path, how: EmbedOptions, inputs: Iterable[str | Path | None]
-) -> dict[str, Path]:
-    """The files to write; what would be refused, or regretted, after all the work is so now."""
-    files = embedding_files(out, gate_column=how.gate)
-    for given in inputs:
-        if given is not None and Path(given).exists() and out.exists() and out.samefile(given):
-            raise FileError(f"{out} is one of the inputs. Choose another --out.")
-    for path in files.values():
-        check_target(path, overwrite=how.overwrite)
-    return files
 
 
 def _embed(

@@ -11,14 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from aspect.cli.completion import complete_graph
-from aspect.cli.console import explain, interval_text, number_text, score_text
+from aspect.cli.completion import graph_argument
+from aspect.cli.console import explain, health_text, interval_text, number_text, score_text
 from aspect.cli.options import (
     CONFIG,
+    NumbersFile,
     ProbeOptions,
-    ScoreOptions,
     SeedOptions,
     SettingsOptions,
     SweepOptions,
@@ -31,7 +29,7 @@ from aspect.cli.tasks import evaluate_task, show_task
 from aspect.cli.train import PlannedRun, plan_run, run_all
 from aspect.data.source import METRICS, NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError, counted
-from aspect.settings import load_experiment
+from aspect.settings import Experiment, load_experiment
 
 if TYPE_CHECKING:
     from aspect.attacks.perturbation import Mode
@@ -45,10 +43,8 @@ def evaluate(
     session: Session,
     targets: Annotated[
         list[str],
-        typer.Argument(
-            help="Folders of runs (seeds of one method), or one graph to train on.",
-            metavar="RUN...|GRAPH",
-            autocompletion=complete_graph,
+        graph_argument(
+            "Folders of runs (seeds of one method), or one graph to train on.", "RUN...|GRAPH"
         ),
     ],
     wanted: SettingsOptions,
@@ -56,7 +52,7 @@ def evaluate(
     how: ProbeOptions,
     trained: SeedOptions,
     sweep: SweepOptions,
-    scores: ScoreOptions,
+    scores: NumbersFile,
 ) -> None:
     """Probe runs, or train on a graph with several seeds and probe those.
 
@@ -65,7 +61,7 @@ def evaluate(
     measures something else than classes. With --embeddings nothing is trained: the files are
     probed.
     """
-    scores.check()
+    scores.check(" Pass --retrain to replace runs.")
     sweep.check(targets)
     how.check_task()
     if how.prune and sweep.mode == "evade":
@@ -74,12 +70,12 @@ def evaluate(
             "Leave --prune out, or take --mode poison on a graph."
         )
     paths = _folders(targets)
-    if trained.embeddings and (
-        paths or trained.is_training or (wanted, sweep) != (SettingsOptions(), SweepOptions())
-    ):
+    of_files = (SettingsOptions(), SweepOptions(), SeedOptions(embeddings=trained.embeddings))
+    is_mixed = paths or how.task != "classify" or (wanted, sweep, trained) != of_files
+    if trained.embeddings and is_mixed:
         raise SettingsError(
             "--embeddings belongs to a graph, in place of a training: runs, --method, --config, "
-            "--set, --seeds, --retrain and options of perturbed graphs do not go with it."
+            "--set, --seeds, --retrain, --task and options of perturbed graphs do not go with it."
         )
     given = (wanted, trained, reading, session.seed)
     if paths and given != (SettingsOptions(), SeedOptions(), NO_READING, None):
@@ -87,8 +83,9 @@ def evaluate(
             "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
             f"to a graph. {targets[0]} is a run."
         )
+    is_trained = not (paths or trained.embeddings)
+    plans = _plans(session, targets[0], wanted, reading, trained, sweep) if is_trained else []
     if how.task != "classify":
-        plans = [] if paths else _plans(session, targets[0], wanted, reading, trained, sweep)
         found = evaluate_task(session, how, sweep, paths, plans, retrain=trained.retrain)
         session.screen.answer(found, lambda: show_task(session, found), scores.out)
         return
@@ -100,7 +97,6 @@ def evaluate(
         table = evaluation.of_runs(paths)
     else:
         sweep.check_clean(paths)
-        plans = _plans(session, targets[0], wanted, reading, trained, sweep)
         table = evaluation.of_graph(plans, retrain=trained.retrain)
     content = {"task": how.task, **table.to_dict()}
     show = _show_perturbed if table.perturbations else _show
@@ -117,7 +113,9 @@ class _Evaluation:
 
     def of_runs(self, paths: Sequence[Path]) -> EvaluationTable:
         """Probe what is trained already, on the graphs it was trained on or on perturbed ones."""
-        poisoned = [path for path in paths if _is_poisoned(path)]
+        for path in paths:
+            check_run(path, is_complete=False)
+        poisoned = [path for path in paths if load_experiment(path / CONFIG).perturbation]
         if poisoned:
             self.sweep.check_poisoned(poisoned[0])
         else:
@@ -143,47 +141,37 @@ class _Evaluation:
 
     def of_graph(self, plans: Sequence[PlannedRun], *, retrain: bool) -> EvaluationTable:
         """Train what is not trained yet, and probe it."""
-        if self.how.prune:
-            from aspect.evaluation.pruning import check_pruning
-
-            check_pruning(plans[0].experiment.method, self.how.prune)
         with self.session.screen.activity("Starting"):
-            self._check_graph(plans[0].experiment.source)
-        perturbed: Sequence[PerturbedGraph] = ()
-        if self.sweep.perturbation:
-            with self.session.screen.activity("Starting"):
-                perturbed = self._prepare(plans[0])
+            perturbed = self._prepare(plans[0].experiment)
         if self.sweep.mode == "evade" or not perturbed:
             return self._evaluate(run_all(self.session, plans, retrain=retrain), perturbed)
-        poisoned = [plan.on_perturbed_graph(one) for one in perturbed for plan in plans]
+        poisoned = [plan.on_graph(one) for one in perturbed for plan in plans]
         self.session.screen.note(
             f"{len(plans) + len(poisoned)} trainings: {len(plans)} on the clean graph and "
             f"{len(poisoned)} on perturbed ones. What is complete under runs/ is taken from there."
         )
         return self._evaluate(run_all(self.session, [*plans, *poisoned], retrain=retrain))
 
-    def _check_graph(self, source: GraphSource) -> None:
-        """Refuse before a training what the end would refuse; a store is read piece by piece."""
+    def _prepare(self, experiment: Experiment) -> list[PerturbedGraph]:
+        """Read graph and files, and refuse before the first training what the end would refuse."""
         from aspect.evaluation.metrics import check_metric
-        from aspect.experiment.evaluate import check_before_training
+        from aspect.evaluation.pruning import check_pruning
+        from aspect.experiment.evaluate import check_before_training, check_inductive, chosen_probe
         from aspect.scale.store import is_store
 
-        if is_store(Path(source.graph)):
-            return
-        labelled = source.read(self.session.data_dir)
-        if not self.sweep.perturbation:  # its files decide the kind of splits
-            check_before_training(labelled, source.name, self.how.splits)
-        if self.how.metric is not None:
-            check_metric(self.how.metric, labelled.num_classes)
-
-    def _prepare(self, plan: PlannedRun) -> list[PerturbedGraph]:
-        """Read graph and files, and refuse before the first training what the end would refuse."""
-        from aspect.experiment.evaluate import check_inductive, chosen_probe
-
+        how, source = self.how, experiment.source
+        check_pruning(experiment.method, how.prune or ())
         if self.sweep.mode == "evade":
-            check_inductive(plan.experiment.method)
-        chosen_probe(plan.experiment, self.how.probe, self.how.metric)
-        labelled = plan.experiment.source.read(self.session.data_dir)
+            check_inductive(experiment.method)
+        if is_store(Path(source.graph)) and not self.sweep.perturbation:
+            return []  # it is read piece by piece
+        chosen_probe(experiment, how.probe, how.metric)
+        labelled = source.read(self.session.data_dir)
+        if how.metric is not None:
+            check_metric(how.metric, labelled.num_classes)
+        if not self.sweep.perturbation:  # its files decide the kind of splits
+            check_before_training(labelled, source.name, how.splits)
+            return []
         perturbed = self._perturbed(labelled, self.sweep.mode or "poison")
         for one in perturbed:
             one.file.split_of(labelled)
@@ -230,8 +218,7 @@ class _Evaluation:
         probe, metric, device = self.how.probe, self.how.metric, self.session.device
         with self.session.screen.progress("Evaluating") as advance:
             table = evaluate(probe=probe, metric=metric, device=device, on_step=advance)
-        for warning in table.warnings:
-            self.session.screen.warn(warning)
+        self.session.screen.warn(*table.warnings)
         return table
 
 
@@ -255,13 +242,7 @@ def _plans(
             f"The settings in {wanted.config} are of a training on a perturbed graph. "
             f"Pass --perturbation {named.file} to evaluate that, or take other settings."
         )
-    return [plan.on_clean_graph() for plan in plans]
-
-
-def _is_poisoned(folder: Path) -> bool:
-    """Whether a run's settings name a perturbation."""
-    check_run(folder, is_complete=False)
-    return load_experiment(folder / CONFIG).perturbation is not None
+    return [plan.on_graph(None) for plan in plans]
 
 
 def _folders(targets: Sequence[str]) -> list[Path]:
@@ -308,14 +289,10 @@ def _show(session: Session, table: EvaluationTable) -> None:
     screen.table(["method", "accuracy", "95% interval", *columns.values()], cells, title=title)
     if "optimistic" in columns:
         screen.say("* chooses the step on the test set: only for comparison with published tables.")
-    explain(screen, [row["name"] for row in rows[1:]])
-    for notice in table.notices:
-        screen.say(notice)
+    explain(screen, rows)
+    screen.say(*table.notices)
     for health in table.health[:1]:
-        screen.say(
-            f"Embedding health: mean cosine {health.mean_cosine:.2f}, effective rank "
-            f"{health.effective_rank:.1f} of {min(health.dim, health.nodes)}."
-        )
+        screen.say(health_text(health.to_dict()))
     _show_classes(session, table)
 
 
@@ -323,10 +300,7 @@ def _show_classes(session: Session, table: EvaluationTable) -> None:
     cells = [
         [
             table.class_names[score.label],
-            number_text(score.recall),
-            number_text(score.precision),
-            number_text(score.f1),
-            number_text(score.roc_auc),
+            *map(number_text, (score.recall, score.precision, score.f1, score.roc_auc)),
             f"{score.support:g}",
         ]
         for score in table.per_class
@@ -342,11 +316,11 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
     """The table, and what its columns mean."""
     screen, perturbation = session.screen, table.perturbations[0].perturbation
     seeds, counts = table.rows[0]["perturbed"]["seeds"], {len(row["splits"]) for row in table.rows}
-    splits = f"{min(counts)} " if len(counts) == 1 else ""
+    splits = f"{table.splits} split"
+    splits = counted(min(counts), splits) if len(counts) == 1 else f"{splits}s"
     title = (
         f"{table.graph} under {perturbation.attack}, mode {perturbation.mode}: strict accuracy in "
-        f"percent over {counted(seeds, 'seed')} and {splits}"
-        f"{table.splits} split{'' if counts == {1} else 's'}; probe: {table.probe}"
+        f"percent over {counted(seeds, 'seed')} and {splits}; probe: {table.probe}"
     )
     uneven = ["splits"] if len(counts) > 1 else []
     names = ["method", "budget", *uneven, "clean", "perturbed", "drop", "95% interval", "macro-F1"]
@@ -372,6 +346,5 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
         "drop: (clean - perturbed) / clean of the two means, in percent; its interval is that of "
         "the drops of single splits, or of seeds where there are several."
     )
-    explain(screen, dict.fromkeys(row["name"] for row in table.rows if row["name"] != table.method))
-    for notice in table.notices:
-        screen.say(notice)
+    explain(screen, table.rows)
+    screen.say(*table.notices)

@@ -35,44 +35,37 @@ def options_of(group: type[Config]) -> list[inspect.Parameter]:
     hints = typing.get_type_hints(group)  # typer checks no bounds but the least value
     parameters = []
     for name, field in group.model_fields.items():
-        is_list = _item_of(hints[name]) is not None
+        item = _item_of(hints[name])
+        option = _option(name, field, item)
+        option.rich_help_panel = (group.__doc__ or "").partition("\n")[0].rstrip(".")
         parameters.append(
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=None if is_list else field.default,
-                annotation=Annotated[
-                    list[str] | None if is_list else hints[name], _option(name, field, group)
-                ],
+                default=field.default if item is None else None,
+                annotation=Annotated[hints[name] if item is None else list[str] | None, option],
             )
         )
     return parameters
 
 
-def _option(name: str, field: FieldInfo, group: type[Config]) -> OptionInfo:
+def _option(name: str, field: FieldInfo, item: object | None) -> OptionInfo:
     """A field as typer wants it; a `typer.Option` in its annotation says more."""
-    given = next((item for item in field.metadata if isinstance(item, OptionInfo)), OptionInfo())
-    least: Any = next((item.ge for item in field.metadata if isinstance(item, Ge)), given.min)
+    given = next((part for part in field.metadata if isinstance(part, OptionInfo)), OptionInfo())
+    least: Any = next((part.ge for part in field.metadata if isinstance(part, Ge)), None)
     kinds = typing.get_args(field.annotation) or (field.annotation,)
-    item = _item_of(typing.get_type_hints(group)[name])
     words = given.help or meaning_of(field)
     if item is not None:
         text, mark, default = words.partition(" [default")
         words = f"{text.rstrip()} {SEVERAL}{mark}{default}"
     option: OptionInfo = typer.Option(
-        _name_of(name, given),
+        given.default if isinstance(given.default, str) else f"--{name.replace('_', '-')}",
         help=words.replace(" [default", "  [default"),
         metavar=given.metavar or (OF_NAMES if item is str else METAVARS.get(kinds[0])),
         min=None if item is not None else least,
-        hidden=given.hidden,
         autocompletion=COMPLETIONS.get(name),
-        rich_help_panel=(group.__doc__ or "").partition("\n")[0].rstrip("."),
     )
     return option
-
-
-def _name_of(name: str, given: OptionInfo) -> str:
-    return given.default if isinstance(given.default, str) else f"--{name.replace('_', '-')}"
 
 
 def _item_of(hint: object) -> object | None:
@@ -85,13 +78,13 @@ def _item_of(hint: object) -> object | None:
 def gather(group: type[Config], values: dict[str, Any]) -> Any:  # noqa: ANN401 - of that group
     """Take the fields of a group out of what typer parsed."""
     taken = {name: values.pop(name) for name in group.model_fields if name in values}
-    hints = typing.get_type_hints(group)
-    for name, given in taken.items():
-        item = _item_of(hints[name])
-        if given and item is not None:
-            option = _option(name, group.model_fields[name], group)
-            taken[name] = [part for text in given for part in _parts(text, item, option)]
     present = {name: value for name, value in taken.items() if value is not None}
+    hints = typing.get_type_hints(group)
+    for name, given in present.items():
+        item = _item_of(hints[name])
+        if item is not None:
+            option = _option(name, group.model_fields[name], item)
+            present[name] = [part for text in given for part in _parts(text, item, option)]
     return make_config(group, present, owner=None)
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from aspect.cli.console import interval_text, score_text
-from aspect.cli.options import Overwrite, check_out, check_run
+from aspect.cli.options import NumbersFile, SplitsName, check_run
 from aspect.cli.session import Session, command
 from aspect.errors import RunError, counted
-
-if TYPE_CHECKING:
-    from aspect.experiment.trained import StoredRun
 
 # Of each fusion of the bands, its title and what it is.
 FUSIONS = {
@@ -46,45 +43,35 @@ def inspect(
         list[Path],
         typer.Argument(help="Folders of runs (seeds of one method).", metavar="RUN..."),
     ],
-    splits: Annotated[
-        Literal["random", "published", "class-balanced"], typer.Option(help="Kind of splits.")
-    ] = "random",
+    file: NumbersFile,
+    splits: Annotated[SplitsName, typer.Option(help="Kind of splits.")] = "random",
     num_splits: Annotated[
         int | None, typer.Option(help="Splits.  [default: all]", metavar="N", min=1)
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File for all numbers as JSON.", metavar="FILE")
-    ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Measure whether node-wise fusion can pay on the graph of trained runs of aspect or aspect-s.
 
     The bands are probed alone, in one mix for all nodes, weighed by the learned gate, and by a gate
     that is trained with labels; all by the same probe.
     """
-    for run in runs:
-        check_run(run)
-    check_out(out, overwrite=overwrite)
-    content = _study(session, runs, splits, num_splits)
-    session.screen.answer(content, lambda: _show(session, content), out)
-
-
-def _study(
-    session: Session,
-    paths: Sequence[Path],
-    splits: Literal["random", "published", "class-balanced"],
-    num_splits: int | None,
-) -> dict[str, Any]:
-    with session.screen.activity("Starting"):
+    for path in runs:
+        check_run(path)
+    file.check()
+    screen = session.screen
+    with screen.activity("Starting"):
         from aspect.evaluation.headroom import headroom
-        from aspect.experiment.evaluate import check_labels
-        from aspect.experiment.trained import open_run
-    runs = [open_run(path) for path in paths]
-    models = [run.load_model(session.device) for run in runs]
-    _check_comparable(runs)
-    labelled = runs[0].read_graph(session.data_dir)
-    check_labels(labelled, runs[0])
-    with session.screen.progress("Probing") as advance:
+        from aspect.experiment.evaluate import check_labels, open_seeds
+    stored = open_seeds(runs)
+    for run in stored:
+        if run.is_poisoned:
+            raise RunError(
+                f"{run.path} was trained on a graph that was perturbed for one split, and must not "
+                "be evaluated on others. Inspect a run on the clean graph."
+            )
+    models = [run.load_model(session.device) for run in stored]
+    labelled = stored[0].read_graph(session.data_dir)
+    check_labels(labelled, stored[0])
+    with screen.progress("Probing") as advance:
         result = headroom(
             models,
             labelled,
@@ -93,29 +80,25 @@ def _study(
             seed=session.seed or 0,
             on_step=advance,
         )
-    for run in runs:
-        for warning in run.warnings:
-            session.screen.warn(warning)
-    graph = runs[0].record["graph"]["name"]
-    return {"runs": [str(path) for path in paths], "graph": graph, **result.to_dict()}
-
-
-def _check_comparable(runs: Sequence[StoredRun]) -> None:
-    from aspect.experiment.evaluate import check_same_method, check_seeds
-
-    for run in runs:
-        if run.is_poisoned:
-            raise RunError(
-                f"{run.path} was trained on a graph that was perturbed for one split, and must not "
-                "be evaluated on others. Inspect a run on the clean graph."
-            )
-    check_same_method(runs)
-    check_seeds(runs)
+    for run in stored:
+        screen.warn(*run.warnings)
+    content = {
+        "runs": list(map(str, runs)),
+        "graph": stored[0].record["graph"]["name"],
+        **result.to_dict(),
+    }
+    screen.answer(content, lambda: _show(session, content), file.out)
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:
     """The table, what its rows are, and what follows."""
-    screen = session.screen
+    screen, gate = session.screen, content["gate"]
+    models, splits = len(content["runs"]), content["rows"][0]["accuracy"]["splits"]
+    title = (
+        f"{content['method']} on {content['graph']} ({content['nodes']} nodes): percent over "
+        f"{counted(models, 'run')} and {counted(splits, content['splits'] + ' split')}; "
+        f"gate weight of the low band {gate['mean']:.2f} ± {gate['std']:.2f}"
+    )
     bases = ("one-mix", "concatenated")
     columns = [f"over {FUSIONS[base][0]}" for base in bases]
     cells = [
@@ -128,19 +111,8 @@ def _show(session: Session, content: Mapping[str, Any]) -> None:
         for row in content["rows"]
     ]
     columns = ["bands", "accuracy", "95% interval", *columns]
-    screen.table(columns, cells, title=_title(content))
-    for line in (*_legend(content), *content["notices"], content["conclusion"]):
-        screen.say(line)
-
-
-def _title(content: Mapping[str, Any]) -> str:
-    models, gate = len(content["runs"]), content["gate"]
-    splits = content["rows"][0]["accuracy"]["splits"]
-    return (
-        f"{content['method']} on {content['graph']} ({content['nodes']} nodes): percent over "
-        f"{counted(models, 'run')} and {counted(splits, content['splits'] + ' split')}; "
-        f"gate weight of the low band {gate['mean']:.2f} ± {gate['std']:.2f}"
-    )
+    screen.table(columns, cells, title=title)
+    screen.say(*_legend(content), *content["notices"], content["conclusion"])
 
 
 def _gain_cell(row: Mapping[str, Any], base: str) -> str:

@@ -49,7 +49,8 @@ def methods(
         entries = [_entry(method) for method in listed]
         session.screen.answer({"methods": entries}, lambda: _list(session, listed))
         return
-    session.screen.answer(_whole(listed[0]), lambda: _show(session, listed[0]))
+    whole = _whole(listed[0])
+    session.screen.answer(whole, lambda: _show(session, listed[0], whole))
 
 
 def _registered(session: Session) -> list[Registration]:
@@ -120,12 +121,10 @@ def _list(session: Session, listed: list[Registration]) -> None:
     session.screen.say("All of one: aspect methods NAME. Train: aspect train GRAPH --method NAME")
 
 
-def _show(session: Session, entry: Registration) -> None:
-    say, whole = session.screen.say, _whole(entry)
+def _show(session: Session, entry: Registration, whole: dict[str, Any]) -> None:
+    say = session.screen.say
     say(f"{entry.method.name}: {whole['summary']}")
-    for paragraph in whole["remarks"]:
-        say(paragraph)
-    say("")
+    say(*whole["remarks"], "")
     facts = {
         **({"class": entry.name} if is_reference(entry.name) else {}),
         "family": entry.family,
@@ -136,21 +135,14 @@ def _show(session: Session, entry: Registration) -> None:
     }
     for what, answer in facts.items():
         say(f"{what}: {answer}")
-    _cite(session, entry.paper)
+    if whole["citation"] is None:
+        say(f"paper: {whole['paper'] or 'none to cite'}")
+    else:
+        say(f"cite: {whole['citation']['reference']}", *whole["bibtex"].splitlines())
     rows = [[text or "-" for text in setting.values()] for setting in whole["settings"]]
     session.screen.table(["setting", "default", "allowed", "search", "explanation"], rows)
-    for line in _shipped_lines(shipped_settings(entry.name)):
-        say(line)
+    say(*_shipped_lines(shipped_settings(entry.name)))
     say(f"Train it with: aspect train GRAPH --method {entry.name}")
-
-
-def _cite(session: Session, paper: Citation | str) -> None:
-    if not isinstance(paper, Citation):
-        session.screen.say(f"paper: {paper or 'none to cite'}")
-        return
-    session.screen.say(f"cite: {paper.reference}")
-    for line in paper.bibtex.splitlines():
-        session.screen.say(line)
 
 
 def _shipped_lines(shipped: list[ShippedSettings]) -> list[str]:

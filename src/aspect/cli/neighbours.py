@@ -29,21 +29,15 @@ def neighbours(
     """
     check_run(run)
     with session.screen.activity("Searching"):
-        content = _search(run, node, k)
-    session.screen.answer(content, lambda: _show(session, content))
+        from aspect.evaluation.nearest import nearest_nodes, row_of
+        from aspect.experiment.trained import open_run
 
-
-def _search(run: Path, node: str, k: int) -> dict[str, Any]:
-    from aspect.evaluation.nearest import nearest_nodes, row_of
-    from aspect.experiment.trained import open_run
-
-    stored = open_run(run)
-    embeddings, ids = stored.read_embeddings()
-    row = row_of(node, ids, len(embeddings))
-    nearest = nearest_nodes(embeddings, row, k)
+        stored = open_run(run)
+        embeddings, ids = stored.read_embeddings()
+        nearest = nearest_nodes(embeddings, row_of(node, ids, len(embeddings)), k)
     rows, cosines = nearest.rows.tolist(), nearest.cosines.tolist()
-    names = [str(found) if ids is None else ids[found] for found in rows]
-    return {
+    names = [str(row) if ids is None else ids[row] for row in rows]
+    content = {
         "run": str(run),
         "graph": stored.record["graph"]["name"],
         "method": stored.record["method"],
@@ -52,6 +46,7 @@ def _search(run: Path, node: str, k: int) -> dict[str, Any]:
             {"node": name, "cosine": cosine} for name, cosine in zip(names, cosines, strict=True)
         ],
     }
+    session.screen.answer(content, lambda: _show(session, content))
 
 
 def _show(session: Session, content: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,6 +35,7 @@ Engine = Annotated[
         "started here (aspect cluster)."
     ),
 ]
+SplitsName = Literal["random", "published", "class-balanced"]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
@@ -62,8 +63,11 @@ def check_run(run: Path, *, is_complete: bool = True) -> None:
         )
 
 
-def check_target(path: Path, *, overwrite: bool) -> None:
-    """Refuse a file that could not be written later, or that would spoil a run."""
+def check_target(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> None:
+    """Refuse a file that could not be written later, or that would spoil a run or an input."""
+    for given in inputs:
+        if given is not None and is_file(path) and is_file(Path(given)) and path.samefile(given):
+            raise FileError(f"{str(path)!r} is one of the inputs. Choose another --out.")
     target = target_of(path, overwrite)
     folder = target.parent
     if is_folder(target):
@@ -127,11 +131,9 @@ class ScaleOptions(RowSettings):
                 "--batch, --queue, --run, --pool, --precision and --projection belong to "
                 f"--scale rows. Got --scale {self.scale}."
             )
-        return (
-            {"scale": self.scale, "rows": rows}
-            if self.scale == "rows"
-            else ({} if self.scale == "auto" else {"scale": self.scale, "rows": None})
-        )
+        if self.scale == "auto":
+            return {}
+        return {"scale": self.scale, "rows": rows if self.scale == "rows" else None}
 
 
 def _known_probe(name: str) -> str:
@@ -150,7 +152,7 @@ class ProbeOptions(Config):
     """Clusters of --task cluster.  [default: as many as there are classes]"""
     repeats: Annotated[int | None, Field(ge=1)] = None
     """k-means of each run, or sets of held-out edges.  [default: 5 for cluster, 3 for link]"""
-    splits: Literal["random", "published", "class-balanced"] | None = None
+    splits: SplitsName | None = None
     """Kind of splits.  [default: random, or that of the perturbation files]"""
     probe: Annotated[str, AfterValidator(_known_probe), typer.Option(metavar="NAME")] = "neutral"
     """neutral; paper: the probe of published tables; published: the same as the published settings
@@ -187,31 +189,20 @@ class SeedOptions(Config):
     """Train nothing, and probe these embeddings of the graph: .npy or .pt with a row per node, or
     .csv, .tsv or .parquet with ids; seeds of one method."""
 
-    @property
-    def is_training(self) -> bool:
-        """Whether something is said about trainings."""
-        return self.seeds is not None or self.retrain
 
-
-class ScoreOptions(Config):
-    """The file that an evaluation leaves."""
+class NumbersFile(Config):
+    """The file that a measurement leaves."""
 
     out: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """File for the scores as JSON."""
-    overwrite: bool = False
-    """Replace the file of scores."""
+    """File for all numbers as JSON."""
+    overwrite: Overwrite = False
 
-    def check(self) -> None:
-        """Refuse before all the work what could not be written after it."""
-        check_out(self.out, overwrite=self.overwrite, hint=" Pass --retrain to replace runs.")
-
-
-def check_out(out: Path | None, *, overwrite: bool, hint: str = "") -> None:
-    """Refuse before all the work a file of numbers that could not be written after it."""
-    if out is not None:
-        check_target(out, overwrite=overwrite)
-    elif overwrite:
-        raise SettingsError(f"--overwrite replaces the file of --out, and none is named.{hint}")
+    def check(self, hint: str = "") -> None:
+        """Refuse before all the work a file that could not be written after it."""
+        if self.out is not None:
+            check_target(self.out, overwrite=self.overwrite)
+        elif self.overwrite:
+            raise SettingsError(f"--overwrite replaces the file of --out, and none is named.{hint}")
 
 
 EdgesOnly = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from aspect.settings import RowSettings
 from aspect.training.progress import duration
 
 if TYPE_CHECKING:
-    from aspect.scale.plan import GraphSize, Machine, Outlook
+    from aspect.scale.plan import GraphSize, Outlook
 
 GIB = 2**30
 GB = 1e9
@@ -78,15 +79,20 @@ def plan(
     if graph is not None and any(measured):
         raise SettingsError("--nodes, --edges and --features belong to a plan without GRAPH.")
     with session.screen.activity("Measuring this machine"):
-        from aspect.scale.plan import calibrate, foresee, method_of
+        from aspect.scale.plan import Machine, calibrate, foresee, method_of
 
         graph_size, is_stored = _size_of(session, graph, size)
         method = method_of(training.method, graph_size.num_features)
         seed = session.seed or 0
         speeds = calibrate(graph_size, training.method, rows, seed=seed)
-        outlooks, advice = foresee(
-            graph_size, method, rows, _machine(machine), speeds, is_stored=is_stored
-        )
+        given = {
+            "memory_bytes": machine.memory,
+            "disk_bytes": machine.disk,
+            "gpu_bytes": machine.gpu_memory,
+        }
+        sizes = {name: int(value * GIB) for name, value in given.items() if value is not None}
+        here = replace(Machine.here(Path.cwd()), workers=machine.workers, **sizes)
+        outlooks, advice = foresee(graph_size, method, rows, here, speeds, is_stored=is_stored)
     content = {
         "nodes": graph_size.num_nodes,
         "edges": graph_size.num_edges,
@@ -110,21 +116,6 @@ def _size_of(session: Session, graph: str | None, size: SizeOptions) -> tuple[Gr
         return GraphSize(store.num_nodes, store.num_edges, store.num_features), True
     read = GraphSource.named(graph, Reading()).read(session.data_dir).graph
     return GraphSize(read.num_nodes, read.num_edges, read.num_features), False
-
-
-def _machine(options: MachineOptions) -> Machine:
-    from dataclasses import replace
-
-    from aspect.scale.plan import Machine as Found
-
-    here = Found.here(Path.cwd())
-    given = {
-        "memory_bytes": options.memory,
-        "disk_bytes": options.disk,
-        "gpu_bytes": options.gpu_memory,
-    }
-    changes = {name: int(value * GIB) for name, value in given.items() if value is not None}
-    return replace(here, workers=options.workers, **changes)
 
 
 def _content(outlook: Outlook, epochs: int) -> dict[str, Any]:

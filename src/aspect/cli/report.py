@@ -12,8 +12,8 @@ import typer
 from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command, require
 from aspect.config import Config
-from aspect.data.files import is_file, is_folder, is_present, replacing, target_of
-from aspect.errors import FileError, SettingsError, counted, reason
+from aspect.data.files import is_file, is_folder, is_present, naming, replacing, target_of
+from aspect.errors import FileError, SettingsError, counted
 
 if TYPE_CHECKING:
     from aspect.report.page import Section
@@ -188,10 +188,8 @@ def _write(files: dict[Path, bytes], *, overwrite: bool) -> None:
     for path in files:
         target_of(path, overwrite)
     for path, content in files.items():
-        try:
+        with naming(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as error:
-            raise FileError(f"Cannot write to {path.parent}: {reason(error)}.") from error
         with replacing(path, overwrite=overwrite) as file:
             file.write(content)
 

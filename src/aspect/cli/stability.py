@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
+from pydantic import Field
 
 from aspect.attacks.perturbation import files_at
 from aspect.attacks.registry import attack_info, attack_names
-from aspect.cli.options import Overwrite, check_out, check_run
+from aspect.cli.console import number_text
+from aspect.cli.options import NumbersFile, SplitsName, check_run
 from aspect.cli.session import Session, command
 from aspect.config import Config
+from aspect.errors import counted
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
     DEFAULT_KINDS,
@@ -50,7 +53,7 @@ class StabilityOptions(Config):
     """File of `aspect attack`, folder of such files, or pattern in quotes, in place of the
     metattack made here."""
     splits: Annotated[
-        Literal["random", "published", "class-balanced"] | None,
+        SplitsName | None,
         typer.Option(
             help=f"Kind of splits.  [default: {DEFAULT_SPLIT_KIND}, or that of the perturbation "
             "files]"
@@ -58,16 +61,12 @@ class StabilityOptions(Config):
     ] = None
     num_splits: Annotated[
         int | None,
+        Field(ge=1),
         typer.Option(
             help="Splits, and draws of what is random.  "
-            f"[default: {DEFAULT_SPLITS}, or all of the perturbation files]",
-            metavar="N",
-            min=1,
+            f"[default: {DEFAULT_SPLITS}, or all of the perturbation files]"
         ),
     ] = None
-    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """File for all numbers as JSON."""
-    overwrite: Overwrite = False
 
 
 @command
@@ -75,6 +74,7 @@ def stability(
     session: Session,
     run: Annotated[Path, typer.Argument(help="A run's folder.", metavar="RUN")],
     options: StabilityOptions,
+    file: NumbersFile,
 ) -> None:
     """Perturb the graph of a run a little, and measure how far embeddings and a probe move.
 
@@ -90,7 +90,7 @@ def stability(
         seed=session.seed or 0,
     )
     check_run(run)
-    check_out(options.out, overwrite=options.overwrite)
+    file.check()
     for place in options.perturbation or ():
         files_at(place)
     with session.screen.activity("Starting"):
@@ -104,29 +104,22 @@ def stability(
             data_dir=session.data_dir,
             on_step=advance,
         )
-    for warning in content["warnings"]:
-        session.screen.warn(warning)
-    session.screen.answer(content, lambda: _show(session, content), options.out)
+    session.screen.warn(*content["warnings"])
+    session.screen.answer(content, lambda: _show(session, content), file.out)
 
 
 def _show(session: Session, content: Mapping[str, Any]) -> None:
     """The table, and what its columns mean."""
-    rows, screen = content["rows"], session.screen
+    rows, screen, count = content["rows"], session.screen, len(content["split_numbers"])
+    judged = f"; {counted(count, content['splits'] + ' split')}" if count else ""
+    title = (
+        f"{content['method']} on {content['graph']} ({content['nodes']} nodes, "
+        f"{content['edges']} edges), not trained again{judged}"
+    )
     columns = _columns(rows)
     cells = [[columns[name](row) for name in columns] for row in rows]
-    screen.table(list(columns), cells, title=_title(content))
-    for line in (_finding(rows), *_legend(rows), *content["notices"], MORE):
-        screen.say(line)
-
-
-def _title(content: Mapping[str, Any]) -> str:
-    numbers, sizes = content["split_numbers"], (content["nodes"], content["edges"])
-    plural = "s" if len(numbers) > 1 else ""
-    judged = f"; {len(numbers)} {content['splits']} split{plural}" if numbers else ""
-    return (
-        f"{content['method']} on {content['graph']} ({sizes[0]} nodes, {sizes[1]} edges), "
-        f"not trained again{judged}"
-    )
+    screen.table(list(columns), cells, title=title)
+    screen.say(_finding(rows), *_legend(rows), *content["notices"], MORE)
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[str, Any]], str]]:
@@ -135,25 +128,17 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[s
         "perturbation": lambda row: row["title"],
         "budget": lambda row: f"{100 * row['budget']:.4g}%",
         "changed": lambda row: f"{row['flips'] or row['masked_entries']:.0f}",
-        "relative shift": lambda row: _number(row["relative_shift"]["mean"]),
-        "shift": lambda row: _number(row["shift"]["mean"]),
+        "relative shift": lambda row: number_text(row["relative_shift"]["mean"], 4),
+        "shift": lambda row: number_text(row["shift"]["mean"], 4),
     }
     if any(row["gate_shift"] is not None for row in rows):
-        columns["gate"] = lambda row: _number(row["gate_shift"])
+        columns["gate"] = lambda row: number_text(row["gate_shift"], 4)
     if any(row["perturbed"] for row in rows):
         columns["accuracy"] = lambda row: (
             f"{row['clean']['mean']:.2f} -> {row['perturbed']['mean']:.2f}"
         )
-        columns["drop"] = lambda row: _percent(row["drop"])
+        columns["drop"] = lambda row: number_text(row["drop"])
     return columns
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{round(value, 2) + 0.0:.2f}"  # never -0.00
 
 
 def _finding(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -56,32 +56,26 @@ def evaluate_task(
     if retrain:
         raise SettingsError("--task link trains anew every time, so that --retrain does nothing.")
     with session.screen.activity("Starting"):
+        from aspect.experiment.evaluate import open_seeds
         from aspect.experiment.tasks import predict_links
 
         if paths:
-            experiments, labelled = _of_runs(session, paths)
+            stored = open_seeds(paths)
+            for run in stored:
+                if run.is_poisoned:
+                    raise RunError(
+                        f"{run.path} was trained on a perturbed graph, whose added edges are no "
+                        "links. Give a run on the clean graph."
+                    )
+            experiments = [run.experiment for run in stored]
+            labelled = stored[0].read_graph(session.data_dir)
         else:
             experiments = [plan.experiment for plan in plans]
             labelled = plans[0].experiment.source.read(session.data_dir)
-    for notice in labelled.graph.notices:
-        session.screen.note(f"Note: {notice}")
+    session.screen.notices(labelled.graph.notices)
     with session.screen.progress("Training") as advance:
         runs = [str(path) for path in paths]
         return predict_links(experiments, labelled, runs=runs, on_step=advance, **options)
-
-
-def _of_runs(session: Session, paths: Sequence[Path]) -> tuple[list[Any], Any]:
-    """Settings and graph of runs on a clean graph, which differ in the seed alone."""
-    from aspect.experiment.evaluate import open_seeds
-
-    stored = open_seeds(paths)
-    poisoned = [run for run in stored if run.is_poisoned]
-    if poisoned:
-        raise RunError(
-            f"{poisoned[0].path} was trained on a perturbed graph, whose added edges are no links. "
-            "Give a run on the clean graph."
-        )
-    return [run.experiment for run in stored], stored[0].read_graph(session.data_dir)
 
 
 def show_task(session: Session, content: dict[str, Any]) -> None:
@@ -105,8 +99,6 @@ def show_task(session: Session, content: dict[str, Any]) -> None:
         )
     screen.table(["method", *columns.values()], cells, title=title)
     screen.say(legend)
-    explain(screen, [row["name"] for row in rows[1:]])
-    for notice in content["notices"]:
-        screen.say(notice)
-    for warning in content["warnings"]:
-        screen.warn(warning)
+    explain(screen, rows)
+    screen.say(*content["notices"])
+    screen.warn(*content["warnings"])

@@ -50,8 +50,7 @@ def theory(
     def show() -> None:
         for caption, cells in example.theory_tables(result).items():
             screen.table(cells.columns.tolist(), cells.to_numpy().tolist(), title=f"{caption}:")
-        for sentence in content["findings"]:
-            screen.say(f"- {sentence}")
+        screen.say(*(f"- {sentence}" for sentence in content["findings"]))
         screen.say(
             f"Trained on {len(result.cases) // 2} mixed graphs of {scope.nodes} nodes without "
             f"labels in {result.seconds:.0f} s. How it was measured stands on the page."

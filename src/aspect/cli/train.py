@@ -14,7 +14,8 @@ import typer
 
 from aspect.attacks.pruning import Pruning, reached_text, score_text
 from aspect.attacks.registry import attack_title
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
+from aspect.cli.console import health_text
 from aspect.cli.options import (
     CONFIG,
     FolderOptions,
@@ -66,14 +67,10 @@ class PlannedRun:
             f"{self.experiment.method} {seed} on {self.experiment.source.name}{perturbed}{pruned}"
         )
 
-    def on_clean_graph(self) -> PlannedRun:
-        """The same without a perturbation."""
-        experiment = self.experiment.model_copy(update={"perturbation": None})
-        return replace(self, experiment=experiment, poison=None)
-
-    def on_perturbed_graph(self, poison: PerturbedGraph) -> PlannedRun:
-        """The same on a perturbed graph."""
-        experiment = self.experiment.model_copy(update={"perturbation": poison.described})
+    def on_graph(self, poison: PerturbedGraph | None) -> PlannedRun:
+        """The same on a perturbed graph; None: on the clean one."""
+        described = None if poison is None else poison.described
+        experiment = self.experiment.model_copy(update={"perturbation": described})
         return replace(self, experiment=experiment, poison=poison)
 
 
@@ -87,7 +84,8 @@ def plan_run(
 ) -> PlannedRun:
     """Join graph, method, settings, seed, perturbation and pruning.
 
-    What the command line says wins over a settings file, and that over what is shipped.
+    What the command line says wins over a settings file, and that over what is shipped. Without
+    either a graph is the embedded one.
     """
     if graph is not None:
         GraphSource.named(graph, reading)
@@ -99,7 +97,15 @@ def plan_run(
     name = named.name if named.is_named and not is_file else None
     chosen, settings_from = find_experiment(options.method or "aspect", name, options.config)
     overrides = parse_overrides(options.settings or [])
-    source = _source(graph, reading, chosen if is_file else None)
+    if graph is None and is_file and chosen.graph is not None:
+        if reading != NO_READING:
+            raise SettingsError(
+                "Options of reading belong to a graph on the command line. "
+                f"Name {chosen.graph!r} there."
+            )
+        source = GraphSource.named(chosen.graph, chosen.reading)
+    else:
+        source = GraphSource.named(graph or MIXED, reading)
     experiment = chosen.model_copy(
         update={
             "method": require_method_name(options.method or chosen.method),
@@ -115,17 +121,6 @@ def plan_run(
     return PlannedRun(experiment, f"{settings_from}{changed}")
 
 
-def _source(graph: str | None, reading: Reading, file: Experiment | None) -> GraphSource:
-    """The graph of the command line, else the settings file's, else the embedded one."""
-    if graph is not None or file is None or file.graph is None:
-        return GraphSource.named(graph or MIXED, reading)
-    if reading != NO_READING:
-        raise SettingsError(
-            f"Options of reading belong to a graph on the command line. Name {file.graph!r} there."
-        )
-    return GraphSource.named(file.graph, file.reading)
-
-
 @command
 def train(  # noqa: PLR0913, PLR0917 - groups of options
     session: Session,
@@ -137,10 +132,8 @@ def train(  # noqa: PLR0913, PLR0917 - groups of options
     scale: ScaleOptions,
     graph: Annotated[
         str | None,
-        typer.Argument(
-            help="Data set, .npz, edge table or saved Data.  [default: the embedded mixed graph]",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
+        graph_argument(
+            "Data set, .npz, edge table or saved Data.  [default: the embedded mixed graph]"
         ),
     ] = None,
     out: Annotated[
@@ -164,7 +157,7 @@ def train(  # noqa: PLR0913, PLR0917 - groups of options
         with session.screen.activity("Reading the perturbation"):
             from aspect.experiment.run import PerturbedGraph
 
-            plan = plan.on_perturbed_graph(PerturbedGraph.read(plan.experiment.perturbation))
+            plan = plan.on_graph(PerturbedGraph.read(plan.experiment.perturbation))
     record = run_plan(session, plan, out or plan.default_out, folder, scale=scale)
     if record:  # of several processes, the first one has it
         session.screen.answer(record, lambda: _show(session, record))
@@ -241,24 +234,18 @@ def run_plan(
         begun = (out / CONFIG).is_file()
         then = f"Go on with: aspect train --out {out} --resume" if begun else "Nothing was written."
         raise KeyboardInterrupt(f"Interrupted. {then}") from interrupt
-    for warning in record.get("warnings", ()):
-        screen.warn(warning)
+    screen.warn(*record.get("warnings", ()))
     return record
-
-
-def _trained_edges(record: dict[str, Any]) -> int:
-    """The edges of the graph that was trained on, perturbed and pruned."""
-    edges: int = record.get("perturbation", record["graph"])["edges"]
-    pruned: int = record.get("prune", {}).get("pruned", 0)
-    return edges - pruned
 
 
 def _show(session: Session, record: dict[str, Any]) -> None:
     graph, gate, run = record["graph"], record["gate"], record["run"]
     say = session.screen.say
+    # Of the graph that was trained on, perturbed and pruned.
+    edges = record.get("perturbation", graph)["edges"] - record.get("prune", {}).get("pruned", 0)
     say(
         f"Trained {record['method']} on {graph['name']} ({graph['nodes']} nodes, "
-        f"{_trained_edges(record)} edges, {graph['features']} features): {record['epochs']} epochs "
+        f"{edges} edges, {graph['features']} features): {record['epochs']} epochs "
         f"in {record['seconds']:.1f} s on {record['device']}."
     )
     if gate is not None:
@@ -267,11 +254,7 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"(std {gate['std']:.2f})."
         )
     if "health" in record:  # a complete run of version 0.1 has none
-        health = record["health"]
-        say(
-            f"Embedding health: mean cosine {health['mean_cosine']:.2f}, effective rank "
-            f"{health['effective_rank']:.1f} of {min(health['dim'], health['nodes'])}."
-        )
+        say(health_text(record["health"]))
     if "perturbation" in record:
         told = record["perturbation"]
         attack = attack_title(told["kind"], told["solver"])
@@ -282,18 +265,11 @@ def _show(session: Session, record: dict[str, Any]) -> None:
             f"{told['splits']} split {told['split']} alone."
         )
     if "prune" in record:
-        say(_pruning_sentence(record["prune"]))
+        told = record["prune"]
+        what, count = "Weighed less" if told["soft"] else "Pruned", told["reached"] * told["edges"]
+        reached = reached_text(round(count), told["edges"], told["ratio"])
+        score = score_text(told["score"], told["used_score"])
+        say(f"{what} before the training: {reached}. {score}")
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store
     say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")
-
-
-def _pruning_sentence(told: dict[str, Any]) -> str:
-    """What was asked of the pruning, and what came of it."""
-    what = "Weighed less" if told["soft"] else "Pruned"
-    if "reached" not in told:  # a complete run of version 0.2
-        return f"{what} before the training: {told['pruned']} edges, {told['ratio']} asked."
-    count = round(told["reached"] * told["edges"])
-    reached = reached_text(count, told["edges"], told["ratio"])
-    score = score_text(told["score"], told["used_score"])
-    return f"{what} before the training: {reached}. {score}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import Field
 
-from aspect.cli.completion import complete_graph
+from aspect.cli.completion import graph_argument
+from aspect.cli.console import number_text
 from aspect.cli.options import Engine, Overwrite, SettingsOptions
 from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
@@ -20,7 +21,6 @@ from aspect.data.source import METRICS, NO_READING, Reading
 from aspect.errors import SettingsError, TrainingError
 from aspect.experiment.search import SearchRequest, plan_search
 from aspect.methods.registry import short_name
-from aspect.training.progress import duration
 
 if TYPE_CHECKING:
     from aspect.experiment.search import Search
@@ -57,14 +57,7 @@ class TuneOptions(Config):
 @command
 def tune(
     session: Session,
-    graphs: Annotated[
-        list[str],
-        typer.Argument(
-            help="Data sets, or files of graphs with labels.",
-            metavar="GRAPH",
-            autocompletion=complete_graph,
-        ),
-    ],
+    graphs: Annotated[list[str], graph_argument("Data sets, or files of graphs with labels.")],
     options: TuneOptions,
     request: SearchRequest,
     reading: Reading,
@@ -152,9 +145,11 @@ def _run(
     screen, trials = session.screen, options.trials
     placement = Placement.choose(session.device, options.workers, options.engine)
     workers = min(placement.workers, options.workers or MOST_WORKERS, trials)
+    epochs = search.settings["epochs"]  # of the first trial, which keeps its own number
+    longer = f", the first of {epochs}" if epochs > search.max_epochs else ""
     screen.note(
         f"Tuning {search.method} on {search.source.name}: {trials} trials, {workers} at a time, "
-        f"of up to {search.max_epochs} epochs{_longer_start(search)}; "
+        f"of up to {search.max_epochs} epochs{longer}; "
         f"start: {search.settings_from}."
     )
     try:
@@ -167,7 +162,9 @@ def _run(
                 data_dir=session.data_dir,
                 overwrite=options.overwrite,
                 seconds=seconds,
-                on_progress=_progress(advance, trials, with_time=not screen.side.is_terminal),
+                on_progress=lambda now: advance(
+                    len(now.trials), max(trials, len(now.trials)), _word(now)
+                ),
             )
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt("Interrupted. The same command goes on.") from interrupt
@@ -178,30 +175,12 @@ def _run(
     return result
 
 
-def _longer_start(search: Search) -> str:
-    """A word on the first trial, which keeps its own number of epochs."""
-    epochs = search.settings["epochs"]
-    return f", the first of {epochs}" if epochs > search.max_epochs else ""
-
-
-def _progress(
-    advance: Callable[[int, int, str], None], trials: int, *, with_time: bool
-) -> Callable[[SearchResult], None]:
-    """Show progress in a line; a bar knows by itself how much time is left."""
-    started = time.monotonic()
-
-    def show(result: SearchResult) -> None:
-        done, best = len(result.trials), result.best
-        words = [] if best is None else [f"best {best.validation:.2f}% (trial {best.number})"]
-        words += [f"{count} {state}" for state in ENDS if (count := result.count(state))]
-        words.append(f"{result.running} running")
-        new = done - result.before
-        if with_time and new:
-            seconds = (time.monotonic() - started) / new * max(0, trials - done)
-            words.append(f"about {duration(seconds)} left")
-        advance(done, max(trials, done), ", ".join(words))
-
-    return show
+def _word(result: SearchResult) -> str:
+    """Where the search stands."""
+    best = result.best
+    words = [] if best is None else [f"best {best.validation:.2f}% (trial {best.number})"]
+    words += [f"{count} {state}" for state in ENDS if (count := result.count(state))]
+    return ", ".join([*words, f"{result.running} running"])
 
 
 def _note(session: Session, result: SearchResult, trials: int) -> None:
@@ -266,9 +245,8 @@ def _show(
     rows = []
     for each in contents:
         cosine = each["health"] and each["health"]["mean_cosine"]
-        numbers = (each["validation"], each["start"], cosine)
-        decimals = ["-" if number is None else f"{number:.2f}" for number in numbers]
-        rows.append([*(each[column] for column in columns[:-3]), *decimals])
+        numbers = map(number_text, (each["validation"], each["start"], cosine))
+        rows.append([*(each[column] for column in columns[:-3]), *numbers])
     metrics = " or ".join(dict.fromkeys(METRICS[result.search.metric] for result in results))
     title = (
         f"Validation {metrics} in percent, mean over splits ({contents[0]['splits']}) and seeds, "
