@@ -1,9 +1,9 @@
 """Read embeddings with several tools: both probes, three kinds of splits, scikit-learn, health.
 
 One training a method, graph and seed; then everything that can be asked of its embedding. The
-records go to results/probes.jsonl, the tables to results/probes.md and docs/results.md.
-Run by `make probes`; with `--tables` the tables are made again from the records. Wants a GPU; the
-graphs' files lie in the folder that ASPECT_DATA names.
+records go to results/probes.jsonl; `make tables` writes their tables. Run by `make probes`; with
+`--tables` they are printed alone. Wants a GPU; the graphs' files lie in the folder that ASPECT_DATA
+names.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ from aspect.nn.normalisation import MEAN_LENGTH  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 from commands import markdown, positive, run_all, told_in_a_line  # noqa: E402
 
-RECORDS, TABLES = ROOT / "results" / "probes.jsonl", ROOT / "results" / "probes.md"
-PAGE = ROOT / "docs" / "results.md"  # with tables in marked places
+RECORDS = ROOT / "results" / "probes.jsonl"
 OLD_SETTINGS = ROOT / "benchmarks" / "settings_0.1"
 
 GRAPHS = (
@@ -362,16 +361,9 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def with_tables(page: str, records: Sequence[dict[str, Any]]) -> str:
-    """A page whose marked places hold the tables of accuracy."""
-    found = {kind: accuracy_table(records, kind) for kind in KINDS}
-    for name, table in found.items():
-        first, last = f"<!-- probes:{name} -->", "<!-- /probes -->"
-        if first in page:
-            before, _, rest = page.partition(first)
-            after = rest.partition(last)[2]
-            page = f"{before}{first}\n\n{table}\n\n{last}{after}"
-    return page
+def blocks(records: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The tables of accuracy, by the names that pages have for them."""
+    return {f"probes-{kind}": f"{accuracy_table(records, kind)}\n" for kind in KINDS}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -419,11 +411,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         work = partial(run, device=given.device, probes=given.probe or PROBES)
         run_all(work, todo, given.workers, keep)
-    text = tables(records)
-    print(text)
-    if given.records == RECORDS:
-        TABLES.write_text(text, encoding="utf-8")
-        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), records), encoding="utf-8")
+    print(tables(records))
     return 0
 
 
