@@ -37,10 +37,10 @@ from aspect.errors import SettingsError  # noqa: E402
 from aspect.evaluation.significance import PairedTest, paired_test  # noqa: E402
 from aspect.randomness import generator_for  # noqa: E402
 from commands import read_rows, told_in_a_line, write_rows  # noqa: E402
+from perturbations import FOLDER, GRAPHS  # noqa: E402
 from retraining import accuracy  # noqa: E402
 
-PERTURBATIONS, SCORES = ROOT / "results" / "perturbations", ROOT / "results" / "strength.csv"
-GRAPHS = ("cora", "citeseer", "chameleon", "actor", "pubmed", "squirrel")
+SCORES = ROOT / "results" / "strength.csv"
 SOLVERS = ("implicit", "unrolled")
 BUDGETS = (0.05, 0.1, 0.25)
 SPLITS = "class-balanced"
@@ -244,7 +244,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="the first N of ten (default: 3)",
     )
     parser.add_argument(
-        "--perturbations", type=Path, default=PERTURBATIONS, metavar="DIR", help="Metattack's files"
+        "--perturbations", type=Path, default=FOLDER, metavar="DIR", help="Metattack's files"
     )
     parser.add_argument("--out", type=Path, default=SCORES, metavar="FILE", help="the scores")
     return parser.parse_args(arguments)

@@ -162,7 +162,7 @@ class Ranking(NamedTuple):
 def ranking(results: Results, splits: str) -> Ranking | None:
     """The ranking on one kind of splits; None where there are too few methods or graphs."""
     means = score_means(results, splits).dropna(axis=1, how="all")
-    repeated = repeated_graphs(results, means)
+    repeated = repeated_graphs(results, map(str, means))
     means = means.drop(columns=repeated)
     ranks, num_graphs = average_ranks(means), means.shape[1]
     if min(len(ranks), num_graphs) < FEWEST_RANKED:
