@@ -15,7 +15,6 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pandas as pd
 from pydantic import TypeAdapter
 
 from aspect.errors import AspectError, FileError
@@ -84,6 +83,8 @@ def _quietly(work: Callable[[Task], Result], task: Task) -> Result:
 
 def read_rows(path: Path, kind: type[Row], command: str) -> list[Row]:
     """The rows of a table that a command wrote; none without a file."""
+    import pandas as pd  # here: it would count in the memory of a process that is measured
+
     if not path.exists():
         return []
     try:
@@ -97,6 +98,8 @@ def read_rows(path: Path, kind: type[Row], command: str) -> list[Row]:
 
 def write_rows(path: Path, kind: type[Row], rows: Iterable[dict[str, Any]], note: str) -> None:
     """The fields of a kind of rows below a note, whole or not at all."""
+    import pandas as pd
+
     table = pd.DataFrame(rows, columns=[field.name for field in fields(kind)])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, f"# {note}\n" + table.to_csv(index=False, lineterminator="\n"))
