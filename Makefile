@@ -83,6 +83,7 @@ memory: $(INSTALLED) ## memory and time of an epoch of every method: results/mem
 
 probes: $(INSTALLED) ## embeddings by both probes, three kinds of splits and scikit-learn: results/probes.md; wants a GPU
 	@$(BIN)/python benchmarks/probes.py --workers $(WORKERS)
+	@$(MAKE) --no-print-directory tables
 
 search-strength: $(INSTALLED) ## does ASPECT-S's search raise the loss of the model as trained?
 	@$(BIN)/python benchmarks/search_strength.py

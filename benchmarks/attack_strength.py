@@ -11,12 +11,10 @@ in the folder that ASPECT_DATA names. One thread: about half an hour for everyth
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -32,17 +30,17 @@ from aspect.attacks.base import Target, apply_flips  # noqa: E402 - the path com
 from aspect.attacks.drawn import random_flips  # noqa: E402
 from aspect.attacks.file import PerturbationFile  # noqa: E402
 from aspect.attacks.pr_bcd import PRBCD  # noqa: E402
-from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import Graph, LabelledGraph  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import SPLIT_SEEDS, Split, make_splits  # noqa: E402
-from aspect.errors import AspectError, FileError, SettingsError  # noqa: E402
+from aspect.errors import SettingsError  # noqa: E402
 from aspect.evaluation.significance import PairedTest, paired_test  # noqa: E402
 from aspect.randomness import generator_for  # noqa: E402
+from commands import read_rows, told_in_a_line, write_rows  # noqa: E402
+from perturbations import FOLDER, GRAPHS  # noqa: E402
 from retraining import accuracy  # noqa: E402
 
-PERTURBATIONS, SCORES = ROOT / "results" / "perturbations", ROOT / "results" / "strength.csv"
-GRAPHS = ("cora", "citeseer", "chameleon", "actor", "pubmed", "squirrel")
+SCORES = ROOT / "results" / "strength.csv"
 SOLVERS = ("implicit", "unrolled")
 BUDGETS = (0.05, 0.1, 0.25)
 SPLITS = "class-balanced"
@@ -55,7 +53,7 @@ PRBCD_GRAPHS, PRBCD_BUDGET = ("cora", "citeseer", "chameleon"), 0.1  # budgets d
 COLUMNS = 100  # of the tables, where they are not printed to a terminal
 
 NOTE = (
-    "# Made by `make strength`: test accuracy in percent of a GCN retrained on the poisoned graph, "
+    "Made by `make strength`: test accuracy in percent of a GCN retrained on the poisoned graph, "
     "mean over its starts"
 )
 
@@ -222,33 +220,13 @@ def _mean(by_split: Mapping[int, float]) -> str:
 
 def read_scores(path: Path) -> list[Score]:
     """What an earlier call wrote; nothing without one."""
-    if not path.exists():
-        return []
-    kinds = {"str": str, "int": int, "float": float}
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(line for line in file if not line.startswith("#"))
-            scores = [
-                Score(
-                    **{part.name: kinds[str(part.type)](row[part.name]) for part in fields(Score)}
-                )
-                for row in rows
-            ]
-        return _in_order(scores)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileError(f"{str(path)!r} must be a file of `make strength`: remove it.") from error
+    return _in_order(read_rows(path, Score, "make strength"))
 
 
 def write_scores(path: Path, scores: Iterable[Score]) -> None:
     """One line per score, whole or not at all."""
-    text = io.StringIO()
-    print(NOTE, file=text)
-    writer = csv.DictWriter(text, [part.name for part in fields(Score)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(score) | {"accuracy": f"{score.accuracy:.4f}"} for score in scores)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path, overwrite=True) as file:
-        file.write(text.getvalue().encode())
+    rows = (asdict(score) | {"accuracy": f"{score.accuracy:.4f}"} for score in scores)
+    write_rows(path, Score, rows, NOTE)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -266,35 +244,32 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="the first N of ten (default: 3)",
     )
     parser.add_argument(
-        "--perturbations", type=Path, default=PERTURBATIONS, metavar="DIR", help="Metattack's files"
+        "--perturbations", type=Path, default=FOLDER, metavar="DIR", help="Metattack's files"
     )
     parser.add_argument("--out", type=Path, default=SCORES, metavar="FILE", help="the scores")
     return parser.parse_args(arguments)
 
 
+@told_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write and print; what has no file is named and left out."""
     given, console = parse(arguments), Console(stderr=True)
     torch.set_num_threads(1)
     numbers = range(given.splits)
-    try:
-        traces = read_traces(given.perturbations)
-        for sentence in missing(given.graphs, numbers, traces):
-            console.print(f"Left out: {sentence}", markup=False, highlight=False)
-        scores = read_scores(given.out)
-        for name in given.graphs:
-            labelled = load_named(name)
-            new = []
-            with Progress(console=console, transient=True) as progress:
-                task = progress.add_task(name, total=None)
-                for score in measure(labelled, name, numbers, traces):
-                    new.append(score)
-                    progress.update(task, description=f"{name}, split {score.split}", advance=1)
-            scores = _in_order([*(old for old in scores if old.graph != name), *new])
-            write_scores(given.out, scores)
-    except AspectError as error:
-        print(error, file=sys.stderr)
-        return 2
+    traces = read_traces(given.perturbations)
+    for sentence in missing(given.graphs, numbers, traces):
+        console.print(f"Left out: {sentence}", markup=False, highlight=False)
+    scores = read_scores(given.out)
+    for name in given.graphs:
+        labelled = load_named(name)
+        new = []
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task(name, total=None)
+            for score in measure(labelled, name, numbers, traces):
+                new.append(score)
+                progress.update(task, description=f"{name}, split {score.split}", advance=1)
+        scores = _in_order([*(old for old in scores if old.graph != name), *new])
+        write_scores(given.out, scores)
     show([score for score in scores if score.graph in given.graphs])
     return 0
 
@@ -305,4 +280,4 @@ def _in_order(scores: Iterable[Score]) -> list[Score]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

@@ -16,12 +16,9 @@ With --tables nothing is trained.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +36,9 @@ from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.estimator import choose_device  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe, probe_named  # noqa: E402
-from aspect.experiment.executor import Finished, LocalProcesses, Lost  # noqa: E402
 from aspect.report.benchmark_tables import published_figures  # noqa: E402
-from commands import positive, told_in_a_line  # noqa: E402
-from evasion import Training  # noqa: E402
+from commands import positive, run_all, told_in_a_line  # noqa: E402
+from evasion import Training, append, settings_digest  # noqa: E402
 
 RESULTS = ROOT / "results" / "calibration.csv"
 GRAPHS = ("cora", "chameleon")
@@ -89,7 +85,6 @@ class Poisoning:
 
 def scores_of(poisoning: Poisoning) -> list[dict[str, Any]]:
     """A row for each method, split and probe."""
-    logging.getLogger("aspect").setLevel(logging.ERROR)
     labelled = load_named(poisoning.graph)
     graph, labels, classes = poisoning.poisoned(labelled), labelled.labels, labelled.num_classes
     splits = make_splits("class-balanced", labels, classes)
@@ -110,8 +105,7 @@ def scores_of(poisoning: Poisoning) -> list[dict[str, Any]]:
                     "split": number,
                     "probe": name,
                     "accuracy": round(score.strict, 3),
-                    # Shipped settings change: a table must tell which it was made with.
-                    "settings": sha256(model.config.model_dump_json().encode()).hexdigest()[:12],
+                    "settings": settings_digest(model),
                 }
                 for number, score in zip(poisoning.splits, probed.splits, strict=True)
             ]
@@ -189,13 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     known = pd.read_csv(given.out) if given.out.exists() else pd.DataFrame(columns=KEY)
     missing = [] if given.tables else list(poisonings(given, known))
-    with closing(LocalProcesses(given.workers).run(scores_of, missing)) as events:
-        for event in events:
-            if isinstance(event, Finished):  # written at once: a run may be cut off
-                rows = pd.DataFrame(event.result)
-                rows.to_csv(given.out, mode="a", header=not given.out.exists(), index=False)
-            elif isinstance(event, Lost):
-                print(f"{event.task}: {event.reason}", file=sys.stderr, flush=True)
+    run_all(scores_of, missing, given.workers, lambda _, rows: append(given.out, rows))
     lines = table(pd.read_csv(given.out))
     print(lines.to_string(index=False))
     print(closest(lines))

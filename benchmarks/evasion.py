@@ -21,12 +21,10 @@ that ASPECT_DATA names. Run by `make evasion`; results/evasion.csv has what came
 from __future__ import annotations
 
 import argparse
-import logging
 import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from itertools import islice
@@ -63,14 +61,13 @@ from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import TrainedProbe  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.evaluation.stability import mean_distance, relative_shifts, searched  # noqa: E402
-from aspect.experiment.executor import Finished, LocalProcesses, Lost  # noqa: E402
 from aspect.methods.aspect import AspectMethod, SpectralEmbedding  # noqa: E402
 from aspect.randomness import generator_for  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
-from commands import positive, told_in_a_line  # noqa: E402
+from commands import positive, run_all, told_in_a_line  # noqa: E402
+from perturbations import FOLDER, Attack  # noqa: E402
 
 GRAPHS = ("cora", "citeseer", "pubmed", "actor", "chameleon", "squirrel")
-FILES = ROOT / "results" / "perturbations"
 RESULTS = ROOT / "results" / "evasion.csv"
 BASE = "aspect"
 VARIANTS = ("aspect-s", "aspect-s perturbation_steps=0")  # searched flips, and random ones
@@ -190,7 +187,7 @@ def perturbed_graphs(
     graph = labelled.graph
     has_files = training.graph in ATTACKED_BY_FILE and not training.choose
     for split in scored if has_files else ():
-        path = FILES / f"{training.graph}-metattack-unrolled-class-balanced-{split}.safetensors"
+        path = FOLDER / Attack("unrolled", training.graph, split).file_name
         yield "metattack", split, PerturbationFile.read(path).apply(labelled, BUDGET)
     for split in scored:
         # Other draws choose than those that are reported.
@@ -236,8 +233,7 @@ def scores_of(training: Training) -> list[dict[str, Any]]:
                 "perturbed": round(probe.strict(split, moved), 3),
                 "shift": round(shift, 4),
                 "seconds": round(seconds, 2),
-                # Shipped settings change: a table must tell which it was made with.
-                "settings": sha256(model.config.model_dump_json().encode()).hexdigest()[:12],
+                "settings": settings_digest(model),
             }
             for split in (splits if one is None else (one,))
         ]
@@ -250,10 +246,14 @@ def _scored_as_test(split: Split, part: str) -> Split:
     return Split(split.train, split.test, split.validation)
 
 
-def quietly(training: Training) -> list[dict[str, Any]]:
-    """The same in a worker, without the warnings of each training."""
-    logging.getLogger("aspect").setLevel(logging.ERROR)
-    return scores_of(training)
+def settings_digest(model: Embedder) -> str:
+    """Shipped settings change: a table must tell which it was made with."""
+    return sha256(model.config.model_dump_json().encode()).hexdigest()[:12]
+
+
+def append(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows at once, as a run may be cut off."""
+    pd.DataFrame(rows).to_csv(path, mode="a", header=not path.exists(), index=False)
 
 
 # Tables
@@ -372,23 +372,15 @@ def train_all(trainings: Sequence[Training], workers: int, seconds: int | None, 
     """Every training's lines are appended to the table when it is done."""
     end = time.monotonic() + seconds if seconds else float("inf")
     left = (training for training in trainings if time.monotonic() < end)
-    with closing(LocalProcesses(workers).run(quietly, left)) as events:
-        for event in events:
-            if isinstance(event, Finished):
-                lines = pd.DataFrame(event.result)
-                lines.to_csv(out, mode="a", header=not out.exists(), index=False)
-                one = lines.groupby("attack", sort=False).perturbed.mean().round(1).to_dict()
-                print(
-                    event.task.graph,
-                    event.task.seed,
-                    event.task.variant,
-                    round(lines.clean.mean(), 1),
-                    one,
-                    lines.seconds[0],
-                    flush=True,
-                )
-            elif isinstance(event, Lost):
-                print(f"{event.task}: {event.reason}", file=sys.stderr, flush=True)
+
+    def keep(training: Training, rows: list[dict[str, Any]]) -> None:
+        append(out, rows)
+        lines = pd.DataFrame(rows)
+        means = lines.groupby("attack", sort=False).perturbed.mean().round(1).to_dict()
+        known = (training.graph, training.seed, training.variant, round(lines.clean.mean(), 1))
+        print(*known, means, lines.seconds[0], flush=True)
+
+    run_all(scores_of, left, workers, keep)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ from aspect.nn.spectral_encoder import Signal  # noqa: E402
 from aspect.randomness import isolated_seed, seed_for  # noqa: E402
 from aspect.settings import Experiment  # noqa: E402
 from aspect.training.trainer import train  # noqa: E402
-from commands import positive, told_in_a_line  # noqa: E402
+from commands import markdown, positive, told_in_a_line  # noqa: E402
 from settings import GRAPHS  # noqa: E402
 
 COVARIANCE_WEIGHT = 1 / 25  # beside VICReg's variance term
@@ -581,10 +581,9 @@ def _signed(gain: float) -> str:
     return "-" if pd.isna(gain) else f"{round(gain, 1) + 0:+.1f}"  # no -0.0
 
 
-def markdown(table: pd.DataFrame) -> str:
+def in_lab_book(table: pd.DataFrame) -> str:
     """The table as the lab book has it."""
-    rows = [("", *table), ("---",) * (len(table.columns) + 1), *table.itertuples()]
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+    return markdown(["", *table], [list(map(str, row)) for row in table.itertuples()])
 
 
 @told_in_a_line
@@ -611,7 +610,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results.to_csv(given.out, index=False)
     for told, part in results.groupby("settings"):
         made = gains(part, GENERAL), strengths(part), gains(part, STRUCTURAL)
-        tables = [markdown(table) for table in made if len(table)]
+        tables = [in_lab_book(table) for table in made if len(table)]
         print("\n\n".join([str(told) or "defaults", *tables]), end="\n\n")
     return 0
 

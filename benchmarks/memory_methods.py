@@ -12,15 +12,14 @@ an hour for everything. Run by `make memory`.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,16 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 from aspect.config import make_config  # noqa: E402 - the path comes first
-from aspect.data.files import replacing  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
-from aspect.errors import AspectError, FileError  # noqa: E402
 from aspect.methods.registry import find_method, method_names, require_method_name  # noqa: E402
 from aspect.provenance import peak_bytes  # noqa: E402
 from aspect.randomness import isolated_seed  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
 from aspect.training.trainer import train  # noqa: E402
+from commands import read_rows, told_in_a_line, write_rows  # noqa: E402
 
 OUT = ROOT / "results" / "memory.csv"
 GRAPHS = ("pubmed", "squirrel")
@@ -57,7 +55,7 @@ EVERYTHING_IS_DUE: dict[str, dict[str, Any]] = {
 }
 
 NOTE = (
-    "# Made by `make memory`: peak of the process and processor time of one thread, CPU; "
+    "Made by `make memory`: peak of the process and processor time of one thread, CPU; "
     f"stopped: grew beyond {STOPPED_AT_BYTES // GB} GB"
 )
 SECONDS = ("prepare_seconds", "epoch_seconds")  # rounded in the file
@@ -163,37 +161,16 @@ def show(measurements: Iterable[Measurement]) -> None:
 
 def read_measurements(path: Path) -> list[Measurement]:
     """What earlier calls wrote; nothing without one."""
-    if not path.exists():
-        return []
-    kinds: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
-    kinds["bool"] = {"True": True, "False": False}.__getitem__
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(line for line in file if not line.startswith("#"))
-            rows = list(reader)
-        if reader.fieldnames != [part.name for part in fields(Measurement)]:
-            raise ValueError("other columns")
-        values: list[dict[str, Any]] = [
-            {part.name: kinds[str(part.type)](row[part.name]) for part in fields(Measurement)}
-            for row in rows
-        ]
-        return [Measurement(**row) for row in values]
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise FileError(f"{str(path)!r} must be a file of `make memory`: remove it.") from error
+    return read_rows(path, Measurement, "make memory")
 
 
 def write_measurements(path: Path, measurements: Iterable[Measurement]) -> None:
     """One line each, whole or not at all."""
-    text = io.StringIO()
-    print(NOTE, file=text)
-    writer = csv.DictWriter(text, [part.name for part in fields(Measurement)], lineterminator="\n")
-    writer.writeheader()
-    for each in measurements:
-        seconds = {name: f"{getattr(each, name):.2f}" for name in SECONDS}
-        writer.writerow(asdict(each) | seconds)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path, overwrite=True) as file:
-        file.write(text.getvalue().encode())
+    rows = (
+        asdict(each) | {name: f"{getattr(each, name):.2f}" for name in SECONDS}
+        for each in measurements
+    )
+    write_rows(path, Measurement, rows, NOTE)
 
 
 def merged(old: Iterable[Measurement], new: Measurement) -> list[Measurement]:
@@ -216,35 +193,32 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+@told_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write and print; a missed target is shown, not punished."""
     given, console = parse(arguments), Console(stderr=True)
-    try:
-        graphs = given.graph or GRAPHS
-        methods = [require_method_name(name) for name in given.method or method_names()]
-        if given.one:
-            torch.set_num_threads(1)
-            print(json.dumps(asdict(measure(graphs[0], methods[0]))))
-            return 0
-        known, shown = read_measurements(given.out), []
-        for graph, method in ((graph, method) for graph in graphs for method in methods):
-            with console.status(f"{method} on {graph}"):
-                answer = measure_apart(graph, method)
-            if isinstance(answer, str):
-                console.print(answer, markup=False, highlight=False, soft_wrap=True)
-                continue
-            if answer.stopped:
-                line = f"{method} on {graph} was stopped at {answer.peak_bytes / GB:.1f} GB."
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
-            known = merged(known, answer)
-            shown.append(answer)
-            write_measurements(given.out, known)
-    except AspectError as error:
-        print(error, file=sys.stderr)
-        return 2
+    graphs = given.graph or GRAPHS
+    methods = [require_method_name(name) for name in given.method or method_names()]
+    if given.one:
+        torch.set_num_threads(1)
+        print(json.dumps(asdict(measure(graphs[0], methods[0]))))
+        return 0
+    known, shown = read_measurements(given.out), []
+    for graph, method in product(graphs, methods):
+        with console.status(f"{method} on {graph}"):
+            answer = measure_apart(graph, method)
+        if isinstance(answer, str):
+            console.print(answer, markup=False, highlight=False, soft_wrap=True)
+            continue
+        if answer.stopped:
+            line = f"{method} on {graph} was stopped at {answer.peak_bytes / GB:.1f} GB."
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        known = merged(known, answer)
+        shown.append(answer)
+        write_measurements(given.out, known)
     show(shown)
     return 0 if shown else 2
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,34 +22,16 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
-from commands import (  # noqa: E402 - the path comes first
-    positive,
-    run_command,
-    run_several,
-    told_in_a_line,
-)
+from commands import json_of, positive, told_in_a_line  # noqa: E402 - the path comes first
 
 FOLDER = ROOT / "results" / "perturbations"
 SPLITS = range(10)
 
 # The share of the edges to which each graph is attacked; cheap ones first.
+GRAPHS = ("cora", "citeseer", "chameleon", "actor", "pubmed", "squirrel")
 BUDGETS = {
-    "implicit": {
-        "cora": 0.25,
-        "citeseer": 0.25,
-        "chameleon": 0.25,
-        "actor": 0.25,
-        "pubmed": 0.25,
-        "squirrel": 0.25,
-    },
-    "unrolled": {
-        "cora": 0.25,
-        "citeseer": 0.25,
-        "chameleon": 0.25,
-        "actor": 0.1,
-        "pubmed": 0.1,
-        "squirrel": 0.25,
-    },
+    "implicit": dict.fromkeys(GRAPHS, 0.25),
+    "unrolled": {**dict.fromkeys(GRAPHS, 0.25), "actor": 0.1, "pubmed": 0.1},
 }
 
 
@@ -84,16 +67,16 @@ def attacks(solvers: Sequence[str], graphs: Sequence[str]) -> Iterator[Attack]:
 def run(attack: Attack, folder: Path, device: str) -> dict[str, Any]:
     """Make one file; what it says of itself."""
     options = ["--out", str(folder / attack.file_name), "--device", device, "--resume"]
-    return run_command(attack.command, options)
+    name = f"aspect {' '.join(attack.command)}"
+    found: dict[str, Any] = json_of(name, ["-m", "aspect", *attack.command, *options, "--json"])
+    return found
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--solver", choices=BUDGETS, action="append", help="one solver only")
-    parser.add_argument(
-        "--graph", choices=BUDGETS["implicit"], action="append", help="one graph only"
-    )
+    parser.add_argument("--graph", choices=GRAPHS, action="append", help="one graph only")
     parser.add_argument("--workers", type=positive, default=2, help="files at a time (default: 2)")
     parser.add_argument("--device", default="cpu", help="where the attacks run (default: cpu)")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the files")
@@ -104,21 +87,23 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the files that are asked for, and show one line for each."""
     given = parse(arguments)
-    wanted = list(attacks(given.solver or list(BUDGETS), given.graph or list(BUDGETS["implicit"])))
+    wanted = list(attacks(given.solver or list(BUDGETS), given.graph or GRAPHS))
     given.out.mkdir(parents=True, exist_ok=True)
     console = Console()
     table = Table("file", "flips", "of the edges", "seconds", "MiB at most")
-    made = run_several(wanted, lambda attack: run(attack, given.out, given.device), given.workers)
-    for attack, result in made:
-        (file,) = result["files"]
-        console.print(f"{attack.file_name}: {file['flips']} flips, {file['seconds']:.1f} s")
-        table.add_row(
-            attack.file_name,
-            str(file["flips"]),
-            f"{100 * file['reached']:.1f}%",
-            f"{file['seconds']:.1f}",
-            f"{result['peak_memory_bytes'] / 2**20:.0f}",
-        )
+    # After a failure or Ctrl-C those under way come to their end and no further one is begun.
+    with ThreadPoolExecutor(given.workers) as pool:
+        made = pool.map(lambda attack: run(attack, given.out, given.device), wanted)
+        for attack, result in zip(wanted, made, strict=True):
+            (file,) = result["files"]
+            console.print(f"{attack.file_name}: {file['flips']} flips, {file['seconds']:.1f} s")
+            table.add_row(
+                attack.file_name,
+                str(file["flips"]),
+                f"{100 * file['reached']:.1f}%",
+                f"{file['seconds']:.1f}",
+                f"{result['peak_memory_bytes'] / 2**20:.0f}",
+            )
     console.print(table)
     return 0
 

@@ -17,11 +17,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
@@ -45,8 +43,7 @@ from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import Split, make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
-from aspect.experiment.executor import Finished, LocalProcesses, Lost  # noqa: E402
-from commands import positive, told_in_a_line  # noqa: E402
+from commands import positive, run_all, told_in_a_line  # noqa: E402
 
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 RATIOS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -111,7 +108,6 @@ class Run:
 def result_of(task: tuple[Run, Path, str | None]) -> dict[str, Any]:
     """Train, embed and probe; a test label chooses nothing."""
     run, source, device = task
-    logging.getLogger("aspect").setLevel(logging.ERROR)
     labelled, graph, split = read_case(source, run.rate)
     prune = None
     if run.score:
@@ -203,13 +199,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if tuple(map(str, astuple(run))) not in done
     ]
     tasks = itertools.takewhile(lambda _: time.monotonic() - started < given.seconds, wanted)
-    with closing(LocalProcesses(given.workers).run(result_of, tasks)) as events:
-        for event in events:
-            if isinstance(event, Finished):
-                rows.append(event.result)
-                pd.DataFrame(rows).to_csv(given.out, index=False)
-            elif isinstance(event, Lost):
-                print(f"{event.task[0]}: {event.reason}", file=sys.stderr, flush=True)
+
+    def keep(_: object, row: dict[str, Any]) -> None:
+        rows.append(row)
+        pd.DataFrame(rows).to_csv(given.out, index=False)
+
+    run_all(result_of, tasks, given.workers, keep)
     print(table(pd.read_csv(given.out)))
     return 0
 

@@ -1,32 +1,50 @@
 """Read embeddings with several tools: both probes, three kinds of splits, scikit-learn, health.
 
 One training a method, graph and seed; then everything that can be asked of its embedding. The
-records go to results/probes.jsonl, the tables to results/probes.md and docs/results.md.
-Run by `make probes`; with `--tables` the tables are made again from the records. Wants a GPU; the
-graphs' files lie in the folder that ASPECT_DATA names.
+records go to results/probes.jsonl; `make tables` writes their tables. Run by `make probes`; with
+`--tables` they are printed alone. Wants a GPU; the graphs' files lie in the folder that ASPECT_DATA
+names.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
-from commands import positive, told_in_a_line  # noqa: E402
+import numpy as np  # noqa: E402 - the path comes first
+import torch  # noqa: E402
+from jaxtyping import Float  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
+from torch import Tensor  # noqa: E402
 
-RECORDS, TABLES = ROOT / "results" / "probes.jsonl", ROOT / "results" / "probes.md"
-PAGE = ROOT / "docs" / "results.md"  # with tables in marked places
+from aspect.config import load_yaml  # noqa: E402
+from aspect.data.graph import LabelledGraph  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
+from aspect.data.splits import make_splits  # noqa: E402
+from aspect.estimator import Embedder  # noqa: E402
+from aspect.evaluation.linear_probe import (  # noqa: E402
+    linear_probe,
+    probe_named,
+    validation_scores,
+)
+from aspect.evaluation.significance import paired_test  # noqa: E402
+from aspect.nn.normalisation import MEAN_LENGTH  # noqa: E402
+from aspect.settings import find_experiment  # noqa: E402
+from commands import markdown, positive, run_all, told_in_a_line  # noqa: E402
+
+RECORDS = ROOT / "results" / "probes.jsonl"
 OLD_SETTINGS = ROOT / "benchmarks" / "settings_0.1"
 
 GRAPHS = (
@@ -70,13 +88,9 @@ def jobs(rows: Sequence[str], graphs: Sequence[str], seeds: int) -> Iterator[Job
 
 def run(job: Job, device: str | None, probes: Sequence[str] = PROBES) -> dict[str, Any]:
     """Train, and ask."""
-    import torch
-
-    from aspect.data.source import GraphSource
-
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")
-    labelled = GraphSource(graph=job.graph).read()
+    labelled = load_named(job.graph)
     model = _model(job, device).fit(labelled.graph)
     # As version 0.1 probed them: the paper probe sees where embeddings lie, the neutral does not.
     embeddings = model.embed(labelled.graph, normalise="none").to(model.device)
@@ -88,23 +102,20 @@ def run(job: Job, device: str | None, probes: Sequence[str] = PROBES) -> dict[st
     }
     rows = model.embed(labelled.graph).numpy()  # as they are exported
     if job.row in ("raw", "aspect") and job.seed == 0:
-        record["knn"] = _read(_nearest, rows, labelled, "random", "test")
+        nearest = partial(KNeighborsClassifier, metric="cosine")
+        record["knn"] = _read(nearest, rows, labelled, "random", "test")
     if job.row == "aspect" and job.seed == 0:
         standard = model.embed(labelled.graph, normalise="standard").numpy()
         record["logistic"] = {
-            "centre": _read(_logistic, rows, labelled, "random", "test"),
-            "standard": _read(_logistic, standard, labelled, "random", "test"),
+            "centre": _read(LogisticRegression, rows, labelled, "random", "test"),
+            "standard": _read(LogisticRegression, standard, labelled, "random", "test"),
         }
         if len(rows) <= MOST_NODES:
             record["lengths"] = _lengths(rows, labelled)
     return record
 
 
-def _model(job: Job, device: str | None) -> Any:  # noqa: ANN401 - an Embedder, imported late
-    from aspect.config import load_yaml
-    from aspect.estimator import Embedder
-    from aspect.settings import find_experiment
-
+def _model(job: Job, device: str | None) -> Embedder:
     if job.row not in BATCH_NORM:
         settings = find_experiment(job.row, job.graph, None)[0].settings
         return Embedder(job.row, seed=job.seed, device=device, **settings)
@@ -118,14 +129,12 @@ def _model(job: Job, device: str | None) -> Any:  # noqa: ANN401 - an Embedder, 
 
 
 def _scores(
-    embeddings: Any,  # noqa: ANN401
-    labelled: Any,  # noqa: ANN401
+    embeddings: Float[Tensor, "nodes dim"],
+    labelled: LabelledGraph,
     kind: str,
     probes: Sequence[str],
 ) -> dict[str, Any]:
     """Test accuracy of every split, and how often validation chose an end of the path."""
-    from aspect.evaluation.linear_probe import linear_probe, probe_named
-
     found = {}
     for name in probes:
         probe = probe_named(name)
@@ -153,42 +162,24 @@ def _is_end(probe: Any, score: Any) -> bool:  # noqa: ANN401
     return score.choice in (min(decays), max(decays)) or score.step == probe.steps
 
 
-def _logistic() -> Any:  # noqa: ANN401
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression()
-
-
-def _nearest() -> Any:  # noqa: ANN401
-    from sklearn.neighbors import KNeighborsClassifier
-
-    return KNeighborsClassifier(metric="cosine")
-
-
-def _lengths(rows: Any, labelled: Any) -> dict[str, float]:  # noqa: ANN401
+def _lengths(rows: np.ndarray[Any, Any], labelled: LabelledGraph) -> dict[str, float]:
     """Validation accuracy of a plain logistic regression by the mean length of the rows."""
-    from aspect.data.splits import make_splits
-    from aspect.evaluation.linear_probe import validation_scores
-    from aspect.nn.normalisation import MEAN_LENGTH
-
     splits = make_splits("search", labelled.labels, labelled.num_classes)[:TOOL_SPLITS]
     best = validation_scores(rows, labelled.labels, splits, num_classes=labelled.num_classes)
     found = {"probe": sum(best) / len(best)}
     for length in LENGTHS:
         scaled = rows * (length / MEAN_LENGTH)
-        found[f"{length:g}"] = _read(_logistic, scaled, labelled, "search", "validation")
+        found[f"{length:g}"] = _read(LogisticRegression, scaled, labelled, "search", "validation")
     return found
 
 
 def _read(
     reader: Callable[[], Any],
-    rows: Any,  # noqa: ANN401
-    labelled: Any,  # noqa: ANN401
+    rows: np.ndarray[Any, Any],
+    labelled: LabelledGraph,
     kind: str,
     part: str,
 ) -> float:
-    from aspect.data.splits import make_splits
-
     splits = make_splits(kind, labelled.labels, labelled.num_classes)[:TOOL_SPLITS]
     labels, scores = labelled.labels.numpy(), []
     for split in splits:
@@ -201,18 +192,10 @@ def _read(
 # Tables
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """As Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def per_split(
     records: Sequence[dict[str, Any]], row: str, graph: str, kind: str, probe: str
-) -> Any:  # noqa: ANN401
+) -> np.ndarray[Any, Any] | None:
     """Accuracy by split, averaged over the seeds; None without a record."""
-    import numpy as np
-
     found = [
         record["scores"][kind][probe]["strict"]
         for record in records
@@ -229,7 +212,7 @@ def accuracy_table(records: Sequence[dict[str, Any]], kind: str) -> str:
         return " / ".join("-" if mean is None else f"{mean.mean():.1f}" for mean in means)
 
     rows = [[row, *(cell(row, graph) for graph in GRAPHS)] for row in (*CONTROLS, *METHODS)]
-    return table([kind, *GRAPHS], rows)
+    return markdown([kind, *GRAPHS], rows)
 
 
 def ends_table(records: Sequence[dict[str, Any]]) -> str:
@@ -246,12 +229,11 @@ def ends_table(records: Sequence[dict[str, Any]]) -> str:
         return f"{100 * sum(ends) / len(ends):.1f}" if ends else "-"
 
     rows = [[row, *(share(row, probe) for probe in PROBES)] for row in (*CONTROLS, *METHODS)]
-    return table(["chosen at an end, %", *PROBES], rows)
+    return markdown(["chosen at an end, %", *PROBES], rows)
 
 
 def against_table(records: Sequence[dict[str, Any]], rival: str) -> str:
     """ASPECT less a control under the neutral probe, with the paired test's 95% interval."""
-    from aspect.evaluation.significance import paired_test
 
     def cell(graph: str, kind: str) -> str:
         ours = per_split(records, "aspect", graph, kind, "neutral")
@@ -263,7 +245,7 @@ def against_table(records: Sequence[dict[str, Any]], rival: str) -> str:
         return f"{paired.difference:+.1f} ± {paired.high - paired.difference:.1f}{mark}"
 
     rows = [[kind, *(cell(graph, kind) for graph in GRAPHS)] for kind in KINDS[:2]]
-    return table([f"ASPECT less {rival}", *GRAPHS], rows)
+    return markdown([f"ASPECT less {rival}", *GRAPHS], rows)
 
 
 def health_table(records: Sequence[dict[str, Any]]) -> str:
@@ -280,7 +262,7 @@ def health_table(records: Sequence[dict[str, Any]]) -> str:
         worst = max(health, key=lambda each: each["mean_cosine"])
         numbers = ("mean_cosine", "variance_share", "effective_rank", "min_norm", "max_norm")
         rows.append([graph, *(f"{worst[name]:.3g}" for name in numbers), str(worst["dim"])])
-    return table(
+    return markdown(
         [
             "health",
             "mean cosine",
@@ -316,7 +298,7 @@ def batch_norm_table(records: Sequence[dict[str, Any]]) -> str:
             cosines = ", ".join(f"{record['health']['mean_cosine']:.3f}" for record in found)
             rows.append([graph, statistics, *cells, cosines])
     head = ["graph", "statistics", "random, neutral", "random, paper", "class-balanced, paper"]
-    return table([*head, "mean cosine"], rows)
+    return markdown([*head, "mean cosine"], rows)
 
 
 def tools_table(records: Sequence[dict[str, Any]]) -> str:
@@ -340,7 +322,7 @@ def tools_table(records: Sequence[dict[str, Any]]) -> str:
         "5-NN",
         "5-NN on raw features",
     ]
-    return table(head, rows)
+    return markdown(head, rows)
 
 
 def lengths_table(records: Sequence[dict[str, Any]]) -> str:
@@ -352,7 +334,7 @@ def lengths_table(records: Sequence[dict[str, Any]]) -> str:
             gaps = [found[f"{length:g}"] - found["probe"] for length in LENGTHS]
             rows.append([record["graph"], *(f"{gap:+.1f}" for gap in gaps)])
     rows.sort(key=lambda row: GRAPHS.index(row[0]))
-    return table(["mean length", *(f"{length:g}" for length in LENGTHS)], rows)
+    return markdown(["mean length", *(f"{length:g}" for length in LENGTHS)], rows)
 
 
 def tables(records: Sequence[dict[str, Any]]) -> str:
@@ -379,16 +361,9 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def with_tables(page: str, records: Sequence[dict[str, Any]]) -> str:
-    """A page whose marked places hold the tables of accuracy."""
-    found = {kind: accuracy_table(records, kind) for kind in KINDS}
-    for name, table in found.items():
-        first, last = f"<!-- probes:{name} -->", "<!-- /probes -->"
-        if first in page:
-            before, _, rest = page.partition(first)
-            after = rest.partition(last)[2]
-            page = f"{before}{first}\n\n{table}\n\n{last}{after}"
-    return page
+def blocks(records: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The tables of accuracy, by the names that pages have for them."""
+    return {f"probes-{kind}": f"{accuracy_table(records, kind)}\n" for kind in KINDS}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -427,20 +402,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if (job.row, job.graph, job.seed) not in done
         ]
         os.environ["OMP_NUM_THREADS"] = "1"
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(given.workers, mp_context=context) as pool:
-            for finished in as_completed(
-                [pool.submit(run, job, given.device, given.probe or PROBES) for job in todo]
-            ):
-                records.append(finished.result())
-                print(json.dumps(records[-1]["scores"]["random"]["neutral"]["strict"]), flush=True)
-                with given.records.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(records[-1]) + "\n")
-    text = tables(records)
-    print(text)
-    if given.records == RECORDS:
-        TABLES.write_text(text, encoding="utf-8")
-        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), records), encoding="utf-8")
+
+        def keep(_: Job, record: dict[str, Any]) -> None:
+            records.append(record)
+            print(json.dumps(record["scores"]["random"]["neutral"]["strict"]), flush=True)
+            with given.records.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+
+        work = partial(run, device=given.device, probes=given.probe or PROBES)
+        run_all(work, todo, given.workers, keep)
+    print(tables(records))
     return 0
 
 

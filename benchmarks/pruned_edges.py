@@ -18,13 +18,10 @@ the part of the added edges that is found against the part of the clean edges th
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import math
-import multiprocessing
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -35,12 +32,11 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes first
 from aspect.attacks.pruning import DEFAULT, SCORES, Pruning  # noqa: E402
 from aspect.attacks.purification import edge_scores, prune_edges  # noqa: E402
-from aspect.data.files import replacing  # noqa: E402
 from aspect.data.graph import edge_keys  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
@@ -48,8 +44,10 @@ from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
+from commands import positive, read_rows, run_all, told_in_a_line, write_rows  # noqa: E402
+from perturbations import FOLDER as PERTURBATIONS  # noqa: E402
+from perturbations import Attack  # noqa: E402
 
-PERTURBATIONS = ROOT / "results" / "perturbations"
 RESULTS = ROOT / "results" / "pruned_edges.csv"
 GRAPHS = ("cora", "citeseer", "pubmed", "actor", "chameleon", "squirrel")
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.3)
@@ -60,7 +58,7 @@ CLEAN = -1  # in the place of the split that a graph was poisoned for
 
 def path_of(graph: str, solver: str, split: int) -> Path:
     """The file of an attack of record."""
-    return PERTURBATIONS / f"{graph}-metattack-{solver}-{SPLITS}-{split}.safetensors"
+    return PERTURBATIONS / Attack(solver, graph, split).file_name
 
 
 def flips_of(graph: str, solver: str, split: int) -> PerturbationFile:
@@ -147,12 +145,6 @@ class Training:
         return found
 
 
-def run_all(wanted: Sequence[Training], workers: int) -> Iterator[list[Score]]:
-    """Several trainings at a time, each in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap_unordered(Training.scores, wanted)
-
-
 def missing(wanted: Sequence[Training]) -> list[str]:
     """Files of flips that the trainings need and that are not there."""
     needed = [path_of(each.graph, "unrolled", each.split) for each in wanted if each.split != CLEAN]
@@ -171,7 +163,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--graph", choices=GRAPHS, action="append", help="one graph only")
-    parser.add_argument("--workers", type=int, default=2, help="trainings at a time (default: 2)")
+    parser.add_argument(
+        "--workers", type=positive, default=2, help="trainings at a time (default: 2)"
+    )
     parser.add_argument("--device", help="where to train (default: the GPU if there is one)")
     parser.add_argument("--rule", action="store_true", help="what --prune auto leaves out")
     parser.add_argument("--score", default=DEFAULT, help="edge score of --rule")
@@ -180,6 +174,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+@told_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, keep the scores, print both tables."""
     given, console = parse(arguments), Console(width=140)
@@ -191,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             draw(measured, given.figure)
         console.print(rule_table(graphs, Pruning(ratio="auto", score=given.score)))
         return 0
-    kept = read_scores() if RESULTS.exists() else []
+    kept, lost = read_scores(), 0
     if not given.show:
         wanted = [
             Training(graph, split, given.device)
@@ -204,41 +199,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("Run: make perturbations, or name graphs that have theirs.", file=sys.stderr)
             return 2
         kept = [score for score in kept if score.graph not in graphs]
-        for scores in run_all(wanted, given.workers):
-            kept += scores
+
+        def keep(_: Training, scores: list[Score]) -> None:
+            kept.extend(scores)
             write_scores(kept)  # what is done is not lost where another training fails
+
+        lost = run_all(Training.scores, wanted, given.workers, keep)
     console.print(detection_table(detections(graphs)))
     console.print(reading_table([score for score in kept if score.graph in graphs]))
-    return 0
+    return 2 if lost else 0
 
 
 def read_scores() -> list[Score]:
     """What was measured before."""
-    with RESULTS.open(newline="") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    return [
-        Score(
-            row["graph"],
-            row["poisoned"] == "True",
-            int(row["split"]),
-            *(float(row[name]) for name in ("share", "validation", "strict")),
-        )
-        for row in rows
-    ]
+    return read_rows(RESULTS, Score, "make prune")
 
 
 def write_scores(scores: Sequence[Score]) -> None:
     """All of them, in one order whatever came first."""
-    text = io.StringIO()
-    text.write(
-        "# Made by `make prune`: accuracy of ASPECT with its edges of lowest scores pruned\n"
-    )
-    writer = csv.DictWriter(text, [field.name for field in fields(Score)], lineterminator="\n")
-    writer.writeheader()
     rows = sorted(scores, key=lambda s: (GRAPHS.index(s.graph), s.poisoned, s.share, s.split))
-    writer.writerows(asdict(score) for score in rows)
-    with replacing(RESULTS, overwrite=True) as file:
-        file.write(text.getvalue().encode())
+    note = "Made by `make prune`: accuracy of ASPECT with its edges of lowest scores pruned"
+    write_rows(RESULTS, Score, map(asdict, rows), note)
 
 
 def detections(graphs: Sequence[str]) -> list[Detection]:
@@ -330,4 +311,4 @@ def _spread(values: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

@@ -15,10 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -39,6 +36,7 @@ from aspect.scale.options import MixedModel
 from aspect.scale.plan import GraphSize, basis_need, calibrate
 from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings
+from commands import json_of
 
 EDGES_PER_NODE = 10
 ORDER = 5
@@ -96,15 +94,8 @@ MADE = {"generate": "store", "build": "built", "bases": "bases"}
 
 def measure(stage: str, folder: Path, model: MixedModel) -> dict[str, float]:
     """Run a step in a process of its own."""
-    command = [
-        sys.executable,
-        __file__,
-        *("--stage", stage, "--folder", str(folder), "--features", str(model.features)),
-        *("--nodes", str(model.nodes)),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)  # noqa: S603
-    result: dict[str, float] = json.loads(told.stdout)
+    words = ["--stage", stage, "--folder", str(folder), "--features", str(model.features)]
+    result: dict[str, float] = json_of(stage, [__file__, *words, "--nodes", str(model.nodes)])
     made = folder / MADE.get(stage, "none")
     result["disk"] = sum(file.stat().st_size for file in made.glob("*"))
     return result

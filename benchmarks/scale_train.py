@@ -77,10 +77,10 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--folder", type=Path, default=Path("runs/scale"), help="for all files")
     parser.add_argument("--scale", choices=["rows", "full"], default="rows")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.one:
-        print(json.dumps(measure(wanted, wanted.sizes[0], wanted.methods[0])))
+        print(json.dumps(measure(wanted, wanted.one, wanted.methods[0])))
         return 0
     rows = []
     table = Table("method", "nodes", "edges", *COLUMNS)
@@ -100,22 +100,12 @@ def main() -> int:
 
 def in_own_process(size: str, method: str) -> dict[str, Any]:
     """A line of the table."""
-    given = [word for word in sys.argv[1:] if ":" not in word or word.startswith("-")]
-    command = [sys.executable, __file__, size, *_without_methods(given), "--methods", method]
-    done = subprocess.run([*command, "--one"], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - this very file
+    command = [sys.executable, __file__, *sys.argv[1:], "--methods", method, "--one", size]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - this very file
     if done.returncode:
         raise SystemExit(f"{method} on {size} failed.")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def _without_methods(words: list[str]) -> list[str]:
-    if "--methods" not in words:
-        return words
-    begin = words.index("--methods")
-    rest = words[begin + 1 :]
-    count = next((k for k, word in enumerate(rest) if word.startswith("-")), len(rest))
-    return words[:begin] + rest[count:]
 
 
 def measure(wanted: argparse.Namespace, size: str, name: str) -> dict[str, Any]:

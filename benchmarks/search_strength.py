@@ -12,19 +12,22 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
-from commands import positive, told_in_a_line  # noqa: E402 - the path comes first
+import torch  # noqa: E402 - the path comes first
 
-if TYPE_CHECKING:
-    import torch
-
-    from aspect.data.graph import Graph
-    from aspect.methods.aspect_s import AspectSMethod
-    from aspect.nn.spectral_encoder import Signal
+from aspect.attacks.projected_ascent import ascend, stability  # noqa: E402
+from aspect.config import parse_overrides  # noqa: E402
+from aspect.data.graph import Graph  # noqa: E402
+from aspect.data.source import load_named  # noqa: E402
+from aspect.estimator import Embedder  # noqa: E402
+from aspect.methods.aspect_s import AspectSMethod  # noqa: E402
+from aspect.nn.spectral_encoder import Signal  # noqa: E402
+from aspect.randomness import generator_for  # noqa: E402
+from aspect.settings import find_experiment  # noqa: E402
+from commands import positive, told_in_a_line  # noqa: E402
 
 GRAPHS = ("cora", "citeseer")
 DRAWS = 5  # of random flips
@@ -34,11 +37,6 @@ def stability_loss(
     method: AspectSMethod, graph: Graph, changed: Signal, *, by_batch: bool
 ) -> float:
     """The loss of a changed graph, nothing dropped; by batch statistics or by stored ones."""
-    import torch
-
-    from aspect.attacks.projected_ascent import stability
-    from aspect.randomness import generator_for
-
     method.train(by_batch)
     with torch.no_grad():
         clean = method(method.ready(graph).bounded)
@@ -51,8 +49,6 @@ def stability_loss(
 
 def random_flips(count: int, pairs: int, generator: torch.Generator) -> torch.Tensor:
     """As many ones among the candidate pairs."""
-    import torch
-
     flips = torch.zeros(pairs, device=generator.device)
     flips[torch.randperm(pairs, generator=generator, device=generator.device)[:count]] = 1
     return flips
@@ -60,19 +56,11 @@ def random_flips(count: int, pairs: int, generator: torch.Generator) -> torch.Te
 
 def measure(name: str, choice: str, changes: list[str], seed: int, device: str | None) -> list[str]:
     """The lines of one graph and one choice of settings, `shipped` or `defaults`."""
-    from aspect.attacks.projected_ascent import ascend
-    from aspect.config import parse_overrides
-    from aspect.data.source import GraphSource
-    from aspect.estimator import Embedder
-    from aspect.nn.spectral_encoder import Signal
-    from aspect.randomness import generator_for
-    from aspect.settings import find_experiment
-
     found_settings = find_experiment("aspect-s", name, None if choice == "shipped" else choice)
     settings = {**found_settings[0].settings, **parse_overrides(changes)}
     model = Embedder("aspect-s", seed=seed, device=device, **settings)
-    model.fit(GraphSource(graph=name).read().graph)
-    graph = model.as_seen(GraphSource(graph=name).read().graph)
+    model.fit(load_named(name).graph)
+    graph = model.as_seen(load_named(name).graph)
     method: AspectSMethod = model.method  # type: ignore[assignment]  # it is aspect-s
     generator = generator_for(seed, "search", device=graph.device)
     method.eval()

@@ -22,13 +22,11 @@ settings`.
 from __future__ import annotations
 
 import argparse
-import logging
 import math
 import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,7 +39,7 @@ import pandas as pd  # noqa: E402
 
 from aspect.config import to_yaml  # noqa: E402
 from aspect.errors import AspectError, sentence_of  # noqa: E402
-from aspect.experiment.executor import Finished, LocalProcesses, Lost, News, Started  # noqa: E402
+from aspect.experiment.executor import Finished, News, Started  # noqa: E402
 from aspect.experiment.plan import load_plan  # noqa: E402 - the path comes first
 from aspect.experiment.run import free_memory  # noqa: E402
 from aspect.experiment.search import Search, SearchRequest, plan_search  # noqa: E402
@@ -50,7 +48,7 @@ from aspect.methods.registry import find_method  # noqa: E402
 from aspect.settings import FOLDER as SHIPPED  # noqa: E402
 from aspect.settings import Experiment, find_experiment, load_experiment  # noqa: E402
 from aspect.workspace import write_text  # noqa: E402
-from commands import positive, told_in_a_line  # noqa: E402
+from commands import positive, run_all, told_in_a_line  # noqa: E402
 
 SEARCHES = ROOT / "runs" / "settings"
 SHIPPED_TRIALS = ROOT / "results" / "searches"
@@ -96,6 +94,9 @@ class PlannedSearch:
     def name(self) -> str:
         """The folder of its search."""
         return f"{self.graph}-{self.method}"
+
+    def __str__(self) -> str:
+        return self.name
 
     @property
     def shipped_trials(self) -> Path:
@@ -177,7 +178,6 @@ def carry_out(
     seconds = None if until == math.inf else max(0.0, until - time.time())
     if seconds == 0:
         return "not begun: the time is over."
-    logging.getLogger("aspect").setLevel(logging.ERROR)  # a step that is not captured, and so on
     folder = searches / planned.name
     if planned.begun.is_dir() and not folder.exists():
         shutil.copytree(planned.begun, folder)
@@ -208,23 +208,17 @@ def summary(result: SearchResult) -> str:
 
 def search_all(searches: Sequence[PlannedSearch], given: argparse.Namespace) -> bool:
     """Carry out all searches, several at a time; whether none of them failed."""
-    until = math.inf if given.seconds is None else time.time() + given.seconds
     work = partial(
         carry_out,
         searches=given.searches,
         trials=given.trials,
         device=given.device,
-        until=until,
+        until=math.inf if given.seconds is None else time.time() + given.seconds,
     )
-    errors = 0
-    with closing(LocalProcesses(given.workers).run(work, searches)) as events:
-        for event in events:
-            if isinstance(event, Finished):
-                print(f"{event.task.name}: {event.result}", flush=True)
-            elif isinstance(event, Lost):
-                print(f"{event.task.name}: {event.reason}", file=sys.stderr, flush=True)
-                errors += 1
-    return errors == 0
+    lost = run_all(
+        work, searches, given.workers, lambda planned, how: print(f"{planned}: {how}", flush=True)
+    )
+    return lost == 0
 
 
 # Shipping

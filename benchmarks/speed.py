@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,18 +25,18 @@ from rich.table import Table
 from torch import Tensor
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks"), str(ROOT / "tests")]
 
-from aspect.data.features import dense  # noqa: E402
+from aspect.data.features import dense  # noqa: E402 - the path comes first
 from aspect.data.graph import Graph  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.synthetic import mixed_graph  # noqa: E402
-from aspect.errors import AspectError  # noqa: E402 - the path comes first
 from aspect.losses.info_nce import info_nce  # noqa: E402
 from aspect.methods.aspect import AspectConfig, AspectMethod  # noqa: E402
 from aspect.methods.base import Step  # noqa: E402
 from aspect.nn.filters import chebyshev_basis  # noqa: E402
 from aspect.nn.spectral_encoder import LayerOrder  # noqa: E402
+from commands import json_of, told_in_a_line, verdict  # noqa: E402
 from reference.plain_aspect import PlainAspect  # type: ignore[import-not-found]  # noqa: E402  # of the tests
 
 ORDERS: tuple[LayerOrder, ...] = ("project-first", "filter-first")
@@ -224,35 +222,24 @@ def whole_training(nodes: int) -> Training:
     return Training(nodes, medians(TIMED_EPOCHS, one)[0] * method.config.epochs, TRAININGS[nodes])
 
 
-# Run in a process of its own, since the highest memory of a process never falls. On Linux getrusage
-# starts from the memory of the process that started this one; /proc does not.
+# Run in a process of its own, since the highest memory of a process never falls.
 MEMORY_SCRIPT = """
-import re, resource, sys, torch
-from pathlib import Path
+import torch
 from aspect.losses.info_nce import info_nce
+from aspect.provenance import peak_bytes
 
 torch.manual_seed(0)
 queries, keys = (torch.randn({nodes}, {width}, requires_grad=True) for _ in range(2))
 info_nce(queries, keys, 0.26).symmetric.mean().backward()
-status = Path("/proc/self/status")
-if status.exists():
-    print(int(re.search(r"VmHWM:\\s+([0-9]+)", status.read_text())[1]) * 1024)
-else:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(peak * (1 if sys.platform == "darwin" else 1024))
+print(peak_bytes(torch.device("cpu")))
 """
 
 
 def peak_memory(nodes: int = PUBMED_NODES, width: int = WIDTH) -> Memory:
     """Measure in a fresh process."""
-    answer = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, "-c", MEMORY_SCRIPT.format(nodes=nodes, width=width)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )
-    return Memory(int(answer.stdout) / 1e9, 4 * nodes**2 / 1e9)
+    script = MEMORY_SCRIPT.format(nodes=nodes, width=width)
+    peak: int = json_of("exact InfoNCE", ["-c", script], torch.get_num_threads())
+    return Memory(peak / 1e9, 4 * nodes**2 / 1e9)
 
 
 def show(comparisons: list[Comparison], memory: Memory, trainings: list[Training]) -> None:
@@ -266,7 +253,7 @@ def show(comparisons: list[Comparison], memory: Memory, trainings: list[Training
             one.layer_order,
             f"{one.ratio:.2f} x",
             f">= {one.target} x",
-            _mark(one.reached),
+            verdict(one.reached),
             f"{one.sampled_ratio:.2f} x",
         )
     console.print(table)
@@ -277,21 +264,18 @@ def show(comparisons: list[Comparison], memory: Memory, trainings: list[Training
     console.print(table)
     console.print(
         f"Exact InfoNCE on {PUBMED_NODES} nodes peaks at {memory.gigabytes:.2f} GB, target below "
-        f"{memory.target:.0f} GB {_mark(memory.reached)}; one similarity matrix alone has "
+        f"{memory.target:.0f} GB {verdict(memory.reached)}; one similarity matrix alone has "
         f"{memory.matrix_gigabytes:.2f} GB, the plain form keeps six of them and more."
     )
     for training in trainings:
         console.print(
             f"The default training of {training.nodes:,} nodes takes {training.seconds:.0f} s, "
-            f"target at most {training.target:.0f} s {_mark(training.reached)}."
+            f"target at most {training.target:.0f} s {verdict(training.reached)}."
         )
 
 
-def _mark(reached: bool) -> str:
-    return "[green]reached[/]" if reached else "[red]missed[/]"
-
-
-def main() -> int:
+@told_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; a missed target is shown, not punished: the `slow` tests assert it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -299,18 +283,14 @@ def main() -> int:
     )
     parser.add_argument("--repetitions", type=int, default=9, help="of each epoch (default: 9)")
     parser.add_argument("--threads", type=int, default=1, help="of torch (default: 1)")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    try:
-        graph = load_named("cora").graph
-    except AspectError as error:
-        print(error, file=sys.stderr)
-        return 2
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(given.threads)
+    graph = load_named("cora").graph
     comparisons = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=len(ORDERS) + len(TRAININGS) + 1)
         for layer_order in ORDERS:
-            comparisons.append(compare(graph, layer_order, arguments.repetitions))
+            comparisons.append(compare(graph, layer_order, given.repetitions))
             progress.advance(task)
         memory = peak_memory()
         progress.advance(task)
@@ -318,7 +298,7 @@ def main() -> int:
         for nodes in TRAININGS:
             trainings.append(whole_training(nodes))
             progress.advance(task)
-    if arguments.json:
+    if given.json:
         epochs = {one.layer_order: asdict(one) | {"reached": one.reached} for one in comparisons}
         measured: dict[str, Any] = {"epochs": epochs}
         measured["memory"] = asdict(memory) | {"reached": memory.reached}
@@ -330,4 +310,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main(None))

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import get_args
@@ -30,7 +28,7 @@ from rich.table import Table
 from torch import Tensor
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks"), str(ROOT / "tests")]
 
 from aspect import mixed_graph  # noqa: E402 - the path comes first
 from aspect.attacks.base import Target, flips_within  # noqa: E402
@@ -40,6 +38,8 @@ from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import Split, make_splits  # noqa: E402
 from aspect.errors import AspectError  # noqa: E402
 from aspect.provenance import peak_bytes  # noqa: E402
+from commands import json_of, told_in_a_line, verdict  # noqa: E402
+from perturbations import GRAPHS  # noqa: E402
 from reference.metattack import (  # type: ignore[import-not-found]  # noqa: E402  # of the tests
     dense_adjacency,
     unrolled_meta_gradient,
@@ -58,7 +58,6 @@ TARGETS: dict[tuple[Solver, str], float] = {
 TARGET_SHARE = 0.1
 
 # The share of the edges that is measured of each graph; the unrolled solver is given less of some.
-GRAPHS = ("cora", "citeseer", "chameleon", "actor", "pubmed", "squirrel")
 SMALLER_SHARES = {"chameleon": 0.02, "actor": 0.02, "pubmed": 0.005, "squirrel": 0.005}
 
 MEMORY_TARGET_BYTES = 2**29
@@ -196,19 +195,10 @@ def measure(name: str, solver: Solver, budget: float) -> Growth:
     return Growth(name, solver, *sizes, spent, peak_bytes(torch.device("cpu")), budget)
 
 
-def measure_apart(name: str, solver: Solver, budget: float) -> Growth | str:
+def measure_apart(name: str, solver: Solver, budget: float) -> Growth:
     """The same in a process of its own, since the peak of a process never falls."""
-    answer = subprocess.run(  # noqa: S603 - this file
-        [sys.executable, __file__, "--one", name, "--solver", solver, "--budget", str(budget)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    if answer.returncode != 0:
-        lines = answer.stderr.strip().splitlines()
-        return f"{name}: {lines[-1] if lines else 'the process ended without a word'}"
-    return Growth(**json.loads(answer.stdout))
+    words = ["--one", name, "--solver", solver, "--budget", str(budget)]
+    return Growth(**json_of(name, [__file__, *words]))
 
 
 def show(ratios: list[Ratio], growths: list[Growth]) -> None:
@@ -239,7 +229,7 @@ def show(ratios: list[Ratio], growths: list[Growth]) -> None:
             f"{each.peak_memory_bytes / 2**30:.2f}",
             f"{'~' if each.is_extrapolated else ''}{each.target_share_seconds:.1f}",
             "" if each.target is None else f"{each.target:g} s",
-            _mark(each.reached),
+            verdict(each.reached),
         )
     console.print(table)
     if any(each.is_extrapolated for each in growths):
@@ -247,17 +237,11 @@ def show(ratios: list[Ratio], growths: list[Growth]) -> None:
     console.print(f"A target is reached within {MEMORY_TARGET_BYTES / 2**30:g} GiB only.")
 
 
-def _mark(reached: bool | None) -> str:
-    if reached is None:
-        return ""
-    return "[green]reached[/]" if reached else "[red]missed[/]"
-
-
 def _share(solver: Solver, name: str) -> float:
     return SMALLER_SHARES.get(name, TARGET_SHARE) if solver == "unrolled" else TARGET_SHARE
 
 
-def parse() -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object and no more")
@@ -266,35 +250,31 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--graphs", nargs="*", help="graphs to attack, by both solvers")
     parser.add_argument("--one", metavar="GRAPH", help="attack this graph only, in this process")
     parser.add_argument("--solver", choices=get_args(Solver), default="implicit", help="of --one")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def main() -> int:
+@told_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; a missed target is shown, not punished."""
-    arguments = parse()
+    given = parse(arguments)
     torch.set_num_threads(1)
-    if arguments.one is not None:
-        try:
-            budget = arguments.budget or _share(arguments.solver, arguments.one)
-            print(json.dumps(asdict(measure(arguments.one, arguments.solver, budget))))
-        except AspectError as error:
-            print(error, file=sys.stderr)
-            return 2
+    if given.one is not None:
+        budget = given.budget or _share(given.solver, given.one)
+        print(json.dumps(asdict(measure(given.one, given.solver, budget))))
         return 0
-    names = GRAPHS if arguments.graphs is None else arguments.graphs
+    names = GRAPHS if given.graphs is None else given.graphs
     wanted: list[tuple[Solver, str]] = [(how, name) for how in get_args(Solver) for name in names]
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=len(wanted) + 1)
-        ratios = compare(arguments.repetitions)
+        ratios = compare(given.repetitions)
         growths: list[Growth] = []
         for solver, name in wanted:
             progress.advance(task)
-            answer = measure_apart(name, solver, arguments.budget or _share(solver, name))
-            if isinstance(answer, Growth):
-                growths.append(answer)
-            else:
-                progress.console.print(answer, markup=False)
-    if arguments.json:
+            try:
+                growths.append(measure_apart(name, solver, given.budget or _share(solver, name)))
+            except AspectError as error:
+                progress.console.print(str(error), markup=False)
+    if given.json:
         graphs = [
             asdict(each)
             | {"reached": each.reached, "target_share_seconds": each.target_share_seconds}
@@ -307,4 +287,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main(None))

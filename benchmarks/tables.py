@@ -1,9 +1,10 @@
 """Make the tables of `results/`, of the README and of `docs/`, or check that they are up to date.
 
 `results/records/KIND.jsonl` gives `results/tables/KIND.csv` (one number per row), `.md` and `.tex`,
-and blocks of the README and of docs/results.md. Where the records of a plan are not there, or not
-complete, the blocks say so. The table of methods, and `keywords.py`, come from the registry. Run by
-`make tables`. With `--check` nothing is written: it says which files differ and fails.
+and blocks of the README and of docs/results.md; `results/probes.jsonl` gives `.md` and blocks.
+Where the records of a plan are not there, or not complete, the blocks say so. The table of methods,
+and `keywords.py`, come from the registry. Run by `make tables`. With `--check` nothing is written:
+it says which files differ and fails.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 import pandas as pd
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
+import probes  # noqa: E402
 from aspect.config import meaning_of  # noqa: E402
 from aspect.errors import AspectError, SettingsError, UnknownNameError, shown  # noqa: E402
 from aspect.experiment.plan import Plan, load_plan  # noqa: E402
@@ -51,7 +53,7 @@ Kind = Literal["clean", "perturbed", "ablation", "sweep", "stability"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Expected = Mapping[Path, str | None]  # what a file should hold; None: it should not be there
 
-RECORDS, TABLES = "results/records", "results/tables"
+RECORDS, TABLES, PROBES = "results/records", "results/tables", "results/probes.jsonl"
 README, RESULTS, METHODS = "README.md", "docs/results.md", "docs/methods.md"
 RANKS = "docs/ranks-{}.svg"  # by the kind of splits
 COMPLETE = "Complete"
@@ -231,6 +233,10 @@ def expected_results(root: Path) -> dict[Path, str | None]:
             figures = _rank_figures(results)
             expected |= {root / RANKS.format(splits): svg for splits, (svg, _) in figures.items()}
             blocks |= _clean_blocks(results, figures, "".join(state))
+    if (probed := root / PROBES).is_file():
+        embeddings = probes.read_records(probed)
+        expected[probed.with_suffix(".md")] = probes.tables(embeddings)
+        blocks |= probes.blocks(embeddings)
     for name in (README, RESULTS):
         page = root / name
         if page.is_file():

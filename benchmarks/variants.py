@@ -10,11 +10,9 @@ keeps what it has of other variants.
 from __future__ import annotations
 
 import argparse
-import logging
 import math
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +23,11 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 import pandas as pd  # noqa: E402 - the path comes first
 
 from aspect.config import parse_overrides  # noqa: E402
-from aspect.experiment.executor import Finished, LocalProcesses, Lost  # noqa: E402
 from aspect.experiment.search import SearchRequest, plan_search  # noqa: E402
 from aspect.experiment.trial import load_problem, score_settings  # noqa: E402
 from aspect.settings import Experiment  # noqa: E402
-from commands import positive, told_in_a_line  # noqa: E402
-from settings import GRAPHS, SMALL  # noqa: E402
+from commands import markdown, positive, run_all, told_in_a_line  # noqa: E402
+from settings import GRAPHS, SEEDS_ON_SMALL, SMALL  # noqa: E402
 
 RESULTS = ROOT / "results" / "variants.csv"
 VARIANTS = (
@@ -40,7 +37,6 @@ VARIANTS = (
     "layer_order=filter-first",
     "epochs=400",
 )
-SEEDS_ON_SMALL = 3
 
 
 @dataclass(frozen=True)
@@ -83,12 +79,6 @@ def _others(path: Path, tasks: set[tuple[str, str, str]]) -> list[dict[str, Any]
     return [{str(key): value for key, value in row.items()} for row in kept.to_dict("records")]
 
 
-def quietly(variant: Variant) -> list[dict[str, Any]]:
-    """The same in a worker, without the warnings of each training."""
-    logging.getLogger("aspect").setLevel(logging.ERROR)
-    return scores_of(variant)
-
-
 def table(scores: pd.DataFrame) -> pd.DataFrame:
     """After the last epoch, a row for each variant, with the mean over the graphs."""
     last = scores.sort_values("epoch").groupby(["variant", "graph"]).validation.last().unstack()
@@ -97,17 +87,16 @@ def table(scores: pd.DataFrame) -> pd.DataFrame:
     return last.round(1)
 
 
-def markdown(scores: pd.DataFrame) -> str:
+def in_lab_book(scores: pd.DataFrame) -> str:
     """The table as the lab book has it."""
-    rows = [("", *scores), ("---",) * (len(scores.columns) + 1)]
-    rows += [
+    rows = [
         (
             name if name == "defaults" else f"`{name}`",
             *("-" if math.isnan(score) else f"{score:.1f}" for score in line),
         )
         for name, *line in scores.itertuples()
     ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown(["", *scores], rows)
 
 
 @told_in_a_line
@@ -129,15 +118,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for words in ("", *given.variants)
         ]
         scores = _others(given.out, {(each.method, each.graph, each.name) for each in tasks})
-        with closing(LocalProcesses(given.workers).run(quietly, tasks)) as events:
-            for event in events:
-                if isinstance(event, Finished):  # written at once: a run may be cut off
-                    scores += event.result
-                    found = pd.DataFrame(scores).sort_values(["graph", "variant", "epoch"])
-                    found.to_csv(given.out, index=False)
-                elif isinstance(event, Lost):
-                    print(f"{event.task}: {event.reason}", file=sys.stderr, flush=True)
-    print(markdown(table(pd.read_csv(given.out))))
+
+        def keep(_: Variant, found: list[dict[str, Any]]) -> None:
+            scores.extend(found)
+            rows = pd.DataFrame(scores).sort_values(["graph", "variant", "epoch"])
+            rows.to_csv(given.out, index=False)  # at once: a run may be cut off
+
+        run_all(scores_of, tasks, given.workers, keep)
+    print(in_lab_book(table(pd.read_csv(given.out))))
     return 0
 
 

@@ -394,7 +394,7 @@ def test_the_lab_book_has_the_tables_of_the_results():
     found = script.read_results(script.ROOT / "results" / "ideas.csv")
     written = (script.ROOT / "docs" / "lab_book.md").read_text(encoding="utf-8")
     defaults, smaller = (found[found.settings == told] for told in ("", "epochs=100 width=128"))
-    assert script.markdown(script.gains(defaults, script.STRUCTURAL)) in written
-    assert script.markdown(script.gains(smaller, script.STRUCTURAL)) in written
-    assert script.markdown(script.gains(smaller, script.GENERAL)) in written
-    assert script.markdown(script.strengths(smaller)) in written
+    assert script.in_lab_book(script.gains(defaults, script.STRUCTURAL)) in written
+    assert script.in_lab_book(script.gains(smaller, script.STRUCTURAL)) in written
+    assert script.in_lab_book(script.gains(smaller, script.GENERAL)) in written
+    assert script.in_lab_book(script.strengths(smaller)) in written

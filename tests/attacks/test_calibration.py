@@ -50,15 +50,11 @@ def test_rows_are_kept_and_what_is_there_is_not_done_again(tmp_path, monkeypatch
             for probe in script.PROBES
         ]
 
-    class Here:
-        def __init__(self, _):
-            pass
+    def run_here(work, tasks, _, keep):
+        for task in tasks:
+            keep(task, work(task))
 
-        def run(self, work, tasks):
-            for task in tasks:
-                yield script.Finished(task, work(task))
-
-    monkeypatch.setattr(script, "LocalProcesses", Here)
+    monkeypatch.setattr(script, "run_all", run_here)
     monkeypatch.setattr(script, "scores_of", score)
     words = ["--graph", "cora", "--split", "0", "1", "--out", str(tmp_path / "rows.csv")]
     script.main(["random", *words])

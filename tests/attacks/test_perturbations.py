@@ -2,7 +2,6 @@
 
 import inspect
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,17 @@ from aspect.attacks.run import AttackRequest, plan_attacks
 from aspect.cli.main import commands
 from aspect.data.archives import content_sha256
 from aspect.data.source import load_named
+from aspect.errors import AspectError
 from attacks.attempts import CPU, labelled_graph
 from scripts import load_script
 
 script = load_script("perturbations")
-CommandFailedError = import_module("commands").CommandFailedError  # the script's own
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "results" / "perturbations").glob("*.safetensors"))
 
 
-def all_attacks(solvers=("implicit", "unrolled"), graphs=tuple(script.BUDGETS["implicit"])):
+def all_attacks(solvers=("implicit", "unrolled"), graphs=script.GRAPHS):
     return list(script.attacks(solvers, graphs))
 
 
@@ -46,7 +45,7 @@ def test_a_failure_is_one_sentence_and_ends_the_work(tmp_path, capsys, monkeypat
 
     def fail(attack, *_):
         begun.append(attack)
-        raise CommandFailedError(f"{attack.graph} broke")
+        raise AspectError(f"{attack.graph} broke")
 
     monkeypatch.setattr(script, "run", fail)
     words = ["--graph", "cora", "--solver", "implicit", "--workers", "1"]
@@ -56,7 +55,7 @@ def test_a_failure_is_one_sentence_and_ends_the_work(tmp_path, capsys, monkeypat
 
 
 def test_a_process_that_fails_tells_why(tmp_path):
-    with pytest.raises(CommandFailedError, match=r"--split 0: .*abacus"):
+    with pytest.raises(AspectError, match=r"--split 0: .*abacus"):
         script.run(script.Attack("implicit", "cora", 0), tmp_path, "abacus")
 
 
@@ -95,7 +94,7 @@ def test_files_of_record_are_what_their_names_say():
 
 @pytest.mark.data
 def test_files_of_record_belong_to_the_data_sets_of_their_names():
-    checksums = {name: content_sha256(load_named(name)) for name in script.BUDGETS["implicit"]}
+    checksums = {name: content_sha256(load_named(name)) for name in script.GRAPHS}
     for path in FILES:
         graph = PerturbationFile.read(path).facts.graph
         assert graph.sha256 == checksums[graph.name], path.name

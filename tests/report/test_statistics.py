@@ -21,7 +21,7 @@ from aspect.report.statistics import (
     drops,
     mean_differences,
     mean_drop,
-    ranked_means,
+    ranking,
     summarise,
     tied_groups,
 )
@@ -206,11 +206,15 @@ def test_groups_are_the_largest_and_none_is_a_part_of_another():
 def test_ranks_leave_graphs_out_whose_nodes_are_there_twice():
     graphs = ["texas", "cornell_old", "chameleon", "chameleon_filtered", "squirrel"]
     results = collect(make_records(["aspect", "raw"], graphs))
-    assert list(ranked_means(results, "class-balanced")) == [
-        "texas",
-        "chameleon_filtered",
-        "squirrel",
-    ]
+    found = ranking(results, "class-balanced")
+    assert (found.num_graphs, found.repeated) == (3, ["cornell_old", "chameleon"])
+
+
+def test_a_graph_on_which_all_runs_failed_is_no_part_of_ranks():
+    failed = [lambda each: each.cell.graph == "actor"]
+    records = make_records(["aspect", "raw"], ["cora", "texas", "actor"], failed=failed)
+    found = ranking(collect(records), "class-balanced")
+    assert (found.num_graphs, found.repeated) == (2, [])
 
 
 def lines(records, reference=None):

@@ -38,6 +38,7 @@ from aspect.methods.registry import find_method
 from aspect.nn.gate import fuse
 from aspect.report.html import PALETTE, render
 from aspect.report.plots import Plot
+from aspect.report.tables import p_text
 from aspect.settings import find_experiment
 
 REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
@@ -306,15 +307,11 @@ def findings(demo: Demo) -> list[str]:
 
 
 def _verdict(test: PairedTest, p_value: float) -> str:
-    interval = f"95% interval {test.low:.1f} to {test.high:.1f}, p {_p_text(p_value)}"
+    interval = f"95% interval {test.low:.1f} to {test.high:.1f}, p {p_text(p_value)}"
     if p_value >= SIGNIFICANT:
         return f"a difference of {test.difference:.1f} points, not significant ({interval})"
     word = "more" if test.difference > 0 else "fewer"
     return f"ASPECT has {abs(test.difference):.1f} points {word} ({interval})"
-
-
-def _p_text(p_value: float) -> str:
-    return f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"  # noqa: PLR2004
 
 
 def demo_tables(demo: Demo) -> dict[str, pd.DataFrame]:
@@ -331,7 +328,7 @@ def demo_tables(demo: Demo) -> dict[str, pd.DataFrame]:
             for name, text, mean in zip(ROWS, _with_std(inside), inside["mean"], strict=True)
         ]
     ahead = {name: f"{test.difference:.1f}" for name, (test, _) in tests.items()}
-    chance = {name: _p_text(p_value).removeprefix("= ") for name, (_, p_value) in tests.items()}
+    chance = {name: p_text(p_value).removeprefix("= ") for name, (_, p_value) in tests.items()}
     cells["ahead by"] = [ahead.get(name, "-") for name in ROWS]
     cells["p"] = [chance.get(name, "-") for name in ROWS]
     gates = gate_weights(demo)

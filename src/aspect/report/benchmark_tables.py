@@ -29,12 +29,12 @@ from aspect.report.statistics import (
     common_splits,
     compare,
     compare_with,
-    critical_difference,
     drops,
     fewer_splits,
     mean_differences,
     mean_drop,
-    ranked_means,
+    ranking,
+    repeated_graphs,
     score_means,
     summarise,
     tally,
@@ -66,7 +66,6 @@ SHORT_GRAPHS = (
 BEST_BASELINES = 3
 TOLERANCE = 2.0  # points below a published figure that need an explanation
 FEWEST_BUDGETS = 2  # beside the clean graph; fewer make no curve
-FEWEST_RANKED = 2  # methods, and graphs
 
 # Metric: table and caption.
 CLEAN_TABLES = {
@@ -655,8 +654,7 @@ def _significance_table(
     notes = Notes()
     graphs = list(tests.index.get_level_values("graph").unique())
     columns = tuple(map(results.column, graphs))
-    names = {results.graphs[graph]: graph for graph in graphs}
-    repeated = [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
+    repeated = repeated_graphs(results, graphs)
     overall = mean_differences(tests.drop(index=repeated, level="graph"))
     most, lines = int(tests["count"].max()), []
     left_out = []
@@ -711,34 +709,24 @@ def rank_tables(results: Results) -> list[Table]:
 
 
 def _rank_table(results: Results, splits: str) -> Table | None:
-    means = ranked_means(results, splits)
-    ranks = average_ranks(means)
-    if len(ranks) < FEWEST_RANKED or means.shape[1] < FEWEST_RANKED:
+    found = ranking(results, splits)
+    if found is None:
         return None
-    difference = critical_difference(len(ranks), means.shape[1])
-    best = float(ranks.iloc[0])
-    lines = tuple(
-        _line(
-            results,
-            str(name),
-            (
-                TableCell(float(rank)),
-                TableCell(word="yes" if rank - best < difference else "no"),
-            ),
-        )
-        for name, rank in ranks.items()
-    )
-    gaps = [results.title(str(name)) for name in means.index if name not in ranks.index]
-    notes = [f"Not ranked, since they lack a graph: {', '.join(gaps)}."] if gaps else []
+    best = float(found.ranks.iloc[0])
+    lines = []
+    for name, rank in found.ranks.items():
+        is_close = TableCell(word="yes" if rank - best < found.difference else "no")
+        lines.append(_line(results, str(name), (TableCell(float(rank)), is_close)))
+    gaps = map(results.title, found.unranked)
+    notes = [f"Not ranked, since they lack a graph: {', '.join(gaps)}."] if found.unranked else []
     notes += filter(None, [fewer_splits_note(results, splits)])
-    repeated = [graph for graph in results.columns(splits, CLEAN) if graph not in means]
     return Table(
         results.table_name("ranks", splits),
-        f"Mean rank over {counted(means.shape[1], 'clean graph')} ({splits} splits); 1 is the "
-        f"best on every graph. Nemenyi's critical difference at 5% is {difference:.2f}.",
+        f"Mean rank over {counted(found.num_graphs, 'clean graph')} ({splits} splits); 1 is the "
+        f"best on every graph. Nemenyi's critical difference at 5% is {found.difference:.2f}.",
         ("mean rank", "within the critical difference of the first"),
-        lines,
-        notes=(*notes, *_repeated_note(results, repeated, "ranks")),
+        tuple(lines),
+        notes=(*notes, *_repeated_note(results, found.repeated, "ranks")),
     )
 
 

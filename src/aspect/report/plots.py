@@ -21,16 +21,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from aspect.report.benchmark_tables import FEWEST_RANKED, Sweep, fewer_splits_note
+from aspect.report.benchmark_tables import Sweep, fewer_splits_note
 from aspect.report.html import NO_METADATA, PALETTE, inline_svg
 from aspect.report.results import PERCENT, Results
-from aspect.report.statistics import (
-    average_ranks,
-    critical_difference,
-    ranked_means,
-    score_means,
-    tied_groups,
-)
+from aspect.report.statistics import ranking, score_means, tied_groups
 from aspect.report.tables import slug
 
 Format = Literal["svg", "pdf", "png"]
@@ -257,15 +251,13 @@ def _name_rows(axes: Axes, names: Sequence[str], is_reference: NDArray[np.bool_]
 
 def rank_plot(results: Results, splits: str, reference: str) -> Plot | None:
     """The critical-difference diagram: mean ranks, and bars beside those that differ too little."""
-    means = ranked_means(results, splits)
-    ranks = average_ranks(means)
-    if len(ranks) < FEWEST_RANKED or means.shape[1] < FEWEST_RANKED:
+    found = ranking(results, splits)
+    if found is None:
         return None
-    names = [short(results.title(str(variant))) for variant in ranks.index]
-    numbers = ranks.to_numpy(dtype=float)
-    difference = critical_difference(len(ranks), means.shape[1])
-    groups = tied_groups(numbers.tolist(), difference)
-    is_reference = np.asarray(ranks.index == reference)
+    names = [short(results.title(str(variant))) for variant in found.ranks.index]
+    numbers = found.ranks.to_numpy(dtype=float)
+    groups = tied_groups(numbers.tolist(), found.difference)
+    is_reference = np.asarray(found.ranks.index == reference)
 
     def paint(axes: Axes) -> None:
         colours = np.where(is_reference, PALETTE["orange"], PALETTE["blue"]).tolist()
@@ -287,17 +279,17 @@ def rank_plot(results: Results, splits: str, reference: str) -> Plot | None:
         axes.set_xticks([tick for tick in axes.get_xticks() if 0 < tick <= len(names)])
         axes.set_xlabel("mean rank")
 
-    left_out = [short(results.title(name)) for name in means.index if name not in ranks.index]
+    left_out = [short(results.title(name)) for name in found.unranked]
     more = f" Not ranked, since not run on every graph: {', '.join(left_out)}." if left_out else ""
     if fewer := fewer_splits_note(results, splits):
         more = f"{more} {fewer}"
     words = "; ".join(f"{each} {number:.1f}" for each, number in zip(names, numbers, strict=True))
-    title = f"Critical differences over {means.shape[1]} clean graphs ({splits} splits)"
+    title = f"Critical differences over {found.num_graphs} clean graphs ({splits} splits)"
     return Plot(
         results.table_name("ranks", splits),
         title,
         "Mean rank; 1 is the best on every graph. A bar on the right joins methods whose ranks "
-        f"differ by less than Nemenyi's critical difference at 5%, {difference:.2f}.{more}",
+        f"differ by less than Nemenyi's critical difference at 5%, {found.difference:.2f}.{more}",
         f"{title}: {words}.",
         paint,
         height=0.75 + 1.05 * ROW * max(len(names), 3),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ REPEATS = {
     "squirrel": "squirrel_filtered",
 }
 FEWEST_SPLITS = 2  # one pair has no std
+FEWEST_RANKED = 2  # methods, and graphs
 FEWEST_TO_TEST = 6  # splits or graphs; n signs give no p below 2 ** (1 - n)
 
 # Test nodes per training node, where records do not say. The published splits of geom-gcn are
@@ -141,15 +143,33 @@ def tied_groups(ranks: Sequence[float], difference: float) -> list[tuple[int, in
     return groups
 
 
-def ranked_means(results: Results, splits: str) -> pd.DataFrame:
-    """`score_means` of the graphs that mean ranks are over.
+def repeated_graphs(results: Results, graphs: Iterable[str]) -> list[str]:
+    """Those that share their nodes with another one of them: `REPEATS`."""
+    names = {results.graphs[graph]: graph for graph in graphs}
+    return [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
 
-    Those that share their nodes with another of the table are left out: `REPEATS`.
-    """
+
+class Ranking(NamedTuple):
+    """Mean ranks on clean graphs of the methods without a gap, the best first."""
+
+    ranks: pd.Series
+    unranked: list[str]  # methods that lack a graph
+    num_graphs: int
+    repeated: list[str]  # graphs that are left out: they share their nodes with another one
+    difference: float  # ranks that differ by less cannot be told apart
+
+
+def ranking(results: Results, splits: str) -> Ranking | None:
+    """The ranking on one kind of splits; None where there are too few methods or graphs."""
     means = score_means(results, splits).dropna(axis=1, how="all")
-    names = {results.graphs[str(graph)]: graph for graph in means}
-    repeated = [names[name] for name, of in REPEATS.items() if {name, of} <= names.keys()]
-    return means.drop(columns=repeated)
+    repeated = repeated_graphs(results, map(str, means))
+    means = means.drop(columns=repeated)
+    ranks, num_graphs = average_ranks(means), means.shape[1]
+    if min(len(ranks), num_graphs) < FEWEST_RANKED:
+        return None
+    unranked = [name for name in means.index if name not in ranks.index]
+    difference = critical_difference(len(ranks), num_graphs)
+    return Ranking(ranks, unranked, num_graphs, repeated, difference)
 
 
 def fewer_splits(results: Results, splits: str, perturbation: str = CLEAN) -> list[str]:

@@ -116,9 +116,7 @@ class TableCell:
 
     @property
     def _p(self) -> str:
-        if self.p_value is None:
-            return ""
-        return f"= {self.p_value:.3f}" if self.p_value >= SMALLEST_P else f"< {SMALLEST_P}"
+        return "" if self.p_value is None else p_text(self.p_value)
 
     def to_markdown(self) -> str:
         """The best bold, the second best in italics."""
@@ -234,6 +232,11 @@ class Table:
         )
         notes = [rf"\par\smallskip\footnotesize {escape_latex(note)}" for note in self.notes]
         return text.replace("\\end{table}", "\n".join([*notes, "\\end{table}"]))
+
+
+def p_text(p_value: float) -> str:
+    """With its sign: `= 0.012`, or `< 0.001`."""
+    return f"= {p_value:.3f}" if p_value >= SMALLEST_P else f"< {SMALLEST_P}"
 
 
 class Notes:

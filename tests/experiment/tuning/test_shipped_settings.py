@@ -2,9 +2,11 @@
 
 import math
 import shutil
+from importlib import import_module
 
 import pytest
 
+from aspect.experiment.executor import Lost
 from aspect.experiment.search import search_space
 from aspect.experiment.tuning import load_search
 from aspect.methods.registry import find_method
@@ -187,10 +189,10 @@ def test_a_failed_search_leaves_the_others_their_time(tmp_path, capsys, monkeypa
         def run(self, _work, tasks):
             first, second = tasks
             yield script.Started(first)
-            yield script.Lost(first, "All trials failed.")
+            yield Lost(first, "All trials failed.")
             yield script.Finished(second, "70.00% on validation nodes.")
 
-    monkeypatch.setattr(script, "LocalProcesses", Executor)
+    monkeypatch.setattr(import_module("commands"), "LocalProcesses", Executor)
     given = ["--method", "aspect", "--graph", "texas", "--graph", "wisconsin"]
     assert script.main([*given, "--searches", str(tmp_path)]) == 2
     told = capsys.readouterr()

@@ -41,7 +41,7 @@ def test_other_variants_of_the_file_are_kept(tmp_path, monkeypatch):
     path = tmp_path / "variants.csv"
     header = "method,graph,variant,epoch,validation\n"
     path.write_text(header + "aspect,texas,width=8,200,70.0\naspect,texas,defaults,200,1.0\n")
-    monkeypatch.setattr(script, "quietly", _score)
+    monkeypatch.setattr(script, "scores_of", _score)
     script.main(["--graph", "texas", "--workers", "1", "--out", str(path), "width=16"])
     found = script.table(pd.read_csv(path)).texas.to_dict()
     assert found == {"defaults": 50.0, "width=16": 50.0, "width=8": 70.0}
