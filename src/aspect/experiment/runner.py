@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal
 
@@ -236,18 +236,23 @@ class Bench:
                 self.states[key] = "left"
 
     def run(
-        self, executor: Executor, work: Callable[[Task], Outcome], seconds: float = math.inf
+        self,
+        executor: Executor,
+        work: Callable[[list[Task]], list[Outcome]],
+        seconds: float = math.inf,
     ) -> Generator[BenchProgress, None, None]:
         """Carry out what is left, expensive trainings first; tell how it stands.
 
-        After so many seconds nothing is begun; what is under way is waited for.
+        The runs of one training are one piece of work. After so many seconds nothing is begun; what
+        is under way is waited for.
         """
         self.folder.expect(self.plan, self.cells)
         end = time.monotonic() + seconds
         try:
             self._fail_without_files()
             begun = takewhile(lambda _: time.monotonic() < end, self._trainings_left())
-            with closing(executor.run(work, map(self._task, begun))) as events:
+            tasks = ([self._task(cell) for cell in cells] for cells in begun)
+            with closing(executor.run(work, tasks)) as events:
                 for news in events:
                     if not isinstance(news, Quiet):
                         self._note(news)
@@ -308,23 +313,24 @@ class Bench:
             costs.setdefault(cells[0].key, cost(cells, self.facts[cells[0].graph]))
         return sorted(trainings.values(), key=lambda cells: -costs[cells[0].key])
 
-    def _note(self, news: Started[Task] | Finished[Task, Outcome] | Lost[Task]) -> None:
-        cell = news.task.cell
+    def _note(
+        self, news: Started[list[Task]] | Finished[list[Task], list[Outcome]] | Lost[list[Task]]
+    ) -> None:
+        cells = [task.cell for task in news.task]
         if isinstance(news, Started):
-            self.running[cell.key] = time.monotonic()
-            for task in (news.task, *news.task.also):
-                self.folder.log("started", task.cell)
+            self.running[cells[0].key] = time.monotonic()
+            for cell in cells:
+                self.folder.log("started", cell)
             return
-        seconds = time.monotonic() - self.running.pop(cell.key)
+        seconds = time.monotonic() - self.running.pop(cells[0].key)
         if isinstance(news, Finished):
-            outcomes = [news.result, *news.result.also]
+            outcomes = news.result
         else:
-            cells = [cell, *(task.cell for task in news.task.also)]
-            outcomes = [Outcome(_lost(one, news.reason), trace=news.trace) for one in cells]
+            outcomes = [Outcome(_lost(cell, news.reason), trace=news.trace) for cell in cells]
         for outcome in outcomes:
             self._keep(outcome)
         if outcomes[0].record.status == "done":
-            self.clock.note(cell, seconds)
+            self.clock.note(cells[0], seconds)
 
     def _keep(self, outcome: Outcome) -> None:
         record = outcome.record
@@ -335,12 +341,7 @@ class Bench:
         else:
             self.folder.log("failed", record.cell, f"{record.error}\n{outcome.trace}")
 
-    def _task(self, cells: Sequence[Cell]) -> Task:
-        """The cells of one training as one task."""
-        first, *others = map(self._task_of, cells)
-        return replace(first, also=tuple(others))
-
-    def _task_of(self, cell: Cell) -> Task:
+    def _task(self, cell: Cell) -> Task:
         spec = cell.spec
         shown: tuple[PerturbedGraph, ...] = ()
         if self._wants_details(cell):  # with the graph under each attack, for the first split
