@@ -22,6 +22,7 @@ from aspect.experiment.executor import (
     LocalProcesses,
     Lost,
     Quiet,
+    RayTasks,
     Started,
     available_cores,
 )
@@ -85,8 +86,6 @@ class Placement:
     def processes(self) -> Executor:
         """The workers; with several GPUs each sees one, in turn."""
         if self.engine == "ray":
-            from aspect.experiment.ray_tasks import RayTasks
-
             return RayTasks(self.workers, gpus=1 / MOST_PER_GPU if self.kind == "cuda" else 0.0)
         places = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in self.gpus]
         return LocalProcesses(self.workers, environments=places)
