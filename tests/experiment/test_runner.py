@@ -228,7 +228,7 @@ def test_no_details_of_attacks_that_failed(attacked, folder):
 def several_splits():
     """Two seeds of a method by two kinds of splits: two trainings, four cells."""
     plan = make_plan(entries=["aspect"], seeds=2, also=[{"splits": "class-balanced"}])
-    facts = {"mixed": replace(FACTS, also=((10, None),))}
+    facts = {"mixed": replace(FACTS, kinds=2 * ((10, None),))}
     return plan, facts
 
 

@@ -384,9 +384,9 @@ class ReadFacts:
     """What a plan must know of a graph to lay out its runs."""
 
     sha256: str
-    num_splits: int  # that the kind of splits offers
-    splits_sha256: str | None = None  # of published ones
-    also: tuple[tuple[int, str | None], ...] = ()  # the same two of the plan's other splits
+    # How many splits there are of every kind that the plan names, and the checksum of published
+    # ones; in the order of `Plan.evaluations`.
+    kinds: tuple[tuple[int, str | None], ...]
     nodes: int = 0
     edges: int = 0
     files: tuple[NeededFile, ...] = ()  # perturbation files of the whole plan
@@ -422,15 +422,13 @@ def read_facts(
             except GraphError as error:
                 raise GraphError(f"The graph {graph!r} cannot be split. {error}") from error
             kinds.append((len(made), published_sha256(splits, labelled.masks)))
-        num_splits, splits_sha256 = kinds[0]
+        num_splits = kinds[0][0]
         used = min(num_splits, plan.num_splits or num_splits)
         yield (
             graph,
             ReadFacts(
                 sha256=sha256,
-                num_splits=num_splits,
-                splits_sha256=splits_sha256,
-                also=tuple(kinds[1:]),
+                kinds=tuple(kinds),
                 nodes=labelled.graph.num_nodes,
                 edges=labelled.graph.num_edges,
                 files=needed_files(plan, graph, name, labelled, used),
@@ -536,7 +534,6 @@ def _evaluations(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> list
     An entry with fewer splits has them everywhere, so that a drop compares the same ones.
     """
     limits = [limit for limit in (plan.num_splits, entry.num_splits) if limit]
-    kinds = [(facts.num_splits, facts.splits_sha256), *facts.also]
     return [
         {
             "splits": each.splits,
@@ -545,7 +542,7 @@ def _evaluations(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> list
             "probe": each.probe,
             "metric": None if metric == "accuracy" else metric,
         }
-        for each, (number, sha256) in zip(plan.evaluations(graph), kinds, strict=True)
+        for each, (number, sha256) in zip(plan.evaluations(graph), facts.kinds, strict=True)
         for metric in [metric_for(each.probe, plan.source(graph))]
     ]
 
