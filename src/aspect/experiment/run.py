@@ -201,10 +201,13 @@ def run_cell(
         record = record.model_copy(update={"warnings": (*warned, *record.warnings)})
         return replace(outcome, record=record)
     except Exception as error:
-        record = Record(
-            status="failed", cell=task.cell, error=_sentence(error), versions=versions()
-        )
-        return Outcome(record, trace=traceback.format_exc())
+        return failure(task.cell, _sentence(error), traceback.format_exc())
+
+
+def failure(cell: Cell, reason: str, trace: str = "") -> Outcome:
+    """Of a run that came to nothing."""
+    record = Record(status="failed", cell=cell, error=reason, versions=versions())
+    return Outcome(record, trace=trace)
 
 
 def _sentence(error: Exception) -> str:

@@ -29,11 +29,10 @@ from aspect.experiment.executor import (
 from aspect.experiment.perturbations import BenchFiles, Slot, slots_of
 from aspect.experiment.plan import Plan, ReadFacts
 from aspect.experiment.record import Record
-from aspect.experiment.run import Outcome, PerturbedGraph, Task
+from aspect.experiment.run import Outcome, PerturbedGraph, Task, failure
 from aspect.experiment.spec import Cell
 from aspect.experiment.store import BenchFolder
 from aspect.methods.registry import find_method
-from aspect.provenance import versions
 
 State = Literal["done", "failed", "left"]
 EngineName = Literal["local", "ray"]
@@ -266,7 +265,7 @@ class Bench:
         for cell in self._left():
             reason = self.files.error(cell)
             if reason is not None:
-                self._keep(Outcome(_lost(cell, reason)))
+                self._keep(failure(cell, reason))
 
     def is_given_up(self, slot: Slot) -> bool:
         """Whether all cells that need a perturbation file failed for want of it."""
@@ -325,7 +324,7 @@ class Bench:
         if isinstance(news, Finished):
             outcomes = news.result
         else:
-            outcomes = [Outcome(_lost(cell, news.reason), trace=news.trace) for cell in cells]
+            outcomes = [failure(cell, news.reason, news.trace) for cell in cells]
         for outcome in outcomes:
             self._keep(outcome)
         if outcomes[0].record.status == "done":
@@ -360,10 +359,6 @@ class Bench:
         spec = cell.spec
         is_first = spec.seed == 0 and spec.perturbation is None and spec.splits == self.plan.splits
         return is_first and cell.entry in self.plan.details
-
-
-def _lost(cell: Cell, reason: str) -> Record:
-    return Record(status="failed", cell=cell, error=reason, versions=versions())
 
 
 def _largest(plan: Plan) -> tuple[Perturbation, ...]:
