@@ -63,7 +63,7 @@ def test_every_method_that_normalises_rows_leaves_it_to_the_table(labelled, name
 def test_benchmarks_do_the_same():
     plan = Plan(name="p", entries=("aspect",), graphs=("mixed",), settings="defaults")
     for is_encoded in (True, False):
-        facts = {"mixed": ReadFacts(sha256="0" * 64, num_splits=1, is_encoded=is_encoded)}
+        facts = {"mixed": ReadFacts(sha256="0" * 64, kinds=((1, None),), is_encoded=is_encoded)}
         cell, *_ = lay_out(plan, facts, "cpu")
         assert cell.spec.settings["row_normalise"] is not is_encoded
 

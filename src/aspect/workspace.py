@@ -227,7 +227,8 @@ class Workspace:
             coming: Texts of files that are written next: the one that says "complete" comes last.
         """
         files = {name: _sha256_of_file(self.path / name) for name in names if self.has(name)}
-        files |= {name: _sha256(text.encode()) for name, text in (coming or {}).items()}
+        for name, text in (coming or {}).items():
+            files[name] = hashlib.sha256(text.encode()).hexdigest()
         write_json(self.path / MANIFEST, Manifest(files=files).model_dump())
 
     def verify(self, fix: str) -> bool:
@@ -269,7 +270,3 @@ def _sha256_of_file(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise FileError(f"Cannot read {str(path)!r}: {reason(error)}.") from error
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -9,7 +9,7 @@ import torch
 
 from aspect.attacks import registry
 from aspect.attacks.base import Attack, Target, apply_flips
-from aspect.attacks.perturbation import Perturbation, group_by_file
+from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.registry import (
     AttackInfo,
     attack_info,
@@ -198,18 +198,3 @@ def test_words_for_perturbations():
     assert Perturbation(kind="dice", budget=0.05).label == "dice 5%"
     kept = {"kind": "dice", "solver": "", "mode": "poison", "budget": 0.1, "features": True}
     assert list(Perturbation(kind="dice").model_dump().items()) == list(kept.items())
-
-
-def test_one_file_serves_all_budgets_and_modes_of_a_nested_attack():
-    many = [
-        Perturbation(kind=kind, budget=budget, mode=mode)
-        for kind in ("random", "dice", "pr-bcd")
-        for budget in (0.2, 0.1)
-        for mode in ("poison", "evade")
-    ]
-    groups = [[(one.kind, one.budget) for one in group] for group in group_by_file(many)]
-    assert groups == [
-        [("dice", 0.1), ("dice", 0.1), ("dice", 0.2), ("dice", 0.2)],
-        [("pr-bcd", 0.2), ("pr-bcd", 0.2)],
-        [("pr-bcd", 0.1), ("pr-bcd", 0.1)],
-    ]

@@ -13,8 +13,7 @@ from torch.testing import assert_close
 
 from aspect.cli.main import run
 from aspect.data.synthetic import mixed_graph
-from aspect.experiment.executor import Finished, Lost, Quiet, Started
-from aspect.experiment.ray_tasks import RayTasks
+from aspect.experiment.executor import Finished, Lost, Quiet, RayTasks, Started
 from aspect.experiment.store import BenchFolder
 from aspect.methods.aspect import AspectConfig, AspectMethod
 from aspect.randomness import isolated_seed

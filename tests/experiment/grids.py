@@ -11,7 +11,7 @@ from aspect.experiment.perturbations import Slot
 from aspect.experiment.plan import Plan, ReadFacts, lay_out
 from aspect.experiment.record import GraphSummary, Record, SplitScores
 
-FACTS = ReadFacts(sha256="0" * 64, num_splits=10, nodes=30, edges=60)
+FACTS = ReadFacts(sha256="0" * 64, kinds=((10, None),), nodes=30, edges=60)
 
 
 def make_plan(**values):

@@ -182,7 +182,7 @@ def test_facts_are_those_of_the_file(tmp_path, small_graph):
     ((name, facts),) = read_facts(make_plan(graphs=[str(path)]), None)
     assert name == str(path)
     assert facts.sha256 == content_sha256(small_graph)
-    assert facts.num_splits == 10
+    assert facts.kinds == ((10, None),)
     assert (facts.nodes, facts.edges) == (30, small_graph.graph.num_edges)
 
 
@@ -203,14 +203,15 @@ def test_published_splits_are_counted(tmp_path, small_graph):
     write_npz(path, replace(small_graph, masks=masks))
     plan = make_plan(graphs=[str(path)], splits="published")
     ((_, facts),) = read_facts(plan, None)
-    assert facts.num_splits == 4
+    ((count, published),) = facts.kinds
+    assert count == 4
     masks["train"][3, 0], masks["test"][3, 0] = False, True
     write_npz(path, replace(small_graph, masks=masks), overwrite=True)
     ((_, moved),) = read_facts(plan, None)
     assert moved.sha256 == facts.sha256
-    assert moved.splits_sha256 != facts.splits_sha256
+    assert moved.kinds[0][1] != published
     ((_, drawn),) = read_facts(make_plan(graphs=[str(path)]), None)
-    assert drawn.splits_sha256 is None
+    assert drawn.kinds[0][1] is None
 
 
 def test_a_clean_cell_has_all_splits_and_a_poisoned_one_has_one():
@@ -241,7 +242,7 @@ def test_seeds_are_counted_by_plan_graph_entry_and_perturbation():
             {"kind": "random", "budgets": [0.2]},
         ],
     )
-    facts = {"mixed": FACTS, "cora": ReadFacts(sha256="1" * 64, num_splits=10)}
+    facts = {"mixed": FACTS, "cora": replace(FACTS, sha256="1" * 64)}
     count = {}
     for cell in lay_out(plan, facts, "cpu"):
         perturbation = cell.spec.perturbation
@@ -265,7 +266,7 @@ def test_seeds_are_counted_by_plan_graph_entry_and_perturbation():
 
 def test_no_more_splits_than_there_are():
     plan = make_plan(entries=["raw"], num_splits=10)
-    (cell,) = lay_out(plan, {"mixed": ReadFacts(sha256="0" * 64, num_splits=3)}, "cpu")
+    (cell,) = lay_out(plan, {"mixed": replace(FACTS, kinds=((3, None),))}, "cpu")
     assert cell.spec.split_numbers == (0, 1, 2)
 
 
@@ -276,7 +277,7 @@ def test_an_entry_may_have_fewer_splits_than_the_plan_wherever_it_runs():
         also=[{"splits": "published"}],
         perturbations=["none", {"kind": "random"}, {"kind": "random", "mode": "evade"}],
     )
-    facts = {"mixed": replace(FACTS, also=((4, "a" * 64),))}
+    facts = {"mixed": replace(FACTS, kinds=((10, None), (4, "a" * 64)))}
     numbers = {}
     for cell in lay_out(plan, facts, "cpu"):
         numbers.setdefault(cell.entry, []).append(cell.spec.split_numbers)
@@ -389,7 +390,8 @@ def test_the_same_work_twice_is_refused(changes, words):
 def test_published_splits_are_a_part_of_the_work():
     plan = make_plan(entries=["raw"], splits="published")
     first, second = (
-        lay_out(plan, {"mixed": replace(FACTS, splits_sha256=each * 64)}, "cpu")[0] for each in "ab"
+        lay_out(plan, {"mixed": replace(FACTS, kinds=((10, each * 64),))}, "cpu")[0]
+        for each in "ab"
     )
     assert first.key != second.key
 
@@ -400,7 +402,7 @@ def test_other_splits_are_of_clean_graphs_and_share_the_training():
         also=[{"splits": "published"}, {"splits": "class-balanced", "probe": "paper"}],
         perturbations=["none", {"kind": "random"}, {"kind": "random", "mode": "evade"}],
     )
-    facts = {"mixed": replace(FACTS, also=((4, "a" * 64), (10, None)))}
+    facts = {"mixed": replace(FACTS, kinds=((10, None), (4, "a" * 64), (10, None)))}
     specs = [cell.spec for cell in lay_out(plan, facts, "cpu")]
     clean = [spec for spec in specs if spec.perturbation is None]
     assert [(spec.splits, spec.splits_sha256, spec.probe) for spec in clean] == [
@@ -424,7 +426,7 @@ def test_probes_choose_by_the_metric_of_the_data_set():
         graphs=["mixed", "tolokers"],
         also=[{"splits": "class-balanced", "probe": "paper"}],
     )
-    facts = replace(FACTS, also=((10, None),))
+    facts = replace(FACTS, kinds=2 * ((10, None),))
     by_graph = {"mixed": facts, "tolokers": replace(facts, sha256="1" * 64)}
     specs = [cell.spec for cell in lay_out(plan, by_graph, "cpu")]
     assert [spec.metric for spec in specs] == [None, None, "roc-auc", None]
@@ -445,11 +447,7 @@ def test_other_splits_of_some_graphs_alone():
 def test_every_shipped_plan_lays_out_its_cells(name):
     plan = load_plan(name)
     facts = {
-        graph: ReadFacts(
-            sha256=f"{place:064}",
-            num_splits=10,
-            also=((10, None),) * (len(plan.evaluations(graph)) - 1),
-        )
+        graph: ReadFacts(f"{place:064}", len(plan.evaluations(graph)) * ((10, None),))
         for place, graph in enumerate(plan.graphs)
     }
     cells = lay_out(plan, facts, "cpu")

@@ -18,7 +18,15 @@ from aspect.evaluation.linear_probe import evasion_probe, probe_named
 from aspect.evaluation.paper_probe import PaperProbe
 from aspect.evaluation.pruning import probe_pruned
 from aspect.experiment.plan import lay_out, read_facts
-from aspect.experiment.run import PerturbedGraph, Task, faults_of, forget_graphs, run, run_cell
+from aspect.experiment.run import (
+    PerturbedGraph,
+    Task,
+    faults_of,
+    forget_graphs,
+    run,
+    run_cell,
+    run_cells,
+)
 from aspect.methods.base import Method, Output
 from experiment.attacked import Prepared, attacked_plan
 from experiment.grids import make_plan
@@ -356,9 +364,8 @@ def test_one_training_serves_several_evaluations_as_trainings_of_their_own_would
     alone = [run_cell(Task(cell)).record for cell in (first, second)]
     fits, fit = [], Embedder.fit
     monkeypatch.setattr(Embedder, "fit", lambda *a, **k: fits.append(1) or fit(*a, **k))
-    outcome = run_cell(Task(first, also=(Task(second),)))
+    together = [outcome.record for outcome in run_cells([Task(first), Task(second)])]
     assert len(fits) == 1
-    together = [outcome.record, *(other.record for other in outcome.also)]
     assert [record.scores for record in together] == [record.scores for record in alone]
     assert ["train" in record.seconds for record in together] == [True, False]
     assert together[1].spec.probe == "paper"
@@ -377,8 +384,8 @@ def test_an_evaluation_that_fails_costs_no_other(path, monkeypatch):
         ((first, second), ["done", "failed"]),
         ((second, first), ["failed", "done"]),
     ):
-        outcome = run_cell(Task(cells[0], also=(Task(cells[1]),)))
-        assert [outcome.record.status, outcome.also[0].record.status] == states
+        outcomes = run_cells([Task(cell) for cell in cells])
+        assert [outcome.record.status for outcome in outcomes] == states
 
 
 def test_momentum_encoders_are_no_trained_numbers(path):

@@ -28,19 +28,23 @@ from experiment.grids import (
 
 
 class Inline:
-    """Carries out tasks at once, in this process."""
+    """Carries out trainings at once, in this process; `work` gets their runs one by one."""
 
     def __init__(self, lost=()):
-        self.lost, self.order = lost, []
+        self.lost, self.trainings = lost, []
 
     def run(self, work, tasks):
-        for task in tasks:
-            self.order.append(task.cell)
-            yield Started(task)
-            if task.cell.key in self.lost:
-                yield Lost(task, "Its process was killed.")
+        for training in tasks:
+            self.trainings.append(training)
+            yield Started(training)
+            if training[0].cell.key in self.lost:
+                yield Lost(training, "Its process was killed.")
             else:
-                yield Finished(task, work(task))
+                yield Finished(training, [work(task) for task in training])
+
+    @property
+    def order(self):
+        return [training[0].cell for training in self.trainings]
 
 
 def succeed(task):
@@ -216,7 +220,7 @@ def test_no_details_of_attacks_that_failed(attacked, folder):
     plan, flips = attacked
     wanted = plan.model_copy(update={"details": ("aspect",)})
     bench = open_attacked((wanted, flips), folder, BenchFiles())
-    task = next(bench._task([cell]) for cell in bench.cells if bench._wants_details(cell))
+    task = next(bench._task(cell) for cell in bench.cells if bench._wants_details(cell))
     assert task.has_details
     assert task.shown == ()
 
@@ -224,31 +228,28 @@ def test_no_details_of_attacks_that_failed(attacked, folder):
 def several_splits():
     """Two seeds of a method by two kinds of splits: two trainings, four cells."""
     plan = make_plan(entries=["aspect"], seeds=2, also=[{"splits": "class-balanced"}])
-    facts = {"mixed": replace(FACTS, also=((10, None),))}
+    facts = {"mixed": replace(FACTS, kinds=2 * ((10, None),))}
     return plan, facts
 
 
 def test_cells_of_one_training_are_one_task(tmp_path):
     plan, facts = several_splits()
-    seen = []
-
-    def work(task):
-        seen.append([task.cell, *(other.cell for other in task.also)])
-        return replace(succeed(task), also=tuple(map(succeed, task.also)))
-
     with BenchFolder.open(tmp_path / "bench", plan) as folder:
         bench = Bench(plan, lay_out(plan, facts, "cpu"), facts, folder)
-        last = run(bench, work=work)[-1]
+        executor = Inline()
+        last = run(bench, executor)[-1]
         assert (last.cells, last.done, last.running) == (4, 4, 0)
-        assert [[cell.spec.splits for cell in cells] for cells in seen] == [
-            ["random", "class-balanced"]
-        ] * 2
-        assert [{cell.spec.seed for cell in cells} for cells in seen] == [{0}, {1}]
+        assert [
+            [task.cell.spec.splits for task in training] for training in executor.trainings
+        ] == [["random", "class-balanced"]] * 2
+        assert [cell.spec.seed for cell in executor.order] == [0, 1]
         # One that is left alone, since a kind of splits was added, is a training again.
         folder.forget(bench.cells[1])
         again = Bench(plan, bench.cells, facts, folder)
-        run(again, work=work)
-        assert [cell.key for cell in seen[-1]] == [bench.cells[1].key]
+        executor = Inline()
+        run(again, executor)
+        ((task,),) = executor.trainings
+        assert task.cell.key == bench.cells[1].key
 
 
 def test_a_worker_that_is_lost_costs_all_cells_of_its_training(tmp_path):
@@ -256,11 +257,7 @@ def test_a_worker_that_is_lost_costs_all_cells_of_its_training(tmp_path):
     with BenchFolder.open(tmp_path / "bench", plan) as folder:
         bench = Bench(plan, lay_out(plan, facts, "cpu"), facts, folder)
         first = bench._trainings_left()[0]
-        run(
-            bench,
-            Inline(lost={first[0].key}),
-            lambda task: replace(succeed(task), also=tuple(map(succeed, task.also))),
-        )
+        run(bench, Inline(lost={first[0].key}))
         failed_cells = [cell for cell in bench.cells if bench.states[cell.key] == "failed"]
         assert failed_cells == first
 

@@ -151,7 +151,7 @@ def test_a_plan_is_complete_with_all_seeds_of_all_its_cells():
         seeds=2,
         also=[{"splits": "class-balanced"}],
     )
-    facts = {"mixed": replace(FACTS, also=((10, None),))}
+    facts = {"mixed": replace(FACTS, kinds=2 * ((10, None),))}
     records = [done(cell) for cell in lay_out(plan, facts, "cpu")]
     words = "2 of 2 on random splits, 2 of 2 on class-balanced splits. Complete."
     assert words in plan_state(plan, collect(records))

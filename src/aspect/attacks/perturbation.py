@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,21 +101,6 @@ class Perturbation(Config):
             graph = apply_flips(graph, attack.find(flips_within(self.budget, graph)))
         seed = mask_seed(self.kind, split)
         return mask_graph(graph, self.budget, seed) if self.features else graph
-
-
-def group_by_file(perturbations: Iterable[Perturbation]) -> list[tuple[Perturbation, ...]]:
-    """Those that one file per split serves together, budgets rising; modes share a file.
-
-    An attack that is not nested over budgets has a file for each of them. Perturbations without a
-    file are left out.
-    """
-    groups: dict[tuple[str, str, float | None], list[Perturbation]] = {}
-    for perturbation in perturbations:
-        if perturbation.has_file:
-            alone = None if perturbation.info.nested else perturbation.budget
-            key = (perturbation.kind, perturbation.solver, alone)
-            groups.setdefault(key, []).append(perturbation)
-    return [tuple(sorted(group, key=lambda one: one.budget)) for group in groups.values()]
 
 
 def files_at(place: Path) -> list[Path]:

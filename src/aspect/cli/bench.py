@@ -181,7 +181,7 @@ def _run(
     session: Session, bench: Bench, placement: Placement, options: BenchOptions
 ) -> dict[str, Any]:
     """Carry out what is left, and say before what is not."""
-    from aspect.experiment.run import run_cell
+    from aspect.experiment.run import run_cells
     from aspect.training.health import Health
 
     bench.redo(options.redo or ())
@@ -195,7 +195,7 @@ def _run(
             f"{before.failed} runs failed before and stay so; --retry-failed tries them again."
         )
     seconds = math.inf if options.seconds is None else options.seconds
-    work = partial(run_cell, data_dir=session.data_dir, device=placement.kind)
+    work = partial(run_cells, data_dir=session.data_dir, device=placement.kind)
     try:
         with (
             screen.progress("Runs", guesses_time=False) as advance,

@@ -161,7 +161,10 @@ class EvaluationTable:
         for budget in sorted(set(pruned["budget"])):
             at = f" at a budget of {budget:g}" if budget else " clean"
             where = f"for {name}{at if self.perturbations else ''}"
-            sentences += _pruning_sentences(where, self._lines(name, budget))
+            # A sentence for every score that was used: perturbed graphs may differ in it.
+            for score, lines in self._lines(name, budget).groupby("prune_score", sort=False):
+                splits = map(SplitPruning, lines["prune"], lines["pruned"])
+                sentences.append(describe_pruning(where, splits, str(score)))
         return sentences
 
     def _unpaired(self) -> Iterator[str]:
@@ -222,13 +225,6 @@ class EvaluationTable:
             "features": perturbation.features,
             "perturbations": [one.file.to_dict(one.perturbation) for one in self.perturbations],
         }
-
-
-def _pruning_sentences(where: str, lines: pd.DataFrame) -> Iterator[str]:
-    """A sentence for every score that was used: perturbed graphs may differ in it."""
-    for score, group in lines.groupby("prune_score", sort=False):
-        splits = zip(group["prune"], group["pruned"], strict=True)
-        yield describe_pruning(where, [SplitPruning(*split) for split in splits], str(score))
 
 
 def _pruning(lines: pd.DataFrame) -> dict[str, Any]:
@@ -518,7 +514,7 @@ class _Evaluator:
         self.health: list[Health] = []
         self.lines: list[dict[str, Any]] = []
 
-    def evaluate(self, groups: Sequence[_Group], on_step: OnStep) -> None:
+    def evaluate(self, groups: Sequence[_Group], on_step: OnStep) -> EvaluationTable:
         """Probe runs, controls and rules on every graph."""
         names = [self.method, *self.controls, TWINS]
         total = len(groups) * len(names)
@@ -536,6 +532,7 @@ class _Evaluator:
                 self.probe_rules(self.labelled.graph, CLEAN, self.numbers)
             for poison in poisons:
                 self.probe_rules(poison.apply(self.labelled), poison.budget, (poison.split,))
+        return self._table()
 
     def models(
         self, trained: Sequence[StoredRun], seeds: Sequence[StoredRun]
@@ -638,7 +635,7 @@ class _Evaluator:
         majority = majority_probe(labels, splits, num_classes=classes)
         self.lines += score_lines(MAJORITY, budget, 0, numbers, majority)
 
-    def table(self) -> EvaluationTable:
+    def _table(self) -> EvaluationTable:
         """All that was found, with the warnings of the records and of the embeddings, each once."""
         order = [self.method, pruned_name(self.method), *self.controls, TWINS, MAJORITY]
         lines = sorted(
@@ -764,7 +761,7 @@ def evaluate_runs(  # noqa: PLR0913 - how runs are evaluated, each word on its o
     # Beside poisoned runs, controls on the clean graph have the seeds of these.
     by_seed = {stored.record["seed"]: stored for _, members in groups for stored in members}
     evaded = groupby(evaluator.poisons, lambda poison: poison.budget) if evasion else ()
-    evaluator.evaluate(
+    return evaluator.evaluate(
         [
             ((), clean, list(by_seed.values()) or clean),
             *((list(group), clean, clean) for _, group in evaded),
@@ -772,7 +769,6 @@ def evaluate_runs(  # noqa: PLR0913 - how runs are evaluated, each word on its o
         ],
         on_step,
     )
-    return evaluator.table()
 
 
 # Embeddings that were made elsewhere
@@ -837,5 +833,4 @@ def evaluate_embeddings(
     for stored in runs:  # all are looked at before the first is probed
         stored.load_model("cpu").embed(labelled)
     evaluator = _Evaluator(runs, splits or "random", probe, metric, device, data_dir, (), ())
-    evaluator.evaluate([((), runs, runs)], on_step)
-    return evaluator.table()
+    return evaluator.evaluate([((), runs, runs)], on_step)

@@ -1,4 +1,4 @@
-"""Who carries out the tasks of a grid: here the cores of one machine, elsewhere a cluster.
+"""Who carries out the tasks of a grid: the cores of one machine, or a Ray cluster.
 
 The seam is `Executor`: tasks in, news of them out. Its users know nothing of processes.
 """
@@ -243,3 +243,76 @@ def _end_with_parent(leash: Connection[Any, Any]) -> None:
     assert parent is not None  # a worker has one
     wait_for_any([leash, parent.sentinel])  # the leash is cut, or its holder is gone
     os._exit(1)
+
+
+# Elsewhere: a cluster
+
+
+class RayTasks:
+    """Tasks on the cluster that `aspect.scale.ray_engine.connect` joins or starts.
+
+    A task whose worker is killed is run again, once. Work, tasks and results travel by pickle;
+    files that they name must be seen by all machines.
+
+    Args:
+        workers: Tasks at a time; none: as many as the cluster has CPUs, or GPUs where they are
+            used.
+        gpus: Of a GPU, what each task takes.
+    """
+
+    def __init__(self, workers: int | None = None, *, gpus: float = 0.0) -> None:
+        from aspect.scale.ray_engine import connect
+
+        cores = connect(workers)
+        self.workers, self.gpus = workers or cores, gpus
+
+    def run(
+        self, work: Callable[[Task], Result], tasks: Iterable[Task]
+    ) -> Generator[News[Task, Result], None, None]:
+        """Apply `work` to every task; see `Executor.run`."""
+        import ray
+
+        remote: Any = ray.remote(num_cpus=1, num_gpus=self.gpus, max_retries=0)(_call)
+        shared, waiting = ray.put(work), iter(tasks)
+        busy: dict[Any, tuple[Task, int]] = {}  # the attempt comes last
+
+        def give(task: Task, attempt: int = 1) -> Started[Task]:
+            busy[remote.remote(shared, task)] = task, attempt
+            return Started(task)
+
+        try:
+            for task in islice(waiting, self.workers):
+                yield give(task)
+            while busy:
+                ended, _ = ray.wait(list(busy), num_returns=1, timeout=QUIET_SECONDS)
+                if not ended:
+                    yield Quiet()
+                    continue
+                task, attempt = busy.pop(ended[0])
+                outcome = _ray_outcome(task, ended[0])
+                if isinstance(outcome, Lost) and not outcome.trace and attempt < ATTEMPTS:
+                    yield give(task, attempt + 1)
+                    continue
+                yield outcome
+                for following in islice(waiting, 1):
+                    yield give(following)
+        finally:
+            for reference in busy:
+                ray.cancel(reference, force=True)
+
+
+def _call(work: Callable[[Task], Result], task: Task) -> Result:
+    return work(task)
+
+
+def _ray_outcome(task: Task, reference: Any) -> Finished[Task, Any] | Lost[Task]:  # noqa: ANN401 - of Ray
+    """What a task came to; without a trace where its worker died."""
+    import ray
+
+    try:
+        return Finished(task, ray.get(reference))
+    except ray.exceptions.RayTaskError as error:
+        cause = getattr(error, "cause", None) or error
+        return Lost(task, sentence_of(cause), "".join(traceback.format_exception(error)))
+    except ray.exceptions.RayError:
+        return Lost(task, KILLED)

@@ -13,7 +13,7 @@ import torch
 
 from aspect.attacks.base import flips_within
 from aspect.attacks.file import AttackFacts, PerturbationFile, find_difference
-from aspect.attacks.perturbation import Perturbation, group_by_file
+from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.registry import IMPORTED
 from aspect.attacks.run import AttackRequest, PlannedAttack, plan_attacks, run_attack
 from aspect.data.files import is_file
@@ -81,23 +81,25 @@ def needed_files(
         labelled: The graph itself.
         num_splits: The first so many splits.
     """
+    budgets: dict[Slot, set[float]] = {}  # of the files for the first split
+    for perturbation, _ in plan.planned():
+        if perturbation is not None and perturbation.has_file:
+            budgets.setdefault(Slot.of(graph, perturbation, 0), set()).add(perturbation.budget)
     needed: list[NeededFile] = []
-    for group in group_by_file(one for one, _ in plan.planned() if one is not None):
-        budgets = tuple(sorted({perturbation.budget for perturbation in group}))
+    for slot, served in budgets.items():
         request = AttackRequest(
-            kind=group[0].kind,
-            settings={"solver": group[0].solver} if group[0].solver else {},
-            budget=budgets[-1],
+            kind=slot.kind,
+            settings={"solver": slot.solver} if slot.solver else {},
+            budget=max(served),
             splits=plan.splits,
         )
         try:
-            for budget in budgets:
-                flips_within(budget, labelled.graph)
+            flips_within(min(served), labelled.graph)
             all_facts = _facts(labelled, name, request, num_splits)
         except AspectError as error:
             raise GraphError(f"The graph {graph!r} cannot be attacked. {error}") from error
         needed += [
-            NeededFile(Slot.of(graph, group[-1], facts.split), plan.reading, request, facts)
+            NeededFile(slot._replace(split=facts.split), plan.reading, request, facts)
             for facts in all_facts
         ]
     return tuple(needed)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -24,7 +24,7 @@ from aspect.attacks.pruning import Pruning
 from aspect.attacks.registry import AttackName, attack_info, check_solver
 from aspect.config import Config, Share, load_yaml, make_config
 from aspect.data.files import is_file
-from aspect.data.source import GraphSource, Metric, Reading
+from aspect.data.source import GraphSource, Reading
 from aspect.errors import GraphError, SettingsError, UnknownNameError
 from aspect.experiment.search import BEST_SETTINGS
 from aspect.experiment.spec import Cell, ProbeName, Spec, SplitName, method_source, metric_for
@@ -384,9 +384,9 @@ class ReadFacts:
     """What a plan must know of a graph to lay out its runs."""
 
     sha256: str
-    num_splits: int  # that the kind of splits offers
-    splits_sha256: str | None = None  # of published ones
-    also: tuple[tuple[int, str | None], ...] = ()  # the same two of the plan's other splits
+    # How many splits there are of every kind that the plan names, and the checksum of published
+    # ones; in the order of `Plan.evaluations`.
+    kinds: tuple[tuple[int, str | None], ...]
     nodes: int = 0
     edges: int = 0
     files: tuple[NeededFile, ...] = ()  # perturbation files of the whole plan
@@ -422,15 +422,13 @@ def read_facts(
             except GraphError as error:
                 raise GraphError(f"The graph {graph!r} cannot be split. {error}") from error
             kinds.append((len(made), published_sha256(splits, labelled.masks)))
-        num_splits, splits_sha256 = kinds[0]
+        num_splits = kinds[0][0]
         used = min(num_splits, plan.num_splits or num_splits)
         yield (
             graph,
             ReadFacts(
                 sha256=sha256,
-                num_splits=num_splits,
-                splits_sha256=splits_sha256,
-                also=tuple(kinds[1:]),
+                kinds=tuple(kinds),
                 nodes=labelled.graph.num_nodes,
                 edges=labelled.graph.num_edges,
                 files=needed_files(plan, graph, name, labelled, used),
@@ -511,7 +509,7 @@ def _specs(
         poisons = perturbation is not None and not evades
         evaluations = [first]
         if poisons:
-            evaluations = [first._replace(split_numbers=(one,)) for one in first.split_numbers]
+            evaluations = [{**first, "split_numbers": (one,)} for one in first["split_numbers"]]
         elif perturbation is None:
             evaluations = [first, *others]
         for evaluation in evaluations:
@@ -521,11 +519,7 @@ def _specs(
                     source=_source(entry, plan.source(graph).name, seed),
                     settings=settings,
                     graph_sha256=facts.sha256,
-                    splits=evaluation.splits,
-                    splits_sha256=evaluation.splits_sha256,
-                    split_numbers=evaluation.split_numbers,
-                    probe=evaluation.probe,
-                    metric=evaluation.metric,
+                    **evaluation,
                     perturbation=perturbation,
                     prune=entry.prune if isinstance(entry.prune, tuple) else None,
                     pruning=entry.prune if isinstance(entry.prune, Pruning) else None,
@@ -534,32 +528,21 @@ def _specs(
                 )
 
 
-class Scoring(NamedTuple):
-    """How a training is scored."""
-
-    splits: SplitName
-    splits_sha256: str | None
-    split_numbers: tuple[int, ...]
-    probe: ProbeName
-    metric: Metric | None  # none: accuracy
-
-
-def _evaluations(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> list[Scoring]:
-    """Those of a clean graph, the plan's first kind of splits first.
+def _evaluations(plan: Plan, entry: Entry, graph: str, facts: ReadFacts) -> list[dict[str, Any]]:
+    """How a training on a clean graph is scored, as fields of its specs; the plan's kind first.
 
     An entry with fewer splits has them everywhere, so that a drop compares the same ones.
     """
     limits = [limit for limit in (plan.num_splits, entry.num_splits) if limit]
-    kinds = [(facts.num_splits, facts.splits_sha256), *facts.also]
     return [
-        Scoring(
-            each.splits,
-            sha256,
-            tuple(range(min([number, *limits]))),
-            each.probe,
-            None if metric == "accuracy" else metric,
-        )
-        for each, (number, sha256) in zip(plan.evaluations(graph), kinds, strict=True)
+        {
+            "splits": each.splits,
+            "splits_sha256": sha256,
+            "split_numbers": tuple(range(min([number, *limits]))),
+            "probe": each.probe,
+            "metric": None if metric == "accuracy" else metric,
+        }
+        for each, (number, sha256) in zip(plan.evaluations(graph), facts.kinds, strict=True)
         for metric in [metric_for(each.probe, plan.source(graph))]
     ]
 

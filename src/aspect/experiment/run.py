@@ -150,7 +150,6 @@ class Task:
     has_details: bool = False  # whether its model is to be looked into
     shown: tuple[PerturbedGraph, ...] = ()  # what the details show besides the clean graph
     targets: tuple[int, ...] = ()  # test nodes to score; none: those that are attacked, or all
-    also: tuple[Task, ...] = ()  # runs that evaluate the same training in other ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,25 +160,23 @@ class Outcome:
     details: Details | None = None
     trace: str = ""  # where a run that failed did so
     model: Embedder | None = None  # this and the rest stay in the process that computed them
-    embeddings: Tensor | None = None  # of the graph that was trained on, on the model's device
     policy: Tensor | None = None  # gate weight of every node's low band
     probed: ProbeResult | None = None
-    also: tuple[Outcome, ...] = ()  # of the runs that evaluated the same training
 
 
-def run_cell(task: Task, *, data_dir: str | None = None, device: str | None = None) -> Outcome:
-    """Carry out a run in a worker, and others of the same training by the model that it leaves.
-
-    Whatever goes wrong becomes a failed record with a sentence.
-
-    Args:
-        task: The run.
-        data_dir: Where files of named data sets lie.
-        device: Where to train; of the kind that the spec names.
-    """
-    first, *others = _evaluate_one_training((task, *task.also), data_dir, device)
+def run_cells(
+    tasks: Sequence[Task], *, data_dir: str | None = None, device: str | None = None
+) -> list[Outcome]:
+    """The runs of one training in a worker: one of them trains, all evaluate that model."""
+    outcomes: list[Outcome] = []
+    model: Embedder | None = None
+    for task in tasks:
+        outcome = run_cell(task, data_dir=data_dir, device=device, model=model)
+        model = outcome.model if model is None else model
+        # Without the model, which stays in this process.
+        outcomes.append(Outcome(outcome.record, outcome.details, outcome.trace))
     free_memory()
-    return replace(first, also=tuple(others))
+    return outcomes
 
 
 def free_memory() -> None:
@@ -189,22 +186,14 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _evaluate_one_training(
-    tasks: Sequence[Task], data_dir: str | None, device: str | None
-) -> list[Outcome]:
-    """Without the model, which stays in this process."""
-    outcomes: list[Outcome] = []
-    model: Embedder | None = None
-    for task in tasks:
-        outcome = _attempt(task, data_dir, device, model)
-        model = outcome.model if model is None else model
-        outcomes.append(Outcome(outcome.record, outcome.details, outcome.trace))
-    return outcomes
-
-
-def _attempt(
-    task: Task, data_dir: str | None, device: str | None, model: Embedder | None
+def run_cell(
+    task: Task,
+    *,
+    data_dir: str | None = None,
+    device: str | None = None,
+    model: Embedder | None = None,
 ) -> Outcome:
+    """As `run`; whatever goes wrong becomes a failed record with a sentence."""
     try:
         with _warnings() as warned:
             outcome = run(task, data_dir=data_dir, device=device, model=model)
@@ -212,10 +201,13 @@ def _attempt(
         record = record.model_copy(update={"warnings": (*warned, *record.warnings)})
         return replace(outcome, record=record)
     except Exception as error:
-        record = Record(
-            status="failed", cell=task.cell, error=_sentence(error), versions=versions()
-        )
-        return Outcome(record, trace=traceback.format_exc())
+        return failure(task.cell, _sentence(error), traceback.format_exc())
+
+
+def failure(cell: Cell, reason: str, trace: str = "") -> Outcome:
+    """Of a run that came to nothing."""
+    record = Record(status="failed", cell=cell, error=reason, versions=versions())
+    return Outcome(record, trace=trace)
 
 
 def _sentence(error: Exception) -> str:
@@ -334,7 +326,7 @@ class _Run:
             versions=versions(),
         )
         details = self._details(model, graph, recorder) if self.task.has_details else None
-        return Outcome(record, details, "", model, embeddings, policy, probed)
+        return Outcome(record, details, "", model, policy, probed)
 
     @property
     def _targets(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal
 
@@ -22,17 +22,17 @@ from aspect.experiment.executor import (
     LocalProcesses,
     Lost,
     Quiet,
+    RayTasks,
     Started,
     available_cores,
 )
 from aspect.experiment.perturbations import BenchFiles, Slot, slots_of
 from aspect.experiment.plan import Plan, ReadFacts
 from aspect.experiment.record import Record
-from aspect.experiment.run import Outcome, PerturbedGraph, Task
+from aspect.experiment.run import Outcome, PerturbedGraph, Task, failure
 from aspect.experiment.spec import Cell
 from aspect.experiment.store import BenchFolder
 from aspect.methods.registry import find_method
-from aspect.provenance import versions
 
 State = Literal["done", "failed", "left"]
 EngineName = Literal["local", "ray"]
@@ -85,8 +85,6 @@ class Placement:
     def processes(self) -> Executor:
         """The workers; with several GPUs each sees one, in turn."""
         if self.engine == "ray":
-            from aspect.experiment.ray_tasks import RayTasks
-
             return RayTasks(self.workers, gpus=1 / MOST_PER_GPU if self.kind == "cuda" else 0.0)
         places = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in self.gpus]
         return LocalProcesses(self.workers, environments=places)
@@ -236,18 +234,23 @@ class Bench:
                 self.states[key] = "left"
 
     def run(
-        self, executor: Executor, work: Callable[[Task], Outcome], seconds: float = math.inf
+        self,
+        executor: Executor,
+        work: Callable[[list[Task]], list[Outcome]],
+        seconds: float = math.inf,
     ) -> Generator[BenchProgress, None, None]:
         """Carry out what is left, expensive trainings first; tell how it stands.
 
-        After so many seconds nothing is begun; what is under way is waited for.
+        The runs of one training are one piece of work. After so many seconds nothing is begun; what
+        is under way is waited for.
         """
         self.folder.expect(self.plan, self.cells)
         end = time.monotonic() + seconds
         try:
             self._fail_without_files()
             begun = takewhile(lambda _: time.monotonic() < end, self._trainings_left())
-            with closing(executor.run(work, map(self._task, begun))) as events:
+            tasks = ([self._task(cell) for cell in cells] for cells in begun)
+            with closing(executor.run(work, tasks)) as events:
                 for news in events:
                     if not isinstance(news, Quiet):
                         self._note(news)
@@ -262,7 +265,7 @@ class Bench:
         for cell in self._left():
             reason = self.files.error(cell)
             if reason is not None:
-                self._keep(Outcome(_lost(cell, reason)))
+                self._keep(failure(cell, reason))
 
     def is_given_up(self, slot: Slot) -> bool:
         """Whether all cells that need a perturbation file failed for want of it."""
@@ -308,23 +311,24 @@ class Bench:
             costs.setdefault(cells[0].key, cost(cells, self.facts[cells[0].graph]))
         return sorted(trainings.values(), key=lambda cells: -costs[cells[0].key])
 
-    def _note(self, news: Started[Task] | Finished[Task, Outcome] | Lost[Task]) -> None:
-        cell = news.task.cell
+    def _note(
+        self, news: Started[list[Task]] | Finished[list[Task], list[Outcome]] | Lost[list[Task]]
+    ) -> None:
+        cells = [task.cell for task in news.task]
         if isinstance(news, Started):
-            self.running[cell.key] = time.monotonic()
-            for task in (news.task, *news.task.also):
-                self.folder.log("started", task.cell)
+            self.running[cells[0].key] = time.monotonic()
+            for cell in cells:
+                self.folder.log("started", cell)
             return
-        seconds = time.monotonic() - self.running.pop(cell.key)
+        seconds = time.monotonic() - self.running.pop(cells[0].key)
         if isinstance(news, Finished):
-            outcomes = [news.result, *news.result.also]
+            outcomes = news.result
         else:
-            cells = [cell, *(task.cell for task in news.task.also)]
-            outcomes = [Outcome(_lost(one, news.reason), trace=news.trace) for one in cells]
+            outcomes = [failure(cell, news.reason, news.trace) for cell in cells]
         for outcome in outcomes:
             self._keep(outcome)
         if outcomes[0].record.status == "done":
-            self.clock.note(cell, seconds)
+            self.clock.note(cells[0], seconds)
 
     def _keep(self, outcome: Outcome) -> None:
         record = outcome.record
@@ -335,12 +339,7 @@ class Bench:
         else:
             self.folder.log("failed", record.cell, f"{record.error}\n{outcome.trace}")
 
-    def _task(self, cells: Sequence[Cell]) -> Task:
-        """The cells of one training as one task."""
-        first, *others = map(self._task_of, cells)
-        return replace(first, also=tuple(others))
-
-    def _task_of(self, cell: Cell) -> Task:
+    def _task(self, cell: Cell) -> Task:
         spec = cell.spec
         shown: tuple[PerturbedGraph, ...] = ()
         if self._wants_details(cell):  # with the graph under each attack, for the first split
@@ -360,10 +359,6 @@ class Bench:
         spec = cell.spec
         is_first = spec.seed == 0 and spec.perturbation is None and spec.splits == self.plan.splits
         return is_first and cell.entry in self.plan.details
-
-
-def _lost(cell: Cell, reason: str) -> Record:
-    return Record(status="failed", cell=cell, error=reason, versions=versions())
 
 
 def _largest(plan: Plan) -> tuple[Perturbation, ...]:

@@ -87,15 +87,6 @@ class _JournalLock(JournalFileOpenLock):
         self.lock.release()
 
 
-def _sampler(search: Search, number: int) -> TPESampler:
-    """TPE for one trial, seeded by its number.
-
-    So a search that was interrupted ends as one that was not.
-    """
-    seed = seed_for(search.seeds[0], "trial", number) % 2**SEED_BITS
-    return TPESampler(seed=seed, multivariate=True, constant_liar=True)
-
-
 def pruner_of(search: Search) -> BasePruner:
     """The pruner that a search asks for."""
     if search.pruner == "halving":
@@ -437,7 +428,9 @@ def _next_numbers(study: optuna.Study, search: Search, unfinished: list[int]) ->
     """First the trials that were left unfinished, then new ones, each drawn when it is needed."""
     yield from unfinished
     while True:
-        study.sampler = _sampler(search, len(_counted(study)))
+        # Seeded by the trial's number: an interrupted search ends as one that was not.
+        seed = seed_for(search.seeds[0], "trial", len(_counted(study))) % 2**SEED_BITS
+        study.sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True)
         yield study.ask(dict(search.space)).number
 
 
