@@ -184,6 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = pd.read_csv(given.out) if given.out.exists() else pd.DataFrame(columns=KEY)
     missing = [] if given.tables else list(poisonings(given, known))
     run_all(scores_of, missing, given.workers, lambda _, rows: append(given.out, rows))
+    if not given.out.exists():
+        print(f"{given.out} is not there, and nothing was trained.", file=sys.stderr)
+        return 2
     lines = table(pd.read_csv(given.out))
     print(lines.to_string(index=False))
     print(closest(lines))

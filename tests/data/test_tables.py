@@ -154,12 +154,17 @@ def test_texts_that_are_refused(tmp_path, changed, sentence):
         ("encoding", "klingon", "one that Python knows, such as utf-8 or latin-1. Got 'klingon'"),
         ("encoding", "base64", "one that Python knows"),
         ("delimiter", ";;", "must be one ASCII character"),
-        ("label", "klass", "must be one of 'x' | 'z' | 'label'. Got 'klass'"),
+        ("label", "klass", "must be one of the columns 'id' | 'x' | 'z' | 'label' of .* 'klass'"),
+        ("label", "ID", "'ID' holds the ids of"),
     ],
 )
 def test_options_that_are_refused(tmp_path, option, value, sentence):
     with pytest.raises((SettingsError, GraphError), match=sentence):
         read(tmp_path, **{option: value})
+
+
+def test_the_case_of_a_label_column_does_not_matter(tmp_path):
+    assert read(tmp_path, label="LABEL").class_names == ("blue", "red")
 
 
 def test_hostile_names_are_shown_escaped(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from shutil import rmtree
 
 import numpy as np
 import pytest
@@ -133,6 +134,17 @@ def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):
     np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(200))
     assert run(["embed", str(whole), "--out", str(tmp_path / "nodes.csv")]) == 2
     assert "written as .parquet" in capsys.readouterr().err
+
+
+def test_a_store_that_changed_since_the_training_is_refused(tmp_path, capsys):
+    path = tmp_path / "graph"
+    store = GraphStore.from_graph(mixed_graph(num_nodes=200, seed=1), path, rows_per_block=70)
+    train_store(EXPERIMENT, store.path, tmp_path / "run", RunOptions(device="cpu"))
+    rmtree(path)
+    GraphStore.from_graph(mixed_graph(num_nodes=200, seed=2), path, rows_per_block=70)
+    for command in (["embed", "--out", str(tmp_path / "z.parquet")], ["evaluate"]):
+        assert run([command[0], str(tmp_path / "run"), *command[1:]]) == 2
+        assert "changed since" in capsys.readouterr().err
 
 
 def test_a_run_is_probed_beside_its_features(whole, capsys):

@@ -181,6 +181,13 @@ def test_what_looks_equal_is_a_tie():
     assert findings(results)[2].endswith("aspect on 2, low on 1 (ties count for each).")
 
 
+def test_findings_rank_without_graphs_whose_nodes_are_there_twice():
+    graphs = ("texas", "wisconsin", "cornell_old")
+    sentences = findings(collect(make_records(["aspect", "raw"], graphs)))
+    assert any(each.startswith("Best average ranks over 2 clean graphs") for each in sentences)
+    assert any(each.startswith("Highest accuracy on 3 clean graphs") for each in sentences)
+
+
 def test_findings_count_failures_and_variants():
     records = make_records([*ABLATION, "low"], failed=[lambda each: each.cell.entry == "low"])
     first, second, *_ = findings(collect(records))

@@ -599,16 +599,11 @@ def _folded(node: str) -> str:
 
 
 def _label_name(source: TableFile, label: str | None, id_name: str) -> str | None:
-    if label is None:
-        remedy = "Pass --label with the one that holds the classes."
-        return source.column_called(LABEL_NAMES, remedy)
-    others = [name for name in source.names if name != id_name]
-    if label not in others:
-        raise GraphError(
-            f"The label column must be one of {as_parsed(others)}. "
-            f"Got {label!r}, which {str(source.path)!r} does not have."
-        )
-    return label
+    remedy = "Pass --label with the one that holds the classes."
+    name = source.column_for("--label", label, LABEL_NAMES, remedy)
+    if label is not None and name == id_name:
+        raise GraphError(f"{label!r} holds the ids of {str(source.path)!r}. {remedy}")
+    return name
 
 
 def label_cells(column: pa.ChunkedArray, name: str) -> list[str | None]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from aspect.data.graph import UNLABELLED
 from aspect.data.source import Metric
 from aspect.data.splits import make_splits
-from aspect.errors import GraphError, RunError
+from aspect.errors import GraphError
 from aspect.estimator import choose_device
 from aspect.evaluation.baselines import knn_probe, majority_probe
 from aspect.evaluation.linear_probe import linear_probe
@@ -28,7 +28,8 @@ from aspect.experiment.evaluate import (
     open_seeds,
     score_lines,
 )
-from aspect.experiment.trained import EMBEDDINGS, TRAIN_AGAIN, StoredRun
+from aspect.experiment.trained import EMBEDDINGS, StoredRun
+from aspect.experiment.trained_store import store_of
 from aspect.methods.controls import side_by_side
 from aspect.randomness import seed_for
 from aspect.scale.bases import BasisSettings, compute_bases
@@ -61,7 +62,7 @@ def evaluate_store_runs(
         on_step: Called before each embedding is probed, with how far it is.
     """
     runs = open_seeds(paths)
-    store = _store_of(runs[0])
+    store = store_of(runs[0])
     nodes, labels = _sample(store)
     classes, where = len(store.facts.class_names), choose_device(device)
     splits = make_splits("random", labels, classes)
@@ -89,15 +90,6 @@ def evaluate_store_runs(
         health=tuple(Health.from_dict(stored.record["health"]) for stored in runs),
         warnings=tuple(warning for stored in runs for warning in stored.warnings),
     )
-
-
-def _store_of(stored: StoredRun) -> GraphStore:
-    """The store of a run, refused if it changed since the training."""
-    facts = stored.record["graph"]
-    store = GraphStore.open(Path(facts["path"]))
-    if store.digest != facts["sha256"]:
-        raise RunError(f"{store.path} changed since {stored.path} was trained. {TRAIN_AGAIN}")
-    return store
 
 
 def _sample(store: GraphStore) -> tuple[Nodes, Tensor]:

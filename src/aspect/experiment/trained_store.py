@@ -23,9 +23,16 @@ from typing_extensions import override
 from aspect.config import to_yaml
 from aspect.data.files import is_file
 from aspect.data.tensors import read_tensors
-from aspect.errors import FileError
+from aspect.errors import FileError, RunError
 from aspect.estimator import Embedder
-from aspect.experiment.trained import MODEL, RECORD_FORMAT, RunOptions, StoredRun, open_run
+from aspect.experiment.trained import (
+    MODEL,
+    RECORD_FORMAT,
+    TRAIN_AGAIN,
+    RunOptions,
+    StoredRun,
+    open_run,
+)
 from aspect.methods.base import Method
 from aspect.nn.normalisation import Normalisation
 from aspect.provenance import versions
@@ -83,6 +90,15 @@ def train_store(
             return _StoreRun(model, store, rows, folder, options, ranks).carry_out()
 
 
+def store_of(stored: StoredRun) -> GraphStore:
+    """The store of a run, refused if it changed since the training."""
+    facts = stored.record["graph"]
+    store = GraphStore.open(Path(facts["path"]))
+    if store.digest != facts["sha256"]:
+        raise RunError(f"{store.path} changed since {stored.path} was trained. {TRAIN_AGAIN}")
+    return store
+
+
 def embed_run(stored: StoredRun, out: Path, normalise: Normalisation) -> dict[str, Any]:
     """The embeddings of a run of a store as a Parquet table, written in row groups.
 
@@ -94,8 +110,7 @@ def embed_run(stored: StoredRun, out: Path, normalise: Normalisation) -> dict[st
             f"Embeddings of a store are written as .parquet. Got the name {out.name!r}; "
             f"the bare matrix is {stored.path / 'embeddings.npy'}."
         )
-    store = GraphStore.open(Path(stored.record["graph"]["path"]))
-    model = stored.load_model("cpu")
+    store, model = store_of(stored), stored.load_model("cpu")
     counts = write_row_groups(
         out, stored.path, store.ids, lambda rows: model.scaled(rows, normalise)
     )

@@ -22,9 +22,9 @@ from aspect.report.results import CLEAN, Results
 from aspect.report.sources import Material
 from aspect.report.statistics import (
     FEWEST_TO_TEST,
-    average_ranks,
     compare_with,
     drops,
+    ranking,
     score_means,
     tally,
 )
@@ -275,11 +275,12 @@ def _clean_findings(results: Results, splits: str, reference: str) -> Iterator[s
     means = score_means(results, splits).dropna(axis=1, how="all")
     if len(means) < FEWEST_TO_COMPARE:
         return
+    if ranked := ranking(results, splits):
+        best = ranked.ranks.head(3).items()
+        first = ", ".join(f"{results.title(str(name))} {rank:.1f}" for name, rank in best)
+        over = f"{counted(ranked.num_graphs, 'clean graph')} ({splits} splits)"
+        yield f"Best average ranks over {over}: {first}."
     where = f"{counted(means.shape[1], 'clean graph')} ({splits} splits)"
-    ranks = average_ranks(means)
-    if len(ranks) > 1 and means.shape[1] > 1:
-        first = ", ".join(f"{results.title(name)} {ranks[name]:.1f}" for name in ranks.index[:3])
-        yield f"Best average ranks over {where}: {first}."
     shown = means.round(2)
     is_best = shown.eq(shown.max())
     wins = is_best.sum(axis=1).sort_values(ascending=False, kind="stable")

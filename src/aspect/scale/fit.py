@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aspect.data.features import dense, seen_features
+from aspect.data.files import available_bytes
 from aspect.data.graph import Graph
 from aspect.data.operators import Propagation
 from aspect.data.rows import RowPlan, Rows, smoothing_coefficients
@@ -107,7 +107,7 @@ def step_bytes(method: Method, nodes: int, features: int, device: str = "cuda") 
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return int(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return available_bytes()
 
 
 @contextmanager
