@@ -54,6 +54,19 @@ def test_the_floor_is_a_quantile_of_the_edges():
     assert below == int(0.25 * len(edges))
 
 
+def test_several_scores_are_avoided_by_the_sum_of_their_ranks_among_the_edges():
+    settings = AdaptiveConfig(avoid_below=0.25, avoid_score="support+paths")
+    floor, edges = settings.floor(TASK.graph), edge_keys(TASK.graph)
+    assert int((~floor.allows(edges)).sum()) <= int(0.25 * len(edges))
+    flips = Metattack(
+        TASK.target, MetattackConfig(avoid_below=0.25, avoid_score="support+paths"), seed=0
+    ).find(20)
+    assert bool(floor.allows(flips[:, 0] * TASK.graph.num_nodes + flips[:, 1]).all())
+    ends = edges // TASK.graph.num_nodes, edges % TASK.graph.num_nodes
+    ranks = floor.profiles.scores(*ends, torch.ones_like(edges, dtype=torch.bool))
+    torch.testing.assert_close(ranks, edge_scores(TASK.graph, "support+paths"))
+
+
 def test_the_constraint_is_nested_and_taken_up_again():
     settings = MetattackConfig(flips_per_gradient=4, avoid_below=0.2)
     whole = Metattack(TASK.target, settings, seed=0).find(12)
@@ -74,7 +87,7 @@ def test_a_floor_that_leaves_no_pair_is_refused():
     ("settings", "told"),
     [
         ({"avoid_below": 1.0}, "avoid_below"),
-        ({"avoid_below": 0.1, "avoid_score": "support+features"}, "one edge score"),
+        ({"avoid_below": 0.1, "avoid_score": "support+feature"}, "Did you mean 'features'"),
         ({"avoid_below": 0.1, "avoid_score": "suport"}, "Did you mean 'support'"),
         ({"train_weight": "meta-tain"}, "Did you mean 'meta-train'"),
     ],

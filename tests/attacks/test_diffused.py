@@ -156,6 +156,9 @@ def test_features_that_do_not_explain_edges_leave_the_score_to_neighbourhoods():
     torch.testing.assert_close(edge_scores(graph), edge_scores(graph, "tfidf-support"))
     assert used_score(graph) == "tfidf-support"
     assert used_score(graph, "features+diffusion") == "features+tfidf-support"
+    assert used_score(graph, "combined") == "tfidf-support+paths"
+    both = edge_scores(graph, "tfidf-support+paths")
+    torch.testing.assert_close(edge_scores(graph, "combined"), both)
 
 
 def test_the_score_that_is_used_has_its_own_name():
@@ -163,6 +166,7 @@ def test_the_score_that_is_used_has_its_own_name():
     assert diffuse(graph, graph.features).is_telling
     assert used_score(graph) == "diffusion"
     assert used_score(graph, "support") == "support"
+    assert used_score(graph, "combined") == "tfidf-support+diffusion"
 
 
 def test_a_pair_that_is_no_edge_is_scored_by_the_other_edges_of_its_ends():

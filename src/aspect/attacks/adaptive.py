@@ -13,20 +13,17 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from aspect.attacks.diffused import Diffused
-from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import DEFAULT, check_score
-from aspect.attacks.purification import Profiles, profiles_of
+from aspect.attacks.purification import Compared, profiles_of
 from aspect.config import Config
 from aspect.data.graph import Graph, edge_keys
-from aspect.errors import SettingsError
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreFloor:
     """The least score of a pair that may be flipped, by the clean graph."""
 
-    profiles: Profiles | Diffused | Paths
+    profiles: Compared
     edges: Int[Tensor, " edges"]  # keys of the clean graph
     num_nodes: int
     least: Float[Tensor, ""]
@@ -50,9 +47,7 @@ class AdaptiveConfig(Config):
 
     @field_validator("avoid_score")
     @classmethod
-    def _one_score(cls, score: str | None) -> str | None:
-        if score is not None and "+" in score:
-            raise SettingsError(f"avoid_score must be one edge score. Got {score!r}.")
+    def _known_score(cls, score: str | None) -> str | None:
         return None if score is None else check_score(score)
 
     def floor(self, graph: Graph) -> ScoreFloor | None:

@@ -28,6 +28,7 @@ SCORES = {
     "tfidf-support": "the same, rare features weighing more",
     "embedding": "cosine of the ends' features after two propagation steps",
     "diffusion": "cosine of the ends' diffused features, the edge left out, in several rounds",
+    "combined": "tfidf-support and diffusion; where features hardly explain edges, and paths",
     "paths": "paths of three edges between the ends, the edge left out; reads no features",
 }
 
@@ -50,6 +51,8 @@ def score_text(asked: str, used: str) -> str:
     """By which score edges were pruned, as a sentence."""
     if used == asked:
         return f"Score: {used}."
+    if "combined" in asked:
+        return f"Score: {used}, which is what {asked} means on this graph."
     return f"Score: {used} in place of {asked}, since features hardly explain these edges."
 
 

@@ -32,6 +32,8 @@ from aspect.nn.propagation import SymmetricPropagation
 LEVEL = 64  # roundings apart: two cosines that may be the same
 EMBEDDING_HOPS = 2
 FALLBACK = "tfidf-support"  # the score where `diffusion` tells nothing
+# What `combined` stands for where features tell, and where they do not.
+COMBINED = {True: "tfidf-support+diffusion", False: "tfidf-support+paths"}
 FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
 MOST_RANDOM = 0.5  # beyond which a score says nothing
@@ -76,6 +78,39 @@ class Profiles:
         return cosines_of_all_pairs(self.rows)[0]
 
 
+Single = Profiles | Diffused | Paths
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Several scores: of each, how many of the graph's edges score less than a pair, added."""
+
+    parts: list[Single]
+    sorted_scores: list[Float[Tensor, " edges"]]
+
+    @classmethod
+    def of(cls, graph: Graph, parts: list[Single]) -> Ranked:
+        """Among the edges of a graph."""
+        keys = edge_keys(graph)
+        ends = keys // graph.num_nodes, keys % graph.num_nodes
+        return cls(parts, [part.scores(*ends).sort().values for part in parts])
+
+    def scores(
+        self,
+        low: Int[Tensor, " pairs"],
+        high: Int[Tensor, " pairs"],
+        joined: Bool[Tensor, " pairs"] | None = None,
+    ) -> Float[Tensor, " pairs"]:
+        """Ranks added up; pairs that are level have the same. Without `joined` all are edges."""
+        total = torch.zeros(len(low), dtype=torch.float64, device=low.device)
+        for part, of_edges in zip(self.parts, self.sorted_scores, strict=True):
+            scores = part.scores(low, high, joined)
+            total += torch.searchsorted(of_edges, scores - _rounding(scores))
+        return total
+
+
+Compared = Single | Ranked
+
 # The scores: `aspect.attacks.pruning` names them
 
 
@@ -109,22 +144,23 @@ def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
     return rows
 
 
-def profiles_of(
-    graph: Graph, score: str, embed: Embed | None = None
-) -> Profiles | Diffused | Paths:
-    """What a single score compares."""
-    if score == "paths":
+def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Compared:
+    """What a score compares: pairs of nodes, whether edges join them or not."""
+    names = used_score(graph, score).split("+")
+    parts = [_single(graph, name, embed) for name in names]
+    return parts[0] if len(parts) == 1 else Ranked.of(graph, parts)
+
+
+def _single(graph: Graph, name: str, embed: Embed | None) -> Single:
+    if name == "paths":
         return Paths.of(graph)
-    if score == "embedding":
+    if name == "embedding":
         return Profiles((embed or _propagated)(graph))
-    if score == "diffusion":
-        found = diffuse(graph, _weighted(graph.features))
-        if found.is_telling:
-            return found
-        score = FALLBACK
-    is_weighted = score.startswith("tfidf")
+    if name == "diffusion":
+        return diffuse(graph, _weighted(graph.features))
+    is_weighted = name.startswith("tfidf")
     rows = dense(_weighted(graph.features) if is_weighted else graph.features)
-    return _neighbourhoods(graph, rows) if score.endswith("support") else Profiles(rows)
+    return _neighbourhoods(graph, rows) if name.endswith("support") else Profiles(rows)
 
 
 def edge_scores(
@@ -132,28 +168,29 @@ def edge_scores(
 ) -> Float[Tensor, " edges"]:
     """The score of every edge in the order of its key; ranks of several, joined by +, are added.
 
-    Takes O(edges * features) time and O(nodes * features) memory.
+    Takes O(edges * features) time and O(nodes * features) memory; `paths` takes time that grows
+    with the sum of the squared degrees.
 
     Args:
         graph: Its weights have no part in it.
-        score: A name, or several joined by `+`; `aspect.attacks.pruning.SCORES` lists them. Where
-            `diffusion` tells nothing (`aspect.attacks.diffused`) it is `tfidf-support`.
+        score: A name, or several joined by `+`; `aspect.attacks.pruning.SCORES` lists them, and
+            `used_score` says what two of them stand for on this graph.
         embed: What the score `embedding` compares; by default features after two propagation steps.
     """
     keys = edge_keys(graph)
-    ends = keys // graph.num_nodes, keys % graph.num_nodes
-    names = check_score(score).split("+")
-    found = [profiles_of(graph, name, embed).scores(*ends) for name in names]
-    return found[0] if len(found) == 1 else torch.stack([_ranks(each) for each in found]).sum(0)
+    return profiles_of(graph, score, embed).scores(keys // graph.num_nodes, keys % graph.num_nodes)
 
 
 def used_score(graph: Graph, score: str = DEFAULT) -> str:
-    """The score that `edge_scores` uses on this graph, by name: `diffusion` has a fallback."""
+    """The score that `edge_scores` uses on this graph, by name: some ask whether features tell."""
 
     def used(name: str) -> str:
-        if name != "diffusion" or diffuse(graph, _weighted(graph.features), 1).is_telling:
+        if name not in ("diffusion", "combined"):
             return name
-        return FALLBACK
+        is_telling = diffuse(graph, _weighted(graph.features), 1).is_telling
+        if name == "combined":
+            return COMBINED[is_telling]
+        return name if is_telling else FALLBACK
 
     return "+".join(map(used, check_score(score).split("+")))
 
@@ -165,11 +202,6 @@ def edge_support(graph: Graph) -> Float[Tensor, " edges"]:
     the other end of the edge.
     """
     return edge_scores(graph, "support")
-
-
-def _ranks(scores: Float[Tensor, " edges"]) -> Float[Tensor, " edges"]:
-    """How many edges score less; those that are level have the same rank."""
-    return torch.searchsorted(scores.sort().values, scores - _rounding(scores)).double()
 
 
 def _rounding(scores: Tensor) -> float:
@@ -190,13 +222,13 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
     ends = keys // graph.num_nodes, keys % graph.num_nodes
 
     def estimate(name: str) -> float:
-        profiles = profiles_of(graph, name, embed)
+        profiles = _single(graph, name, embed)
         scores = profiles.cosines(*ends)
         below = 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
         # Rounds bring out flips that crowd; those that do not, neighbourhoods may show better.
         return max(below, estimate(FALLBACK)) if name == "diffusion" else below
 
-    ratios = [estimate(name) for name in check_score(score).split("+")]
+    ratios = [estimate(name) for name in used_score(graph, score).split("+")]
     ratio = sum(ratios) / len(ratios)
     return ratio if FEWEST_RANDOM < ratio <= MOST_RANDOM else 0.0
 
