@@ -186,7 +186,7 @@ def test_a_pair_has_the_score_that_its_edge_would_have(graph):
     joined = apply_flips(graph, torch.tensor([[a, b]]))
     expected = edge_support(joined)[edge_keys(joined) == a * 30 + b]
     ends = torch.tensor([a]), torch.tensor([b])
-    found = profiles.cosines(*ends, torch.tensor([False]))
+    found = profiles.closeness(*ends, torch.tensor([False]))
     torch.testing.assert_close(found, expected)
 
 

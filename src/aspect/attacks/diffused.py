@@ -56,7 +56,7 @@ class Diffused:
         """Whether features say which pairs are edges, and so which edges are odd."""
         return self.separation >= TELLING
 
-    def cosines(
+    def closeness(
         self,
         low: Int[Tensor, " pairs"],
         high: Int[Tensor, " pairs"],
@@ -80,7 +80,7 @@ class Diffused:
         joined: Bool[Tensor, " pairs"] | None = None,
     ) -> Float[Tensor, " pairs"]:
         """Relative cosines, together with those of the other edges at both ends."""
-        own = _relative(self.cosines(low, high, joined), self.scale)
+        own = _relative(self.closeness(low, high, joined), self.scale)
         return self.beside_others(own, low, high, joined)
 
     def beside_others(

@@ -37,7 +37,7 @@ class Paths:
         order = torch.argsort(source * graph.num_nodes + target)
         return cls(target[order], pointers, steps, edge_keys(graph))
 
-    def cosines(
+    def closeness(
         self,
         low: Int[Tensor, " pairs"],
         high: Int[Tensor, " pairs"],
@@ -45,15 +45,15 @@ class Paths:
     ) -> Float[Tensor, " pairs"]:
         """Weighted numbers of paths; those over the edge of a pair do not count.
 
-        Not cosines: named as what other scores compare. Without `joined` all pairs are edges. A
-        path u, a, b, v counts `1 / (d_a d_b)`. Takes O(sum of squared degrees) time.
+        Without `joined` all pairs are edges. A path u, a, b, v counts `1 / (d_a d_b)`. Takes
+        O(sum of squared degrees) time.
         """
         over_the_edge = self._over_the_edge(low, high)
         if joined is not None:
             over_the_edge = over_the_edge * joined
         return (self._walks(low, high) - over_the_edge).clamp(min=0)
 
-    scores = cosines
+    scores = closeness
 
     def mean(self) -> float:
         """The mean of all pairs of nodes, their edges included."""
@@ -70,11 +70,11 @@ class Paths:
         starts, rows = torch.unique(low, return_inverse=True)
         order, at_once = torch.argsort(rows), max(1, NUMBERS_AT_ONCE // len(self.steps))
         ends = torch.bincount(rows, minlength=len(starts)).cumsum(0)
+        two_steps = self.steps.new_zeros(min(at_once, len(starts)), len(self.steps))
         for first in range(0, len(starts), at_once):
             block = starts[first : first + at_once]
             of_start, middle = self._next(block)
             of_middle, reached = self._next(middle)
-            two_steps = self.steps.new_zeros(len(block), len(self.steps))
             places = of_start[of_middle], reached
             two_steps.index_put_(places, self.steps[middle][of_middle], accumulate=True)
             begin = int(ends[first - 1]) if first else 0
@@ -82,6 +82,7 @@ class Paths:
             of_pair, last = self._next(high[pairs])
             walks = two_steps[rows[pairs][of_pair] - first, last] * self.steps[last]
             found[pairs] = found.new_zeros(len(pairs)).index_add(0, of_pair, walks)
+            two_steps[places] = 0  # much less than all of it
         return found
 
     def _over_the_edge(self, low: Tensor, high: Tensor) -> Float[Tensor, " pairs"]:

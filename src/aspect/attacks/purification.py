@@ -6,8 +6,9 @@ NeurIPS 2020) weighs them by that of hidden layers, STABLE (Li et al., KDD 2022)
 embeddings of a contrastive first pass, and Pro-GNN (Jin et al., KDD 2020) learns the adjacency
 together with a classifier. An attack that knows the score can avoid it.
 
-A score is a cosine of two rows, one for each end. It can be had for pairs that are no edge as
-well: all pairs together say what cosine two nodes have that nothing joins.
+A score says how close two nodes are: a cosine of two rows, one for each, or a number of paths. It
+can be had for pairs that are no edge as well: all pairs together say how close two nodes are that
+nothing joins.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Profiles:
     rows: Float[Tensor, "nodes dim"]
     own: Float[Tensor, "nodes dim"] | None = None  # a node's part in the rows of its neighbours
 
-    def cosines(
+    def closeness(
         self,
         low: Int[Tensor, " pairs"],
         high: Int[Tensor, " pairs"],
@@ -71,7 +72,7 @@ class Profiles:
 
         return cosines_of_pairs(len(low), ends, low.device)
 
-    scores = cosines
+    scores = closeness
 
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes, their edges included."""
@@ -211,7 +212,7 @@ def _rounding(scores: Tensor) -> float:
 def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -> float:
     """The ratio of edges that join their ends no better than chance; the mean of several scores'.
 
-    The mean cosine of all pairs of nodes parts random pairs about in the middle, so that twice the
+    The mean score of all pairs of nodes parts random pairs about in the middle, so that twice the
     ratio of edges below it estimates how many are random (Storey, 2002, on null hypotheses). At
     most a tenth are found on clean graphs too, where they are worth keeping; if it is more than
     half the score does not tell edges from random pairs. In both cases nothing is pruned.
@@ -223,7 +224,7 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
 
     def estimate(name: str) -> float:
         profiles = _single(graph, name, embed)
-        scores = profiles.cosines(*ends)
+        scores = profiles.closeness(*ends)
         below = 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
         # Rounds bring out flips that crowd; those that do not, neighbourhoods may show better.
         return max(below, estimate(FALLBACK)) if name == "diffusion" else below
