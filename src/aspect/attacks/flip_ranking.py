@@ -258,12 +258,7 @@ class _Search:
         within = int(torch.searchsorted(columns, end))
         rows = torch.arange(start, end, device=columns.device)
         block[:, :within].masked_fill_(columns[:within] <= rows.unsqueeze(1), -torch.inf)
-        nodes, pointers = self.order[start:end], self.closed.row_pointers
-        begins = pointers[nodes].long()
-        counts = pointers[nodes + 1].long() - begins
-        row = torch.repeat_interleave(rows - start, counts)
-        shift = begins - (counts.cumsum(0) - counts)
-        entry = torch.arange(len(row), device=row.device) + shift[row]
+        row, entry = self.closed.entries_of(self.order[start:end])
         places = self.place[self.closed.columns[entry]]
         column = torch.searchsorted(columns, places).clamp(max=len(columns) - 1)
         hit = columns[column] == places

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aspect.data.graph import Graph, edge_keys
+from aspect.data.sparse import Pattern, SparseMatrix
 
 NUMBERS_AT_ONCE = 2**24
 
@@ -22,8 +23,7 @@ NUMBERS_AT_ONCE = 2**24
 class Paths:
     """Neighbours of every node, and what a step through a node counts for: one over its degree."""
 
-    neighbours: Int[Tensor, " entries"]  # of node 0, of node 1, ...
-    pointers: Int[Tensor, " nodes_plus_one"]
+    adjacency: Pattern
     steps: Float[Tensor, " nodes"]
     edges: Int[Tensor, " edges"]  # keys
 
@@ -31,11 +31,9 @@ class Paths:
     def of(cls, graph: Graph) -> Paths:
         """Of a graph; its weights have no part in it."""
         source, target = graph.edge_index
-        degrees = graph.degrees()
-        pointers = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
-        steps = degrees.double().clamp(min=1).reciprocal()
-        order = torch.argsort(source * graph.num_nodes + target)
-        return cls(target[order], pointers, steps, edge_keys(graph))
+        steps = graph.degrees().double().clamp(min=1).reciprocal()
+        adjacency = SparseMatrix.from_entries(source, target, steps[source], (len(steps),) * 2)
+        return cls(adjacency.pattern, steps, edge_keys(graph))
 
     def closeness(
         self,
@@ -60,7 +58,7 @@ class Paths:
         nodes = torch.arange(len(self.steps), device=self.steps.device)
         low, high = self.edges // len(nodes), self.edges % len(nodes)
         # From each node start as many walks, all counted, as it has neighbours.
-        total = len(self.neighbours) - self._walks(nodes, nodes).sum()
+        total = len(self.adjacency.columns) - self._walks(nodes, nodes).sum()
         total = total - 2 * self._over_the_edge(low, high).sum()
         return max(0.0, float(total)) / max(1, len(nodes) * (len(nodes) - 1))
 
@@ -94,9 +92,5 @@ class Paths:
 
     def _next(self, nodes: Int[Tensor, " nodes"]) -> tuple[Tensor, Tensor]:
         """All neighbours of some nodes, and for each the place of its node among those given."""
-        counts = self.pointers.diff()[nodes]
-        owners = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
-        firsts = self.pointers[nodes] - (counts.cumsum(0) - counts)
-        return owners, self.neighbours[
-            torch.arange(len(owners), device=nodes.device) + firsts[owners]
-        ]
+        owners, entries = self.adjacency.entries_of(nodes)
+        return owners, self.adjacency.columns[entries].long()

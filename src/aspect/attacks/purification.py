@@ -13,7 +13,7 @@ nothing joins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -87,14 +87,7 @@ class Ranked:
     """Several scores: of each, how many of the graph's edges score less than a pair, added."""
 
     parts: list[Single]
-    sorted_scores: list[Float[Tensor, " edges"]]
-
-    @classmethod
-    def of(cls, graph: Graph, parts: list[Single]) -> Ranked:
-        """Among the edges of a graph."""
-        keys = edge_keys(graph)
-        ends = keys // graph.num_nodes, keys % graph.num_nodes
-        return cls(parts, [part.scores(*ends).sort().values for part in parts])
+    of_edges: list[Float[Tensor, " edges"]]  # their scores of the graph's edges
 
     def scores(
         self,
@@ -103,11 +96,16 @@ class Ranked:
         joined: Bool[Tensor, " pairs"] | None = None,
     ) -> Float[Tensor, " pairs"]:
         """Ranks added up; pairs that are level have the same. Without `joined` all are edges."""
-        total = torch.zeros(len(low), dtype=torch.float64, device=low.device)
-        for part, of_edges in zip(self.parts, self.sorted_scores, strict=True):
-            scores = part.scores(low, high, joined)
-            total += torch.searchsorted(of_edges, scores - _rounding(scores))
-        return total
+        return _sum_of_ranks([part.scores(low, high, joined) for part in self.parts], self.of_edges)
+
+
+def _sum_of_ranks(scores: Sequence[Tensor], of_edges: Sequence[Tensor]) -> Tensor:
+    """Of each score how many edges have less; those that are level have the same rank."""
+    ranks = [
+        torch.searchsorted(edges.sort().values, pairs - _rounding(pairs))
+        for pairs, edges in zip(scores, of_edges, strict=True)
+    ]
+    return torch.stack(ranks).double().sum(0)
 
 
 Compared = Single | Ranked
@@ -147,9 +145,20 @@ def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
 
 def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Compared:
     """What a score compares: pairs of nodes, whether edges join them or not."""
-    names = used_score(graph, score).split("+")
-    parts = [_single(graph, name, embed) for name in names]
-    return parts[0] if len(parts) == 1 else Ranked.of(graph, parts)
+    parts = _parts(graph, score, embed)
+    if len(parts) == 1:
+        return parts[0]
+    return Ranked(parts, [part.scores(*_ends(graph)) for part in parts])
+
+
+def _parts(graph: Graph, score: str, embed: Embed | None) -> list[Single]:
+    return [_single(graph, name, embed) for name in used_score(graph, score).split("+")]
+
+
+def _ends(graph: Graph) -> tuple[Int[Tensor, " edges"], Int[Tensor, " edges"]]:
+    """The smaller and the larger node of every edge, in the order of its key."""
+    keys = edge_keys(graph)
+    return keys // graph.num_nodes, keys % graph.num_nodes
 
 
 def _single(graph: Graph, name: str, embed: Embed | None) -> Single:
@@ -178,8 +187,8 @@ def edge_scores(
             `used_score` says what two of them stand for on this graph.
         embed: What the score `embedding` compares; by default features after two propagation steps.
     """
-    keys = edge_keys(graph)
-    return profiles_of(graph, score, embed).scores(keys // graph.num_nodes, keys % graph.num_nodes)
+    found = [part.scores(*_ends(graph)) for part in _parts(graph, score, embed)]
+    return found[0] if len(found) == 1 else _sum_of_ranks(found, found)
 
 
 def used_score(graph: Graph, score: str = DEFAULT) -> str:
@@ -217,10 +226,9 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
     most a tenth are found on clean graphs too, where they are worth keeping; if it is more than
     half the score does not tell edges from random pairs. In both cases nothing is pruned.
     """
-    keys = edge_keys(graph)
-    if len(keys) == 0:
+    if graph.num_edges == 0:
         return 0.0
-    ends = keys // graph.num_nodes, keys % graph.num_nodes
+    ends = _ends(graph)
 
     def estimate(name: str) -> float:
         profiles = _single(graph, name, embed)
@@ -288,10 +296,9 @@ def _is_best_of_few(graph: Graph, scores: Float[Tensor, " edges"]) -> Bool[Tenso
 
     They are most of what is known of such a node; a node under attack has more.
     """
-    keys = edge_keys(graph)
-    degrees, is_best = graph.degrees(), torch.zeros_like(keys, dtype=torch.bool)
+    ends = _ends(graph)
+    degrees, is_best = graph.degrees(), torch.zeros_like(ends[0], dtype=torch.bool)
     best = scores.new_full((graph.num_nodes,), -torch.inf)
-    ends = keys // graph.num_nodes, keys % graph.num_nodes
     for end in ends:
         best = best.scatter_reduce(0, end, scores, "amax")
     for end in ends:

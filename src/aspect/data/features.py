@@ -92,13 +92,8 @@ def _take_rows(
     """`stored` is the number of entries in the result, where it is known."""
     if not isinstance(features, SparseMatrix):
         return features[rows]
-    pointers = features.pattern.row_pointers.long()
-    counts = pointers.diff()[rows]
-    ends = counts.cumsum(0)
-    # How far each entry moves is the same for all entries of a row.
-    shifts = pointers[rows] - (ends - counts)
-    moved = torch.repeat_interleave(shifts, counts, output_size=stored)
-    entries = torch.arange(len(moved), device=rows.device) + moved
+    _, entries = features.pattern.entries_of(rows, stored)
+    ends = features.pattern.segments.diff()[rows].cumsum(0)
     kind = features.pattern.columns.dtype
     new_pointers = torch.cat([ends.new_zeros(1), ends]).to(kind)
     shape = (len(rows), features.shape[1])

@@ -99,6 +99,19 @@ class Pattern:
         starts: list[int] = self.row_pointers.tolist()
         return starts
 
+    def entries_of(
+        self, rows: Int[Tensor, " taken"], total: int | None = None
+    ) -> tuple[Int[Tensor, " found"], Int[Tensor, " found"]]:
+        """All entries of some rows, and before them the place of each one's row among those given.
+
+        `total` is the number of these entries, where it is known: a GPU need not be waited for.
+        """
+        counts = self.segments.diff()[rows]
+        numbers = torch.arange(len(rows), device=rows.device)
+        owners = torch.repeat_interleave(numbers, counts, output_size=total)
+        shifts = self.segments[rows] - (counts.cumsum(0) - counts)
+        return owners, torch.arange(len(owners), device=rows.device) + shifts[owners]
+
     @cached_property
     def transposed(self) -> tuple[Pattern, Int[Tensor, " entries"]]:
         """The pattern of the transpose, and where each of its entries stands in this one."""
