@@ -42,7 +42,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn.functional import cosine_similarity, normalize  # noqa: E402
 from typing_extensions import override  # noqa: E402
 
-from aspect.attacks.diffused import cosines_of_all_pairs  # noqa: E402
+from aspect.attacks.diffused import mean_cosine  # noqa: E402
 from aspect.data.features import dense, seen_features  # noqa: E402
 from aspect.data.graph import Features, Graph  # noqa: E402
 from aspect.data.sparse import Pattern, SparseMatrix  # noqa: E402
@@ -93,7 +93,7 @@ def robust_weights(
     for part in torch.split(torch.arange(len(low), device=low.device), EDGES_AT_ONCE):
         one, other, coupling = rows[low[part]], rows[high[part]], couplings[part]
         cosines.append(cosine_similarity(one - coupling * other, other - coupling * one))
-    mean = cosines_of_all_pairs(rows)[0]
+    mean = mean_cosine(rows)
     squared = (1 - torch.cat(cosines)).clamp(min=0) / max(1 - mean, TINY)
     slopes = 1 / squared.sqrt().clamp(min=NEAREST)
     if penalty == "mcp":
@@ -117,7 +117,7 @@ def soft_median_weights(
     """
     smooth = pattern.smoothing()
     rows = normalize(propagated(smooth, features), dim=1)
-    apart = (2 * max(1 - cosines_of_all_pairs(rows)[0], TINY)) ** 0.5
+    apart = (2 * max(1 - mean_cosine(rows), TINY)) ** 0.5
     factors = torch.empty_like(smooth.values)
     for entries in neighbourhoods(pattern.pattern, rows.shape[1]):
         weights = smooth.values[entries]

@@ -63,7 +63,7 @@ def test_several_scores_are_avoided_by_the_sum_of_their_ranks_among_the_edges():
     ).find(20)
     assert bool(floor.allows(flips[:, 0] * TASK.graph.num_nodes + flips[:, 1]).all())
     ends = edges // TASK.graph.num_nodes, edges % TASK.graph.num_nodes
-    ranks = floor.profiles.scores(*ends, torch.ones_like(edges, dtype=torch.bool))
+    ranks = floor.profiles.scores(*ends)
     torch.testing.assert_close(ranks, edge_scores(TASK.graph, "support+paths"))
 
 

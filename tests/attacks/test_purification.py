@@ -13,12 +13,15 @@ from aspect.attacks.purification import (
     auto_ratio,
     edge_scores,
     edge_support,
+    features_tell,
     profiles_of,
     prune_edges,
     purify,
+    used_score,
     weigh_edges,
 )
 from aspect.data.graph import Graph, edge_keys
+from aspect.data.source import load_named
 from aspect.errors import SettingsError, UnknownNameError
 
 
@@ -29,19 +32,41 @@ def graph():
     return Graph.build(features, torch.randint(30, (2, 90), generator=generator))
 
 
-def by_hand(graph):
-    """Edge by edge, with the neighbours listed."""
+def by_hand(graph, weights=None):
+    """Edge by edge, with the neighbours listed; weights by pairs."""
     unit = graph.features / graph.features.norm(dim=1, keepdim=True)
     neighbours = [set() for _ in range(graph.num_nodes)]
     for a, b in graph.edge_index.t().tolist():
         neighbours[a].add(b)
-    found = []
-    for key in edge_keys(graph).tolist():
-        a, b = divmod(key, graph.num_nodes)
-        one = sum((unit[k] for k in neighbours[a] - {b}), unit[a])
-        other = sum((unit[k] for k in neighbours[b] - {a}), unit[b])
-        found.append(torch.cosine_similarity(one, other, dim=0))
-    return torch.stack(found)
+
+    def around(node, left_out):
+        found = unit[node]
+        for k in neighbours[node] - {left_out}:
+            weight = 1 if weights is None else weights[min(node, k), max(node, k)]
+            found = found + weight * unit[k]
+        return found
+
+    pairs = [divmod(key, graph.num_nodes) for key in edge_keys(graph).tolist()]
+    return torch.stack(
+        [torch.cosine_similarity(around(a, b), around(b, a), dim=0) for a, b in pairs]
+    )
+
+
+def refined_by_hand(graph):
+    """Neighbours weigh by the cube of what their edge scored between a random pair and the top."""
+    unit = graph.features / graph.features.norm(dim=1, keepdim=True)
+    whole = torch.eye(graph.num_nodes, dtype=unit.dtype)
+    whole[graph.edge_index[0], graph.edge_index[1]] = 1
+    sums = whole @ unit
+    pairs = torch.combinations(torch.arange(graph.num_nodes))
+    random = torch.cosine_similarity(sums[pairs[:, 0]], sums[pairs[:, 1]], dim=1).mean()
+    first = by_hand(graph)
+    top = sorted(first.tolist())[int(0.9 * len(first))]
+    weights = {
+        divmod(key, graph.num_nodes): min(1, max(0.01, (score - random) / (top - random))) ** 3
+        for key, score in zip(edge_keys(graph).tolist(), first.tolist(), strict=True)
+    }
+    return by_hand(graph, weights)
 
 
 def test_support_is_the_cosine_of_neighbourhoods_without_the_edge(graph, monkeypatch):
@@ -88,7 +113,9 @@ def test_the_share_is_met_and_the_rest_keeps_its_order(graph, share):
 
 def test_edges_that_are_level_stay_together(graph):
     alike = Graph.build(torch.ones(30, 2), graph.edge_index)
-    assert torch.equal(prune_edges(alike, 0.3).edge_index, graph.edge_index)
+    for name in ("tfidf-support", "refined-support"):
+        left = prune_edges(alike, 0.3, edge_scores(alike, name))
+        assert torch.equal(left.edge_index, graph.edge_index)
 
 
 def test_the_order_of_nodes_decides_nothing(graph):
@@ -126,7 +153,7 @@ def relabelled(graph, seed=1):
 def dense_rows(graph, score):
     """The rows of a score, from dense matrices; none for a neighbourhood."""
     x = graph.features.clone()
-    if score.startswith("tfidf"):
+    if score.startswith(("tfidf", "refined")):
         for column in range(x.shape[1]):
             have = sum(1 for value in x[:, column].tolist() if value != 0)
             x[:, column] *= math.log((1 + len(x)) / (1 + have)) + 1
@@ -138,7 +165,9 @@ def dense_rows(graph, score):
     return x
 
 
-@pytest.mark.parametrize("score", ["features", "tfidf", "embedding", "tfidf-support"])
+@pytest.mark.parametrize(
+    "score", ["features", "tfidf", "embedding", "tfidf-support", "refined-support"]
+)
 def test_scores_agree_with_dense_references(score):
     generator = torch.Generator().manual_seed(3)
     features = torch.rand(30, 7, generator=generator, dtype=torch.float64)
@@ -148,6 +177,8 @@ def test_scores_agree_with_dense_references(score):
     rows = dense_rows(graph, score)
     if score == "tfidf-support":
         expected = by_hand(Graph(rows, graph.edge_index))
+    elif score == "refined-support":
+        expected = refined_by_hand(Graph(rows, graph.edge_index))
     else:
         keys = edge_keys(graph)
         expected = cosine_similarity(rows[keys // 30], rows[keys % 30], dim=1)
@@ -181,12 +212,14 @@ def test_an_embedding_can_be_given_in_place_of_propagated_features(graph):
 
 def test_a_pair_has_the_score_that_its_edge_would_have(graph):
     profiles = profiles_of(graph, "support")
+    ends = edge_keys(graph) // 30, edge_keys(graph) % 30
+    torch.testing.assert_close(profiles.closeness(*ends), edge_support(graph))
     keys = edge_keys(graph)
     a, b = next((a, b) for a in range(30) for b in range(a + 1, 30) if a * 30 + b not in keys)
     joined = apply_flips(graph, torch.tensor([[a, b]]))
     expected = edge_support(joined)[edge_keys(joined) == a * 30 + b]
     ends = torch.tensor([a]), torch.tensor([b])
-    found = profiles.closeness(*ends, torch.tensor([False]))
+    found = profiles.closeness(*ends)
     torch.testing.assert_close(found, expected)
 
 
@@ -285,6 +318,59 @@ def test_the_rule_prunes_nothing_where_edges_are_no_better_than_chance():
     assert purify(graph, Pruning(ratio="auto")).num_edges == graph.num_edges
 
 
+def groups(signal=4.0, nodes=200):
+    """Features and edges of twenty groups."""
+    generator = torch.Generator().manual_seed(0)
+    classes = torch.arange(nodes) % 20
+    noise = torch.randn(nodes, 20, generator=generator, dtype=torch.float64)
+    pairs = torch.randint(nodes, (2, 60 * nodes), generator=generator)
+    features = noise + signal * torch.eye(20, dtype=torch.float64)[classes]
+    return Graph.build(features, pairs[:, classes[pairs[0]] == classes[pairs[1]]])
+
+
+def test_the_score_by_default_asks_whether_features_tell(monkeypatch):
+    telling = groups()
+    assert features_tell(telling)
+    assert used_score(telling) == "refined-support"
+    torch.testing.assert_close(edge_scores(telling), edge_scores(telling, "refined-support"))
+    generator = torch.Generator().manual_seed(0)
+    silent = Graph.build(torch.rand(200, 6, generator=generator).double(), telling.edge_index)
+    assert not features_tell(silent)
+    assert used_score(silent) == "tfidf-support+paths"
+    torch.testing.assert_close(edge_scores(silent), edge_scores(silent, "tfidf-support+paths"))
+    assert used_score(silent, "features+diffusion") == "features+tfidf-support"
+    assert used_score(silent, "combined") == "tfidf-support+paths"
+    monkeypatch.setattr("aspect.attacks.purification.features_tell", lambda _: 1 / 0)
+    assert used_score(silent, "support+tfidf") == "support+tfidf"  # nothing has to be asked
+
+
+def test_a_clean_graph_keeps_its_edges_however_random_they_look_once_refined(monkeypatch):
+    graph = groups(signal=1.5)
+    monkeypatch.setattr("aspect.attacks.purification.FEWEST_RANDOM", 0.0)
+    plain = auto_ratio(graph, "tfidf-support")
+    assert 0 < plain < auto_ratio(graph, "refined-support")
+    monkeypatch.setattr("aspect.attacks.purification.FEWEST_RANDOM", plain)
+    assert auto_ratio(graph, "refined-support") == 0.0
+
+
+def test_many_features_are_compressed(monkeypatch):
+    graph = groups()
+    expected = edge_scores(graph, "refined-support")
+    monkeypatch.setattr("aspect.attacks.purification.MOST_NUMBERS", graph.features.numel() - 1)
+    monkeypatch.setattr("aspect.attacks.diffused.COMPONENTS", 18)
+    found = edge_scores(graph, "refined-support")
+    assert not torch.equal(found, expected)
+    assert float(torch.corrcoef(torch.stack([found, expected]))[0, 1]) > 0.9
+
+
+@pytest.mark.data
+def test_features_tell_on_citations_and_not_on_pages():
+    """Far from the limit on either side."""
+    told = {name: used_score(load_named(name).graph) for name in ("cora", "citeseer", "chameleon")}
+    assert told.pop("chameleon") == "tfidf-support+paths"
+    assert set(told.values()) == {"refined-support"}
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -306,3 +392,8 @@ def test_nothing_and_zero_are_no_pruning():
     assert Pruning.of(None) is None
     assert Pruning.of(0) is None
     assert Pruning.of(0.0) is None
+
+
+def test_what_is_stored_names_the_score():
+    assert Pruning.of(0.2).to_json()["score"] == "auto"
+    assert Pruning.of(Pruning.of("auto").to_json()) == Pruning.of("auto")

@@ -85,17 +85,14 @@ def test_what_was_reached_and_the_score_stand_beside_what_was_asked(stars):
     gone = stars.graph.num_edges - prune_edges(stars.graph, 0.9).num_edges
     assert found.splits == (SplitPruning(0.9, gone / stars.graph.num_edges),) * 2
     assert found.splits[0].reached < 0.1
-    assert found.score == "tfidf-support"  # random features do not explain edges
+    assert found.score == "tfidf-support+paths"  # random features do not explain edges
 
 
 def test_the_sentence_says_what_was_asked_reached_and_used():
     splits = [SplitPruning(0.9, 0.477), SplitPruning(0.0, 0.0), SplitPruning(0.9, 0.477)]
-    assert describe_pruning("for x", splits, "diffusion") == (
-        "Pruned for x: no edge in 1 split, 47.7% of the edges in 2 splits (90% asked). "
-        "Score: diffusion."
+    assert describe_pruning("for x", splits, "auto") == (
+        "Pruned for x: no edge in 1 split, 47.7% of the edges in 2 splits (90% asked). Score: auto."
     )
     told = describe_pruning("for x", [SplitPruning(0.1, 0.05), SplitPruning(0.1, 0.1)], "support")
     assert "5.0% to 10.0% of the edges in 2 splits (10% asked)" in told
-    assert told.endswith(
-        "Score: support in place of diffusion, since features hardly explain these edges."
-    )
+    assert told.endswith("Score: support, which is what auto means on this graph.")

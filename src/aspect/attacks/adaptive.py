@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor
@@ -24,15 +23,13 @@ class ScoreFloor:
     """The least score of a pair that may be flipped, by the clean graph."""
 
     profiles: Compared
-    edges: Int[Tensor, " edges"]  # keys of the clean graph
     num_nodes: int
     least: Float[Tensor, ""]
 
     def allows(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
         """Which pairs may be flipped; an absent one has the score that its edge would have."""
-        joined = torch.isin(keys, self.edges)
         ends = keys // self.num_nodes, keys % self.num_nodes
-        is_allowed: Tensor = self.profiles.scores(*ends, joined) >= self.least
+        is_allowed: Tensor = self.profiles.scores(*ends) >= self.least
         return is_allowed
 
 
@@ -54,8 +51,8 @@ class AdaptiveConfig(Config):
         """What pairs must reach on this graph; None: every pair may be flipped."""
         if self.avoid_below is None:
             return None
-        profiles, edges = profiles_of(graph, self.avoid_score or DEFAULT), edge_keys(graph)
-        scores = profiles.scores(edges // graph.num_nodes, edges % graph.num_nodes)
+        profiles, keys = profiles_of(graph, self.avoid_score or DEFAULT), edge_keys(graph)
+        scores = profiles.scores(keys // graph.num_nodes, keys % graph.num_nodes)
         # Not torch.quantile, which takes at most 2**24 numbers.
         least = scores.sort().values[int(self.avoid_below * len(scores))]
-        return ScoreFloor(profiles, edges, graph.num_nodes, least)
+        return ScoreFloor(profiles, graph.num_nodes, least)

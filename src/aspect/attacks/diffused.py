@@ -6,21 +6,22 @@ features are spread anew, and so on: flips that mislead a node's row go, and oth
 pair is judged by the other edges at its ends as well, since attacks crowd around few nodes.
 
 The rounds believe what features say of edges. Where edges hardly stand out from random pairs, as on
-heterophilic graphs, they would only confirm themselves: `is_telling` says so.
+heterophilic graphs, they would only confirm themselves.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from aspect.data.features import dense
-from aspect.data.graph import Features, Graph, edge_keys
+from aspect.data.graph import Features, Graph, edge_keys, values_of_pairs
 from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation
 
@@ -34,7 +35,6 @@ LEAST = 0.01  # relative score below which an edge weighs no less
 POWER = 2  # of the relative score, as a weight
 OTHER_EDGES = 0.5  # weight of the other edges at the ends, beside the pair's own cosine
 PAIRS_AT_ONCE = 2**14
-TELLING = 3.0  # standard deviations of random pairs between their mean cosine and that of edges
 TINY = 1e-12  # below every square length that is not rounding
 
 
@@ -49,49 +49,34 @@ class Diffused:
     degrees: Float[Tensor, " nodes"]
     scale: tuple[float, float]  # cosines that count as zero and as one
     typical: float  # mean relative cosine of an edge
-    separation: float  # of edges from random pairs, in standard deviations; before any weighing
-
-    @property
-    def is_telling(self) -> bool:
-        """Whether features say which pairs are edges, and so which edges are odd."""
-        return self.separation >= TELLING
 
     def closeness(
-        self,
-        low: Int[Tensor, " pairs"],
-        high: Int[Tensor, " pairs"],
-        joined: Bool[Tensor, " pairs"] | None = None,
+        self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
-        """Cosines of pairs, the edge between them left out; without `joined` all are edges.
+        """Cosines of pairs, the edge between them left out.
 
         `z_u` holds `c z_v` of the edge, whose `z_v` holds `c z_u` in turn: without it they are
         `z_u - c z_v` and `z_v - c z_u`, up to their lengths and to what comes back over other
         nodes.
         """
-        coupling = self._couplings(low, high)
-        if joined is not None:
-            coupling = coupling * joined
+        pairs = low * len(self.rows) + high
+        coupling = values_of_pairs(self.keys, self.couplings, pairs)
         return _cavity_cosines(self.rows, low, high, coupling)
 
     def scores(
-        self,
-        low: Int[Tensor, " pairs"],
-        high: Int[Tensor, " pairs"],
-        joined: Bool[Tensor, " pairs"] | None = None,
+        self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
         """Relative cosines, together with those of the other edges at both ends."""
-        own = _relative(self.closeness(low, high, joined), self.scale)
-        return self.beside_others(own, low, high, joined)
+        return self.beside_others(relative(self.closeness(low, high), self.scale), low, high)
 
     def beside_others(
         self,
         own: Float[Tensor, " pairs"],
         low: Int[Tensor, " pairs"],
         high: Int[Tensor, " pairs"],
-        joined: Bool[Tensor, " pairs"] | None = None,
     ) -> Float[Tensor, " pairs"]:
         """Relative cosines with the mean of the other edges at each end, a typical one included."""
-        is_edge = torch.ones_like(own) if joined is None else joined.to(own)
+        is_edge = torch.isin(low * len(self.rows) + high, self.keys).to(own)
         means = [
             (self.sums[end] - own * is_edge + self.typical) / (self.degrees[end] - is_edge + 1)
             for end in (low, high)
@@ -102,15 +87,8 @@ class Diffused:
         """The mean cosine of all pairs of nodes."""
         return self.scale[0]
 
-    def _couplings(self, low: Tensor, high: Tensor) -> Tensor:
-        if len(self.keys) == 0:
-            return self.rows.new_zeros(len(low))
-        keys = low * len(self.rows) + high
-        places = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
-        return self.couplings[places] * (self.keys[places] == keys)
 
-
-def _compressed(features: Features) -> Float[Tensor, "nodes dim"]:
+def compressed(features: Features) -> Float[Tensor, "nodes dim"]:
     """Rows of few numbers with about the same cosines: those along the leading components."""
     if features.shape[1] <= COMPONENTS:
         return dense(features)
@@ -126,20 +104,16 @@ def _compressed(features: Features) -> Float[Tensor, "nodes dim"]:
 def diffuse(graph: Graph, features: Features, rounds: int = ROUNDS) -> Diffused:
     """Spread features over the graph in rounds, each with the last one's weights of edges.
 
-    Takes O(edges * dim) time a step, and no label. The first round decides whether
-    features are telling.
+    Takes O(edges * dim) time a step, and no label.
     """
-    unit, keys = normalize(_compressed(features), dim=1), edge_keys(graph)
+    unit, keys = normalize(compressed(features), dim=1), edge_keys(graph)
     low, high = keys // graph.num_nodes, keys % graph.num_nodes
     pattern = SymmetricPropagation(graph.unweighted())
-    found, relative = _spread(pattern, unit, keys, torch.ones_like(low, dtype=unit.dtype))
-    separation = found.separation
-    if not found.is_telling:
-        return found
+    found, own = _spread(pattern, unit, keys, torch.ones_like(low, dtype=unit.dtype))
     for _ in range(rounds - 1):
-        weights = found.beside_others(relative, low, high).clamp(LEAST, 1).pow(POWER)
-        found, relative = _spread(pattern, unit, keys, weights)
-    return replace(found, separation=separation)
+        weights = found.beside_others(own, low, high).clamp(LEAST, 1).pow(POWER)
+        found, own = _spread(pattern, unit, keys, weights)
+    return found
 
 
 def _spread(
@@ -156,23 +130,19 @@ def _spread(
     weighted = 1 + _sums_at_ends(weights, low, high, len(unit))
     couplings = (1 - RESTART) * weights * (weighted[low] * weighted[high]).rsqrt()
     cosines = _cavity_cosines(rows, low, high, couplings)
-    mean, deviation = cosines_of_all_pairs(rows)
-    top, average = 1.0, mean  # of a graph without edges
-    if len(cosines):
-        # Not torch.quantile, which takes at most 2**24 numbers.
-        top, average = float(cosines.sort().values[int(TOP * len(cosines))]), float(cosines.mean())
-    relative = _relative(cosines, (mean, top))
+    mean = mean_cosine(rows)
+    scale = mean, top_of(cosines)
+    own = relative(cosines, scale)
     found = Diffused(
         rows=rows,
         keys=keys,
         couplings=couplings,
-        sums=_sums_at_ends(relative, low, high, len(unit)),
+        sums=_sums_at_ends(own, low, high, len(unit)),
         degrees=_sums_at_ends(torch.ones_like(weights), low, high, len(unit)),
-        scale=(mean, top),
-        typical=float(relative.mean()) if len(relative) else 0.0,
-        separation=(average - mean) / max(deviation, TINY),
+        scale=scale,
+        typical=float(own.mean()) if len(own) else 0.0,
     )
-    return found, relative
+    return found, own
 
 
 def _sums_at_ends(values: Tensor, low: Tensor, high: Tensor, nodes: int) -> Tensor:
@@ -181,20 +151,35 @@ def _sums_at_ends(values: Tensor, low: Tensor, high: Tensor, nodes: int) -> Tens
     return zeros.index_add(0, low, values).index_add(0, high, values)
 
 
-def _relative(cosines: Tensor, scale: tuple[float, float]) -> Tensor:
+def top_of(cosines: Float[Tensor, " edges"]) -> float:
+    """The cosine of edges that counts as one."""
+    # Not torch.quantile, which takes at most 2**24 numbers.
+    return float(cosines.sort().values[int(TOP * len(cosines))]) if len(cosines) else 1.0
+
+
+def relative(cosines: Tensor, scale: tuple[float, float]) -> Tensor:
     """Zero for a random pair, one for an edge of the top; never far below or above."""
     zero, one = scale
     return ((cosines - zero) / max(one - zero, TINY)).clamp(-0.5, 1)
 
 
-def cosines_of_all_pairs(rows: Float[Tensor, "nodes dim"]) -> tuple[float, float]:
-    """Mean and standard deviation over all pairs of nodes, edges included."""
-    unit, count = normalize(rows.double(), dim=1), max(2, len(rows))
+def mean_cosine(rows: Float[Tensor, "nodes dim"]) -> float:
+    """The mean over all pairs of nodes, edges included."""
+    unit = normalize(rows.double(), dim=1)
+    return float(unit.sum(0).square().sum() - unit.square().sum()) / _pairs(rows)
+
+
+def deviation_of_cosines(rows: Float[Tensor, "nodes dim"]) -> float:
+    """The standard deviation over all pairs of nodes; takes O(nodes * dim^2) time."""
+    unit = normalize(rows.double(), dim=1)
     of_itself = unit.square().sum(1)  # one, or zero for a row of zeros
-    pairs = count * (count - 1)
-    mean = float(unit.sum(0).square().sum() - of_itself.sum()) / pairs
-    square = float((unit.t() @ unit).square().sum() - of_itself.square().sum()) / pairs
-    return mean, max(0.0, square - mean * mean) ** 0.5
+    square = float((unit.t() @ unit).square().sum() - of_itself.square().sum()) / _pairs(rows)
+    return math.sqrt(max(0.0, square - mean_cosine(rows) ** 2))
+
+
+def _pairs(rows: Tensor) -> int:
+    count = max(2, len(rows))
+    return count * (count - 1)
 
 
 def _cavity_cosines(rows: Tensor, low: Tensor, high: Tensor, couplings: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.graph import Graph, edge_keys
@@ -36,19 +36,14 @@ class Paths:
         return cls(adjacency.pattern, steps, edge_keys(graph))
 
     def closeness(
-        self,
-        low: Int[Tensor, " pairs"],
-        high: Int[Tensor, " pairs"],
-        joined: Bool[Tensor, " pairs"] | None = None,
+        self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
         """Weighted numbers of paths; those over the edge of a pair do not count.
 
-        Without `joined` all pairs are edges. A path u, a, b, v counts `1 / (d_a d_b)`. Takes
-        O(sum of squared degrees) time.
+        A path u, a, b, v counts `1 / (d_a d_b)`. Takes O(sum of squared degrees) time.
         """
-        over_the_edge = self._over_the_edge(low, high)
-        if joined is not None:
-            over_the_edge = over_the_edge * joined
+        is_edge = torch.isin(low * len(self.steps) + high, self.edges)
+        over_the_edge = self._over_the_edge(low, high) * is_edge
         return (self._walks(low, high) - over_the_edge).clamp(min=0)
 
     scores = closeness

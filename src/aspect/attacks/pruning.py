@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from aspect.data.graph import Graph
 
 AUTO = "auto"
-DEFAULT = "diffusion"  # the edge score
+DEFAULT = AUTO  # the edge score
 PERCENT = 100.0
 
 SCORES = {
+    AUTO: "refined-support; where features hardly explain edges, tfidf-support and paths",
     "features": "cosine of the ends' features",
     "tfidf": "the same, rare features weighing more",
     "support": "cosine of the ends' neighbourhoods, the edge left out",
     "tfidf-support": "the same, rare features weighing more",
+    "refined-support": "the same again, neighbours weighing as they scored",
     "embedding": "cosine of the ends' features after two propagation steps",
     "diffusion": "cosine of the ends' diffused features, the edge left out, in several rounds",
     "combined": "tfidf-support and diffusion; where features hardly explain edges, and paths",
@@ -51,9 +53,7 @@ def score_text(asked: str, used: str) -> str:
     """By which score edges were pruned, as a sentence."""
     if used == asked:
         return f"Score: {used}."
-    if "combined" in asked:
-        return f"Score: {used}, which is what {asked} means on this graph."
-    return f"Score: {used} in place of {asked}, since features hardly explain these edges."
+    return f"Score: {used}, which is what {asked} means on this graph."
 
 
 class Pruning(Config):
@@ -108,5 +108,5 @@ class Pruning(Config):
         return purify(graph, self)
 
     def to_json(self) -> dict[str, Any]:
-        """For files: what differs from the defaults."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        """For files: everything, since defaults change."""
+        return self.model_dump(mode="json")

@@ -21,23 +21,38 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from aspect.attacks.diffused import Diffused, cosines_of_all_pairs, cosines_of_pairs, diffuse
+from aspect.attacks.diffused import (
+    Diffused,
+    compressed,
+    cosines_of_pairs,
+    deviation_of_cosines,
+    diffuse,
+    mean_cosine,
+    relative,
+    top_of,
+)
 from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
-from aspect.data.graph import Features, Graph, edge_keys, with_pairs
+from aspect.data.graph import Features, Graph, edge_keys, values_of_pairs, with_pairs
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
 from aspect.nn.propagation import SymmetricPropagation
 
 LEVEL = 64  # roundings apart: two cosines that may be the same
 EMBEDDING_HOPS = 2
-FALLBACK = "tfidf-support"  # the score where `diffusion` tells nothing
-# What `combined` stands for where features tell, and where they do not.
-COMBINED = {True: "tfidf-support+diffusion", False: "tfidf-support+paths"}
+TELLING = 1.3  # standard deviations of random pairs between their mean cosine and that of edges
+# What a score stands for where features tell which pairs are edges, and where they do not.
+BY_FEATURES = {
+    AUTO: ("refined-support", "tfidf-support+paths"),
+    "combined": ("tfidf-support+diffusion", "tfidf-support+paths"),
+    "diffusion": ("diffusion", "tfidf-support"),
+}
+LEAST, POWER = 0.01, 3  # of a relative cosine, as the weight of a neighbour
 FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
 MOST_RANDOM = 0.5  # beyond which a score says nothing
+MOST_NUMBERS = 2**28  # of dense features: one GiB in float32
 LEAST_WEIGHT = 0.01  # of an edge with the lowest score, where weights are soft
 
 Embed = Callable[[Graph], Float[Tensor, "nodes dim"]]
@@ -48,27 +63,24 @@ class Profiles:
     """What a score compares: a row for every node."""
 
     rows: Float[Tensor, "nodes dim"]
-    own: Float[Tensor, "nodes dim"] | None = None  # a node's part in the rows of its neighbours
+    # What a neighbour brought there, where rows are of neighbourhoods: its own part, and the weight
+    # of every edge by its key.
+    own: Float[Tensor, "nodes dim"] | None = None
+    keys: Int[Tensor, " edges"] | None = None
+    weights: Float[Tensor, " edges"] | None = None
 
     def closeness(
-        self,
-        low: Int[Tensor, " pairs"],
-        high: Int[Tensor, " pairs"],
-        joined: Bool[Tensor, " pairs"] | None = None,
+        self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
-        """The cosine of every pair; the edge that joins it has no part in it.
-
-        Without `joined` all pairs are edges.
-        """
+        """The cosine of every pair; the edge that joins it has no part in it."""
 
         def ends(part: Tensor) -> tuple[Tensor, Tensor]:
             one, other = self.rows[low[part]], self.rows[high[part]]
-            if self.own is None:
+            if self.own is None or self.keys is None or self.weights is None:
                 return one, other
-            mine, theirs = self.own[low[part]], self.own[high[part]]
-            if joined is not None:
-                mine, theirs = (own * joined[part].unsqueeze(1) for own in (mine, theirs))
-            return one - theirs, other - mine
+            pairs = low[part] * len(self.rows) + high[part]
+            weights = values_of_pairs(self.keys, self.weights, pairs).unsqueeze(1)
+            return one - weights * self.own[high[part]], other - weights * self.own[low[part]]
 
         return cosines_of_pairs(len(low), ends, low.device)
 
@@ -76,7 +88,7 @@ class Profiles:
 
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes, their edges included."""
-        return cosines_of_all_pairs(self.rows)[0]
+        return mean_cosine(self.rows)
 
 
 Single = Profiles | Diffused | Paths
@@ -90,13 +102,10 @@ class Ranked:
     of_edges: list[Float[Tensor, " edges"]]  # their scores of the graph's edges
 
     def scores(
-        self,
-        low: Int[Tensor, " pairs"],
-        high: Int[Tensor, " pairs"],
-        joined: Bool[Tensor, " pairs"] | None = None,
+        self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
-        """Ranks added up; pairs that are level have the same. Without `joined` all are edges."""
-        return _sum_of_ranks([part.scores(low, high, joined) for part in self.parts], self.of_edges)
+        """Ranks added up; pairs that are level have the same."""
+        return _sum_of_ranks([part.scores(low, high) for part in self.parts], self.of_edges)
 
 
 def _sum_of_ranks(scores: Sequence[Tensor], of_edges: Sequence[Tensor]) -> Tensor:
@@ -123,17 +132,40 @@ def _weighted(features: Features) -> Features:
     return features * _inverse_frequencies((features != 0).sum(0), len(features)).to(features)
 
 
+def _rows(features: Features) -> Float[Tensor, "nodes dim"]:
+    """Dense; of many numbers, those along the leading components: about the same cosines."""
+    is_small = features.shape[0] * features.shape[1] <= MOST_NUMBERS
+    return dense(features) if is_small else compressed(features)
+
+
 def _inverse_frequencies(count: Tensor, nodes: int) -> Tensor:
     return torch.log((1 + nodes) / (1 + count)) + 1
 
 
-def _neighbourhoods(graph: Graph, rows: Float[Tensor, "nodes dim"]) -> Profiles:
-    """Sums of the unit rows of a node and its neighbours."""
-    unit = normalize(rows, dim=1)
-    source, target = graph.edge_index
-    ones = torch.ones(len(source), dtype=graph.dtype, device=graph.device)
-    sums = unit + SparseMatrix.from_entries(source, target, ones, (len(unit), len(unit))) @ unit
-    return Profiles(sums, unit)
+def _neighbourhoods(
+    graph: Graph,
+    rows: Float[Tensor, "nodes dim"],
+    weights: Float[Tensor, " edges"] | None = None,
+) -> Profiles:
+    """Sums of the unit rows of a node and its neighbours; without weights all count as much."""
+    unit, keys, (low, high) = normalize(rows, dim=1), edge_keys(graph), _ends(graph)
+    if weights is None:
+        weights = torch.ones(len(keys), dtype=unit.dtype, device=unit.device)
+    source, target = torch.cat([low, high]), torch.cat([high, low])
+    both = torch.cat([weights, weights])
+    sums = unit + SparseMatrix.from_entries(source, target, both, (len(unit),) * 2) @ unit
+    return Profiles(sums, unit, keys, weights)
+
+
+def _refined(graph: Graph, rows: Float[Tensor, "nodes dim"]) -> Profiles:
+    """The same where a neighbour weighs as it fits: by its edge's first score, near zero to one.
+
+    Flips that mislead a node's neighbourhood then do so less.
+    """
+    first = _neighbourhoods(graph, rows)
+    cosines = first.closeness(*_ends(graph))
+    fits = relative(cosines, (first.mean(), top_of(cosines)))
+    return _neighbourhoods(graph, rows, fits.clamp(LEAST, 1).pow(POWER))
 
 
 def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
@@ -168,8 +200,9 @@ def _single(graph: Graph, name: str, embed: Embed | None) -> Single:
         return Profiles((embed or _propagated)(graph))
     if name == "diffusion":
         return diffuse(graph, _weighted(graph.features))
-    is_weighted = name.startswith("tfidf")
-    rows = dense(_weighted(graph.features) if is_weighted else graph.features)
+    rows = _rows(graph.features if name in ("features", "support") else _weighted(graph.features))
+    if name == "refined-support":
+        return _refined(graph, rows)
     return _neighbourhoods(graph, rows) if name.endswith("support") else Profiles(rows)
 
 
@@ -193,16 +226,21 @@ def edge_scores(
 
 def used_score(graph: Graph, score: str = DEFAULT) -> str:
     """The score that `edge_scores` uses on this graph, by name: some ask whether features tell."""
+    names = check_score(score).split("+")
+    if BY_FEATURES.keys().isdisjoint(names):
+        return score
+    place = 0 if features_tell(graph) else 1
+    return "+".join(BY_FEATURES[name][place] if name in BY_FEATURES else name for name in names)
 
-    def used(name: str) -> str:
-        if name not in ("diffusion", "combined"):
-            return name
-        is_telling = diffuse(graph, _weighted(graph.features), 1).is_telling
-        if name == "combined":
-            return COMBINED[is_telling]
-        return name if is_telling else FALLBACK
 
-    return "+".join(map(used, check_score(score).split("+")))
+def features_tell(graph: Graph) -> bool:
+    """Whether the features of an edge's ends are alike, by far more than those of random pairs."""
+    profiles = Profiles(compressed(_weighted(graph.features)))
+    cosines = profiles.closeness(*_ends(graph))
+    if len(cosines) == 0:
+        return False
+    above = float(cosines.mean()) - profiles.mean()
+    return above > TELLING * deviation_of_cosines(profiles.rows)
 
 
 def edge_support(graph: Graph) -> Float[Tensor, " edges"]:
@@ -223,7 +261,7 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
 
     The mean score of all pairs of nodes parts random pairs about in the middle, so that twice the
     ratio of edges below it estimates how many are random (Storey, 2002, on null hypotheses). At
-    most a tenth are found on clean graphs too, where they are worth keeping; if it is more than
+    most a tenth are found on clean graphs too, where they are worth keeping; where it is more than
     half the score does not tell edges from random pairs. In both cases nothing is pruned.
     """
     if graph.num_edges == 0:
@@ -233,13 +271,20 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
     def estimate(name: str) -> float:
         profiles = _single(graph, name, embed)
         scores = profiles.closeness(*ends)
-        below = 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
-        # Rounds bring out flips that crowd; those that do not, neighbourhoods may show better.
-        return max(below, estimate(FALLBACK)) if name == "diffusion" else below
+        return 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
 
-    ratios = [estimate(name) for name in used_score(graph, score).split("+")]
-    ratio = sum(ratios) / len(ratios)
-    return ratio if FEWEST_RANDOM < ratio <= MOST_RANDOM else 0.0
+    def ratio(name: str) -> float:
+        if name not in ("refined-support", "diffusion"):
+            return estimate(name)
+        # Both believe what they found first, and see more random edges on clean graphs as well.
+        plain = estimate("tfidf-support")
+        if name == "diffusion":
+            return max(plain, estimate(name))
+        return estimate(name) if plain > FEWEST_RANDOM else plain
+
+    ratios = [ratio(name) for name in used_score(graph, score).split("+")]
+    found = sum(ratios) / len(ratios)
+    return found if found > FEWEST_RANDOM and max(ratios) <= MOST_RANDOM else 0.0
 
 
 # Pruning

@@ -268,6 +268,17 @@ def edge_keys(graph: Graph) -> Int[Tensor, " edges"]:
     return keys[source < target]
 
 
+def values_of_pairs(
+    keys: Int[Tensor, " edges"], values: Float[Tensor, " edges"], pairs: Int[Tensor, " pairs"]
+) -> Float[Tensor, " pairs"]:
+    """Of pairs that are edges, by their ascending keys, the values; zero for all others."""
+    if len(keys) == 0:
+        return values.new_zeros(len(pairs))
+    places = torch.searchsorted(keys, pairs).clamp(max=len(keys) - 1)
+    found: Tensor = values[places] * (keys[places] == pairs)
+    return found
+
+
 def edge_index_of(keys: Int[Tensor, " edges"], num_nodes: int) -> Int[Tensor, "2 entries"]:
     """Both directions of every pair, in the order in which a graph keeps its edges."""
     low, high = keys // num_nodes, keys % num_nodes
