@@ -9,6 +9,9 @@ validation nodes choose one. Rows are written as they are done, and a run that w
 
 python benchmarks/poisoned.py FOLDER FILE... --workers 8 --seconds 100 --out poisoned.csv
 
+On a CPU ASPECT draws negatives on such graphs; `--method aspect --set negatives=5000` takes all of
+them, as a GPU does. The rows do not tell settings.
+
 Without a folder or file it prints the table of what is in `results/poisoned.csv`.
 """
 
@@ -19,7 +22,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +35,7 @@ import numpy as np  # noqa: E402 - the path comes first
 import pandas as pd  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 import torch  # noqa: E402
+import yaml  # noqa: E402
 from scipy.sparse.csgraph import connected_components  # noqa: E402
 
 from aspect.attacks.base import apply_flips  # noqa: E402
@@ -105,16 +109,16 @@ class Run:
     seed: int
 
 
-def result_of(task: tuple[Run, Path, str | None]) -> dict[str, Any]:
+def result_of(task: tuple[Run, Path, str | None, Mapping[str, Any]]) -> dict[str, Any]:
     """Train, embed and probe; a test label chooses nothing."""
-    run, source, device = task
+    run, source, device, settings = task
     labelled, graph, split = read_case(source, run.rate)
     prune = None
     if run.score:
         ratio = run.ratio if run.ratio == AUTO else float(run.ratio)
         prune = {"ratio": ratio, "score": run.score}
     started = time.perf_counter()
-    model = Embedder(run.method, seed=run.seed, device=device, prune=prune).fit(graph)
+    model = Embedder(run.method, seed=run.seed, device=device, prune=prune, **settings).fit(graph)
     rows = model.embed(graph, normalise="none").to(model.device)
     probed = linear_probe(rows, labelled.labels, [split], num_classes=labelled.num_classes)
     pruned = 1 - model.as_seen(graph).num_edges / graph.num_edges if run.score else 0.0
@@ -186,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=positive, default=3)
     parser.add_argument("--workers", type=positive, default=1)
     parser.add_argument("--device")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing later")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "poisoned.csv")
     given = parser.parse_args(arguments)
@@ -193,8 +198,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = pd.read_csv(given.out).fillna("") if given.out.exists() else pd.DataFrame()
     rows: list[dict[Any, Any]] = kept.to_dict("records")
     done = {tuple(str(row[name]) for name in Run.__annotations__) for row in rows}
+    settings = {name: yaml.safe_load(text) for name, text in (s.split("=", 1) for s in given.set)}
     wanted = [
-        (run, source, given.device)
+        (run, source, given.device, settings)
         for run, source in runs(given)
         if tuple(map(str, astuple(run))) not in done
     ]
@@ -204,9 +210,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append(row)
         pd.DataFrame(rows).to_csv(given.out, index=False)
 
-    run_all(result_of, tasks, given.workers, keep)
-    print(table(pd.read_csv(given.out)))
-    return 0
+    lost = run_all(result_of, tasks, given.workers, keep)
+    if given.out.exists():
+        print(table(pd.read_csv(given.out)))
+    return 2 if lost else 0
 
 
 if __name__ == "__main__":

@@ -42,10 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--edges", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--score", action="append", help="one score only (default: all)")
     given = parser.parse_args(arguments)
     graph = drawn_graph(given.nodes, given.edges, given.features)
     print(f"{graph}, {torch.get_num_threads()} threads")
-    for score in (*SCORES, "support+embedding"):
+    for score in given.score or (*SCORES, "support+embedding"):
         for ratio in (0.1, "auto"):
             started = time.perf_counter()
             left = purify(graph, Pruning.model_validate({"ratio": ratio, "score": score}))

@@ -11,7 +11,8 @@ holds it against the reading with all edges, by the tests of the other tables. S
 `make prune`.
 
 With `--rule` nothing is trained: it prints the first table and what `--prune auto` leaves out, of
-the clean graph and after both attacks at 10%, split 0. `--figure FILE` draws both: for each score,
+the clean graph and after both attacks at 10%, split 0, where there are such; `--score` names the
+edge score, and the first table has that one alone. `--figure FILE` draws both: for each score,
 the part of the added edges that is found against the part of the clean edges that is lost.
 """
 
@@ -38,7 +39,7 @@ from aspect.attacks.file import PerturbationFile  # noqa: E402 - the path comes 
 from aspect.attacks.pruning import DEFAULT, SCORES, Pruning  # noqa: E402
 from aspect.attacks.purification import edge_scores, prune_edges  # noqa: E402
 from aspect.data.graph import edge_keys  # noqa: E402
-from aspect.data.source import load_named  # noqa: E402
+from aspect.data.source import DATASETS, load_named  # noqa: E402
 from aspect.data.splits import make_splits  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
@@ -163,13 +164,13 @@ def chosen(scores: Iterable[Score]) -> list[Score]:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--graph", choices=GRAPHS, action="append", help="one graph only")
+    parser.add_argument("--graph", choices=[*DATASETS], action="append", help="one graph only")
     parser.add_argument(
         "--workers", type=positive, default=2, help="trainings at a time (default: 2)"
     )
     parser.add_argument("--device", help="where to train (default: the GPU if there is one)")
     parser.add_argument("--rule", action="store_true", help="what --prune auto leaves out")
-    parser.add_argument("--score", default=DEFAULT, help="edge score of --rule")
+    parser.add_argument("--score", help=f"edge score of --rule (default: {DEFAULT}, beside all)")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it (.svg, .png, .pdf)")
     parser.add_argument("--show", action="store_true", help="train nothing, read the scores")
     return parser.parse_args(arguments)
@@ -181,11 +182,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given, console = parse(arguments), Console(width=140)
     graphs = given.graph or GRAPHS
     if given.rule or given.figure:
-        measured = detections(graphs)
-        console.print(detection_table(measured))
+        scores = [given.score] if given.score else [*SCORES]
+        measured = detections(graphs, scores)
+        console.print(detection_table(measured, scores))
         if given.figure:
             draw(measured, given.figure)
-        console.print(rule_table(graphs, Pruning(ratio="auto", score=given.score)))
+        console.print(rule_table(graphs, Pruning(ratio="auto", score=given.score or DEFAULT)))
         return 0
     kept, lost = read_scores(), 0
     if not given.show:
@@ -206,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_scores(kept)  # what is done is not lost where another training fails
 
         lost = run_all(Training.scores, wanted, given.workers, keep)
-    console.print(detection_table(detections(graphs)))
+    console.print(detection_table(detections(graphs, [*SCORES]), [*SCORES]))
     console.print(reading_table([score for score in kept if score.graph in graphs]))
     return 2 if lost else 0
 
@@ -223,19 +225,24 @@ def write_scores(scores: Sequence[Score]) -> None:
     write_rows(RESULTS, Score, map(asdict, rows), note)
 
 
-def detections(graphs: Sequence[str]) -> list[Detection]:
+def solvers_of(graph: str) -> list[str]:
+    """Those whose attack on split 0 is there."""
+    return [each for each in ("unrolled", "implicit") if path_of(graph, each, 0).is_file()]
+
+
+def detections(graphs: Sequence[str], scores: Sequence[str]) -> list[Detection]:
     """Every graph, solver and score."""
     return [
         Detection.of(graph, solver, score)
         for graph in graphs
-        for solver in ("unrolled", "implicit")
-        for score in SCORES
+        for solver in solvers_of(graph)
+        for score in scores
     ]
 
 
-def detection_table(measured: Sequence[Detection]) -> Table:
+def detection_table(measured: Sequence[Detection], scores: Sequence[str]) -> Table:
     """Area under the curve, and the part of as many edges of lowest score that was added."""
-    table = Table("graph", "solver", *SCORES)
+    table = Table("graph", "solver", *scores)
     for case in dict.fromkeys((each.graph, each.solver) for each in measured):
         row = [each for each in measured if (each.graph, each.solver) == case]
         table.add_row(*case, *(f"{each.area:.3f} / {100 * each.found:.0f}%" for each in row))
@@ -286,7 +293,7 @@ def rule_table(graphs: Sequence[str], pruning: Pruning) -> Table:
     """What the rule prunes: how many edges, how many of the added ones, and of the clean ones."""
     table = Table("graph", "perturbation", "pruned", "added edges found", "clean edges lost")
     for graph in graphs:
-        for solver in ("", "unrolled", "implicit"):
+        for solver in ("", *solvers_of(graph)):
             parts = pruned_by_rule(graph, solver, pruning)
             cells = ["-" if math.isnan(part) else f"{100 * part:.1f}%" for part in parts]
             table.add_row(graph, f"metattack ({solver})" if solver else "none", *cells)

@@ -64,6 +64,9 @@ def test_the_rules_table_counts_what_goes_of_added_and_of_clean_edges(monkeypatc
 
     monkeypatch.setattr(script, "load_named", lambda _: clean)
     monkeypatch.setattr(script, "flips_of", lambda *_: Flips())
+    none_there = script.rule_table(["any"], Rule())
+    assert list(none_there.columns[1].cells) == ["none"]
+    monkeypatch.setattr(script, "solvers_of", lambda _: ["unrolled", "implicit"])
     table = script.rule_table(["any"], Rule())
     lost = f"{100 / clean.graph.num_edges:.1f}%"
     columns = [list(column.cells) for column in table.columns]

@@ -29,7 +29,7 @@ class EmbedOptions(Config):
     alone are written."""
 
     prune: Annotated[Share, typer.Option(metavar="RATIO")] = 0.0
-    """Ratio of the edges to prune at most: those that score lowest by `diffusion`. Protects against
+    """Ratio of the edges to prune at most: those that fit their ends least. Protects against
     edges that were added to mislead."""
     normalise: Literal["none", "centre", "standard", "unit"] = "centre"
     """centre: subtract the mean, divide by one number; standard: by each column's std; unit:

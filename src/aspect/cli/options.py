@@ -161,8 +161,8 @@ class ProbeOptions(Config):
     """What validation chooses by; roc-auc needs two classes.  [default: what the data set's authors
     report, else accuracy]"""
     prune: Annotated[list[Share] | None, typer.Option(metavar="RATIO")] = None
-    """A further row, embedded without this ratio of the edges at most: those that score lowest by
-    `diffusion`. Of several, validation chooses."""
+    """A further row, embedded without this ratio of the edges at most: those that fit
+    their ends least. Of several, validation chooses."""
 
     def check_task(self) -> None:
         """Refuse options of another task."""
