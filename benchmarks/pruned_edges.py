@@ -264,7 +264,7 @@ def draw(measured: Sequence[Detection], path: Path) -> None:
                 axes.plot(*(part[::step] for part in each.curve()), label=each.score)
         gone, found, lost = pruned_by_rule(*case, Pruning(ratio="auto"))
         if gone:
-            axes.plot([lost], [found], "o", color="black", fillstyle="none", label="auto")
+            axes.plot([lost], [found], "o", color="black", fillstyle="none", label="ratio auto")
         axes.set(title=f"{case[0]}, metattack ({case[1]})", xlim=(0, 0.5))
         axes.set(xlabel="clean edges lost", ylabel="added edges found")
     lines = {

@@ -51,6 +51,7 @@ def test_a_saved_model_prunes_by_the_same_rule(graph, tmp_path):
         "ratio": "auto",
         "score": "features",
         "rounds": 2,
+        "soft": False,
     }
     for kind in (Aspect, Embedder):
         loaded = kind.load(tmp_path / "model", device="cpu")
