@@ -42,7 +42,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn.functional import cosine_similarity, normalize  # noqa: E402
 from typing_extensions import override  # noqa: E402
 
-from aspect.attacks.diffused import mean_cosine  # noqa: E402
+from aspect.attacks.cosines import mean_cosine  # noqa: E402
 from aspect.data.features import dense, seen_features  # noqa: E402
 from aspect.data.graph import Features, Graph  # noqa: E402
 from aspect.data.sparse import Pattern, SparseMatrix  # noqa: E402

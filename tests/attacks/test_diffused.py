@@ -10,6 +10,14 @@ import torch
 from aspect.attacks import diffused
 from aspect.attacks.adaptive import AdaptiveConfig
 from aspect.attacks.base import apply_flips
+from aspect.attacks.cosines import (
+    COMPONENTS,
+    LEAST,
+    TOP,
+    compressed,
+    deviation_of_cosines,
+    mean_cosine,
+)
 from aspect.attacks.diffused import diffuse
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.pruning import Pruning
@@ -66,7 +74,7 @@ def by_hand(graph, features):
             c = (1 - diffused.RESTART) * smooth[a, b]
             one, other = rows[a] - c * rows[b], rows[b] - c * rows[a]
             cosines[a, b] = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
-        top = sorted(cosines.values())[int(diffused.TOP * len(edges))]
+        top = sorted(cosines.values())[int(TOP * len(edges))]
         own = {edge: np.clip((cos - mean) / (top - mean), -0.5, 1) for edge, cos in cosines.items()}
         typical = np.mean(list(own.values()))
         scores = {}
@@ -77,12 +85,12 @@ def by_hand(graph, features):
                 means.append(np.mean([*others, typical]))
             beside = diffused.OTHER_EDGES
             scores[edge] = (own[edge] + beside * np.mean(means)) / (1 + beside)
-        weights = {edge: np.clip(score, diffused.LEAST, 1) ** 2 for edge, score in scores.items()}
+        weights = {edge: np.clip(score, LEAST, 1) ** 2 for edge, score in scores.items()}
     return torch.tensor([scores[edge] for edge in edges])
 
 
 def test_scores_agree_with_a_dense_reference(monkeypatch):
-    monkeypatch.setattr(diffused, "PAIRS_AT_ONCE", 50)  # in pieces
+    monkeypatch.setattr("aspect.attacks.cosines.PAIRS_AT_ONCE", 50)  # in pieces
     monkeypatch.setattr("aspect.attacks.purification.TELLING", -9.0)
     graph = attacked(*communities(60), 20)
     found = diffuse(graph, graph.features)
@@ -98,7 +106,7 @@ def test_mean_and_deviation_are_those_of_all_pairs():
     pairs = torch.combinations(torch.arange(40))
     cosines = (unit[pairs[:, 0]] * unit[pairs[:, 1]]).sum(1)
     expected = float(cosines.mean()), float(cosines.std(correction=0))
-    found = diffused.mean_cosine(rows), diffused.deviation_of_cosines(rows)
+    found = mean_cosine(rows), deviation_of_cosines(rows)
     assert found == pytest.approx(expected)
 
 
@@ -106,8 +114,8 @@ def test_many_columns_are_compressed_with_about_the_same_cosines():
     generator = torch.Generator().manual_seed(0)
     few = torch.randn(80, 20, generator=generator, dtype=torch.float64)
     wide = few @ torch.linalg.qr(torch.randn(400, 20, generator=generator, dtype=torch.float64)).Q.T
-    rows = diffused.compressed(wide)
-    assert rows.shape == (80, diffused.COMPONENTS)
+    rows = compressed(wide)
+    assert rows.shape == (80, COMPONENTS)
     torch.testing.assert_close(rows @ rows.T, few @ few.T)
 
 

@@ -70,7 +70,7 @@ def refined_by_hand(graph):
 
 
 def test_support_is_the_cosine_of_neighbourhoods_without_the_edge(graph, monkeypatch):
-    monkeypatch.setattr("aspect.attacks.diffused.PAIRS_AT_ONCE", 7)  # in pieces
+    monkeypatch.setattr("aspect.attacks.cosines.PAIRS_AT_ONCE", 7)  # in pieces
     torch.testing.assert_close(edge_support(graph), by_hand(graph))
     scaled = Graph.build(graph.features * torch.arange(1, 31).unsqueeze(1), graph.edge_index)
     torch.testing.assert_close(edge_support(scaled), edge_support(graph))
@@ -357,7 +357,7 @@ def test_many_features_are_compressed(monkeypatch):
     graph = groups()
     expected = edge_scores(graph, "refined-support")
     monkeypatch.setattr("aspect.attacks.purification.MOST_NUMBERS", graph.features.numel() - 1)
-    monkeypatch.setattr("aspect.attacks.diffused.COMPONENTS", 18)
+    monkeypatch.setattr("aspect.attacks.cosines.COMPONENTS", 18)
     found = edge_scores(graph, "refined-support")
     assert not torch.equal(found, expected)
     assert float(torch.corrcoef(torch.stack([found, expected]))[0, 1]) > 0.9

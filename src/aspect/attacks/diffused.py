@@ -11,8 +11,6 @@ heterophilic graphs, they would only confirm themselves.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,22 +18,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from aspect.data.features import dense
+from aspect.attacks.cosines import (
+    LEAST,
+    compressed,
+    cosines_of_pairs,
+    mean_cosine,
+    relative,
+    top_of,
+)
 from aspect.data.graph import Features, Graph, edge_keys, values_of_pairs
-from aspect.data.sparse import SparseMatrix
 from aspect.nn.propagation import SymmetricPropagation
 
 RESTART = 0.3  # a: what a row keeps of its own features
 STEPS = 5
 ROUNDS = 8
-COMPONENTS = 256  # of the features, if there are more
-SUBSPACE_STEPS = 4  # towards the subspace of those components
-TOP = 0.9  # quantile of the edges' cosines that counts as one
-LEAST = 0.01  # relative score below which an edge weighs no less
 POWER = 2  # of the relative score, as a weight
 OTHER_EDGES = 0.5  # weight of the other edges at the ends, beside the pair's own cosine
-PAIRS_AT_ONCE = 2**14
-TINY = 1e-12  # below every square length that is not rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,19 +86,6 @@ class Diffused:
         return self.scale[0]
 
 
-def compressed(features: Features) -> Float[Tensor, "nodes dim"]:
-    """Rows of few numbers with about the same cosines: those along the leading components."""
-    if features.shape[1] <= COMPONENTS:
-        return dense(features)
-    generator = torch.Generator().manual_seed(0)  # one start, on every device
-    start = torch.randn(features.shape[1], COMPONENTS, generator=generator)
-    basis = start.to(features.device, features.dtype)
-    back = features.transposed if isinstance(features, SparseMatrix) else features.t()
-    for _ in range(SUBSPACE_STEPS):
-        basis = torch.linalg.qr(back @ (features @ basis)).Q
-    return features @ basis
-
-
 def diffuse(graph: Graph, features: Features, rounds: int = ROUNDS) -> Diffused:
     """Spread features over the graph in rounds, each with the last one's weights of edges.
 
@@ -151,54 +136,9 @@ def _sums_at_ends(values: Tensor, low: Tensor, high: Tensor, nodes: int) -> Tens
     return zeros.index_add(0, low, values).index_add(0, high, values)
 
 
-def top_of(cosines: Float[Tensor, " edges"]) -> float:
-    """The cosine of edges that counts as one."""
-    # Not torch.quantile, which takes at most 2**24 numbers.
-    return float(cosines.sort().values[int(TOP * len(cosines))]) if len(cosines) else 1.0
-
-
-def relative(cosines: Tensor, scale: tuple[float, float]) -> Tensor:
-    """Zero for a random pair, one for an edge of the top; never far below or above."""
-    zero, one = scale
-    return ((cosines - zero) / max(one - zero, TINY)).clamp(-0.5, 1)
-
-
-def mean_cosine(rows: Float[Tensor, "nodes dim"]) -> float:
-    """The mean over all pairs of nodes, edges included."""
-    unit = normalize(rows.double(), dim=1)
-    return float(unit.sum(0).square().sum() - unit.square().sum()) / _pairs(rows)
-
-
-def deviation_of_cosines(rows: Float[Tensor, "nodes dim"]) -> float:
-    """The standard deviation over all pairs of nodes; takes O(nodes * dim^2) time."""
-    unit = normalize(rows.double(), dim=1)
-    of_itself = unit.square().sum(1)  # one, or zero for a row of zeros
-    square = float((unit.t() @ unit).square().sum() - of_itself.square().sum()) / _pairs(rows)
-    return math.sqrt(max(0.0, square - mean_cosine(rows) ** 2))
-
-
-def _pairs(rows: Tensor) -> int:
-    count = max(2, len(rows))
-    return count * (count - 1)
-
-
 def _cavity_cosines(rows: Tensor, low: Tensor, high: Tensor, couplings: Tensor) -> Tensor:
     def ends(part: Tensor) -> tuple[Tensor, Tensor]:
         one, other, coupling = rows[low[part]], rows[high[part]], couplings[part].unsqueeze(1)
         return one - coupling * other, other - coupling * one
 
     return cosines_of_pairs(len(low), ends, low.device)
-
-
-def cosines_of_pairs(
-    count: int,
-    ends: Callable[[Int[Tensor, " part"]], tuple[Tensor, Tensor]],
-    device: torch.device,
-) -> Float[Tensor, " pairs"]:
-    """Cosines of so many pairs of rows; `ends` gives those of some pairs by their numbers."""
-    found = []
-    for part in torch.split(torch.arange(count, device=device), PAIRS_AT_ONCE):
-        one, other = ends(part)
-        lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
-        found.append((one * other).sum(1) / lengths)
-    return torch.cat(found)

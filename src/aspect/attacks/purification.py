@@ -21,16 +21,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from aspect.attacks.diffused import (
-    Diffused,
+from aspect.attacks.cosines import (
+    LEAST,
     compressed,
     cosines_of_pairs,
     deviation_of_cosines,
-    diffuse,
     mean_cosine,
     relative,
     top_of,
 )
+from aspect.attacks.diffused import Diffused, diffuse
 from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
@@ -48,7 +48,7 @@ BY_FEATURES = {
     "combined": ("tfidf-support+diffusion", "tfidf-support+paths"),
     "diffusion": ("diffusion", "tfidf-support"),
 }
-LEAST, POWER = 0.01, 3  # of a relative cosine, as the weight of a neighbour
+POWER = 3  # of a relative cosine, as the weight of a neighbour
 FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
 MOST_RANDOM = 0.5  # beyond which a score says nothing
@@ -63,24 +63,14 @@ class Profiles:
     """What a score compares: a row for every node."""
 
     rows: Float[Tensor, "nodes dim"]
-    # What a neighbour brought there, where rows are of neighbourhoods: its own part, and the weight
-    # of every edge by its key.
-    own: Float[Tensor, "nodes dim"] | None = None
-    keys: Int[Tensor, " edges"] | None = None
-    weights: Float[Tensor, " edges"] | None = None
 
     def closeness(
         self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
-        """The cosine of every pair; the edge that joins it has no part in it."""
+        """The cosine of every pair."""
 
         def ends(part: Tensor) -> tuple[Tensor, Tensor]:
-            one, other = self.rows[low[part]], self.rows[high[part]]
-            if self.own is None or self.keys is None or self.weights is None:
-                return one, other
-            pairs = low[part] * len(self.rows) + high[part]
-            weights = values_of_pairs(self.keys, self.weights, pairs).unsqueeze(1)
-            return one - weights * self.own[high[part]], other - weights * self.own[low[part]]
+            return self._ends(low[part], high[part])
 
         return cosines_of_pairs(len(low), ends, low.device)
 
@@ -89,6 +79,46 @@ class Profiles:
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes, their edges included."""
         return mean_cosine(self.rows)
+
+    def _ends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return self.rows[low], self.rows[high]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhoods(Profiles):
+    """Sums of the unit rows of a node and its neighbours; the edge of a pair has no part in it."""
+
+    unit: Float[Tensor, "nodes dim"]
+    keys: Int[Tensor, " edges"]  # ascending
+    weights: Float[Tensor, " edges"]  # what a neighbour's row counts for
+
+    @classmethod
+    def of(
+        cls,
+        unit: Float[Tensor, "nodes dim"],
+        keys: Int[Tensor, " edges"],
+        weights: Float[Tensor, " edges"],
+    ) -> Neighbourhoods:
+        """Sum the rows."""
+        nodes, both = len(unit), torch.cat([weights, weights])
+        low, high = keys // nodes, keys % nodes
+        source, target = torch.cat([low, high]), torch.cat([high, low])
+        sums = unit + SparseMatrix.from_entries(source, target, both, (nodes, nodes)) @ unit
+        return cls(sums, unit, keys, weights)
+
+    def refined(self) -> Neighbourhoods:
+        """The same where a neighbour weighs as its edge scores, from near zero to one.
+
+        Flips that mislead a node's neighbourhood then do so less.
+        """
+        cosines = self.closeness(self.keys // len(self.unit), self.keys % len(self.unit))
+        fits = relative(cosines, (self.mean(), top_of(cosines)))
+        return self.of(self.unit, self.keys, fits.clamp(LEAST, 1).pow(POWER))
+
+    def _ends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        weights = values_of_pairs(self.keys, self.weights, low * len(self.unit) + high).unsqueeze(1)
+        one, other = super()._ends(low, high)
+        return one - weights * self.unit[high], other - weights * self.unit[low]
 
 
 Single = Profiles | Diffused | Paths
@@ -142,30 +172,9 @@ def _inverse_frequencies(count: Tensor, nodes: int) -> Tensor:
     return torch.log((1 + nodes) / (1 + count)) + 1
 
 
-def _neighbourhoods(
-    graph: Graph,
-    rows: Float[Tensor, "nodes dim"],
-    weights: Float[Tensor, " edges"] | None = None,
-) -> Profiles:
-    """Sums of the unit rows of a node and its neighbours; without weights all count as much."""
-    unit, keys, (low, high) = normalize(rows, dim=1), edge_keys(graph), _ends(graph)
-    if weights is None:
-        weights = torch.ones(len(keys), dtype=unit.dtype, device=unit.device)
-    source, target = torch.cat([low, high]), torch.cat([high, low])
-    both = torch.cat([weights, weights])
-    sums = unit + SparseMatrix.from_entries(source, target, both, (len(unit),) * 2) @ unit
-    return Profiles(sums, unit, keys, weights)
-
-
-def _refined(graph: Graph, rows: Float[Tensor, "nodes dim"]) -> Profiles:
-    """The same where a neighbour weighs as it fits: by its edge's first score, near zero to one.
-
-    Flips that mislead a node's neighbourhood then do so less.
-    """
-    first = _neighbourhoods(graph, rows)
-    cosines = first.closeness(*_ends(graph))
-    fits = relative(cosines, (first.mean(), top_of(cosines)))
-    return _neighbourhoods(graph, rows, fits.clamp(LEAST, 1).pow(POWER))
+def _neighbourhoods(graph: Graph, features: Features) -> Neighbourhoods:
+    unit, keys = normalize(_rows(features), dim=1), edge_keys(graph)
+    return Neighbourhoods.of(unit, keys, torch.ones_like(keys, dtype=unit.dtype))
 
 
 def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
@@ -200,10 +209,11 @@ def _single(graph: Graph, name: str, embed: Embed | None) -> Single:
         return Profiles((embed or _propagated)(graph))
     if name == "diffusion":
         return diffuse(graph, _weighted(graph.features))
-    rows = _rows(graph.features if name in ("features", "support") else _weighted(graph.features))
-    if name == "refined-support":
-        return _refined(graph, rows)
-    return _neighbourhoods(graph, rows) if name.endswith("support") else Profiles(rows)
+    features = graph.features if name in ("features", "support") else _weighted(graph.features)
+    if not name.endswith("support"):
+        return Profiles(_rows(features))
+    found = _neighbourhoods(graph, features)
+    return found.refined() if name == "refined-support" else found
 
 
 def edge_scores(
@@ -268,19 +278,19 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
         return 0.0
     ends = _ends(graph)
 
-    def estimate(name: str) -> float:
-        profiles = _single(graph, name, embed)
+    def random(profiles: Single) -> float:
         scores = profiles.closeness(*ends)
         return 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
 
     def ratio(name: str) -> float:
         if name not in ("refined-support", "diffusion"):
-            return estimate(name)
+            return random(_single(graph, name, embed))
         # Both believe what they found first, and see more random edges on clean graphs as well.
-        plain = estimate("tfidf-support")
+        plain = _neighbourhoods(graph, _weighted(graph.features))
+        found = random(plain)
         if name == "diffusion":
-            return max(plain, estimate(name))
-        return estimate(name) if plain > FEWEST_RANDOM else plain
+            return max(found, random(_single(graph, name, embed)))
+        return random(plain.refined()) if found > FEWEST_RANDOM else found
 
     ratios = [ratio(name) for name in used_score(graph, score).split("+")]
     found = sum(ratios) / len(ratios)
