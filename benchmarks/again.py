@@ -3,7 +3,7 @@
 On a CPU of the same kind the same versions and threads give the same scores, bit for bit; on a GPU
 every repetition rounds otherwise. Records are made again on the device that they were made on: of a
 GPU's, nothing is repeated where there is none. The graphs' files lie in the folder that ASPECT_DATA
-names. Run by `make again`.
+names, flips in `results/perturbations`. Run by `make again`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,41 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 import torch  # noqa: E402 - the path comes first
 
+from aspect.attacks.file import PerturbationFile  # noqa: E402
 from aspect.errors import FileError, SettingsError  # noqa: E402
 from aspect.experiment.record import Record  # noqa: E402
-from aspect.experiment.run import Task, run_cell  # noqa: E402
+from aspect.experiment.run import PerturbedGraph, Task, run_cell  # noqa: E402
+from aspect.experiment.spec import Cell  # noqa: E402
 from aspect.experiment.store import read_records  # noqa: E402
 from commands import positive, told_in_a_line  # noqa: E402
 
 RECORDS = ROOT / "results" / "records" / "clean.jsonl"
+PERTURBATIONS = ROOT / "results" / "perturbations"
 METRICS = ("validation", "strict", "optimistic", "macro_f1", "roc_auc")
 
 
 def drawn(records: Sequence[Record], number: int, seed: int) -> list[Record]:
-    """Some of the records that are done and of clean graphs, which need no file of an attack."""
-    known = [each for each in records if each.status == "done" and each.spec.perturbation is None]
+    """Some of the records that are done."""
+    known = [record for record in records if record.status == "done"]
     if not known:
-        raise SettingsError("There must be a record of a clean graph that is done. Got none.")
+        raise SettingsError("There must be a record that is done. Got none.")
     return random.Random(seed).sample(known, min(number, len(known)))  # noqa: S311 - no secret
+
+
+def perturbed(cell: Cell) -> tuple[PerturbedGraph, ...]:
+    """The graph of a run as it was perturbed for each split; empty if it is clean."""
+    spec, perturbation = cell.spec, cell.spec.perturbation
+    if perturbation is None:
+        return ()
+    if not perturbation.has_file:
+        return tuple(PerturbedGraph(perturbation, split) for split in spec.split_numbers)
+    paths = PERTURBATIONS.glob(f"{cell.graph_source.name}-{perturbation.kind}-*")
+    found = (PerturbedGraph.of(PerturbationFile.read(path), perturbation) for path in paths)
+    same = {each.sha256: each for each in found}
+    wanted = spec.perturbation_sha256 or ()
+    if not same.keys() >= set(wanted):
+        raise FileError(f"{PERTURBATIONS} lacks flips of {cell.entry} on {cell.graph}.")
+    return tuple(same[digest] for digest in wanted)
 
 
 def largest_difference(first: Record, second: Record) -> float:
@@ -66,10 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for record in drawn(read_records(given.records), given.number, given.seed):
         spec, cell = record.spec, record.cell
         name = f"{cell.entry} on {cell.graph}, {spec.splits} splits, seed {spec.seed}"
+        if spec.perturbation is not None:
+            name += f", {spec.perturbation.label} {spec.perturbation.mode}"
         if spec.device == "cuda" and not torch.cuda.is_available():
             print(f"{name}: made on a GPU, and there is none here.", flush=True)
             continue
-        again = run_cell(Task(cell), device=spec.device).record
+        again = run_cell(Task(cell, perturbed(cell)), device=spec.device).record
         if again.error is not None:
             print(f"{name}: {again.error}", flush=True)
             is_same = False

@@ -19,9 +19,12 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
 
 import pandas as pd
+
+if TYPE_CHECKING:
+    from aspect.report.plots import Plot
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
@@ -47,7 +50,7 @@ from aspect.report.benchmark_tables import (  # noqa: E402
 from aspect.report.methods import epoch_cost, paragraphs  # noqa: E402
 from aspect.report.results import CLEAN, METRICS, PLACE, Results, collect, family_of  # noqa: E402
 from aspect.report.statistics import Place, summarise  # noqa: E402
-from aspect.report.tables import Table, csv_safe  # noqa: E402
+from aspect.report.tables import Table, csv_safe, slug  # noqa: E402
 
 Kind = Literal["clean", "perturbed", "ablation", "sweep", "stability"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -55,11 +58,9 @@ Expected = Mapping[Path, str | None]  # what a file should hold; None: it should
 
 RECORDS, TABLES, PROBES = "results/records", "results/tables", "results/probes.jsonl"
 README, RESULTS, METHODS = "README.md", "docs/results.md", "docs/methods.md"
-RANKS = "docs/ranks-{}.svg"  # by the kind of splits
+FIGURES = "docs/{}-{}.svg"
 COMPLETE = "Complete"
 RANKED = ("random", "published")  # the headline's; the paper's splits leave classes out
-# Whose tables say how complete they are.
-STATED: tuple[Kind, ...] = ("clean", "perturbed", "ablation")
 COMPARED = ("aspect", "aspect-pruned")  # each against all others under perturbations
 KEYWORDS = "src/aspect/keywords.py"
 INDENT = "    "
@@ -214,25 +215,13 @@ def expected_results(root: Path) -> dict[Path, str | None]:
     expected: dict[Path, str | None] = {
         root / TABLES / f"{kind}.{ending}": None for kind in KINDS for ending in endings
     }
-    expected |= {root / RANKS.format(splits): None for splits in RANKED}
+    for prefix, _ in FIGURE_MAKERS.values():
+        expected |= dict.fromkeys(root.glob(FIGURES.format(prefix, "*")))
     blocks: dict[str, str] = {}
-    for kind, path in record_files(root).items():
-        results = collect(read_records(path))
-        tables = MAKERS[kind](results)
-        markdown = [table.to_markdown_with_caption() for table in tables]
-        state = [f"{plan_state(load_plan(kind), results)}\n"] if kind in STATED else []
-        expected[root / TABLES / f"{kind}.csv"] = tidy_csv(results, kind)
-        expected[root / TABLES / f"{kind}.md"] = "\n".join([*state, *markdown])
-        expected[root / TABLES / f"{kind}.tex"] = "\n".join(each.to_latex() for each in tables)
-        # Any table by its own name; a kind is all its tables, `clean` the headline alone.
-        blocks |= {table.name: text for table, text in zip(tables, markdown, strict=True)}
-        if tables:
-            blocks[kind] = "\n".join(markdown[:1] if kind == "clean" else markdown)
-        blocks |= {f"{kind}-state": text for text in state}
-        if kind == "clean":
-            figures = _rank_figures(results)
-            expected |= {root / RANKS.format(splits): svg for splits, (svg, _) in figures.items()}
-            blocks |= _clean_blocks(results, figures, "".join(state))
+    for kind, records in record_files(root).items():
+        files, texts = _made_of(records, kind, root)
+        expected |= files
+        blocks |= texts
     if (probed := root / PROBES).is_file():
         embeddings = probes.read_records(probed)
         expected[probed.with_suffix(".md")] = probes.tables(embeddings)
@@ -246,10 +235,34 @@ def expected_results(root: Path) -> dict[Path, str | None]:
     return expected
 
 
+def _made_of(records: Path, kind: Kind, root: Path) -> tuple[dict[Path, str], dict[str, str]]:
+    """What is made of one file of records: files, and blocks of pages by their names."""
+    results = collect(read_records(records))
+    tables = MAKERS[kind](results)
+    markdown = [table.to_markdown_with_caption() for table in tables]
+    state = f"{plan_state(load_plan(kind), results)}\n"
+    files = {
+        root / TABLES / f"{kind}.csv": tidy_csv(results, kind),
+        root / TABLES / f"{kind}.md": "\n".join([state, *markdown]),
+        root / TABLES / f"{kind}.tex": "\n".join(each.to_latex() for each in tables),
+    }
+    # Any table by its own name; a kind is all its tables, `clean` the headline alone.
+    blocks = {table.name: text for table, text in zip(tables, markdown, strict=True)}
+    if tables:
+        blocks[kind] = "\n".join(markdown[:1] if kind == "clean" else markdown)
+    blocks[f"{kind}-state"] = state
+    for name, (path, plot) in _figures(root, kind, results).items():
+        files[path] = plot.render("svg").decode()
+        blocks[name] = f"![{plot.alt}]({path.name})\n\n{plot.caption}\n"
+    if kind == "clean":
+        blocks |= _short_block(results, state)
+    return files, blocks
+
+
 def _pending(block: str) -> str:
     """What stands in place of a table whose records are still to come; empty: there is no such."""
     kind = block.partition("-")[0]
-    if kind not in STATED:
+    if kind not in KINDS:
         return ""
     return f"Not made yet: its records come from `aspect bench {kind}`.\n"
 
@@ -286,29 +299,47 @@ def _planned(plan: Plan, results: Results, runs: pd.DataFrame) -> Iterator[tuple
                 yield place, number * min(seeds, plan.seeds_for(entry, graph))
 
 
-def _rank_figures(results: Results) -> dict[str, tuple[str, str]]:
-    """Critical-difference diagrams as SVG, each with its words, by kind of splits."""
+def _rank_figures(results: Results) -> dict[str, Plot]:
+    """Critical-difference diagrams, by kind of splits."""
     from aspect.report.plots import rank_plot
 
     kinds = [kind for kind in RANKED if kind in results.kinds]
     plots = {kind: rank_plot(results, kind, results.reference()) for kind in kinds}
+    return {kind: plot for kind, plot in plots.items() if plot}
+
+
+def _sweep_figures(results: Results) -> dict[str, Plot]:
+    """By graph; of the plan the first methods, as many as one figure holds."""
+    from aspect.report.plots import sweep_plots
+
+    return {slug(sweep.graph): next(sweep_plots([sweep])) for sweep in sweeps(results)}
+
+
+# Beginning of a file's name, and the figures by its end.
+FIGURE_MAKERS: dict[Kind, tuple[str, Callable[[Results], dict[str, Plot]]]] = {
+    "clean": ("ranks", _rank_figures),
+    "sweep": ("sweep", _sweep_figures),
+}
+
+
+def _figures(root: Path, kind: Kind, results: Results) -> dict[str, tuple[Path, Plot]]:
+    """Figures of the records, by the names of their blocks, each with its file."""
+    if kind not in FIGURE_MAKERS:
+        return {}
+    prefix, make = FIGURE_MAKERS[kind]
     return {
-        kind: (plot.render("svg").decode(), f"![{plot.alt}](ranks-{kind}.svg)\n\n{plot.caption}\n")
-        for kind, plot in plots.items()
-        if plot
+        f"{kind}-figure-{name}": (root / FIGURES.format(prefix, name), plot)
+        for name, plot in make(results).items()
     }
 
 
-def _clean_blocks(
-    results: Results, figures: Mapping[str, tuple[str, str]], state: str
-) -> dict[str, str]:
-    """For pages: the short table, which says what it lacks, and the diagrams."""
-    blocks = {f"clean-figure-{kind}": words for kind, (_, words) in figures.items()}
+def _short_block(results: Results, state: str) -> dict[str, str]:
+    """For pages: the short table, which says what it lacks."""
     short = short_table(results)
-    if short:
-        lacks = "" if state.endswith(f"{COMPLETE}.\n") else f"{state}\n"
-        blocks["clean-short"] = f"{lacks}{short.to_markdown_with_caption()}"
-    return blocks
+    if not short:
+        return {}
+    lacks = "" if state.endswith(f"{COMPLETE}.\n") else f"{state}\n"
+    return {"clean-short": f"{lacks}{short.to_markdown_with_caption()}"}
 
 
 def expected_docs(root: Path) -> dict[Path, str | None]:

@@ -1,12 +1,16 @@
 """Edge scores against slow references; pruning in rounds, by weights and by a rule."""
 
+import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
+from aspect.attacks.adaptive import AdaptiveConfig
 from aspect.attacks.base import apply_flips
+from aspect.attacks.file import PerturbationFile
 from aspect.attacks.pruning import SCORES, Pruning
 from aspect.attacks.purification import (
     Profiles,
@@ -23,6 +27,9 @@ from aspect.attacks.purification import (
 from aspect.data.graph import Graph, edge_keys
 from aspect.data.source import load_named
 from aspect.errors import SettingsError, UnknownNameError
+
+PERTURBATIONS = Path(__file__).parents[2] / "results" / "perturbations"
+GROUPS = 20
 
 
 @pytest.fixture
@@ -139,6 +146,9 @@ def test_a_graph_without_edges_or_features_is_no_trouble():
     assert prune_edges(empty, 0.5).num_edges == 0
     dark = Graph.build(torch.zeros(3, 2), torch.tensor([[0, 1], [1, 2]]))
     assert torch.equal(edge_support(dark), torch.zeros(2))
+    for score in SCORES:
+        assert len(edge_scores(empty, score)) == 0
+        assert bool(edge_scores(dark, score).isfinite().all())
 
 
 # Other scores
@@ -213,13 +223,13 @@ def test_an_embedding_can_be_given_in_place_of_propagated_features(graph):
 def test_a_pair_has_the_score_that_its_edge_would_have(graph):
     profiles = profiles_of(graph, "support")
     ends = edge_keys(graph) // 30, edge_keys(graph) % 30
-    torch.testing.assert_close(profiles.closeness(*ends), edge_support(graph))
+    torch.testing.assert_close(profiles.scores(*ends), edge_support(graph))
     keys = edge_keys(graph)
     a, b = next((a, b) for a in range(30) for b in range(a + 1, 30) if a * 30 + b not in keys)
     joined = apply_flips(graph, torch.tensor([[a, b]]))
     expected = edge_support(joined)[edge_keys(joined) == a * 30 + b]
     ends = torch.tensor([a]), torch.tensor([b])
-    found = profiles.closeness(*ends)
+    found = profiles.scores(*ends)
     torch.testing.assert_close(found, expected)
 
 
@@ -237,7 +247,8 @@ HOW = [
     {"ratio": 0.3, "rounds": 4},
     {"ratio": 0.3, "score": "support+embedding", "rounds": 3},
     {"ratio": "auto", "score": "tfidf-support"},
-    {"ratio": 0.2, "score": "support+diffusion"},
+    {"ratio": 0.2, "score": "support+paths"},
+    {"ratio": 0.3, "score": "auto", "rounds": 2},
 ]
 
 
@@ -319,13 +330,86 @@ def test_the_rule_prunes_nothing_where_edges_are_no_better_than_chance():
 
 
 def groups(signal=4.0, nodes=200):
-    """Features and edges of twenty groups."""
+    """Features and edges of groups; few of them would not stand out from random pairs."""
     generator = torch.Generator().manual_seed(0)
-    classes = torch.arange(nodes) % 20
-    noise = torch.randn(nodes, 20, generator=generator, dtype=torch.float64)
-    pairs = torch.randint(nodes, (2, 60 * nodes), generator=generator)
-    features = noise + signal * torch.eye(20, dtype=torch.float64)[classes]
+    classes = torch.arange(nodes) % GROUPS
+    noise = torch.randn(nodes, GROUPS, generator=generator, dtype=torch.float64)
+    pairs = torch.randint(nodes, (2, 3 * GROUPS * nodes), generator=generator)
+    features = noise + signal * torch.eye(GROUPS, dtype=torch.float64)[classes]
     return Graph.build(features, pairs[:, classes[pairs[0]] == classes[pairs[1]]])
+
+
+def crowded(graph, flips):
+    """The graph with edges between groups, all of them at a few nodes."""
+    generator = torch.Generator().manual_seed(1)
+    pairs = torch.stack(
+        [torch.randint(most, (20 * flips,), generator=generator) for most in (10, graph.num_nodes)],
+        dim=1,
+    )
+    pairs = pairs[pairs[:, 0] % GROUPS != pairs[:, 1] % GROUPS].sort(dim=1).values
+    return apply_flips(graph, torch.unique(pairs, dim=0)[:flips])
+
+
+def test_flips_between_groups_score_lowest_though_they_crowd():
+    clean = groups()
+    graph = crowded(clean, 150)
+    added = ~torch.isin(edge_keys(graph), edge_keys(clean))
+
+    def found(score):
+        return float(added[torch.argsort(edge_scores(graph, score))[:150]].double().mean())
+
+    assert found("refined-support") > 0.9
+    assert found("refined-support") >= found("support")
+
+
+def test_a_pair_that_is_no_edge_is_scored_by_the_neighbours_of_its_ends():
+    graph = groups()
+    floor = AdaptiveConfig(avoid_below=0.1, avoid_score="refined-support").floor(graph)
+    low, high = torch.triu_indices(200, 200, offset=1)
+    absent = ~torch.isin(low * 200 + high, edge_keys(graph))
+    allowed = floor.allows((low * 200 + high)[absent])
+    same = (low % GROUPS == high % GROUPS)[absent]
+    assert float(allowed[same].double().mean()) > 0.7
+    assert float(allowed[~same].double().mean()) < 0.1
+
+
+def test_sparse_features_score_as_dense_ones_do():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.rand(100, 300, generator=generator) * (
+        torch.rand(100, 300, generator=generator) < 0.05
+    )
+    features += 2 * torch.eye(GROUPS, 300)[torch.arange(100) % GROUPS]
+    sparse = Graph.build(features.double(), groups(nodes=100).edge_index)
+    assert not isinstance(sparse.features, torch.Tensor)
+    plain = Graph(features.double(), sparse.edge_index)
+    found, expected = (edge_scores(each, "refined-support") for each in (sparse, plain))
+    torch.testing.assert_close(found, expected)
+
+
+def test_weights_of_edges_have_no_part_in_the_score():
+    graph = groups(nodes=60)
+    weights = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0)).double()
+    low, high = graph.edge_index.min(0).values, graph.edge_index.max(0).values
+    both = weights[torch.searchsorted(edge_keys(graph), low * 60 + high)]
+    weighted = dataclasses.replace(graph, weights=both)
+    torch.testing.assert_close(edge_scores(weighted), edge_scores(graph))
+    left = prune_edges(weighted, 0.2)
+    assert left.weights is not None
+    assert torch.equal(left.edge_index, prune_edges(graph, 0.2).edge_index)
+
+
+def test_rounds_keep_the_score_that_the_whole_graph_chose(monkeypatch):
+    graph, asked = groups(), []
+
+    def tell(each):
+        asked.append(each.num_edges)
+        return len(asked) == 1
+
+    monkeypatch.setattr("aspect.attacks.purification.features_tell", tell)
+    left = purify(graph, Pruning(ratio=0.3, rounds=3))
+    assert asked == [graph.num_edges]
+    expected = purify(graph, Pruning(ratio=0.3, rounds=3, score="refined-support"))
+    assert torch.equal(left.edge_index, expected.edge_index)
 
 
 def test_the_score_by_default_asks_whether_features_tell(monkeypatch):
@@ -338,8 +422,7 @@ def test_the_score_by_default_asks_whether_features_tell(monkeypatch):
     assert not features_tell(silent)
     assert used_score(silent) == "tfidf-support+paths"
     torch.testing.assert_close(edge_scores(silent), edge_scores(silent, "tfidf-support+paths"))
-    assert used_score(silent, "features+diffusion") == "features+tfidf-support"
-    assert used_score(silent, "combined") == "tfidf-support+paths"
+    assert used_score(silent, "features+auto") == "features+tfidf-support+paths"
     monkeypatch.setattr("aspect.attacks.purification.features_tell", lambda _: 1 / 0)
     assert used_score(silent, "support+tfidf") == "support+tfidf"  # nothing has to be asked
 
@@ -361,6 +444,20 @@ def test_many_features_are_compressed(monkeypatch):
     found = edge_scores(graph, "refined-support")
     assert not torch.equal(found, expected)
     assert float(torch.corrcoef(torch.stack([found, expected]))[0, 1]) > 0.9
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "found", "lost"), [("cora", 0.7, 0.2), ("citeseer", 0.7, 0.2)])
+def test_the_rule_prunes_flips_and_leaves_clean_graphs_alone(name, found, lost):
+    labelled = load_named(name)
+    assert purify(labelled.graph, Pruning(ratio="auto")) is labelled.graph
+    path = PERTURBATIONS / f"{name}-metattack-unrolled-class-balanced-0.safetensors"
+    poisoned = PerturbationFile.read(path).apply(labelled, 0.1, features=False)
+    left = purify(poisoned, Pruning(ratio="auto"))
+    keys = edge_keys(poisoned)
+    added, gone = ~torch.isin(keys, edge_keys(labelled.graph)), ~torch.isin(keys, edge_keys(left))
+    assert float(gone[added].double().mean()) > found
+    assert float(gone[~added].double().mean()) < lost
 
 
 @pytest.mark.data

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from aspect.data.archives import write_npz
+from aspect.experiment.perturbations import find_files, make_file
 from aspect.experiment.plan import lay_out, read_facts
 from aspect.experiment.run import Task, forget_graphs, run_cell
 from experiment.grids import make_plan
@@ -36,6 +37,48 @@ def test_records_of_a_cpu_are_the_same(tmp_path, records, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert lines[-1] == "On cpu: the same, bit for bit."
+
+
+def test_perturbed_runs_are_made_again_by_the_flips_of_their_files(
+    tmp_path, small_graph, capsys, monkeypatch
+):
+    graph, folder = tmp_path / "small.npz", tmp_path / "flips"
+    write_npz(graph, small_graph)
+    folder.mkdir()
+    forget_graphs()
+    plan = make_plan(
+        entries=["raw", "propagated"],
+        graphs=[str(graph)],
+        splits="class-balanced",
+        perturbations=[
+            {"kind": "random", "budgets": [0.2]},
+            {"kind": "dice", "budgets": [0.2]},
+            {"kind": "dice", "budgets": [0.1], "mode": "evade"},
+        ],
+    )
+    facts = dict(read_facts(plan, None))
+    needed = facts[str(graph)].files
+    for need in needed:
+        make_file(need, folder)
+    files, missing = find_files(needed, folder, tmp_path)
+    assert not missing
+    cells = lay_out(plan, facts, "cpu", files)
+    made = [
+        run_cell(
+            Task(cell, files.perturbed(cell.graph, cell.spec.perturbation, cell.spec.split_numbers))
+        ).record
+        for cell in cells
+    ]
+    monkeypatch.setattr(again, "PERTURBATIONS", folder)
+    assert again.main([written(tmp_path, made), "--number", str(len(made))]) == 0
+    told = capsys.readouterr().out
+    assert told.count("dice 20% poison (cpu)") == 4
+    assert told.count("dice 10% evade (cpu)") == 2
+    assert told.endswith("On cpu: the same, bit for bit.\n")
+    monkeypatch.setattr(again, "PERTURBATIONS", tmp_path)
+    by_file = [record for record in made if record.spec.perturbation.kind == "dice"]
+    assert again.main([written(tmp_path, by_file)]) == 2
+    assert "lacks flips of" in capsys.readouterr().err
 
 
 def test_a_changed_score_is_told(tmp_path, records, capsys):

@@ -35,7 +35,7 @@ class Paths:
         adjacency = SparseMatrix.from_entries(source, target, steps[source], (len(steps),) * 2)
         return cls(adjacency.pattern, steps, edge_keys(graph))
 
-    def closeness(
+    def scores(
         self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
         """Weighted numbers of paths; those over the edge of a pair do not count.
@@ -45,8 +45,6 @@ class Paths:
         is_edge = torch.isin(low * len(self.steps) + high, self.edges)
         over_the_edge = self._over_the_edge(low, high) * is_edge
         return (self._walks(low, high) - over_the_edge).clamp(min=0)
-
-    scores = closeness
 
     def mean(self) -> float:
         """The mean of all pairs of nodes, their edges included."""

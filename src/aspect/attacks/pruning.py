@@ -29,8 +29,6 @@ SCORES = {
     "tfidf-support": "the same, rare features weighing more",
     "refined-support": "the same again, neighbours weighing as they scored",
     "embedding": "cosine of the ends' features after two propagation steps",
-    "diffusion": "cosine of the ends' diffused features, the edge left out, in several rounds",
-    "combined": "tfidf-support and diffusion; where features hardly explain edges, and paths",
     "paths": "paths of three edges between the ends, the edge left out; reads no features",
 }
 

@@ -30,7 +30,6 @@ from aspect.attacks.cosines import (
     relative,
     top_of,
 )
-from aspect.attacks.diffused import Diffused, diffuse
 from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
@@ -42,12 +41,7 @@ from aspect.nn.propagation import SymmetricPropagation
 LEVEL = 64  # roundings apart: two cosines that may be the same
 EMBEDDING_HOPS = 2
 TELLING = 1.3  # standard deviations of random pairs between their mean cosine and that of edges
-# What a score stands for where features tell which pairs are edges, and where they do not.
-BY_FEATURES = {
-    AUTO: ("refined-support", "tfidf-support+paths"),
-    "combined": ("tfidf-support+diffusion", "tfidf-support+paths"),
-    "diffusion": ("diffusion", "tfidf-support"),
-}
+BY_FEATURES, BY_PATHS = "refined-support", "tfidf-support+paths"  # what `auto` stands for
 POWER = 3  # of a relative cosine, as the weight of a neighbour
 FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
@@ -64,7 +58,7 @@ class Profiles:
 
     rows: Float[Tensor, "nodes dim"]
 
-    def closeness(
+    def scores(
         self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
         """The cosine of every pair."""
@@ -73,8 +67,6 @@ class Profiles:
             return self._ends(low[part], high[part])
 
         return cosines_of_pairs(len(low), ends, low.device)
-
-    scores = closeness
 
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes, their edges included."""
@@ -111,7 +103,7 @@ class Neighbourhoods(Profiles):
 
         Flips that mislead a node's neighbourhood then do so less.
         """
-        cosines = self.closeness(self.keys // len(self.unit), self.keys % len(self.unit))
+        cosines = self.scores(self.keys // len(self.unit), self.keys % len(self.unit))
         fits = relative(cosines, (self.mean(), top_of(cosines)))
         return self.of(self.unit, self.keys, fits.clamp(LEAST, 1).pow(POWER))
 
@@ -121,7 +113,7 @@ class Neighbourhoods(Profiles):
         return one - weights * self.unit[high], other - weights * self.unit[low]
 
 
-Single = Profiles | Diffused | Paths
+Single = Profiles | Paths
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +199,6 @@ def _single(graph: Graph, name: str, embed: Embed | None) -> Single:
         return Paths.of(graph)
     if name == "embedding":
         return Profiles((embed or _propagated)(graph))
-    if name == "diffusion":
-        return diffuse(graph, _weighted(graph.features))
     features = graph.features if name in ("features", "support") else _weighted(graph.features)
     if not name.endswith("support"):
         return Profiles(_rows(features))
@@ -227,7 +217,7 @@ def edge_scores(
     Args:
         graph: Its weights have no part in it.
         score: A name, or several joined by `+`; `aspect.attacks.pruning.SCORES` lists them, and
-            `used_score` says what two of them stand for on this graph.
+            `used_score` says what `auto` stands for on this graph.
         embed: What the score `embedding` compares; by default features after two propagation steps.
     """
     found = [part.scores(*_ends(graph)) for part in _parts(graph, score, embed)]
@@ -235,18 +225,18 @@ def edge_scores(
 
 
 def used_score(graph: Graph, score: str = DEFAULT) -> str:
-    """The score that `edge_scores` uses on this graph, by name: some ask whether features tell."""
+    """The score that `edge_scores` uses on this graph: `auto` asks whether features tell."""
     names = check_score(score).split("+")
-    if BY_FEATURES.keys().isdisjoint(names):
+    if AUTO not in names:
         return score
-    place = 0 if features_tell(graph) else 1
-    return "+".join(BY_FEATURES[name][place] if name in BY_FEATURES else name for name in names)
+    found = BY_FEATURES if features_tell(graph) else BY_PATHS
+    return "+".join(found if name == AUTO else name for name in names)
 
 
 def features_tell(graph: Graph) -> bool:
     """Whether the features of an edge's ends are alike, by far more than those of random pairs."""
     profiles = Profiles(compressed(_weighted(graph.features)))
-    cosines = profiles.closeness(*_ends(graph))
+    cosines = profiles.scores(*_ends(graph))
     if len(cosines) == 0:
         return False
     above = float(cosines.mean()) - profiles.mean()
@@ -279,17 +269,15 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
     ends = _ends(graph)
 
     def random(profiles: Single) -> float:
-        scores = profiles.closeness(*ends)
+        scores = profiles.scores(*ends)
         return 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
 
     def ratio(name: str) -> float:
-        if name not in ("refined-support", "diffusion"):
+        if name != "refined-support":
             return random(_single(graph, name, embed))
-        # Both believe what they found first, and see more random edges on clean graphs as well.
+        # It believes what it found first, and sees more random edges on clean graphs as well.
         plain = _neighbourhoods(graph, _weighted(graph.features))
         found = random(plain)
-        if name == "diffusion":
-            return max(found, random(_single(graph, name, embed)))
         return random(plain.refined()) if found > FEWEST_RANDOM else found
 
     ratios = [ratio(name) for name in used_score(graph, score).split("+")]
@@ -305,17 +293,17 @@ def purify(graph: Graph, pruning: Pruning, embed: Embed | None = None) -> Graph:
 
     In several rounds each prunes its part of the edges, by scores of what the last one left.
     """
-    ratio = pruning.ratio
+    ratio, score = pruning.ratio, used_score(graph, pruning.score)
     if ratio == AUTO:
-        ratio = auto_ratio(graph, pruning.score, embed)
+        ratio = auto_ratio(graph, score, embed)
     assert not isinstance(ratio, str)  # the only word is auto
     count, pruned = round(ratio * graph.num_edges), graph
     if pruning.soft:
-        return weigh_edges(graph, count, edge_scores(graph, pruning.score, embed))
+        return weigh_edges(graph, count, edge_scores(graph, score, embed))
     for number in range(1, pruning.rounds + 1):
         left = count * number // pruning.rounds - (graph.num_edges - pruned.num_edges)
         if left > 0:
-            pruned = _without_lowest(pruned, left, edge_scores(pruned, pruning.score, embed))
+            pruned = _without_lowest(pruned, left, edge_scores(pruned, score, embed))
     return pruned
 
 
