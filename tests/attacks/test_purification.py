@@ -429,11 +429,29 @@ def test_the_score_by_default_asks_whether_features_tell(monkeypatch):
 
 def test_a_clean_graph_keeps_its_edges_however_random_they_look_once_refined(monkeypatch):
     graph = groups(signal=1.5)
-    monkeypatch.setattr("aspect.attacks.purification.FEWEST_RANDOM", 0.0)
+    for limit in ("FEWEST_RANDOM", "FEWEST_OF_EACH"):
+        monkeypatch.setattr(f"aspect.attacks.purification.{limit}", 0.0)
     plain = auto_ratio(graph, "tfidf-support")
     assert 0 < plain < auto_ratio(graph, "refined-support")
     monkeypatch.setattr("aspect.attacks.purification.FEWEST_RANDOM", plain)
     assert auto_ratio(graph, "refined-support") == 0.0
+
+
+def test_nothing_is_pruned_where_two_scores_contradict_each_other():
+    """A grid: ends of an edge have paths of three edges in common, and hardly any features."""
+    width, generator = 20, torch.Generator().manual_seed(0)
+    nodes = torch.arange(width * width).view(width, width)
+    pairs = [(nodes[:, :-1], nodes[:, 1:]), (nodes[:-1], nodes[1:])]
+    edges = torch.cat([torch.stack([a.flatten(), b.flatten()]) for a, b in pairs], dim=1)
+    quarters = (2 * (nodes // width // 10) + nodes % width // 10).flatten()
+    noise = torch.randint(4, quarters.shape, generator=generator)
+    is_told = torch.rand(len(noise), generator=generator) < 0.5
+    features = torch.eye(4, dtype=torch.float64)[torch.where(is_told, quarters, noise)]
+    grid = Graph.build(features, edges)
+    assert used_score(grid) == "tfidf-support+paths"
+    assert auto_ratio(grid, "paths") == 0.0
+    assert 0.2 < auto_ratio(grid, "tfidf-support") <= 0.5
+    assert auto_ratio(grid) == 0.0
 
 
 def test_many_features_are_compressed(monkeypatch):
@@ -466,6 +484,13 @@ def test_features_tell_on_citations_and_not_on_pages():
     told = {name: used_score(load_named(name).graph) for name in ("cora", "citeseer", "chameleon")}
     assert told.pop("chameleon") == "tfidf-support+paths"
     assert set(told.values()) == {"refined-support"}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["minesweeper", "texas", "chameleon_filtered", "actor"])
+def test_nothing_is_pruned_of_clean_graphs_without_homophily(name):
+    graph = load_named(name).graph
+    assert purify(graph, Pruning(ratio="auto")) is graph
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ BY_FEATURES, BY_PATHS = "refined-support", "tfidf-support+paths"  # what `auto` 
 POWER = 3  # of a relative cosine, as the weight of a neighbour
 FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
+FEWEST_OF_EACH = 0.05  # by each of several scores
 MOST_RANDOM = 0.5  # beyond which a score says nothing
 MOST_NUMBERS = 2**28  # of dense features: one GiB in float32
 LEAST_WEIGHT = 0.01  # of an edge with the lowest score, where weights are soft
@@ -262,7 +263,8 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
     The mean score of all pairs of nodes parts random pairs about in the middle, so that twice the
     ratio of edges below it estimates how many are random (Storey, 2002, on null hypotheses). At
     most a tenth are found on clean graphs too, where they are worth keeping; where it is more than
-    half the score does not tell edges from random pairs. In both cases nothing is pruned.
+    half the score does not tell edges from random pairs; where one of several scores finds next to
+    none they contradict each other. In all these cases nothing is pruned.
     """
     if graph.num_edges == 0:
         return 0.0
@@ -282,7 +284,8 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
 
     ratios = [ratio(name) for name in used_score(graph, score).split("+")]
     found = sum(ratios) / len(ratios)
-    return found if found > FEWEST_RANDOM and max(ratios) <= MOST_RANDOM else 0.0
+    is_known = min(ratios) > FEWEST_OF_EACH and max(ratios) <= MOST_RANDOM
+    return found if found > FEWEST_RANDOM and is_known else 0.0
 
 
 # Pruning
