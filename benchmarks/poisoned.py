@@ -9,8 +9,8 @@ validation nodes choose one. Rows are written as they are done, and a run that w
 
 python benchmarks/poisoned.py FOLDER FILE... --workers 8 --seconds 100 --out poisoned.csv
 
-On a CPU ASPECT draws negatives on such graphs; `--method aspect --set negatives=5000` takes all of
-them, as a GPU does. The rows do not tell settings.
+`--set` changes a method's defaults, and the rows say so. On a CPU ASPECT draws negatives on such
+graphs; `--method aspect --set negatives=5000` takes all of them, as a GPU does.
 
 Without a folder or file it prints the table of what is in `results/poisoned.csv`.
 """
@@ -22,7 +22,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
@@ -35,13 +35,13 @@ import numpy as np  # noqa: E402 - the path comes first
 import pandas as pd  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 import torch  # noqa: E402
-import yaml  # noqa: E402
 from scipy.sparse.csgraph import connected_components  # noqa: E402
 
 from aspect.attacks.base import apply_flips  # noqa: E402
 from aspect.attacks.file import PerturbationFile  # noqa: E402
 from aspect.attacks.imported import read_perturbed  # noqa: E402
 from aspect.attacks.pruning import AUTO, DEFAULT  # noqa: E402
+from aspect.config import parse_overrides  # noqa: E402
 from aspect.data.graph import Graph, LabelledGraph, label_graph  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import Split, make_splits  # noqa: E402
@@ -50,6 +50,7 @@ from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from commands import positive, run_all, told_in_a_line  # noqa: E402
 
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
+BUDGET = 0.1  # of a file
 RATIOS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 METHODS = ("aspect", "cca-ssg", "grace", "propagated", "raw", "s3gcl", "greet", "polygcl")
 PARTS = {"train": "idx_train", "validation": "idx_val", "test": "idx_test"}
@@ -107,24 +108,24 @@ class Run:
     score: str  # of the edges; empty: none is pruned
     ratio: str
     seed: int
+    settings: str = ""  # changes of the method's defaults
 
 
-def result_of(task: tuple[Run, Path, str | None, Mapping[str, Any]]) -> dict[str, Any]:
+def result_of(task: tuple[Run, Path, str | None]) -> dict[str, Any]:
     """Train, embed and probe; a test label chooses nothing."""
-    run, source, device, settings = task
+    run, source, device = task
     labelled, graph, split = read_case(source, run.rate)
     prune = None
     if run.score:
         ratio = run.ratio if run.ratio == AUTO else float(run.ratio)
         prune = {"ratio": ratio, "score": run.score}
-    started = time.perf_counter()
+    settings, started = parse_overrides(run.settings.split()), time.perf_counter()
     model = Embedder(run.method, seed=run.seed, device=device, prune=prune, **settings).fit(graph)
     rows = model.embed(graph, normalise="none").to(model.device)
     probed = linear_probe(rows, labelled.labels, [split], num_classes=labelled.num_classes)
     pruned = 1 - model.as_seen(graph).num_edges / graph.num_edges if run.score else 0.0
     return {
         **asdict(run),
-        "repeat": 0,  # of the same training, which a GPU rounds otherwise; joined by hand
         "pruned": round(pruned, 4),
         "validation": round(probed.splits[0].validation, 3),
         "test": round(probed.splits[0].strict, 3),
@@ -139,22 +140,24 @@ def runs(given: argparse.Namespace) -> Iterator[tuple[Run, Path]]:
     cases = [
         (source, rate)
         for source in given.sources
-        for rate in (RATES[::-1] if source.is_dir() else given.budget)
+        for rate in given.budget or (RATES[::-1] if source.is_dir() else [BUDGET])
     ]
     for method, seed in itertools.product(given.method or METHODS, range(given.seeds)):
         if seed and method in ("propagated", "raw"):
             continue
         for (source, rate), (score, ratio) in itertools.product(cases, ways):
             if not (method == "raw" and score):  # which reads no edge
-                yield Run(source.stem, rate, method, score, ratio, seed), source
+                changes = " ".join(given.set)
+                yield Run(source.stem, rate, method, score, ratio, seed, changes), source
 
 
 def table(results: pd.DataFrame) -> str:
     """Test accuracy by rate: all edges, the rule, the ratio that validation prefers."""
-    results = results.fillna({"score": "", "ratio": ""}).sort_values("ratio", kind="stable")
+    words = dict.fromkeys(("score", "ratio", "settings"), "")
+    results = results.fillna(words).sort_values("ratio", kind="stable")
     tried = results[results.ratio != AUTO]
     best = []
-    keys = ["source", "rate", "method", "seed", "repeat"]
+    keys = ["source", "rate", "method", "seed", "settings"]
     for score in sorted(set(tried.score) - {""}):
         choice = tried[tried.score.isin(["", score])]
         choice = choice.merge(tried[tried.score == score][keys].drop_duplicates(), on=keys)
@@ -169,7 +172,7 @@ def table(results: pd.DataFrame) -> str:
         *best,
     ]
     joined = pd.concat(ways)
-    row = ["source", "method", "way"]
+    row = ["source", "method", "settings", "way"]
     shown = joined.pivot_table("test", row, "rate", aggfunc="mean").round(1)
     if {RATES[0], RATES[-1]} <= set(shown):
         shown["lost"] = (shown[RATES[0]] - shown[RATES[-1]]).round(1)
@@ -183,7 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train what is not there yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("sources", type=Path, nargs="*", help="folder or perturbation file")
-    parser.add_argument("--budget", type=float, nargs="+", default=[0.1], help="of the files")
+    parser.add_argument(
+        "--budget", type=float, nargs="+", help="ratio of flips (default: all, 0.1)"
+    )
     parser.add_argument("--method", action="append", default=[])
     parser.add_argument("--score", action="append", default=[])
     parser.add_argument("--ratios", action="store_true", help="let validation choose a ratio, too")
@@ -198,9 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = pd.read_csv(given.out).fillna("") if given.out.exists() else pd.DataFrame()
     rows: list[dict[Any, Any]] = kept.to_dict("records")
     done = {tuple(str(row[name]) for name in Run.__annotations__) for row in rows}
-    settings = {name: yaml.safe_load(text) for name, text in (s.split("=", 1) for s in given.set)}
     wanted = [
-        (run, source, given.device, settings)
+        (run, source, given.device)
         for run, source in runs(given)
         if tuple(map(str, astuple(run))) not in done
     ]
