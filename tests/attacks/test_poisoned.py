@@ -1,0 +1,57 @@
+"""Methods on poisoned graphs: rows that say what was trained, and a script that goes on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from scripts import load_script
+
+poisoned = load_script("poisoned")
+ROOT = Path(__file__).parents[2]
+FLIPS = ROOT / "results" / "perturbations" / "cora-metattack-unrolled-class-balanced-0.safetensors"
+
+
+def called(*words):
+    """In a process of its own, whose workers can import the script."""
+    script = [sys.executable, str(ROOT / "benchmarks" / "poisoned.py")]
+    done = subprocess.run([*script, *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.data
+def test_rows_are_written_once_and_tell_settings(tmp_path):
+    out = tmp_path / "poisoned.csv"
+    words = [str(FLIPS), "--device", "cpu", "--out", str(out)]
+    assert "auto, auto" in called(*words, "--method", "raw", "--method", "propagated")
+    first = pd.read_csv(out, keep_default_na=False)
+    assert list(zip(first.method, first.score, strict=True)) == [
+        ("raw", ""),
+        ("propagated", ""),
+        ("propagated", "auto"),
+    ]
+    assert set(first.rate) == {0.1}
+    whole, pruned = first[first.method == "propagated"].test
+    assert pruned > whole + 2
+    assert list(first.pruned)[:2] == [0.0, 0.0]
+    changes = ["--set", "epochs=2", "--set", "width=8"]
+    told = called(*words, "--method", "aspect", "--seeds", "1", *changes)
+    assert "epochs=2 width=8" in told
+    again = pd.read_csv(out, keep_default_na=False)
+    pd.testing.assert_frame_equal(again[: len(first)], first)
+    more = again[len(first) :]
+    assert set(more.settings) == {"epochs=2 width=8"}
+    assert list(more.method) == ["aspect", "aspect"]
+
+
+def test_validation_chooses_among_ratios_and_the_table_shows_its_test_score():
+    row = {"source": "g", "rate": 0.1, "method": "aspect", "seed": 0, "settings": ""}
+    rows = [
+        {**row, "score": "", "ratio": "", "validation": 60.0, "test": 90.0},
+        {**row, "score": "paths", "ratio": "0.1", "validation": 70.0, "test": 75.0},
+        {**row, "score": "paths", "ratio": "0.2", "validation": 65.0, "test": 95.0},
+    ]
+    lines = poisoned.table(pd.DataFrame(rows)).splitlines()
+    assert [line.split()[-4] for line in lines[2:]] == ["90.0", "75.0"]
