@@ -10,7 +10,7 @@ SPLITS ?= 3
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength evasion prune settings variants leave-one-out again tables lint format clean
+.PHONY: help demo browser test test-all smoke speed speed-gpu speed-attack docs perturbations strength memory probes search-strength evasion edge-scores settings variants leave-one-out again tables lint format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -91,8 +91,8 @@ search-strength: $(INSTALLED) ## does ASPECT-S's search raise the loss of the mo
 evasion: $(INSTALLED) ## ASPECT-S beside ASPECT where the graph changes after training: results/evasion.csv; wants a GPU
 	@$(BIN)/python benchmarks/evasion.py --workers $(WORKERS)
 
-prune: $(INSTALLED) ## ASPECT with its least supported edges pruned, clean and poisoned; wants a GPU
-	@$(BIN)/python benchmarks/pruned_edges.py --workers $(WORKERS)
+edge-scores: $(INSTALLED) ## which edges of an attack each edge score finds, and what pruning removes
+	@$(BIN)/python benchmarks/edge_scores.py
 
 settings: $(INSTALLED) ## search settings of every method on every graph by one rule; hours of a GPU
 	@$(BIN)/python benchmarks/settings.py --workers $(WORKERS)

@@ -1,6 +1,4 @@
-"""`make prune`: what it chooses, keeps and claims."""
-
-from pathlib import Path
+"""Tables of edge scores: what is found, and what goes."""
 
 import pytest
 import torch
@@ -9,42 +7,7 @@ from aspect.data.graph import edge_keys, flip_pairs, with_pairs
 from aspect.data.synthetic import mixed_graph
 from scripts import load_script
 
-ROOT = Path(__file__).parents[2]
-
-
-script = load_script("pruned_edges")
-
-
-def test_validation_chooses_the_smallest_of_equal_shares():
-    scores = [
-        script.Score("cora", True, split, share, validation, strict)
-        for split, share, validation, strict in (
-            (0, 0.3, 80.0, 99.0),
-            (0, 0.1, 80.0, 70.0),
-            (0, 0.0, 79.0, 98.0),
-            (1, 0.0, 60.0, 50.0),
-            (1, 0.1, 59.0, 90.0),
-        )
-    ]
-    assert [(each.split, each.share) for each in script.chosen(scores)] == [(0, 0.1), (1, 0.0)]
-
-
-def test_scores_come_back_as_they_were_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(script, "RESULTS", tmp_path / "scores.csv")
-    scores = [
-        script.Score("citeseer", False, 1, 0.05, 81.25, 80.5),
-        script.Score("cora", True, 0, 0.0, 79.5, 78.0),
-    ]
-    script.write_scores(scores)
-    assert script.read_scores() == scores[::-1]  # graph by graph
-
-
-def test_missing_flips_are_told_before_anything_is_trained(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(script, "PERTURBATIONS", tmp_path)
-    monkeypatch.setattr(script, "RESULTS", tmp_path / "scores.csv")
-    assert script.main(["--graph", "cora"]) == 2
-    assert "make perturbations" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+script = load_script("edge_scores")
 
 
 def test_the_rules_table_counts_what_goes_of_added_and_of_clean_edges(monkeypatch):
