@@ -74,8 +74,6 @@ def _summary(labelled: LabelledGraph, *, has_features: bool) -> dict[str, Any]:
     from aspect.data.graph import UNLABELLED
 
     graph, labels = labelled.graph, labelled.labels
-    first, second = labels[graph.edge_index]
-    both = (first != UNLABELLED) & (second != UNLABELLED)
     components, largest = graph.components()
     return {
         "nodes": graph.num_nodes,
@@ -86,7 +84,7 @@ def _summary(labelled: LabelledGraph, *, has_features: bool) -> dict[str, Any]:
         "features": graph.num_features if has_features else None,
         "classes": labelled.num_classes,
         "labelled_nodes": int((labels != UNLABELLED).sum()),
-        "homophily": float((first == second)[both].double().mean()) if bool(both.any()) else None,
+        "homophily": labelled.homophily,
     }
 
 

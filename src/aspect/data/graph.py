@@ -236,6 +236,13 @@ class LabelledGraph:
         """Classes, those without a node included."""
         return len(self.class_names)
 
+    @property
+    def homophily(self) -> float | None:
+        """Ratio of homophilic edges among those whose ends have labels; None where none has."""
+        first, second = self.labels[self.graph.edge_index]
+        known = (first != UNLABELLED) & (second != UNLABELLED)
+        return float((first == second)[known].double().mean()) if bool(known.any()) else None
+
     def __repr__(self) -> str:
         """One line, whatever the size."""
         splits = counted(len(self.masks["train"]), "split") if self.masks else "no splits"
@@ -269,14 +276,16 @@ def edge_keys(graph: Graph) -> Int[Tensor, " edges"]:
 
 
 def values_of_pairs(
-    keys: Int[Tensor, " edges"], values: Float[Tensor, " edges"], pairs: Int[Tensor, " pairs"]
+    keys: Int[Tensor, " edges"],
+    values: Float[Tensor, " edges"],
+    pairs: Int[Tensor, " pairs"],
+    otherwise: float = 0.0,
 ) -> Float[Tensor, " pairs"]:
-    """Of pairs that are edges, by their ascending keys, the values; zero for all others."""
+    """Of pairs that are edges, by their ascending keys, the values; another one for all others."""
     if len(keys) == 0:
-        return values.new_zeros(len(pairs))
+        return values.new_full((len(pairs),), otherwise)
     places = torch.searchsorted(keys, pairs).clamp(max=len(keys) - 1)
-    found: Tensor = values[places] * (keys[places] == pairs)
-    return found
+    return torch.where(keys[places] == pairs, values[places], otherwise)
 
 
 def edge_index_of(keys: Int[Tensor, " edges"], num_nodes: int) -> Int[Tensor, "2 entries"]:
@@ -309,12 +318,9 @@ def with_pairs(graph: Graph, keys: Int[Tensor, " edges"]) -> Graph:
     edge_index = edge_index_of(keys, graph.num_nodes)
     if graph.weights is None:
         return replace(graph, edge_index=edge_index)
-    known = edge_keys(graph)
     own = graph.weights[graph.edge_index[0] < graph.edge_index[1]]
-    of_pairs = torch.full_like(keys, 1, dtype=own.dtype)
-    if len(known):
-        places = torch.searchsorted(known, keys).clamp(max=len(known) - 1)
-        of_pairs = torch.where(known[places] == keys, own[places], own.mean())
+    mean = float(own.mean()) if len(own) else 1.0
+    of_pairs = values_of_pairs(edge_keys(graph), own, keys, otherwise=mean)
     of_entries = pair_keys(edge_index[0], edge_index[1], graph.num_nodes)
     weights = of_pairs[torch.searchsorted(keys, of_entries)]
     return replace(graph, edge_index=edge_index, weights=weights)

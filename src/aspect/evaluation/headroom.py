@@ -29,6 +29,7 @@ from aspect.evaluation.significance import paired_test
 from aspect.methods.aspect import AspectMethod
 from aspect.nn.gate import fuse, read_out
 from aspect.randomness import generator_for
+from aspect.training.progress import Advance
 
 FusionName = Literal[
     "low", "high", "one-mix", "concatenated", "gate", "shuffled-gate", "supervised-gate"
@@ -50,8 +51,6 @@ SKIP_NOTICE = (
     "The skip connection of the model is left out: the bands alone are compared, so that these "
     "accuracies differ from those of `aspect evaluate`."
 )
-
-OnStep = Callable[[int, int, str], object]  # probes done, of how many, and the next one
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def headroom(
     *,
     num_splits: int | None = None,
     seed: int = 0,
-    on_step: OnStep = lambda *_: None,
+    on_step: Advance = lambda *_: None,
 ) -> Headroom:
     """Fuse the bands of trained models in seven ways, each probed on the same splits.
 

@@ -13,7 +13,7 @@ collapsed embedding, whose nodes hardly differ, does not look stable.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -49,6 +49,7 @@ from aspect.evaluation.stability_request import (
 from aspect.methods.aspect import AspectMethod
 from aspect.randomness import generator_for
 from aspect.training.health import check_finite
+from aspect.training.progress import Advance
 
 # Where a model cannot be searched: ASPECT at its defaults, narrow and soon stopped.
 STAND_IN = {"width": 128, "epochs": 30}
@@ -58,8 +59,6 @@ MOST_EXACT_NODES = 3_000  # beyond, the mean distance is that of a fixed sample 
 SAMPLED_PAIRS = 100_000  # their mean is off by about a tenth of a percent
 PAIR_NUMBERS = 2**22  # of their rows at once
 HIGH = 0.95  # of the nodes move less than the number called p95
-
-OnStep = Callable[[int, int, str], object]  # steps done, of how many, and what comes now
 
 
 # What a model makes of a graph, and how far that moves from one graph to another
@@ -326,7 +325,7 @@ def study_stability(
     *,
     files: Mapping[str, Sequence[PerturbationFile]] | None = None,
     split_numbers: Sequence[int] | None = None,
-    on_step: OnStep | None = None,
+    on_step: Advance | None = None,
 ) -> StabilityResult:
     """Perturb the graph in several ways, and see how far embeddings, gate and a probe follow.
 
@@ -364,7 +363,7 @@ class _StabilityStudy:
         request: StabilityRequest,
         files: Mapping[str, Sequence[PerturbationFile]],
         split_numbers: Sequence[int] | None,
-        on_step: OnStep | None,
+        on_step: Advance | None,
     ) -> None:
         self.model, self.labelled, self.graph = model, labelled, labelled.graph
         self.request, self.files, self.seed = request, files, request.seed

@@ -7,7 +7,7 @@ are lines of one table, from which `EvaluationTable` computes what is printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -45,6 +45,7 @@ from aspect.experiment.trained import StoredRun, open_run
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 from aspect.training.health import Health
+from aspect.training.progress import Advance
 
 MAJORITY = "majority class"
 TWINS = "neighbour sets"
@@ -69,7 +70,6 @@ CLASS_BALANCED_NOTICE = (
 CLEAN = 0.0  # the budget of the graph as it is
 SCORE_FIELDS = [field.name for field in fields(SplitScore)]
 
-OnStep = Callable[[int, int, str], object]  # steps done, of how many, and what comes now
 # Perturbed graphs of one budget, the runs to probe there, and those whose seeds controls take.
 _Group = tuple[Sequence[PerturbedGraph], Sequence[StoredRun], Sequence[StoredRun]]
 PoisonedRuns = tuple[PerturbedGraph, list[StoredRun]]  # the runs on one poisoned graph, by seed
@@ -514,7 +514,7 @@ class _Evaluator:
         self.health: list[Health] = []
         self.lines: list[dict[str, Any]] = []
 
-    def evaluate(self, groups: Sequence[_Group], on_step: OnStep) -> EvaluationTable:
+    def evaluate(self, groups: Sequence[_Group], on_step: Advance) -> EvaluationTable:
         """Probe runs, controls and rules on every graph."""
         names = [self.method, *self.controls, TWINS]
         total = len(groups) * len(names)
@@ -711,7 +711,7 @@ def evaluate_runs(  # noqa: PLR0913 - how runs are evaluated, each word on its o
     prune: Sequence[float] = (),
     device: str | None = None,
     data_dir: str | None = None,
-    on_step: OnStep = lambda *_: None,
+    on_step: Advance = lambda *_: None,
 ) -> EvaluationTable:
     """Probe complete runs of one method on one graph; several of them are its pre-training seeds.
 
@@ -804,7 +804,7 @@ def evaluate_embeddings(
     metric: Metric | None = None,
     device: str | None = None,
     data_dir: str | None = None,
-    on_step: OnStep = lambda *_: None,
+    on_step: Advance = lambda *_: None,
 ) -> EvaluationTable:
     """Probe embeddings that were made elsewhere, as `evaluate_runs` does with those of runs.
 

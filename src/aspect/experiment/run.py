@@ -23,7 +23,7 @@ from torch import Tensor
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.perturbation import Perturbation
 from aspect.data.archives import content_sha256
-from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
+from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import Split, SplitKind, make_splits, only_targets, published_sha256
 from aspect.errors import GraphError, RunError, sentence_of
@@ -464,15 +464,13 @@ def faults_of(model: Embedder, graph: Graph, health: Health) -> list[str]:
 
 def _summary(source: GraphSource, labelled: LabelledGraph) -> GraphSummary:
     graph = labelled.graph
-    first, second = labelled.labels[graph.edge_index]
-    known = (first != UNLABELLED) & (second != UNLABELLED)
     return GraphSummary(
         name=source.name,
         nodes=graph.num_nodes,
         edges=graph.num_edges,
         features=graph.num_features,
         classes=labelled.num_classes,
-        homophily=float((first == second)[known].double().mean()) if bool(known.any()) else None,
+        homophily=labelled.homophily,
     )
 
 

@@ -16,7 +16,7 @@ from aspect.attacks.file import (
 from aspect.data.graph import LabelledGraph
 from aspect.data.splits import SplitKind
 from aspect.errors import RunError, SettingsError
-from aspect.evaluation.stability import OnStep, study_stability
+from aspect.evaluation.stability import study_stability
 from aspect.evaluation.stability_request import (
     DEFAULT_BUDGETS,
     StabilityRequest,
@@ -24,6 +24,7 @@ from aspect.evaluation.stability_request import (
 )
 from aspect.experiment.run import PerturbedGraph
 from aspect.experiment.trained import StoredRun, open_run
+from aspect.training.progress import Advance
 
 
 def study_run(
@@ -33,7 +34,7 @@ def study_run(
     perturbations: Sequence[str | Path] = (),
     device: str | None = None,
     data_dir: str | None = None,
-    on_step: OnStep | None = None,
+    on_step: Advance | None = None,
 ) -> dict[str, Any]:
     """Load a complete run, and study its model on perturbations of the graph it was trained on.
 

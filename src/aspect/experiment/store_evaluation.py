@@ -23,7 +23,6 @@ from aspect.evaluation.linear_probe import linear_probe
 from aspect.experiment.evaluate import (
     MAJORITY,
     EvaluationTable,
-    OnStep,
     chosen_probe,
     open_seeds,
     score_lines,
@@ -35,6 +34,7 @@ from aspect.randomness import seed_for
 from aspect.scale.bases import BasisSettings, compute_bases
 from aspect.scale.store import GraphStore
 from aspect.training.health import Health
+from aspect.training.progress import Advance
 
 PROBED = 10_000  # nodes with labels, drawn the same for every run
 MOST_PROPAGATED = 20_000_000  # nodes of a store whose propagated features are computed as a control
@@ -48,7 +48,7 @@ def evaluate_store_runs(
     probe: str = "neutral",
     metric: Metric | None = None,
     device: str | None = None,
-    on_step: OnStep = lambda *_: None,
+    on_step: Advance = lambda *_: None,
 ) -> EvaluationTable:
     """Probe complete runs of one method on one store, on random splits of a sample of its nodes.
 

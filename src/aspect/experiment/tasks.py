@@ -24,10 +24,11 @@ from aspect.evaluation.links import (
     rule_scores,
 )
 from aspect.evaluation.metrics import Spread
-from aspect.experiment.evaluate import OnStep, control_settings, controls_of, open_seeds
+from aspect.experiment.evaluate import control_settings, controls_of, open_seeds
 from aspect.experiment.trained import StoredRun
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
+from aspect.training.progress import Advance
 
 OF_STRUCTURE = ("degree", "laplacian")  # features that tell of edges
 FEW_EDGES = 50  # one of them is two points of a score
@@ -40,7 +41,7 @@ def cluster_runs(
     repeats: int = 5,
     device: str | None = None,
     data_dir: str | None = None,
-    on_step: OnStep = lambda *_: None,
+    on_step: Advance = lambda *_: None,
 ) -> dict[str, Any]:
     """Cluster the embeddings of complete runs by k-means; runs differ in the seed alone.
 
@@ -107,7 +108,7 @@ def predict_links(
     runs: Sequence[str] = (),
     repeats: int = 3,
     device: str | None = None,
-    on_step: OnStep = lambda *_: None,
+    on_step: Advance = lambda *_: None,
 ) -> dict[str, Any]:
     """Train anew on a graph without some of its edges, and tell these from other pairs.
 

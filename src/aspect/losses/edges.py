@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.data.graph import Graph
+from aspect.data.graph import Graph, values_of_pairs
 from aspect.data.operators import Operator, Propagation
 from aspect.data.sparse import Pattern, SparseMatrix
 from aspect.losses.blocked import (
@@ -160,15 +160,11 @@ class Reconstruction:
         shape, nodes = (2, pairs), self.num_nodes
         one, other = torch.randint(nodes, shape, generator=generator, device=embeddings.device)
         # Draws that are joined count as zero: drawing others instead would bias the rest.
-        apart = ~self._are_joined(one * nodes + other)
+        known = rows * nodes + columns  # ascending
+        apart = 1 - values_of_pairs(known, torch.ones_like(together), one * nodes + other)
         away = pair_products(embeddings, one, other).sigmoid()
         rest = -((1 - away + TINY).log() * apart).sum() * (nodes**2 / pairs)
         return self.mean_weight * (joined + rest)
-
-    def _are_joined(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
-        known = self.pattern.rows * self.num_nodes + self.pattern.columns.long()  # ascending
-        places = torch.searchsorted(known, keys).clamp(max=len(known) - 1)
-        return known[places] == keys
 
 
 class _AllPairs(torch.autograd.Function):
