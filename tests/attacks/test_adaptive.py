@@ -47,6 +47,23 @@ def test_no_flip_scores_below_the_floor_and_without_it_some_do(score):
         assert lowest(free.find(20), score) < floor - ROUNDING
 
 
+@pytest.mark.parametrize("score", ["support", "embedding", "paths", "support+paths"])
+def test_all_pairs_that_may_be_flipped_are_listed(score, monkeypatch):
+    monkeypatch.setattr("aspect.attacks.adaptive.PAIRS_AT_ONCE", 7 * TASK.graph.num_nodes)
+    floor = AdaptiveConfig(avoid_below=0.3, avoid_score=score).floor(TASK.graph)
+    low, high = torch.triu_indices(TASK.graph.num_nodes, TASK.graph.num_nodes, offset=1)
+    keys = low * TASK.graph.num_nodes + high
+    found = floor.allowed()
+    assert torch.equal(found, keys[floor.allows(keys)])
+    assert len(found) > 0
+
+
+def test_a_gradient_gives_as_many_flips_with_a_floor_as_without():
+    settings = {"flips_per_gradient": 4, "avoid_below": 0.3}
+    attack = Metattack(TASK.target, MetattackConfig(**settings), seed=0)
+    assert len(attack.advance(100)) == 4
+
+
 def test_the_floor_is_a_quantile_of_the_edges():
     floor = AdaptiveConfig(avoid_below=0.25, avoid_score="support").floor(TASK.graph)
     edges = edge_keys(TASK.graph)

@@ -233,6 +233,17 @@ def test_a_pair_has_the_score_that_its_edge_would_have(graph):
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("score", [*SCORES, "support+paths"])
+def test_scores_of_some_nodes_with_all_are_those_of_the_pairs(graph, score):
+    profiles, nodes = profiles_of(graph, score), torch.tensor([3, 17, 0, 29])
+    low, high = torch.triu_indices(30, 30, offset=1)
+    expected = torch.zeros(30, 30, dtype=torch.float64)
+    expected[low, high] = expected[high, low] = profiles.scores(low, high).double()
+    found = profiles.block(nodes).double()
+    found[torch.arange(4), nodes] = 0
+    torch.testing.assert_close(found, expected[nodes])
+
+
 def test_the_mean_is_that_of_all_pairs(graph):
     rows = graph.features
     pairs = torch.combinations(torch.arange(30))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor
@@ -16,6 +17,8 @@ from aspect.attacks.pruning import DEFAULT, check_score
 from aspect.attacks.purification import Compared, profiles_of
 from aspect.config import Config
 from aspect.data.graph import Graph, edge_keys
+
+PAIRS_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,16 @@ class ScoreFloor:
         ends = keys // self.num_nodes, keys % self.num_nodes
         is_allowed: Tensor = self.profiles.scores(*ends) >= self.least
         return is_allowed
+
+    def allowed(self) -> Int[Tensor, " pairs"]:
+        """All pairs that may be flipped, ascending; looks at every pair of nodes once."""
+        nodes = torch.arange(self.num_nodes, device=self.least.device)
+        found = [nodes[:0]]
+        for rows in torch.split(nodes, max(1, PAIRS_AT_ONCE // self.num_nodes)):
+            keys = rows.unsqueeze(1) * self.num_nodes + nodes
+            is_pair = nodes > rows.unsqueeze(1)
+            found.append(keys[is_pair & (self.profiles.block(rows) >= self.least)])
+        return torch.cat(found)
 
 
 class AdaptiveConfig(Config):

@@ -76,6 +76,10 @@ class AttackedEdges:
         rows = torch.repeat_interleave(scale, self.degrees + 1, output_size=length)
         return SparseMatrix(pattern, rows * scale[pattern.columns])
 
+    def open(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
+        """Which of the pairs may still become an edge."""
+        return ~_contains(self._closed, keys)
+
     def closed(self) -> Pattern:
         """The pairs, in both directions, that cannot become an edge: edges, flipped, loops."""
         return self._pattern(self._closed)
@@ -172,6 +176,18 @@ def best_flips(
     floor = additions.scores[-1] if len(additions.keys) == count else -torch.inf
     removals = Candidates(edges.removable[worth >= floor], worth[worth >= floor])
     return additions.joined(removals).first(count)
+
+
+def best_flips_among(
+    scores: PairScores, edges: AttackedEdges, keys: Int[Tensor, " pairs"]
+) -> Candidates:
+    """All flips of these pairs that are left, best first."""
+    removable = keys[_contains(edges.removable, keys)]
+    flips = torch.cat([keys[edges.open(keys)], removable])
+    chunks = torch.split(flips, PAIRS_AT_ONCE)
+    worth = torch.cat([scores.of(*edges.ends(chunk)) for chunk in chunks])
+    worth[len(flips) - len(removable) :] *= -1
+    return Candidates(flips, worth).first(len(flips))
 
 
 def best_additions(

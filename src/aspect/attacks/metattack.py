@@ -9,7 +9,7 @@ training is kept as `unrolled`. The features are never changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import torch
@@ -23,8 +23,11 @@ from aspect.attacks.base import Attack, Target, check_flips, one_thread
 from aspect.attacks.flip_ranking import (
     ROWS_AT_ONCE,
     AttackedEdges,
+    Candidates,
     DegreeTest,
+    PairScores,
     best_flips,
+    best_flips_among,
     choose,
 )
 from aspect.attacks.meta_gradient import (
@@ -157,7 +160,8 @@ class Metattack(Attack):
         self._features = ConstantFeatures(graph.features)
         self._edges = AttackedEdges(graph)
         self._clean_degrees = graph.degrees()
-        self._floor = self.config.floor(graph)
+        floor = self.config.floor(graph)
+        self._allowed = None if floor is None else floor.allowed()
         self._at_once = self.config.flips_at_once(graph)
         self._keys, self.made = graph.edge_index.new_empty(0), 0
         if state is None:
@@ -268,23 +272,30 @@ class Metattack(Attack):
         test = None
         if self.config.unnoticeable:
             test = DegreeTest(self._clean_degrees, self._edges.degrees)
-        is_free = test is None and self._floor is None
-        ranked = self._at_once * (RANKED_PER_FLIP if is_free else RANKED_PER_FLIP_TESTED)
-        while True:
-            best = best_flips(scores, self._edges, ranked, self._classes)
-            allowed = best if self._floor is None else best.where(self._floor.allows(best.keys))
-            keys = choose(allowed, self._edges, self._at_once, self.config.keep_last_edges, test)
+        for candidates in self._ranked(scores, is_tested=test is not None):
+            keys = choose(candidates, self._edges, self._at_once, self.config.keep_last_edges, test)
             if len(keys):
                 break
-            if len(best.keys) < ranked:
-                raise SettingsError(
-                    f"Number of flips must be at most {len(self._keys)} here: every further one "
-                    "would take the last edge of a node, flip a pair twice, be noticed or score "
-                    "too low."
-                )
-            ranked *= LARGER
+        else:
+            raise SettingsError(
+                f"Number of flips must be at most {len(self._keys)} here: every further one would "
+                "take the last edge of a node, flip a pair twice, be noticed or score too low."
+            )
         self._edges.flip(keys)
         self._keys = torch.cat([self._keys, keys])
+
+    def _ranked(self, scores: PairScores, *, is_tested: bool) -> Iterator[Candidates]:
+        """The best flips that are left, ever more of them."""
+        if self._allowed is not None:
+            yield best_flips_among(scores, self._edges, self._allowed)
+            return
+        count = self._at_once * (RANKED_PER_FLIP_TESTED if is_tested else RANKED_PER_FLIP)
+        while True:
+            best = best_flips(scores, self._edges, count, self._classes)
+            yield best
+            if len(best.keys) < count:
+                return
+            count *= LARGER
 
     def _implicit(self, surrogate: Surrogate, loss: AttackLoss) -> LowRank:
         """Fit anew and solve for the adjoint, both from where the last gradient left them."""

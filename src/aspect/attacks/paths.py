@@ -7,6 +7,7 @@ are alike: both have many such paths. An edge that an attack adds between distan
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,17 @@ class Paths:
         is_edge = torch.isin(low * len(self.steps) + high, self.edges)
         over_the_edge = self._over_the_edge(low, high) * is_edge
         return (self._walks(low, high) - over_the_edge).clamp(min=0)
+
+    def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
+        """The same of some nodes with all."""
+        of_start, middle = self._next(nodes)
+        of_middle, reached = self._next(middle)
+        two_steps = self.steps.new_zeros(len(nodes), len(self.steps))
+        places = of_start[of_middle], reached
+        two_steps.index_put_(places, self.steps[middle][of_middle], accumulate=True)
+        ones = self.steps.new_ones(len(self.adjacency.columns))
+        walks = (SparseMatrix(self.adjacency, ones) @ (two_steps * self.steps).t()).t().contiguous()
+        return with_edges(walks, nodes, self.edges, self.scores)
 
     def mean(self) -> float:
         """The mean of all pairs of nodes, their edges included."""
@@ -87,3 +99,19 @@ class Paths:
         """All neighbours of some nodes, and for each the place of its node among those given."""
         owners, entries = self.adjacency.entries_of(nodes)
         return owners, self.adjacency.columns[entries].long()
+
+
+def with_edges(
+    block: Float[Tensor, "some nodes"],
+    nodes: Int[Tensor, " some"],
+    keys: Int[Tensor, " edges"],
+    scores: Callable[[Tensor, Tensor], Tensor],
+) -> Float[Tensor, "some nodes"]:
+    """Scores of some nodes with all, as if none were joined, but for the edges at these nodes."""
+    place = nodes.new_full((block.shape[1],), -1)
+    place[nodes] = torch.arange(len(nodes), device=nodes.device)
+    low, high = keys // block.shape[1], keys % block.shape[1]
+    for one, other in ((low, high), (high, low)):
+        here = place[one] >= 0
+        block[place[one[here]], other[here]] = scores(low[here], high[here])
+    return block

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
+from typing_extensions import override
 
 from aspect.attacks.cosines import (
     LEAST,
@@ -30,7 +31,7 @@ from aspect.attacks.cosines import (
     relative,
     top_of,
 )
-from aspect.attacks.paths import Paths
+from aspect.attacks.paths import Paths, with_edges
 from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
 from aspect.data.graph import Features, Graph, edge_keys, values_of_pairs, with_pairs
@@ -69,6 +70,11 @@ class Profiles:
 
         return cosines_of_pairs(len(low), ends, low.device)
 
+    def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
+        """The cosines of some nodes with all."""
+        unit = normalize(self.rows, dim=1)
+        return unit[nodes] @ unit.t()
+
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes, their edges included."""
         return mean_cosine(self.rows)
@@ -98,6 +104,10 @@ class Neighbourhoods(Profiles):
         source, target = torch.cat([low, high]), torch.cat([high, low])
         sums = unit + SparseMatrix.from_entries(source, target, both, (nodes, nodes)) @ unit
         return cls(sums, unit, keys, weights)
+
+    @override
+    def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
+        return with_edges(super().block(nodes), nodes, self.keys, self.scores)
 
     def refined(self) -> Neighbourhoods:
         """The same where a neighbour weighs as its edge scores, from near zero to one.
@@ -129,6 +139,10 @@ class Ranked:
     ) -> Float[Tensor, " pairs"]:
         """Ranks added up; pairs that are level have the same."""
         return _sum_of_ranks([part.scores(low, high) for part in self.parts], self.of_edges)
+
+    def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
+        """Ranks added up, of some nodes with all."""
+        return _sum_of_ranks([part.block(nodes) for part in self.parts], self.of_edges)
 
 
 def _sum_of_ranks(scores: Sequence[Tensor], of_edges: Sequence[Tensor]) -> Tensor:
