@@ -151,10 +151,14 @@ def runs(given: argparse.Namespace) -> Iterator[tuple[Run, Path]]:
                 yield Run(source.stem, rate, method, score, ratio, seed, changes), source
 
 
+def read(path: Path) -> pd.DataFrame:
+    """The rows that are there; words may be empty."""
+    return pd.read_csv(path, keep_default_na=False) if path.exists() else pd.DataFrame()
+
+
 def table(results: pd.DataFrame) -> str:
     """Test accuracy by rate: all edges, the rule, the ratio that validation prefers."""
-    words = dict.fromkeys(("score", "ratio", "settings"), "")
-    results = results.fillna(words).sort_values("ratio", kind="stable")
+    results = results.sort_values("ratio", kind="stable")
     tried = results[results.ratio != AUTO]
     best = []
     keys = ["source", "rate", "method", "seed", "settings"]
@@ -200,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "poisoned.csv")
     given = parser.parse_args(arguments)
     started = time.monotonic()
-    kept = pd.read_csv(given.out).fillna("") if given.out.exists() else pd.DataFrame()
+    kept = read(given.out)
     rows: list[dict[Any, Any]] = kept.to_dict("records")
     done = {tuple(str(row[name]) for name in Run.__annotations__) for row in rows}
     wanted = [
@@ -216,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     lost = run_all(result_of, tasks, given.workers, keep)
     if given.out.exists():
-        print(table(pd.read_csv(given.out)))
+        print(table(read(given.out)))
     return 2 if lost else 0
 
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.adaptive import AdaptiveConfig, ScoreFloor
+from aspect.attacks.adaptive import AdaptiveConfig
 from aspect.attacks.base import Attack, Target, check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
@@ -77,7 +77,7 @@ class PRBCD(Attack):
             warnings.filterwarnings("ignore", message=".*contains experimental code")
             from torch_geometric.contrib.nn import PRBCDAttack
         floor = self.config.floor(self.graph)
-        search = PRBCDAttack if floor is None else _avoiding(PRBCDAttack, floor)
+        search = PRBCDAttack if floor is None else _among(PRBCDAttack, floor.allowed())
         attack = search(
             _Propagation(),
             block_size=max(self.config.block_size, 4 * most),
@@ -110,32 +110,20 @@ class PRBCD(Attack):
         return pairs[by_key[torch.argsort(weights, descending=True, stable=True)]]
 
 
-def _avoiding(search: type[Any], floor: ScoreFloor) -> type[Any]:
-    """The search, whose blocks hold no pair below the floor: they are drawn, and thrown away."""
+def _among(search: type[Any], allowed: Int[Tensor, " pairs"]) -> type[Any]:
+    """The search over these pairs alone: it draws numbers of pairs, which count these."""
 
-    class Avoiding(search):  # type: ignore[misc]  # the library has no types
-        current_block: Tensor
-        block_edge_index: Tensor
-        block_edge_weight: Tensor
+    class Among(search):  # type: ignore[misc]  # the library has no types
+        @staticmethod
+        def _num_possible_edges(_nodes: int, _is_undirected: bool) -> int:
+            return len(allowed)
 
-        def _sample_random_block(self, budget: int = 0) -> None:
-            super()._sample_random_block(budget)
-            self._throw_away(budget)
+        @staticmethod
+        def _linear_to_triu_idx(nodes: int, numbers: Tensor) -> Tensor:
+            keys = allowed[numbers]
+            return torch.stack([keys // nodes, keys % nodes])
 
-        def _resample_random_block(self, budget: int) -> None:
-            super()._resample_random_block(budget)
-            self._throw_away(budget)
-
-        def _throw_away(self, budget: int) -> None:
-            low, high = self.block_edge_index
-            allowed = floor.allows(low * self.num_nodes + high)
-            self.current_block = self.current_block[allowed]
-            self.block_edge_index = self.block_edge_index[:, allowed]
-            self.block_edge_weight = self.block_edge_weight[allowed]
-            if len(self.current_block) <= budget:
-                raise RuntimeError("Sampling random block was not successful.")
-
-    return Avoiding
+    return Among
 
 
 class _Propagation(torch.nn.Module):
