@@ -27,6 +27,7 @@ class ScoreFloor:
 
     profiles: Compared
     num_nodes: int
+    edges: Int[Tensor, " edges"]  # keys
     least: Float[Tensor, ""]
 
     def allows(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
@@ -43,7 +44,9 @@ class ScoreFloor:
             keys = rows.unsqueeze(1) * self.num_nodes + nodes
             is_pair = nodes > rows.unsqueeze(1)
             found.append(keys[is_pair & (self.profiles.block(rows) >= self.least)])
-        return torch.cat(found)
+        absent = torch.cat(found)
+        absent = absent[~torch.isin(absent, self.edges)]
+        return torch.cat([absent, self.edges[self.allows(self.edges)]]).sort().values
 
 
 class AdaptiveConfig(Config):
@@ -68,4 +71,4 @@ class AdaptiveConfig(Config):
         scores = profiles.scores(keys // graph.num_nodes, keys % graph.num_nodes)
         # Not torch.quantile, which takes at most 2**24 numbers.
         least = scores.sort().values[int(self.avoid_below * len(scores))]
-        return ScoreFloor(profiles, graph.num_nodes, least)
+        return ScoreFloor(profiles, graph.num_nodes, keys, least)

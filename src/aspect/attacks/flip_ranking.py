@@ -8,7 +8,7 @@ and come after a few nodes that can reach most, which makes the best pairs known
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum, log
 
@@ -302,14 +302,9 @@ def choose(
     With `keep_last_edges` an edge stays if it is the last one of an end; what a test of the degrees
     would notice stays as well.
     """
-    low, high = edges.ends(candidates.keys)
-    change = torch.where(edges.joined(candidates.keys), -1, 1)
-    ends = torch.stack([low, high, edges.degrees[low], edges.degrees[high], change], dim=1)
     taken: list[int] = []
     met: set[int] = set()
-    for place, (score, (one, other, *degrees, by)) in enumerate(
-        zip(candidates.scores.tolist(), ends.tolist(), strict=True)
-    ):
+    for place, (score, (one, other, *degrees, by)) in enumerate(_flips(candidates, edges)):
         if len(taken) == most or (taken and score <= 0):
             break
         if one in met or other in met or (keep_last_edges and by < 0 and 1 in degrees):
@@ -319,6 +314,16 @@ def choose(
         taken.append(place)
         met |= {one, other}
     return candidates.keys[taken]
+
+
+def _flips(candidates: Candidates, edges: AttackedEdges) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Of each its score, both ends, their degrees, and the edges that it adds: one or minus one."""
+    parts = torch.split(candidates.keys, PAIRS_AT_ONCE)
+    for keys, scores in zip(parts, torch.split(candidates.scores, PAIRS_AT_ONCE), strict=True):
+        low, high = edges.ends(keys)
+        change = torch.where(edges.joined(keys), -1, 1)
+        flips = torch.stack([low, high, edges.degrees[low], edges.degrees[high], change], dim=1)
+        yield from zip(scores.tolist(), flips.tolist(), strict=True)
 
 
 # Unnoticeable flips: a likelihood-ratio test of the degrees. Degrees of 2 and more are modelled as

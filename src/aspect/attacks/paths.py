@@ -7,7 +7,6 @@ are alike: both have many such paths. An edge that an attack adds between distan
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -48,15 +47,12 @@ class Paths:
         return (self._walks(low, high) - over_the_edge).clamp(min=0)
 
     def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
-        """The same of some nodes with all."""
-        of_start, middle = self._next(nodes)
-        of_middle, reached = self._next(middle)
+        """The same of some nodes with all to which no edge joins them."""
         two_steps = self.steps.new_zeros(len(nodes), len(self.steps))
-        places = of_start[of_middle], reached
-        two_steps.index_put_(places, self.steps[middle][of_middle], accumulate=True)
+        self._add_two_steps(nodes, two_steps)
         ones = self.steps.new_ones(len(self.adjacency.columns))
-        walks = (SparseMatrix(self.adjacency, ones) @ (two_steps * self.steps).t()).t().contiguous()
-        return with_edges(walks, nodes, self.edges, self.scores)
+        walks: Tensor = SparseMatrix(self.adjacency, ones) @ (two_steps * self.steps).t()
+        return walks.t()
 
     def mean(self) -> float:
         """The mean of all pairs of nodes, their edges included."""
@@ -76,10 +72,7 @@ class Paths:
         two_steps = self.steps.new_zeros(min(at_once, len(starts)), len(self.steps))
         for first in range(0, len(starts), at_once):
             block = starts[first : first + at_once]
-            of_start, middle = self._next(block)
-            of_middle, reached = self._next(middle)
-            places = of_start[of_middle], reached
-            two_steps.index_put_(places, self.steps[middle][of_middle], accumulate=True)
+            places = self._add_two_steps(block, two_steps)
             begin = int(ends[first - 1]) if first else 0
             pairs = order[begin : int(ends[first + len(block) - 1])]
             of_pair, last = self._next(high[pairs])
@@ -87,6 +80,16 @@ class Paths:
             found[pairs] = found.new_zeros(len(pairs)).index_add(0, of_pair, walks)
             two_steps[places] = 0  # much less than all of it
         return found
+
+    def _add_two_steps(
+        self, starts: Int[Tensor, " some"], walks: Float[Tensor, "rows nodes"]
+    ) -> tuple[Tensor, Tensor]:
+        """Add the walks of two steps from each start, a row each; where they are added."""
+        of_start, middle = self._next(starts)
+        of_middle, reached = self._next(middle)
+        places = of_start[of_middle], reached
+        walks.index_put_(places, self.steps[middle][of_middle], accumulate=True)
+        return places
 
     def _over_the_edge(self, low: Tensor, high: Tensor) -> Float[Tensor, " pairs"]:
         """The part of the walks that crosses the edge between their own ends."""
@@ -99,19 +102,3 @@ class Paths:
         """All neighbours of some nodes, and for each the place of its node among those given."""
         owners, entries = self.adjacency.entries_of(nodes)
         return owners, self.adjacency.columns[entries].long()
-
-
-def with_edges(
-    block: Float[Tensor, "some nodes"],
-    nodes: Int[Tensor, " some"],
-    keys: Int[Tensor, " edges"],
-    scores: Callable[[Tensor, Tensor], Tensor],
-) -> Float[Tensor, "some nodes"]:
-    """Scores of some nodes with all, as if none were joined, but for the edges at these nodes."""
-    place = nodes.new_full((block.shape[1],), -1)
-    place[nodes] = torch.arange(len(nodes), device=nodes.device)
-    low, high = keys // block.shape[1], keys % block.shape[1]
-    for one, other in ((low, high), (high, low)):
-        here = place[one] >= 0
-        block[place[one[here]], other[here]] = scores(low[here], high[here])
-    return block

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
-from typing_extensions import override
 
 from aspect.attacks.cosines import (
     LEAST,
@@ -31,7 +31,7 @@ from aspect.attacks.cosines import (
     relative,
     top_of,
 )
-from aspect.attacks.paths import Paths, with_edges
+from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
 from aspect.data.graph import Features, Graph, edge_keys, values_of_pairs, with_pairs
@@ -71,9 +71,12 @@ class Profiles:
         return cosines_of_pairs(len(low), ends, low.device)
 
     def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
-        """The cosines of some nodes with all."""
-        unit = normalize(self.rows, dim=1)
-        return unit[nodes] @ unit.t()
+        """The cosines of some nodes with all to which no edge joins them."""
+        return self._directions[nodes] @ self._directions.t()
+
+    @cached_property
+    def _directions(self) -> Float[Tensor, "nodes dim"]:
+        return normalize(self.rows, dim=1)
 
     def mean(self) -> float:
         """The mean cosine of all pairs of nodes, their edges included."""
@@ -104,10 +107,6 @@ class Neighbourhoods(Profiles):
         source, target = torch.cat([low, high]), torch.cat([high, low])
         sums = unit + SparseMatrix.from_entries(source, target, both, (nodes, nodes)) @ unit
         return cls(sums, unit, keys, weights)
-
-    @override
-    def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
-        return with_edges(super().block(nodes), nodes, self.keys, self.scores)
 
     def refined(self) -> Neighbourhoods:
         """The same where a neighbour weighs as its edge scores, from near zero to one.
@@ -141,7 +140,7 @@ class Ranked:
         return _sum_of_ranks([part.scores(low, high) for part in self.parts], self.of_edges)
 
     def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
-        """Ranks added up, of some nodes with all."""
+        """Ranks added up, of some nodes with all to which no edge joins them."""
         return _sum_of_ranks([part.block(nodes) for part in self.parts], self.of_edges)
 
 
