@@ -12,7 +12,8 @@ python benchmarks/poisoned.py FOLDER FILE... --workers 8 --seconds 100 --out poi
 `--set` changes a method's defaults, and the rows say so. On a CPU ASPECT draws negatives on such
 graphs; `--method aspect --set negatives=5000` takes all of them, as a GPU does.
 
-Without a folder or file it prints the table of what is in `results/poisoned.csv`.
+Without a folder or file it prints the table of what is in `results/poisoned.csv`; `--column` shows
+validation accuracy, or the ratio of edges that went, in place of test accuracy.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 BUDGET = 0.1  # of a file
 RATIOS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 METHODS = ("aspect", "cca-ssg", "grace", "propagated", "raw", "s3gcl", "greet", "polygcl")
+COLUMNS = {"test": 1, "validation": 1, "pruned": 3}  # what a table may show, and its digits
 PARTS = {"train": "idx_train", "validation": "idx_val", "test": "idx_test"}
 
 
@@ -156,7 +158,7 @@ def read(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, keep_default_na=False) if path.exists() else pd.DataFrame()
 
 
-def table(results: pd.DataFrame) -> str:
+def table(results: pd.DataFrame, column: str = "test") -> str:
     """Test accuracy by rate: all edges, the rule, the ratio that validation prefers."""
     results = results.sort_values("ratio", kind="stable")
     tried = results[results.ratio != AUTO]
@@ -177,9 +179,9 @@ def table(results: pd.DataFrame) -> str:
     ]
     joined = pd.concat(ways)
     row = ["source", "method", "settings", "way"]
-    shown = joined.pivot_table("test", row, "rate", aggfunc="mean").round(1)
+    shown = joined.pivot_table(column, row, "rate", aggfunc="mean").round(COLUMNS[column])
     if {RATES[0], RATES[-1]} <= set(shown):
-        shown["lost"] = (shown[RATES[0]] - shown[RATES[-1]]).round(1)
+        shown["lost"] = (shown[RATES[0]] - shown[RATES[-1]]).round(COLUMNS[column])
     counts = joined.groupby([*row, "rate"]).size().groupby(row)
     shown["trainings"] = counts.min().astype(str) + " to " + counts.max().astype(str)
     return str(shown.to_string())
@@ -201,6 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing later")
+    parser.add_argument("--column", choices=COLUMNS, default="test", help="what the table shows")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "poisoned.csv")
     given = parser.parse_args(arguments)
     started = time.monotonic()
@@ -220,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     lost = run_all(result_of, tasks, given.workers, keep)
     if given.out.exists():
-        print(table(read(given.out)))
+        print(table(read(given.out), given.column))
     return 2 if lost else 0
 
 
