@@ -94,11 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it (.svg, .png, .pdf)")
     given, console = parser.parse_args(arguments), Console(width=140)
     graphs, scores = given.graph or GRAPHS, [given.score] if given.score else [*SCORES]
+    pruning = Pruning(ratio="auto", score=given.score or DEFAULT)  # refuses an unknown score
     measured = detections(graphs, scores)
     console.print(detection_table(measured, scores))
     if given.figure:
         draw(measured, given.figure)
-    console.print(rule_table(graphs, Pruning(ratio="auto", score=given.score or DEFAULT)))
+    console.print(rule_table(graphs, pruning))
     return 0
 
 

@@ -46,6 +46,7 @@ from aspect.config import parse_overrides  # noqa: E402
 from aspect.data.graph import Graph, LabelledGraph, label_graph  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import Split, make_splits  # noqa: E402
+from aspect.errors import FileError  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from commands import positive, run_all, told_in_a_line  # noqa: E402
@@ -61,7 +62,10 @@ PARTS = {"train": "idx_train", "validation": "idx_val", "test": "idx_test"}
 @cache
 def clean_graph(folder: Path) -> LabelledGraph:
     """The largest component of the published graph, with the published split."""
-    parts = np.load(folder / "cora_ml_source.npz")  # names of nodes, which are pickled, stay unread
+    path = folder / "cora_ml_source.npz"
+    if not path.is_file():
+        raise FileError(f"A folder must hold {path.name} and the files beside it. Got {folder}.")
+    parts = np.load(path)  # names of nodes, which are pickled, stay unread
     matrices = [
         sp.csr_matrix(
             tuple(parts[f"{name}_{part}"] for part in ("data", "indices", "indptr")),
@@ -206,6 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--column", choices=COLUMNS, default="test", help="what the table shows")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "poisoned.csv")
     given = parser.parse_args(arguments)
+    for source in given.sources:
+        read_case(source, 0.0)  # what is not there is said once
     started = time.monotonic()
     kept = read(given.out)
     rows: list[dict[Any, Any]] = kept.to_dict("records")

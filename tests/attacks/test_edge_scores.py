@@ -10,6 +10,13 @@ from scripts import load_script
 script = load_script("edge_scores")
 
 
+def test_an_unknown_score_is_refused_before_any_table(capsys):
+    assert script.main(["--graph", "texas", "--score", "jaccard"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "Unknown edge score 'jaccard'" in told.err
+
+
 def test_the_rules_table_counts_what_goes_of_added_and_of_clean_edges(monkeypatch):
     clean = mixed_graph(num_nodes=60, seed=0)
     edge = edge_keys(clean.graph)[:1]

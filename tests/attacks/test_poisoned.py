@@ -46,6 +46,13 @@ def test_rows_are_written_once_and_tell_settings(tmp_path):
     assert list(more.method) == ["aspect", "aspect"]
 
 
+@pytest.mark.parametrize("source", ["none.safetensors", "."])
+def test_a_source_that_is_not_there_is_told_once(source, tmp_path, capsys):
+    assert poisoned.main([str(tmp_path / source), "--out", str(tmp_path / "rows.csv")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_validation_chooses_among_ratios_and_the_table_shows_its_test_score():
     row = {"source": "g", "rate": 0.1, "method": "aspect", "seed": 0, "settings": ""}
     rows = [
