@@ -142,7 +142,9 @@ def result_of(task: tuple[Run, Path, str | None]) -> dict[str, Any]:
 def runs(given: argparse.Namespace) -> Iterator[tuple[Run, Path]]:
     """Those that say most first: the methods of the first places, the largest rates."""
     ratios = (AUTO, *map(str, RATIOS)) if given.ratios else (AUTO,)
-    ways = [("", ""), *itertools.product(given.score or [DEFAULT], ratios)]
+    ways = [("", "")]
+    if not given.unpruned:
+        ways += itertools.product(given.score or [DEFAULT], ratios)
     cases = [
         (source, rate)
         for source in given.sources
@@ -202,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--method", action="append", default=[])
     parser.add_argument("--score", action="append", default=[])
     parser.add_argument("--ratios", action="store_true", help="let validation choose a ratio, too")
+    parser.add_argument("--unpruned", action="store_true", help="on all edges alone")
     parser.add_argument("--seeds", type=positive, default=3)
     parser.add_argument("--workers", type=positive, default=1)
     parser.add_argument("--device")
