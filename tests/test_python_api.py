@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from copy import deepcopy
 from pathlib import Path
 
 import networkx
@@ -210,6 +211,12 @@ def test_every_method_can_be_pickled(labelled, name):
     copy = pickled(model)
     assert torch.equal(copy.embed(labelled), z)
     assert repr(copy) == repr(model)
+
+
+def test_one_with_a_graph_can_be_pickled_and_copied(labelled):
+    model = Embedder("raw", device="cpu", graph=labelled).fit()
+    for copied in (pickled(model), deepcopy(model)):
+        assert np.array_equal(copied.transform(), model.transform())
 
 
 def test_what_is_asked_too_early_or_without_a_graph():
