@@ -228,6 +228,23 @@ def test_what_is_asked_too_early_or_without_a_graph():
         Aspect(**SMALL).set_output(transform="polars")
 
 
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: Aspect(sed=3), r"Unknown setting 'sed' of aspect\. Did you mean 'seed'\?"),
+        (lambda: Aspect(stabel=True), r"Did you mean 'stable'\? Known: stable, seed, device, "),
+        (lambda: Embedder("grace", divice="cpu"), r"of grace\. Did you mean 'device'\?"),
+        (lambda: Aspect(interval=3), "'interval' is one of ASPECT-S: give stable=True as well"),
+        (lambda: Aspect(stable=True, interval=3).set_params(stable=False), "one of ASPECT-S"),
+        (lambda: Embedder(None), r"must be a subclass of .*Method\. Got NoneType"),
+        (lambda: Embedder(Embedder("raw").fit(mixed_graph(num_nodes=40)).method), "Got RawFeat"),
+    ],
+)
+def test_arguments_that_are_none_are_refused_in_a_sentence(build, sentence):
+    with pytest.raises(SettingsError, match=sentence):
+        build()
+
+
 # Frames
 
 

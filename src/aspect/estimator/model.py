@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -83,6 +83,9 @@ def choose_device(name: str | None) -> torch.device:
 class GraphModel:
     """A method with its trainer: fit, embed, gate weights, health."""
 
+    # Arguments of the constructor beside the method and its settings.
+    arguments: ClassVar[tuple[str, ...]] = ("seed", "device", "prune", "graph", "scale")
+
     def __init__(
         self,
         method: str | type[Method] = "aspect",
@@ -96,7 +99,9 @@ class GraphModel:
     ) -> None:
         self.registration = find_method(method)
         owner = self.registration.method.name
-        self.config = make_config(self.registration.config, settings, owner=owner)
+        self.config = make_config(
+            self.registration.config, settings, owner=owner, besides=self.arguments
+        )
         self._given = self.config.model_fields_set
         self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
