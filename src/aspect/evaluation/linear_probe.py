@@ -159,6 +159,7 @@ def evasion_probe(
         num_classes,
         tuple(score for result in results for score in result.splits),
         tuple(predicted for result in results for predicted in result.predictions),
+        is_constant=all(result.is_constant for result in results),
         metric=probe.metric,
     )
 
