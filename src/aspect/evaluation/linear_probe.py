@@ -23,7 +23,6 @@ from aspect.evaluation.result import (
     ProbeResult,
     check_same_nodes,
     read_embeddings,
-    renumbered,
     without_test_labels,
 )
 
@@ -111,14 +110,10 @@ def validation_scores(
     The labels of a split's test nodes are masked before anything else is done with them, so they
     may be anything; nothing that is chosen by these numbers can have seen one.
     """
-    known = without_test_labels(labels, splits)
     rows = read_embeddings(embeddings)
-    check_same_nodes(rows, known[0])
-    nodes, among = renumbered(splits)
-    if len(nodes) < len(rows):
-        rows, known, splits = rows[nodes.to(rows.device)], known[:, nodes], among
-    answers = probe.answer(rows, known, splits, num_classes)
-    return tuple(answer.validation for answer in answers)
+    check_same_nodes(rows, labels)
+    given = ProbeInput(rows, labels, tuple(splits), num_classes).used()
+    return tuple(answer.validation for answer in _answers(given, probe))
 
 
 def evasion_probe(

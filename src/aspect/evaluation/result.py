@@ -236,11 +236,15 @@ class ProbeInput:
 
     def used(self) -> ProbeInput:
         """The same without the nodes that are in no split, renumbered."""
-        nodes, splits = renumbered(self.splits)
+        nodes = torch.unique(torch.cat([torch.cat(split.parts) for split in self.splits]))
         if len(nodes) == len(self.labels):
             return self
+        among = tuple(
+            Split(*(torch.searchsorted(nodes, part) for part in split.parts))
+            for split in self.splits
+        )
         rows = self.embeddings[nodes.to(self.embeddings.device)]
-        return ProbeInput(rows, self.labels[nodes], splits, self.num_classes)
+        return ProbeInput(rows, self.labels[nodes], among, self.num_classes)
 
     def scored(
         self,
@@ -274,13 +278,6 @@ def check_same_nodes(rows: Float[Tensor, "rows dim"], labels: Int[Tensor, " labe
             "Embeddings and labels must have one row per node. "
             f"Got {len(rows)} embeddings and {len(labels)} labels."
         )
-
-
-def renumbered(splits: Sequence[Split]) -> tuple[Int[Tensor, " used"], tuple[Split, ...]]:
-    """The nodes that are in a split, ascending, and the splits with their places among these."""
-    nodes = torch.unique(torch.cat([torch.cat(split.parts) for split in splits]))
-    among = [Split(*(torch.searchsorted(nodes, part) for part in split.parts)) for split in splits]
-    return nodes, tuple(among)
 
 
 def without_test_labels(
