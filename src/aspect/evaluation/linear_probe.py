@@ -85,16 +85,19 @@ def linear_probe(
     """
     probe = _by_metric(probe, metric)
     given = ProbeInput.read(embeddings, labels, splits, num_classes, masks).used()
-    is_constant = bool((given.embeddings == given.embeddings[0]).all())
-    answers = _answers(given, probe)
-    return given.scored(
-        probe.name, probe.choice_name, answers, metric=probe.metric, is_constant=is_constant
-    )
+    return _scored(given, probe, _answers(given, probe))
 
 
 def _answers(given: ProbeInput, probe: Probe) -> Iterator[Answers]:
     known = without_test_labels(given.labels, given.splits)
     return probe.answer(given.embeddings, known, given.splits, given.num_classes)
+
+
+def _scored(given: ProbeInput, probe: Probe, answers: Iterable[Answers]) -> ProbeResult:
+    is_constant = bool((given.embeddings == given.embeddings[0]).all())
+    return given.scored(
+        probe.name, probe.choice_name, answers, metric=probe.metric, is_constant=is_constant
+    )
 
 
 def validation_scores(
@@ -185,12 +188,11 @@ class TrainedProbe:
         """Train and choose as `linear_probe` does, on the device of the embeddings."""
         given = ProbeInput.read(embeddings, labels, list(splits.values()), num_classes).used()
         answers = list(_answers(given, probe))
-        clean = given.scored(probe.name, probe.choice_name, answers, metric=probe.metric)
         weights = {}
         for number, answer in zip(splits, answers, strict=True):
             assert answer.weights is not None  # linear probes have some
             weights[number] = answer.weights.cpu()
-        return cls(splits, labels.cpu(), probe, weights, clean)
+        return cls(splits, labels.cpu(), probe, weights, _scored(given, probe, answers))
 
     def strict(self, number: int, embeddings: Float[Tensor, "nodes dim"]) -> float:
         """Accuracy on a split's test nodes in percent; nothing is trained or chosen any more."""
