@@ -160,6 +160,7 @@ class GraphModel:
         """Whether `fit` or `load` gave it a trained model."""
         return self._method is not None
 
+    @torch.enable_grad()
     def fit(
         self,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
@@ -322,7 +323,7 @@ class GraphModel:
         """The method with its first weights, which the seed decides."""
         with isolated_seed(seed_for(self.seed, "weights")):
             method = self.registration.method(self.config, num_features)
-        return method.to(self.device).eval()
+        return method.to(self.device, DTYPE).eval()
 
     def _placed(self, graph: Graph) -> Graph:
         """The graph as the method needs it; the same object where nothing has to change."""
