@@ -102,7 +102,6 @@ class GraphModel:
         self.config = make_config(
             self.registration.config, settings, owner=owner, besides=self.arguments
         )
-        self._given = self.config.model_fields_set
         self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
         self.device = choose_device(device)
@@ -283,8 +282,7 @@ class GraphModel:
         """Give settings that were left open the defaults that suit a graph; `fit` does so."""
         is_encoded = self._converted(graph, is_new=True).is_encoded
         suited = settings_for(type(self.config), is_encoded=is_encoded)
-        given = {name: getattr(self.config, name) for name in self._given}
-        self.config = type(self.config)(**{**suited, **given})
+        self.config = type(self.config)(**{**suited, **self._settings})
 
     def _measured_scaling(self) -> Scaling | None:
         """Measured when it is first needed, by the pass that embeds the training graph."""

@@ -42,6 +42,7 @@ class Answers:
     validation: float  # what the choice reaches on validation nodes, by the metric, in percent
     predictions: Integer[Tensor, " test"]  # of the test nodes, in the order of the split
     scores: Float[Tensor, "classes test"]  # higher for likelier classes
+    loss: float = 0.0  # cross-entropy on validation nodes, of a linear probe
     records: Integer[Tensor, "records test"] | None = None  # predictions at every validation record
     weights: Float[Tensor, "classes inputs"] | None = None  # for the `inputs` of a linear probe
     at_path_end: bool | None = None  # whether the choice is an end of the path of penalties
