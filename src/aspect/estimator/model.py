@@ -159,7 +159,6 @@ class GraphModel:
         """Whether `fit` or `load` gave it a trained model."""
         return self._method is not None
 
-    @torch.enable_grad()
     def fit(
         self,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
@@ -244,6 +243,7 @@ class GraphModel:
     ) -> tuple[TrainingResult, Tensor | None]:
         """The result, and what features were projected by."""
         with ExitStack() as stack:
+            stack.enter_context(torch.enable_grad())
             data: Graph | RowBatches = graph
             if rows is not None:
                 data = stack.enter_context(row_batches(method, graph, rows, seed=self.seed))
