@@ -24,10 +24,6 @@ from aspect.nn.propagation import SymmetricPropagation
 LEVEL = 1e-6  # relative; eigenvalues closer than this may share an eigenspace
 
 
-class RawConfig(MethodConfig):
-    """The features as they are have no settings of their own."""
-
-
 class PropagatedConfig(MethodConfig):
     """Settings of the propagated features."""
 
@@ -56,7 +52,7 @@ class Untrained(Method):
         return {}
 
 
-@register("raw", config=RawConfig, paper="", family="control")
+@register("raw", config=MethodConfig, paper="", family="control")
 class RawFeatures(Untrained):
     """The features themselves: what a probe reaches without any embedding."""
 
