@@ -53,7 +53,7 @@ class Aspect(Embedder):
             propagated features lie on the disk, `auto` on rows where the whole does not fit.
     """
 
-    arguments: ClassVar[tuple[str, ...]] = ("stable", *Embedder.arguments)
+    _offered: ClassVar[tuple[str, ...]] = ("stable", *Embedder._offered)
 
     def __init__(
         self,

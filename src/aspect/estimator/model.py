@@ -83,8 +83,8 @@ def choose_device(name: str | None) -> torch.device:
 class GraphModel:
     """A method with its trainer: fit, embed, gate weights, health."""
 
-    # Arguments of the constructor beside the method and its settings.
-    arguments: ClassVar[tuple[str, ...]] = ("seed", "device", "prune", "graph", "scale")
+    # Arguments beside the method and its settings, to offer for a misspelt one.
+    _offered: ClassVar[tuple[str, ...]] = ("seed", "device", "prune", "graph", "scale")
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class GraphModel:
         self.registration = find_method(method)
         owner = self.registration.method.name
         self.config = make_config(
-            self.registration.config, settings, owner=owner, besides=self.arguments
+            self.registration.config, settings, owner=owner, besides=self._offered
         )
         self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
