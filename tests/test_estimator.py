@@ -615,6 +615,17 @@ def test_a_transductive_method_embeds_the_graph_it_was_trained_on_and_no_other(l
         model.embed(mixed_graph(num_nodes=40, num_features=6, seed=2))
 
 
+def test_torch_set_otherwise_does_not_matter(labelled):
+    with torch.no_grad():
+        model = small_aspect(seed=5).fit(labelled)
+    assert torch.equal(model.embed(labelled), small_aspect(seed=5).fit(labelled).embed(labelled))
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert small_aspect().fit(labelled).embed(labelled).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 # Presets
 
 

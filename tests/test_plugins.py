@@ -14,7 +14,7 @@ from aspect.errors import AspectError, CheckpointError, DataError, SettingsError
 from aspect.experiment import spec
 from aspect.methods import registry
 from aspect.methods.base import MethodConfig
-from aspect.methods.controls import RawConfig, Untrained
+from aspect.methods.controls import Untrained
 from aspect.methods.registry import (
     find_method,
     method_names,
@@ -150,9 +150,9 @@ def test_names_must_be_new(module, tmp_path):
         import_plugin(f"{module}_2")
     for name in ("bgrl", "aspect"):
         with pytest.raises(SettingsError, match=f"Two methods are called '{name}': that of aspect"):
-            register(name, config=RawConfig, paper="", family="own")(type("A", (Untrained,), {}))
+            register(name, config=MethodConfig, paper="", family="own")(type("A", (Untrained,), {}))
     with pytest.raises(SettingsError, match=r"without a colon\. Got 'a:b'"):
-        register("a:b", config=RawConfig, paper="", family="own")(type("A", (Untrained,), {}))
+        register("a:b", config=MethodConfig, paper="", family="own")(type("A", (Untrained,), {}))
     with pytest.raises(SettingsError, match="Two data sets are called 'cora'"):
         register_dataset("cora")(lambda: None)
     with pytest.raises(SettingsError, match=r"at most 64 small letters.*Got 'Cora'"):
@@ -162,7 +162,7 @@ def test_names_must_be_new(module, tmp_path):
 def test_a_cell_of_a_notebook_may_be_run_again():
     def cell():
         kind = type("Again", (Untrained,), {"__qualname__": "Again"})
-        return register("again", config=RawConfig, paper="", family="own")(kind)
+        return register("again", config=MethodConfig, paper="", family="own")(kind)
 
     first, second = cell(), cell()
     assert find_method("again").method is second is not first

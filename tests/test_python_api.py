@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from copy import deepcopy
 from pathlib import Path
 
 import networkx
@@ -212,6 +213,12 @@ def test_every_method_can_be_pickled(labelled, name):
     assert repr(copy) == repr(model)
 
 
+def test_one_with_a_graph_can_be_pickled_and_copied(labelled):
+    model = Embedder("raw", device="cpu", graph=labelled).fit()
+    for copied in (pickled(model), deepcopy(model)):
+        assert np.array_equal(copied.transform(), model.transform())
+
+
 def test_what_is_asked_too_early_or_without_a_graph():
     with pytest.raises(GraphError, match=r"There is no graph\. Give one here, or as graph=\.\.\."):
         Aspect(**SMALL).fit()
@@ -219,6 +226,23 @@ def test_what_is_asked_too_early_or_without_a_graph():
         Aspect(**SMALL).get_feature_names_out()
     with pytest.raises(SettingsError, match=r"must be default or pandas\. Got 'polars'"):
         Aspect(**SMALL).set_output(transform="polars")
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: Aspect(sed=3), r"Unknown setting 'sed' of aspect\. Did you mean 'seed'\?"),
+        (lambda: Aspect(stabel=True), r"Did you mean 'stable'\? Known: stable, seed, device, "),
+        (lambda: Embedder("grace", divice="cpu"), r"of grace\. Did you mean 'device'\?"),
+        (lambda: Aspect(interval=3), "'interval' is one of ASPECT-S: give stable=True as well"),
+        (lambda: Aspect(stable=True, interval=3).set_params(stable=False), "one of ASPECT-S"),
+        (lambda: Embedder(None), r"must be a subclass of .*Method\. Got NoneType"),
+        (lambda: Embedder(Embedder("raw").fit(mixed_graph(num_nodes=40)).method), "Got RawFeat"),
+    ],
+)
+def test_arguments_that_are_none_are_refused_in_a_sentence(build, sentence):
+    with pytest.raises(SettingsError, match=sentence):
+        build()
 
 
 # Frames

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,28 @@ def test_an_isolated_seed_touches_no_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "manual_seed", refuse)
     with isolated_seed(8):
         torch.rand(1)
+
+
+def test_an_isolated_seed_is_one_of_its_thread():
+    """Otherwise models that threads build at once would have each other's first weights."""
+    seeded, others, done, drawn = threading.Event(), threading.Event(), threading.Event(), []
+
+    def draw():
+        with isolated_seed(8):
+            seeded.set()
+            others.wait(0.5)
+            drawn.append(torch.rand(3))
+            done.set()
+
+    def seed_anew():
+        seeded.wait()
+        with isolated_seed(9):
+            others.set()
+            done.wait()
+
+    threads = [threading.Thread(target=task) for task in (draw, seed_anew)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torch.equal(drawn[0], torch.rand(3, generator=torch.Generator().manual_seed(8)))

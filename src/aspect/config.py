@@ -74,7 +74,13 @@ def meaning_of(field: FieldInfo) -> str:
     return " ".join((field.description or "").split())
 
 
-def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str | None) -> AnyConfig:
+def make_config(
+    cls: type[AnyConfig],
+    values: Mapping[str, Any],
+    owner: str | None,
+    *,
+    besides: Iterable[str] = (),
+) -> AnyConfig:
     """Build settings from a file or the command line; what is wrong becomes one sentence.
 
     Args:
@@ -82,6 +88,7 @@ def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str | No
         values: names and values; those left out keep their defaults.
         owner: whose settings they are, for the sentence: a method's name, for example; None: they
             are options of the command line.
+        besides: names that may be given beside the settings, to offer for a misspelt one.
     """
     for name, value in values.items():
         field = cls.model_fields.get(name)
@@ -90,7 +97,7 @@ def make_config(cls: type[AnyConfig], values: Mapping[str, Any], owner: str | No
     try:
         return cls(**values)
     except ValidationError as error:
-        raise SettingsError(_sentence(cls, error, owner)) from error
+        raise SettingsError(_sentence(cls, error, owner, besides)) from error
 
 
 def _is_number(annotation: object) -> bool:
@@ -99,7 +106,9 @@ def _is_number(annotation: object) -> bool:
     return bool(kinds & {int, float}) and bool not in kinds
 
 
-def _sentence(cls: type[Config], error: ValidationError, owner: str | None) -> str:
+def _sentence(
+    cls: type[Config], error: ValidationError, owner: str | None, besides: Iterable[str]
+) -> str:
     found = error.errors()
     # A misspelt name comes first: it is why another one is missing.
     first = min(found, key=lambda each: each["type"] != "extra_forbidden")
@@ -107,7 +116,7 @@ def _sentence(cls: type[Config], error: ValidationError, owner: str | None) -> s
     if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
         return f"Unknown setting {name!r} of {owner}."
     if first["type"] == "extra_forbidden":
-        known = list(cls.model_fields)
+        known = [*besides, *cls.model_fields]
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         offer = f" Did you mean {near[0]!r}?" if near else ""
         return f"Unknown setting {name!r} of {owner}.{offer} Known: {', '.join(known)}."

@@ -7,12 +7,14 @@ derives epoch 41's generator exactly as the uninterrupted one does.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 SEED_BITS = 63
+_SEEDED = threading.RLock()  # torch has one generator for all threads
 
 
 def seed_for(seed: int, *purpose: str | int) -> int:
@@ -41,9 +43,10 @@ def isolated_seed(seed: int) -> Iterator[None]:
 
     `torch.manual_seed` would seed those of all GPUs as well, which nobody restores.
     """
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)
+    with _SEEDED:
+        before = torch.get_rng_state()
+        torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(before)

@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from aspect.data.splits import make_splits
-from aspect.evaluation.linear_probe import NeutralProbe, PaperProbe, evasion_probe, linear_probe
+from aspect.evaluation.linear_probe import (
+    NeutralProbe,
+    PaperProbe,
+    TrainedProbe,
+    evasion_probe,
+    linear_probe,
+)
 
 PROBES = [NeutralProbe(penalties=(0.1, 1e-2, 1e-3)), PaperProbe(steps=40)]
 
@@ -58,3 +64,11 @@ def test_each_split_is_tested_on_its_own_perturbed_embeddings(clean, labels, spl
 def test_every_split_needs_its_embeddings(clean, labels, splits, probe):
     with pytest.raises(ValueError, match="longer"):
         evasion_probe(clean, [clean], labels, splits, num_classes=2, probe=probe)
+
+
+def test_embeddings_that_are_all_the_same_are_noticed(clean, labels, splits, probe):
+    same, settings = torch.ones_like(clean), {"num_classes": 2, "probe": probe}
+    assert evasion_probe(same, [same] * 3, labels, splits, **settings).is_constant
+    numbered = dict(enumerate(splits))
+    assert TrainedProbe.fit(same, labels, numbered, **settings).clean.is_constant
+    assert not evasion_probe(same, [clean] * 3, labels, splits, **settings).is_constant

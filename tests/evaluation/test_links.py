@@ -87,6 +87,19 @@ def test_the_cosine_is_what_scikit_learn_makes_of_it(graph):
     assert link_scores(z, held_out).cosine_roc_auc == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("power", [-90, 80])
+def test_tiny_and_huge_embeddings_score_as_others(graph, power):
+    held_out = hold_out(graph)
+    z = torch.randn(120, 4, generator=torch.Generator().manual_seed(0))
+    assert link_scores(z * 2.0**power, held_out) == link_scores(z, held_out)
+
+
+def test_embeddings_of_other_nodes_are_refused(graph):
+    for rows in (100, 130):
+        with pytest.raises(GraphError, match=rf"120 nodes of the graph\. Got {rows} rows\."):
+            link_scores(torch.ones(rows, 3), hold_out(graph))
+
+
 def test_a_test_edge_changes_no_choice(graph):
     """Swapped answers of the test swap the score, and nothing else: no test pair is fitted to."""
     held_out = hold_out(graph)

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from aspect.methods import registry
-from aspect.methods.controls import RawConfig, RawFeatures
+from aspect.methods.base import MethodConfig
+from aspect.methods.controls import RawFeatures
 from aspect.methods.registry import Citation, find_method, method_names, register
 
 TITLE = "On Graphs: A Study"
@@ -29,7 +30,7 @@ class Cubic(RawFeatures):
 def test_what_cannot_be_right_is_refused(method, family, sentence):
     before = dict(registry._registry)
     with pytest.raises(ValueError, match=sentence):
-        register("mine", config=RawConfig, paper="", family=family)(method)
+        register("mine", config=MethodConfig, paper="", family=family)(method)
     assert registry._registry == before
     assert RawFeatures.name == "raw"
 

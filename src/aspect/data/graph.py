@@ -10,7 +10,6 @@ import html
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 import scipy.sparse
@@ -227,9 +226,8 @@ class LabelledGraph:
     graph: Graph
     labels: Int[Tensor, " nodes"]  # 0 ... classes-1, UNLABELLED where unknown
     class_names: tuple[str, ...]
-    masks: Mapping[str, Bool[Tensor, "splits nodes"]] = field(  # train, validation, test; or empty
-        default_factory=lambda: MappingProxyType({})
-    )
+    # By part: train, validation, test; or empty.
+    masks: Mapping[str, Bool[Tensor, "splits nodes"]] = field(default_factory=dict)
 
     @property
     def num_classes(self) -> int:
@@ -346,7 +344,7 @@ def label_graph(
     checked = dict(masks or {})
     if checked:
         check_masks(checked, graph.num_nodes)
-    return LabelledGraph(graph, labels, names, MappingProxyType(checked))
+    return LabelledGraph(graph, labels, names, checked)
 
 
 def unlabelled(graph: Graph) -> LabelledGraph:

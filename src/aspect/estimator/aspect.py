@@ -6,18 +6,21 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from pydantic.fields import FieldInfo
 from typing_extensions import override
 
 from aspect.config import default_of, meaning_of
-from aspect.errors import CheckpointError, UnknownNameError
+from aspect.errors import CheckpointError, SettingsError, UnknownNameError
 from aspect.estimator.embedder import Embedder
 from aspect.estimator.model import PruneLike
 from aspect.keywords import AspectKeywords
-from aspect.methods.registry import find_method
+from aspect.methods.aspect import AspectConfig
+from aspect.methods.aspect_s import AspectSConfig
 from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
+
+SEARCH_SETTINGS = AspectSConfig.model_fields.keys() - AspectConfig.model_fields.keys()
 
 
 def _presets() -> set[str]:
@@ -50,6 +53,8 @@ class Aspect(Embedder):
             propagated features lie on the disk, `auto` on rows where the whole does not fit.
     """
 
+    _offered: ClassVar[tuple[str, ...]] = ("stable", *Embedder._offered)
+
     def __init__(
         self,
         *,
@@ -62,6 +67,10 @@ class Aspect(Embedder):
         **settings: Unpack[AspectKeywords],
     ) -> None:
         method = "aspect-s" if stable else "aspect"
+        if not stable and (only := settings.keys() & SEARCH_SETTINGS):
+            raise SettingsError(
+                f"Setting {min(only)!r} is one of ASPECT-S: give stable=True as well."
+            )
         super().__init__(
             method, seed=seed, device=device, prune=prune, graph=graph, scale=scale, **settings
         )
@@ -126,10 +135,10 @@ def _explain_settings(cls: type[Aspect]) -> None:
 
     They are declared in the settings' classes alone.
     """
-    plain, whole = (find_method(name).config.model_fields for name in ("aspect", "aspect-s"))
+    whole = AspectSConfig.model_fields
     lines: list[str] = []
     for name, field in whole.items():
-        only = "" if name in plain else ", with stable=True"
+        only = ", with stable=True" if name in SEARCH_SETTINGS else ""
         text = f"{name} (default {default_of(field)!r}{only}): {meaning_of(field)}"
         lines += textwrap.wrap(text, 96, initial_indent="    ", subsequent_indent=" " * 8)
     fixed = list(inspect.signature(cls.__init__).parameters.values())[:-1]

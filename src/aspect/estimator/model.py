@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -83,6 +83,9 @@ def choose_device(name: str | None) -> torch.device:
 class GraphModel:
     """A method with its trainer: fit, embed, gate weights, health."""
 
+    # Arguments beside the method and its settings, to offer for a misspelt one.
+    _offered: ClassVar[tuple[str, ...]] = ("seed", "device", "prune", "graph", "scale")
+
     def __init__(
         self,
         method: str | type[Method] = "aspect",
@@ -96,8 +99,9 @@ class GraphModel:
     ) -> None:
         self.registration = find_method(method)
         owner = self.registration.method.name
-        self.config = make_config(self.registration.config, settings, owner=owner)
-        self._given = self.config.model_fields_set
+        self.config = make_config(
+            self.registration.config, settings, owner=owner, besides=self._offered
+        )
         self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
         self.seed = _whole(seed)
         self.device = choose_device(device)
@@ -239,6 +243,7 @@ class GraphModel:
     ) -> tuple[TrainingResult, Tensor | None]:
         """The result, and what features were projected by."""
         with ExitStack() as stack:
+            stack.enter_context(torch.enable_grad())
             data: Graph | RowBatches = graph
             if rows is not None:
                 data = stack.enter_context(row_batches(method, graph, rows, seed=self.seed))
@@ -277,8 +282,7 @@ class GraphModel:
         """Give settings that were left open the defaults that suit a graph; `fit` does so."""
         is_encoded = self._converted(graph, is_new=True).is_encoded
         suited = settings_for(type(self.config), is_encoded=is_encoded)
-        given = {name: getattr(self.config, name) for name in self._given}
-        self.config = type(self.config)(**{**suited, **given})
+        self.config = type(self.config)(**{**suited, **self._settings})
 
     def _measured_scaling(self) -> Scaling | None:
         """Measured when it is first needed, by the pass that embeds the training graph."""
@@ -317,7 +321,7 @@ class GraphModel:
         """The method with its first weights, which the seed decides."""
         with isolated_seed(seed_for(self.seed, "weights")):
             method = self.registration.method(self.config, num_features)
-        return method.to(self.device).eval()
+        return method.to(self.device, DTYPE).eval()
 
     def _placed(self, graph: Graph) -> Graph:
         """The graph as the method needs it; the same object where nothing has to change."""

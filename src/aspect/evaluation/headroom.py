@@ -260,25 +260,21 @@ def probe_bands(
     shuffled = weights[torch.randperm(len(weights), generator=generator).to(weights.device)]
     bands = torch.stack([low, high]).to(bands.dtype)
 
-    def probe(word: str, gate: Tensor, numbers: Sequence[int]) -> list[tuple[Answers, float]]:
+    def probe(word: str, gate: Tensor, numbers: Sequence[int]) -> list[Answers]:
         on_probe(word)
         rows = read_out(bands, gate, "weighted")
         some = [given.splits[number] for number in numbers]
-        answers = NEUTRAL.answer(rows, known[list(numbers)], some, given.num_classes)
-        return [
-            (answer, _validation_loss(answer, rows, known[number], split))
-            for answer, number, split in zip(answers, numbers, some, strict=True)
-        ]
+        return list(NEUTRAL.answer(rows, known[list(numbers)], some, given.num_classes))
 
     every = range(len(given.splits))
     constant = {mix: bands.new_tensor([mix, 1 - mix]).expand(bands.shape[1], 2) for mix in MIXES}
     by_mix = {mix: probe(f"mix {mix:g}", gate, every) for mix, gate in constant.items()}
     used = used.to(weights.device)
-    chosen: dict[FusionName, list[tuple[Answers, float]]] = {
+    chosen: dict[FusionName, list[Answers]] = {
         "low": by_mix[MIXES[-1]],
         "high": by_mix[MIXES[0]],
         "one-mix": [
-            max(some, key=lambda tried: (tried[0].validation, -tried[1]))
+            max(some, key=lambda tried: (tried.validation, -tried.loss))
             for some in zip(*by_mix.values(), strict=True)
         ],
         "concatenated": by_mix[HALF],
@@ -291,27 +287,10 @@ def probe_bands(
         chosen["supervised-gate"] += probe(f"gate trained on split {number}", gate, [number])
     return {
         name: ProbeInput(
-            given.embeddings, given.labels, given.splits[: len(candidates)], given.num_classes
-        ).scored(NEUTRAL.name, NEUTRAL.choice_name, [answers for answers, _ in candidates])
-        for name, candidates in chosen.items()
+            given.embeddings, given.labels, given.splits[: len(answers)], given.num_classes
+        ).scored(NEUTRAL.name, NEUTRAL.choice_name, answers)
+        for name, answers in chosen.items()
     }
-
-
-def _validation_loss(
-    answer: Answers,
-    rows: Float[Tensor, "nodes both"],
-    known: Int[Tensor, " nodes"],
-    split: Split,
-) -> float:
-    """Cross-entropy of the validation nodes whose class was trained on; 0 if there is none."""
-    assert answer.weights is not None  # linear probes have some
-    labels = known[split.validation]
-    is_trained = torch.isin(labels, known[split.train])
-    if not bool(is_trained.any()):
-        return 0.0
-    nodes = split.validation[is_trained].to(rows.device)
-    inputs = NEUTRAL.inputs(rows[nodes]).to(answer.weights)
-    return float(cross_entropy(inputs @ answer.weights.t(), labels[is_trained].to(inputs.device)))
 
 
 def supervised_gate(

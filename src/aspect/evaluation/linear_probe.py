@@ -23,7 +23,6 @@ from aspect.evaluation.result import (
     ProbeResult,
     check_same_nodes,
     read_embeddings,
-    renumbered,
     without_test_labels,
 )
 
@@ -86,16 +85,19 @@ def linear_probe(
     """
     probe = _by_metric(probe, metric)
     given = ProbeInput.read(embeddings, labels, splits, num_classes, masks).used()
-    is_constant = bool((given.embeddings == given.embeddings[0]).all())
-    answers = _answers(given, probe)
-    return given.scored(
-        probe.name, probe.choice_name, answers, metric=probe.metric, is_constant=is_constant
-    )
+    return _scored(given, probe, _answers(given, probe))
 
 
 def _answers(given: ProbeInput, probe: Probe) -> Iterator[Answers]:
     known = without_test_labels(given.labels, given.splits)
     return probe.answer(given.embeddings, known, given.splits, given.num_classes)
+
+
+def _scored(given: ProbeInput, probe: Probe, answers: Iterable[Answers]) -> ProbeResult:
+    is_constant = bool((given.embeddings == given.embeddings[0]).all())
+    return given.scored(
+        probe.name, probe.choice_name, answers, metric=probe.metric, is_constant=is_constant
+    )
 
 
 def validation_scores(
@@ -111,14 +113,10 @@ def validation_scores(
     The labels of a split's test nodes are masked before anything else is done with them, so they
     may be anything; nothing that is chosen by these numbers can have seen one.
     """
-    known = without_test_labels(labels, splits)
     rows = read_embeddings(embeddings)
-    check_same_nodes(rows, known[0])
-    nodes, among = renumbered(splits)
-    if len(nodes) < len(rows):
-        rows, known, splits = rows[nodes.to(rows.device)], known[:, nodes], among
-    answers = probe.answer(rows, known, splits, num_classes)
-    return tuple(answer.validation for answer in answers)
+    check_same_nodes(rows, labels)
+    given = ProbeInput(rows, labels, tuple(splits), num_classes).used()
+    return tuple(answer.validation for answer in _answers(given, probe))
 
 
 def evasion_probe(
@@ -159,6 +157,7 @@ def evasion_probe(
         num_classes,
         tuple(score for result in results for score in result.splits),
         tuple(predicted for result in results for predicted in result.predictions),
+        is_constant=all(result.is_constant for result in results),
         metric=probe.metric,
     )
 
@@ -189,12 +188,11 @@ class TrainedProbe:
         """Train and choose as `linear_probe` does, on the device of the embeddings."""
         given = ProbeInput.read(embeddings, labels, list(splits.values()), num_classes).used()
         answers = list(_answers(given, probe))
-        clean = given.scored(probe.name, probe.choice_name, answers, metric=probe.metric)
         weights = {}
         for number, answer in zip(splits, answers, strict=True):
             assert answer.weights is not None  # linear probes have some
             weights[number] = answer.weights.cpu()
-        return cls(splits, labels.cpu(), probe, weights, clean)
+        return cls(splits, labels.cpu(), probe, weights, _scored(given, probe, answers))
 
     def strict(self, number: int, embeddings: Float[Tensor, "nodes dim"]) -> float:
         """Accuracy on a split's test nodes in percent; nothing is trained or chosen any more."""

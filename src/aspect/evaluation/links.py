@@ -132,7 +132,14 @@ def link_scores(embeddings: Tensor | ArrayLike, held_out: HeldOut) -> LinkScore:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    rows = read_embeddings(embeddings).cpu()
+    rows, nodes = read_embeddings(embeddings).cpu(), held_out.graph.num_nodes
+    if len(rows) != nodes:
+        raise GraphError(
+            f"Embeddings must have a row for each of the {nodes} nodes of the graph. "
+            f"Got {len(rows)} rows."
+        )
+    # By a power of two, which is exact: products of tiny and huge entries under- or overflow.
+    rows = torch.ldexp(rows, -torch.frexp(rows.abs().max()).exponent)
 
     def products(pairs: Pairs) -> Array:
         one, other = pairs.both

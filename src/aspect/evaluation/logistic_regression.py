@@ -196,7 +196,8 @@ class _Line:
             slope = self._slope(length, probabilities)
             is_done = (slope.abs() <= FLATTENED * self.slope.abs()) | ~descends
             # While a step is captured, nothing can be asked.
-            if not _is_capturing(length) and bool(is_done.all()):
+            is_captured = length.is_cuda and torch.cuda.is_current_stream_capturing()
+            if not is_captured and bool(is_done.all()):
                 return length, is_done, probabilities
             low = torch.where(slope < 0, length, low)
             if trial == trials:
@@ -274,10 +275,6 @@ class _Memory:
             factor = factors.pop() - (inverse * _dot(change, product)).view(-1, 1, 1)
             product.addcmul_(factor, step)
         return product
-
-
-def _is_capturing(tensor: Tensor) -> bool:
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _dot(one: Tensor, other: Tensor) -> Float[Tensor, " tasks"]:

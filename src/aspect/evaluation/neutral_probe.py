@@ -132,6 +132,7 @@ class NeutralProbe:
                 validation=float(reached[best, number]),
                 predictions=scores.argmax(dim=0),
                 scores=scores,
+                loss=float(losses[best, number]),
                 weights=affine,
                 at_path_end=best in (0, len(penalties) - 1),
             )

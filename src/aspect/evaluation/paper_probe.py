@@ -203,6 +203,7 @@ def _choose(
             validation=PERCENT * int(hits[step]) / len(split.validation),
             predictions=answers[step],
             scores=by_decay[decay][:, split.test],
+            loss=float(losses[decay]),
             records=answers[hits == hits.cummax(dim=0).values],
             weights=trace.weights[:, number, decay],
         )

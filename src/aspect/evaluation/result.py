@@ -42,6 +42,7 @@ class Answers:
     validation: float  # what the choice reaches on validation nodes, by the metric, in percent
     predictions: Integer[Tensor, " test"]  # of the test nodes, in the order of the split
     scores: Float[Tensor, "classes test"]  # higher for likelier classes
+    loss: float = 0.0  # cross-entropy on validation nodes, of a linear probe
     records: Integer[Tensor, "records test"] | None = None  # predictions at every validation record
     weights: Float[Tensor, "classes inputs"] | None = None  # for the `inputs` of a linear probe
     at_path_end: bool | None = None  # whether the choice is an end of the path of penalties
@@ -236,11 +237,15 @@ class ProbeInput:
 
     def used(self) -> ProbeInput:
         """The same without the nodes that are in no split, renumbered."""
-        nodes, splits = renumbered(self.splits)
+        nodes = torch.unique(torch.cat([torch.cat(split.parts) for split in self.splits]))
         if len(nodes) == len(self.labels):
             return self
+        among = tuple(
+            Split(*(torch.searchsorted(nodes, part) for part in split.parts))
+            for split in self.splits
+        )
         rows = self.embeddings[nodes.to(self.embeddings.device)]
-        return ProbeInput(rows, self.labels[nodes], splits, self.num_classes)
+        return ProbeInput(rows, self.labels[nodes], among, self.num_classes)
 
     def scored(
         self,
@@ -274,13 +279,6 @@ def check_same_nodes(rows: Float[Tensor, "rows dim"], labels: Int[Tensor, " labe
             "Embeddings and labels must have one row per node. "
             f"Got {len(rows)} embeddings and {len(labels)} labels."
         )
-
-
-def renumbered(splits: Sequence[Split]) -> tuple[Int[Tensor, " used"], tuple[Split, ...]]:
-    """The nodes that are in a split, ascending, and the splits with their places among these."""
-    nodes = torch.unique(torch.cat([torch.cat(split.parts) for split in splits]))
-    among = [Split(*(torch.searchsorted(nodes, part) for part in split.parts)) for split in splits]
-    return nodes, tuple(among)
 
 
 def without_test_labels(

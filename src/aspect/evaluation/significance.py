@@ -70,12 +70,14 @@ def paired_test(a: ArrayLike, b: ArrayLike, *, test_to_train: float = 1 / 3) -> 
     mean, count = float(differences.mean()), len(differences)
     error = math.sqrt(float(differences.var(ddof=1)) * (1 / count + test_to_train))
     half = float(stdtrit(count - 1, TWO_SIDED_95)) * error
+    # Two-sided; certain where nothing varies.
+    corrected = 2 * float(stdtr(count - 1, -abs(mean) / error)) if error else float(mean == 0)
     return PairedTest(
         difference=mean,
         low=mean - half,
         high=mean + half,
         p_value=_flip_signs(differences),
-        corrected_p_value=_t_test(mean, error, count - 1),
+        corrected_p_value=corrected,
         wins=int((differences > ROUNDING).sum()),
         losses=int((differences < -ROUNDING).sum()),
         count=count,
@@ -125,10 +127,3 @@ def _flip_signs(differences: NDArray[np.float64]) -> float:
         extra = 1
     reached = np.abs(signs @ differences) >= abs(differences.sum()) - ROUNDING
     return float((reached.sum() + extra) / (len(signs) + extra))
-
-
-def _t_test(mean: float, error: float, freedom: int) -> float:
-    """Two-sided p-value of Student's t; certain where nothing varies."""
-    if error == 0:
-        return float(mean == 0)
-    return 2 * float(stdtr(freedom, -abs(mean) / error))

@@ -130,10 +130,10 @@ class ARIEL(GRACE):
         u, v = self.projections(first, generator), self.projections(second, generator)
         terms = {"contrast": self.contrast(u, v)}
         if config.adversarial_weight > 0:
-            harm = self.search(part, first, step.apart("perturbation"))
-            third = self.projections(harm.view, generator)
+            found = self.search(part, first, step.apart("perturbation"))
+            third = self.projections(found.view, generator)
             terms["adversarial"] = config.adversarial_weight * self.contrast(u, third)
-            self.monitored = {"search_flips": harm.num_flips}
+            self.monitored = {"search_flips": found.num_flips}
         if config.information_weight > 0:
             with torch.no_grad():
                 clean = self.projections(self.source(part).clean, generator)

@@ -246,7 +246,7 @@ class AspectMethod(Method):
         self.ready = PerGraph(self._prepare)
         self._past = PastRows()
         self._monitors: dict[str, Tensor] = {}
-        self._plain_policy: Tensor | None = None  # its loss without sensitivity
+        self._plain_policy = torch.zeros(())  # its loss in the last step, without sensitivity
 
     def forward(
         self,
@@ -435,8 +435,7 @@ class AspectMethod(Method):
     def watched(self, terms: Mapping[str, Tensor]) -> Tensor:
         # Eq. (17): the loss within the bands is ours, and stability loss and sensitivity come and
         # go, so that epochs with a search and those without are compared by the same terms.
-        policy = self._plain_policy if "policy" in terms else None
-        return terms["contrast"] + (0 if policy is None else policy)
+        return terms["contrast"] + (self._plain_policy if "policy" in terms else 0)
 
     def _gate_monitors(self, embedding: SpectralEmbedding) -> dict[str, Tensor]:
         if len(self.bands) == 1:

@@ -24,10 +24,6 @@ from aspect.nn.propagation import SymmetricPropagation
 LEVEL = 1e-6  # relative; eigenvalues closer than this may share an eigenspace
 
 
-class RawConfig(MethodConfig):
-    """The features as they are have no settings of their own."""
-
-
 class PropagatedConfig(MethodConfig):
     """Settings of the propagated features."""
 
@@ -56,7 +52,7 @@ class Untrained(Method):
         return {}
 
 
-@register("raw", config=RawConfig, paper="", family="control")
+@register("raw", config=MethodConfig, paper="", family="control")
 class RawFeatures(Untrained):
     """The features themselves: what a probe reaches without any embedding."""
 
@@ -86,8 +82,16 @@ class PropagatedFeatures(Untrained):
 
 
 def side_by_side(blocks: Sequence[Float[Tensor, "nodes _"]]) -> Float[Tensor, "nodes dim"]:
-    """Blocks whose rows have the mean length of the first one's."""
-    return torch.cat([_of_length(block, _mean_length(blocks[0])) for block in blocks], dim=1)
+    """Blocks, each by one factor that brings its rows to the mean length of the first one's.
+
+    Blocks of zeros stay as they are, and so do all where the first is one.
+    """
+    lengths = [torch.linalg.vector_norm(block, dim=1).mean() for block in blocks]
+    scaled = [
+        block * (lengths[0] / length) if length > 0 and lengths[0] > 0 else block
+        for block, length in zip(blocks, lengths, strict=True)
+    ]
+    return torch.cat(scaled, dim=1)
 
 
 @register("spectral", config=SpectralConfig, paper="", family="control")
@@ -108,8 +112,7 @@ class SpectralFeatures(Untrained):
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:
         features = dense(graph.features)
         structure = truncated_svd(graph, min(self.config.components, graph.num_nodes - 2))
-        structure = _of_length(structure, _mean_length(features))
-        return torch.cat([features, structure], dim=1)
+        return side_by_side([features, structure])
 
 
 def truncated_svd(graph: Graph, count: int) -> Float[Tensor, "nodes components"]:
@@ -121,19 +124,6 @@ def truncated_svd(graph: Graph, count: int) -> Float[Tensor, "nodes components"]
     sizes = np.abs(values)
     kept = sizes > sizes[-1] + LEVEL * sizes[0]
     return torch.from_numpy(vectors[:, kept] * sizes[kept]).to(graph.device, graph.dtype)
-
-
-def _mean_length(rows: Float[Tensor, "nodes dim"]) -> Float[Tensor, ""]:
-    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return lengths.mean()
-
-
-def _of_length(
-    rows: Float[Tensor, "nodes dim"], target: Float[Tensor, ""]
-) -> Float[Tensor, "nodes dim"]:
-    """The rows by one factor, so that their mean length is the target; zeros stay as they are."""
-    length = _mean_length(rows)
-    return rows * (target / length) if length > 0 and target > 0 else rows
 
 
 @register("random", config=AspectConfig, paper="", family="control")

@@ -108,16 +108,16 @@ class RDGI(DGI):
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:
         generator = step.apart("perturbation")
-        harm = self.search(graph, generator)
+        found = self.search(graph, generator)
         clean = self.discriminate(graph, self.source(graph).clean, step)
-        changed = self.discriminate(graph, harm.view, replace(step, generator=generator))
-        does_harm = (changed - clean).detach() >= self.config.margin
+        changed = self.discriminate(graph, found.view, replace(step, generator=generator))
+        is_worse = (changed - clean).detach() >= self.config.margin
         self.monitored = {
             "clean_loss": clean.detach(),
             "changed_loss": changed.detach(),
-            "search_flips": harm.num_flips,
+            "search_flips": found.num_flips,
         }
-        return {"discrimination": either(does_harm, changed, clean)}
+        return {"discrimination": either(is_worse, changed, clean)}
 
     def search(self, graph: Graph, generator: torch.Generator) -> AdversarialView:
         """A graph within reach whose loss is high for the model as it is now."""

@@ -214,7 +214,7 @@ def short_name(name: str) -> str:
 
 def find_method(method: str | type[Method]) -> Registration:
     """Import the method's module and return its entry; of a class, the entry of that class."""
-    if isinstance(method, type):
+    if not isinstance(method, str):
         return _entry_of(method)
     if method in _modules_by_name():
         import_module(f"{PACKAGE}.{_modules_by_name()[method]}")

@@ -83,24 +83,23 @@ class S3GCL(Method):
         weights: dict[Band, float] = {"high": 1 - config.low_weight, "low": config.low_weight}
         self.weights = {band: weight for band, weight in weights.items() if weight > 0}
         self.branches = nn.ModuleDict(
-            {band: self._branch(band, num_features) for band in self.weights}
+            {
+                band: SpectralEncoder(
+                    num_features,
+                    width,
+                    bands=(band,),
+                    order=config.order,
+                    input_dropout=config.input_dropout,
+                    dropout=config.dropout,
+                    batch_norm=True,
+                    activation="relu",
+                    filter_kind="ramp",
+                )
+                for band in self.weights
+            }
         )
         self._signal = PerGraph(partial(Signal.of, normalise_rows=config.row_normalise))
         self._positives = PerGraph(self._find_positives)
-
-    def _branch(self, band: Band, num_features: int) -> SpectralEncoder:
-        config = self.config
-        return SpectralEncoder(
-            num_features,
-            config.width,
-            bands=(band,),
-            order=config.order,
-            input_dropout=config.input_dropout,
-            dropout=config.dropout,
-            batch_norm=True,
-            activation="relu",
-            filter_kind="ramp",
-        )
 
     def _find_positives(self, graph: Graph) -> dict[Band, Positives]:
         """Of every branch: the nearest by features (high), or the neighbours (low)."""

@@ -30,10 +30,13 @@ ROUNDING = 16  # steps of a float by which equal importances may differ
 
 
 def keep_mask(
-    count: int, drop: float, generator: torch.Generator, dtype: torch.dtype
+    count: int, drop: float, generator: torch.Generator | None, dtype: torch.dtype
 ) -> Float[Tensor, " count"] | None:
-    """One for each that is kept, zero for each dropped; None, undrawn, if nothing is dropped."""
-    if drop == 0:
+    """One for each that is kept, zero for each dropped; None, undrawn, if nothing is dropped.
+
+    Without a generator nothing is.
+    """
+    if drop == 0 or generator is None:
         return None
     empty = torch.empty(count, dtype=dtype, device=generator.device)
     return empty.bernoulli_(1 - drop, generator=generator)

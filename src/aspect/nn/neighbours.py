@@ -170,7 +170,7 @@ class EdgeSplit:
         generator: torch.Generator | None = None,
     ) -> View:
         """Low pass along the homophilic edges, each direction dropped apart, columns masked."""
-        kept = self._keep(len(self.homophilic), edge_drop, generator)
+        kept = keep_mask(len(self.homophilic), edge_drop, generator, self.source.graph.dtype)
         weights = self.homophilic if kept is None else self.homophilic * kept
         features = self._masked(column_drop, generator)
         return View(features, self.source.propagation.smoothing(weights))
@@ -182,22 +182,16 @@ class EdgeSplit:
         generator: torch.Generator | None = None,
     ) -> View:
         """High pass along the heterophilic edges, some nodes without edges, columns masked."""
-        kept = self._keep(self.source.graph.num_nodes, node_drop, generator)
-        weights = self.heterophilic
+        graph, weights = self.source.graph, self.heterophilic
+        kept = keep_mask(graph.num_nodes, node_drop, generator, graph.dtype)
         if kept is not None:
-            source, target = self.source.graph.edge_index
+            source, target = graph.edge_index
             weights = weights * (kept[source] * kept[target])
         features = self._masked(column_drop, generator)
         propagation = self.source.propagation
         return View(features, propagation.sharpening(weights, unit_diagonal=self.unit_diagonal))
 
     def _masked(self, drop: float, generator: torch.Generator | None) -> Features:
-        columns = self._keep(self.source.graph.num_features, drop, generator)
+        graph = self.source.graph
+        columns = keep_mask(graph.num_features, drop, generator, graph.dtype)
         return mask_columns(self.source.features, columns)
-
-    def _keep(
-        self, count: int, drop: float, generator: torch.Generator | None
-    ) -> Float[Tensor, " count"] | None:
-        if generator is None:
-            return None
-        return keep_mask(count, drop, generator, self.source.graph.dtype)

@@ -91,14 +91,10 @@ class SymmetricPropagation:
 def neighbour_mean(graph: Graph) -> SparseMatrix:
     """`D^(-1) A`, without self-loops; a node without neighbours gets zeros."""
     matrix = Propagation(graph, self_loops=False).operator().neighbours
-    rows = matrix.pattern.rows
-    if graph.weights is None:
-        degrees = graph.degrees().to(graph.dtype)  # of a row that has an entry it is never zero
-        return matrix.with_values(1 / degrees[rows])
     # Both are sorted by row, then by column.
-    segments = matrix.pattern.segments
-    degrees = torch.segment_reduce(graph.weights, "sum", offsets=segments, initial=0)
-    return matrix.with_values(graph.weights / degrees[rows])
+    weights = torch.ones_like(matrix.values) if graph.weights is None else graph.weights
+    degrees = torch.segment_reduce(weights, "sum", offsets=matrix.pattern.segments, initial=0)
+    return matrix.with_values(weights / degrees[matrix.pattern.rows])
 
 
 def spread(
