@@ -61,7 +61,7 @@ def _kind_of(source: TableFile, name: str, cells: pa.ChunkedArray) -> Kind:
             return kind  # type: ignore[return-value]  # of a tuple of literals
         if count > present / 2:
             raise GraphError(
-                f"Column {name!r} of {str(source.path)!r} holds {kind}s but for "
+                f"Column {name!r} of {source.called} holds {kind}s but for "
                 f"{_listed(source, name, ~fits.fill_null(True).to_numpy())}. Fix or empty these "
                 f"cells, or pass --categorical {name} or --drop {name}."
             )
@@ -69,7 +69,7 @@ def _kind_of(source: TableFile, name: str, cells: pa.ChunkedArray) -> Kind:
         return "boolean"
     if (pc.sum(pc.match_substring_regex(cells, OTHER_DATE)).as_py() or 0) > present / 2:
         raise GraphError(
-            f"Column {name!r} of {str(source.path)!r} looks like dates, but not which part is the "
+            f"Column {name!r} of {source.called} looks like dates, but not which part is the "
             f"day. Write them as 2024-12-31, or pass --categorical {name} or --drop {name}."
         )
     return "text"
@@ -88,7 +88,7 @@ def _kind_of_type(source: TableFile, name: str, kind: pa.DataType) -> Kind:
         return "text"
     raise GraphError(
         f"Feature columns must be numbers, truth values, dates or text. Got {name!r} of type "
-        f"{kind} in {str(source.path)!r}. Leave it out with --drop {name}."
+        f"{kind} in {source.called}. Leave it out with --drop {name}."
     )
 
 
@@ -105,13 +105,13 @@ def refused_gaps(source: TableFile, name: str, rows: NDArray[np.bool_]) -> Graph
     """An error for gaps, or infinite numbers, that nothing fills."""
     return GraphError(
         f"Features must be there and finite. Missing, NaN or infinite in column {name!r} of "
-        f"{str(source.path)!r}: {source.places(np.flatnonzero(rows).tolist())}. Fix them, pass "
+        f"{source.called}: {source.places(np.flatnonzero(rows).tolist())}. Fix them, pass "
         f"--impute mean (or zero, or indicator), or --drop {name}."
     )
 
 
 def _other_kind(source: TableFile, name: str, kind: str, got: str) -> GraphError:
-    return GraphError(f"Column {name!r} of {str(source.path)!r} must hold {kind}. Got {got}.")
+    return GraphError(f"Column {name!r} of {source.called} must hold {kind}. Got {got}.")
 
 
 def _numbers(source: TableFile, name: str, cells: pa.ChunkedArray) -> NDArray[np.float64]:

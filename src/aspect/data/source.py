@@ -457,6 +457,10 @@ class Reading(Config):
         return kept.model_copy(update={**settled, **changes})
 
 
+# How columns of tables are called, in any case.
+ID_NAMES = ("id", "node", "node_id")
+LABEL_NAMES = ("label", "y")
+
 SETTLED = ("columns", "drop", "categorical", "feature_scaling")  # by the training
 OF_NODES = (*SETTLED, "id", "label")
 OF_TABLES = ("nodes", *OF_NODES, "source", "target", "weight", "encoding", "delimiter")

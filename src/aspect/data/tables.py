@@ -36,12 +36,19 @@ from aspect.data.graph import (
     label_graph,
     unlabelled,
 )
-from aspect.data.source import NO_READING, OF_NODES, SETTLED, Impute, Reading, option_of
+from aspect.data.source import (
+    ID_NAMES,
+    LABEL_NAMES,
+    NO_READING,
+    OF_NODES,
+    SETTLED,
+    Impute,
+    Reading,
+    option_of,
+)
 from aspect.data.table_files import TableFile, as_parsed, read_table
 from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 
-ID_NAMES = ("id", "node", "node_id")
-LABEL_NAMES = ("label", "y")
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"))
 WEIGHT = "weight"
 
@@ -53,6 +60,7 @@ Result = TypeVar("Result")
 class NodeTable:
     """What a node table holds, in the order of its rows."""
 
+    called: str  # in a sentence
     ids: tuple[str, ...]
     integer_ids: bool  # the column of ids was of an integer type
     columns: tuple[ParsedColumn, ...] = ()  # but for ids and labels
@@ -110,13 +118,17 @@ class TablesRead:
 
 
 def read_tables(
-    edges: Path | str, reading: Reading = NO_READING, encoder: FeatureEncoder | None = None
+    edges: TableFile | Path | str,
+    reading: Reading = NO_READING,
+    encoder: FeatureEncoder | None = None,
+    nodes: TableFile | None = None,
 ) -> LabelledGraph:
     """Read an edge table with its node table; without one, every node that has an edge.
 
-    With the encoder of a training graph, columns become features as they did there.
+    With the encoder of a training graph, columns become features as they did there. The node table
+    is that of the reading, if it is not given.
     """
-    result = read_all(edges, reading, encoder)
+    result = read_all(edges, reading, encoder, nodes)
     if result.labelled is None:
         raise _first_of(result.errors)
     return result.labelled
@@ -131,14 +143,17 @@ def _first_of(errors: Sequence[AspectError]) -> AspectError:
 
 
 def read_all(
-    edges: Path | str, reading: Reading = NO_READING, encoder: FeatureEncoder | None = None
+    edges: TableFile | Path | str,
+    reading: Reading = NO_READING,
+    encoder: FeatureEncoder | None = None,
+    nodes: TableFile | None = None,
 ) -> TablesRead:
     """Read all that can be read, and gather what is wrong."""
     result = TablesRead()
     with result.gathering():
         _check_options(reading, encoder)
-    _read_both(Path(edges), reading, encoder, result)
-    if result.edges is not None and reading.nodes is None:
+    _read_both(edges, nodes or reading.nodes, reading, encoder, result)
+    if result.edges is not None and nodes is None and reading.nodes is None:
         result.nodes = result.tried(_nodes_of, result.edges, result.notices)
     if result.edges is not None and result.nodes is not None:
         _join(result.nodes, result.edges, reading, encoder, result)
@@ -146,15 +161,22 @@ def read_all(
 
 
 def _read_both(
-    edges: Path, reading: Reading, encoder: FeatureEncoder | None, result: TablesRead
+    edges: TableFile | Path | str,
+    nodes: TableFile | str | None,
+    reading: Reading,
+    encoder: FeatureEncoder | None,
+    result: TablesRead,
 ) -> None:
     """The two tables, as far as each can be read and is named."""
-    if reading.nodes is not None:
-        source = result.tried(read_table, Path(reading.nodes), reading)
-        if source is not None:
-            result.nodes = _parse_nodes(source, reading, encoder, result)
+    sources = [
+        result.tried(read_table, Path(one), reading) if isinstance(one, str | Path) else one
+        for one in (nodes, edges)
+    ]
+    if sources[0] is not None:
+        result.nodes = _parse_nodes(sources[0], reading, encoder, result)
     known = result.nodes.ids if result.nodes else ()
-    result.edges = _read_edges(edges, reading, result, known)
+    if sources[1] is not None:
+        result.edges = _read_edges(sources[1], reading, result, known)
 
 
 def _check_options(reading: Reading, encoder: FeatureEncoder | None) -> None:
@@ -180,7 +202,7 @@ def _join(
     """Number the ends of the edges, encode the columns, build the graph."""
     pairs, unknown = edges.numbered(table.ids)
     if unknown:
-        result.errors.append(_unknown_ends(edges.source, unknown, table.ids, repr(reading.nodes)))
+        result.errors.append(_unknown_ends(edges.source, unknown, table.ids, table.called))
     known = (pairs >= 0).all(dim=0)
     if len(set(table.ids)) < len(table.ids):
         return  # which is an error
@@ -234,11 +256,8 @@ def _with_features(
 
 
 def _read_edges(
-    path: Path, reading: Reading, result: TablesRead, known: Sequence[str]
+    source: TableFile, reading: Reading, result: TablesRead, known: Sequence[str]
 ) -> EdgeTable | None:
-    source = result.tried(read_table, path, reading)
-    if source is None:
-        return None
     weight = result.tried(_weight_name, source, reading.weight)
     weights = None
     if weight is not None:
@@ -292,7 +311,7 @@ def _check_header(source: TableFile, known: Sequence[str] = ()) -> None:
 
 def _no_header(source: TableFile) -> FileError:
     return FileError(
-        f"The first line of {str(source.path)!r} must name the columns. "
+        f"The first line of {source.called} must name the columns. "
         f"Got {as_parsed(source.names)}, which looks like a row. Add a header line."
     )
 
@@ -324,7 +343,7 @@ def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
     if len(names) != 2:  # noqa: PLR2004 - an edge has two ends
         raise FileError(
             "An edge table must have two columns of node ids, or name them source and target, or "
-            f"--source and --target name them. Got {len(names)} in {str(source.path)!r}, whose "
+            f"--source and --target name them. Got {len(names)} in {source.called}, whose "
             f"first line is read as {as_parsed(source.names)}."
         )
     return names[0], names[1]
@@ -345,7 +364,7 @@ def edge_weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
         weights = pc.cast(column, pa.float64(), safe=False).fill_null(1).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise GraphError(
-            f"Edge weights must be positive numbers. Column {name!r} of {str(source.path)!r} "
+            f"Edge weights must be positive numbers. Column {name!r} of {source.called} "
             f"is of type {column.type} or has other cells ({error})."
         ) from error
     return torch.from_numpy(weights.copy())
@@ -360,10 +379,11 @@ def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
         if ids & set(edges.names):
             raise _no_header(source)
         notices.append(
-            f"The first line of {str(source.path)!r} is taken for the names of its columns: "
+            f"The first line of {source.called} is taken for the names of its columns: "
             f"{as_parsed(source.names)}."
         )
-    return NodeTable(tuple(sorted(ids)), all(map(source.has_integers, edges.names)))
+    integer_ids = all(map(source.has_integers, edges.names))
+    return NodeTable(source.called, tuple(sorted(ids)), integer_ids)
 
 
 def _unknown_ends(
@@ -371,7 +391,7 @@ def _unknown_ends(
 ) -> GraphError:
     listed = shown(unknown, lambda node: f"{node!r} in {source.place(unknown[node])}")
     return GraphError(
-        f"Edges of {str(source.path)!r} must join nodes of {nodes}. "
+        f"Edges of {source.called} must join nodes of {nodes}. "
         f"Not there: {listed}.{_near_misses(unknown, ids)}"
     )
 
@@ -410,8 +430,9 @@ def _parse_nodes(
         _check_unique(source, ids)
     label_name, cells = (None, None) if encoder else _labels(source, reading, id_name, result)
     taken = [name for name in (id_name, label_name) if name is not None]
+    table = NodeTable(source.called, tuple(ids), source.has_integers(id_name))
     if reading.features is not None or (encoder is not None and encoder.structural is not None):
-        return NodeTable(tuple(ids), source.has_integers(id_name), label_cells=cells)
+        return replace(table, label_cells=cells)
     columns = _parse_columns(source, taken, reading, encoder, result)
     fitted = encoder
     if columns and encoder is None:
@@ -430,7 +451,7 @@ def _parse_nodes(
                 refused_gaps(source, name, rows) for name, rows in wrong.items() if rows.any()
             ]
         result.notices += _filled_gaps(source, features, fitted, impute)
-    return NodeTable(tuple(ids), source.has_integers(id_name), columns, fitted, cells)
+    return replace(table, columns=columns, encoder=fitted, label_cells=cells)
 
 
 def _labels(
@@ -441,7 +462,7 @@ def _labels(
     if name is None:
         if reading.features is None:
             result.notices.append(
-                f"{str(source.path)!r} has no column called label or y: every column is a feature. "
+                f"{source.called} has no column called label or y: every column is a feature. "
                 "--label names the one with the classes."
             )
         return None, None
@@ -481,9 +502,7 @@ def _id_name(source: TableFile, given: str | None, notices: list[str]) -> str:
     if name is None:
         name = source.names[0]
         if source.is_text:
-            notices.append(
-                f"The first column of {str(source.path)!r}, {name!r}, is taken for the ids."
-            )
+            notices.append(f"The first column of {source.called}, {name!r}, is taken for the ids.")
     return name
 
 
@@ -532,7 +551,7 @@ def _kinds_of(
     if missing:
         result.errors.append(
             GraphError(
-                f"{str(source.path)!r} must have the columns of the training. "
+                f"{source.called} must have the columns of the training. "
                 f"It lacks {shown(missing, repr)}."
             )
         )
@@ -602,7 +621,7 @@ def _label_name(source: TableFile, label: str | None, id_name: str) -> str | Non
     remedy = "Pass --label with the one that holds the classes."
     name = source.column_for("--label", label, LABEL_NAMES, remedy)
     if label is not None and name == id_name:
-        raise GraphError(f"{label!r} holds the ids of {str(source.path)!r}. {remedy}")
+        raise GraphError(f"{label!r} holds the ids of {source.called}. {remedy}")
     return name
 
 
@@ -662,8 +681,8 @@ def extend_graph(
     if reading.nodes is None:
         raise SettingsError("Name the table of the new nodes with --nodes.")
     _check_options(reading, encoder)
-    path, result = Path(reading.nodes), TablesRead()
-    _read_both(Path(edges), reading, encoder, result)
+    result = TablesRead()
+    _read_both(edges, reading.nodes, reading, encoder, result)
     table, joined = result.nodes, result.edges
     if result.errors or table is None or joined is None:
         raise _first_of(result.errors)
@@ -671,12 +690,12 @@ def extend_graph(
     again = [repr(node) for node in table.ids if node in set(known)]
     if again:
         raise GraphError(
-            f"Nodes of {str(path)!r} must be new. The graph has {shown(again)} already."
+            f"Nodes of {table.called} must be new. The graph has {shown(again)} already."
         )
     ids = (*known, *table.ids)
     pairs, unknown = joined.numbered(ids)
     if unknown:
-        raise _unknown_ends(joined.source, unknown, ids, f"the graph and of {path}")
+        raise _unknown_ends(joined.source, unknown, ids, f"the graph and of {table.called}")
     pairs, weights, told = clean_edges(pairs, joined.weights, len(ids))
     features = torch.zeros(len(table.ids), graph.num_features)
     notices = [*result.notices, *told]

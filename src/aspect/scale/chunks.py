@@ -81,7 +81,7 @@ class TablePieces:
     """A table as Parquet or delimited text, read in pieces."""
 
     def __init__(self, path: Path, reading: Reading) -> None:
-        self.path, self.reading = path, reading
+        self.path, self.reading, self._called = path, reading, repr(str(path))
         _check_file(path)
         self.is_text = path.name.lower().endswith(TEXT_SUFFIXES)
         if not self.is_text and path.suffix.lower() != ".parquet":
@@ -94,7 +94,7 @@ class TablePieces:
     def header(self) -> TableFile:
         """The table without its rows, which knows the columns."""
         first = next(self._batches(None))
-        return TablePiece(self.path, pa.Table.from_batches([first[:0]]), self.is_text)
+        return TablePiece(self._called, pa.Table.from_batches([first[:0]]), self.is_text)
 
     def pieces(self, columns: Sequence[str], rows: int) -> Iterator[TablePiece]:
         """These columns, so many rows at a time; the last piece may have fewer."""
@@ -104,12 +104,12 @@ class TablePieces:
             while sum(part.num_rows for part in held) >= rows:
                 table = pa.Table.from_batches(held)
                 yield TablePiece(
-                    self.path, table[:rows].combine_chunks(), self.is_text, first=first
+                    self._called, table[:rows].combine_chunks(), self.is_text, first=first
                 )
                 held, first = table[rows:].to_batches(), first + rows
         if sum(part.num_rows for part in held):
             table = pa.Table.from_batches(held).combine_chunks()
-            yield TablePiece(self.path, table, self.is_text, first=first)
+            yield TablePiece(self._called, table, self.is_text, first=first)
 
     def _batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -155,7 +155,7 @@ def as_ids(piece: TablePiece, name: str, *, as_integers: bool) -> NDArray[Any]:
             numbers: NDArray[Any] = column.cast(pa.int64()).to_numpy()
         except pa.ArrowInvalid as error:
             raise GraphError(
-                f"Node ids must be below 2**63. Column {name!r} of {str(piece.path)!r} has others."
+                f"Node ids must be below 2**63. Column {name!r} of {piece.called} has others."
             ) from error
         return numbers
     texts = piece.ids(name).combine_chunks()  # which refuses gaps and fractions
@@ -226,7 +226,7 @@ def fit_pieces(
             column = parse_column(piece, name, kind)
             if column.kind == "text":
                 raise GraphError(
-                    f"Column {name!r} of {str(piece.path)!r} holds texts, and a store takes "
+                    f"Column {name!r} of {piece.called} holds texts, and a store takes "
                     f"numbers, truth values and dates. Encode it, or pass --drop {name}."
                 )
             if column.missing.any() and impute is None:
