@@ -205,6 +205,8 @@ def _class_of(cell: Any) -> str | None:  # noqa: ANN401 - of any library
     if np.prod(np.shape(cell)) != 1:
         raise GraphError(f"A node must have one class or none. Got {cell!r}.")
     plain = cell.item() if hasattr(cell, "item") else cell
+    if isinstance(plain, float) and plain.is_integer():  # that gaps, or igraph, have made a float
+        plain = int(plain)
     return None if pd.isna(plain) else str(plain)
 
 

@@ -28,6 +28,7 @@ from aspect.errors import MOST_SHOWN, FileError, GraphError, SettingsError, show
 
 MOST_COLUMNS = 50_000
 BLOCK_BYTES = 64 * 2**20  # one row must fit: rows of wide feature tables are long
+COMMENTS = ("#", "%")
 END = "\x03end of table\x03"  # no cell ends so
 SPELLED = {"\\t": "\t", "tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
 DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','", " ": "space"}
@@ -39,6 +40,14 @@ WIDE_BOMS = {  # longest first: the mark of UTF-32 starts with that of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 PARQUET_MAGIC = b"PAR1"
+PARQUET_INDEX = "__index_level_0__"
+NO_TEXTS = {  # how files begin that are no text
+    b"\x1f\x8b": "compressed by gzip",
+    b"BZh91AY": "compressed by bzip2",
+    b"\xfd7zXZ": "compressed by xz",
+    b"(\xb5/\xfd": "compressed by zstd",
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,12 @@ class TableFile:
     def names(self) -> list[str]:
         """The columns, in the order of the file."""
         return list(self.table.column_names)
+
+    @property
+    def index(self) -> str | None:
+        """The column in which pandas keeps an index without a name; None if there is none."""
+        names = {self.names[0]} & {"", "Unnamed: 0"} if self.is_text else {PARQUET_INDEX}
+        return next(iter(names & set(self.names)), None)
 
     @cached_property
     def _lines(self) -> list[int]:
@@ -259,7 +274,7 @@ def _read_text(path: Path, encoding: str, delimiter: str | None) -> TableFile:
     if not text.strip():
         raise FileError(f"{called} is empty. A table needs a header line and rows.")
     if b"\0" in text:
-        line = text[: text.index(b"\0")].count(b"\n") + 1
+        line = _line_of(text, text.index(b"\0"))
         raise FileError(
             f"{called} has a NUL byte in line {line}: it is no text, or in another encoding. "
             "Pass --encoding utf-16 if it is that."
@@ -297,6 +312,12 @@ def _header(text: bytes, separator: str, called: str) -> list[str]:
     """The cells of the first line; a lone one may hide another delimiter."""
     names = next((cells for _, cells in _records(text, separator, called) if cells), [])
     _check_names(names, called)
+    first = "".join(names[:1]).strip()
+    if first in COMMENTS or (len(names) == 1 and first.startswith(COMMENTS)):
+        raise FileError(
+            f"The first line of {called} must name the columns. Got {as_parsed(names)}, a comment. "
+            "Remove such lines, and add a header line if there is none."
+        )
     hidden = [word for mark, word in DELIMITERS.items() if mark in "".join(names)]
     if len(names) == 1 and hidden:
         raise FileError(
@@ -306,8 +327,18 @@ def _header(text: bytes, separator: str, called: str) -> list[str]:
     return names
 
 
+def _line_of(data: bytes, place: int) -> int:
+    """The line of a byte, whichever way lines end."""
+    return len((data[:place] + b".").splitlines())
+
+
 def _as_utf8(data: bytes, called: str, encoding: str) -> bytes:
     """The same text in UTF-8 without a byte order mark."""
+    packed = next((what for mark, what in NO_TEXTS.items() if data.startswith(mark)), None)
+    if data[:4] == data[-4:] == PARQUET_MAGIC:
+        packed = "a Parquet file"
+    if packed is not None:
+        raise FileError(f"{called} is {packed}. Save it as .csv, .tsv or .parquet.")
     try:
         is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
         wide = next((name for mark, name in WIDE_BOMS.items() if data.startswith(mark)), None)
@@ -318,7 +349,7 @@ def _as_utf8(data: bytes, called: str, encoding: str) -> bytes:
     except UnicodeError as error:
         where = ""
         if isinstance(error, UnicodeDecodeError):
-            line = data[: error.start].count(b"\n") + 1
+            line = _line_of(data, error.start)
             where = f" (byte 0x{data[error.start]:02x} in line {line})"
         raise FileError(
             f"{called} is not {encoding} text{where}. "

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.data.columns import MISSING, NUMBER, parse_column, refused_gaps
+from aspect.data.columns import NUMBER, edge_weights, label_cells, parse_column, refused_gaps
 from aspect.data.encoder import Caution, FeatureEncoder, Kind, ParsedColumn
 from aspect.data.features import dense, with_made_features, with_structural_features
 from aspect.data.graph import (
@@ -340,6 +340,8 @@ def _named_ends(source: TableFile, reading: Reading) -> tuple[str, str] | None:
 
 def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
     names = [name for name in source.names if name != weight]
+    if len(names) > 2 and source.index in names:  # noqa: PLR2004 - as below
+        names.remove(source.index)
     if len(names) != 2:  # noqa: PLR2004 - an edge has two ends
         raise FileError(
             "An edge table must have two columns of node ids, or name them source and target, or "
@@ -352,22 +354,6 @@ def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
 def _weight_name(source: TableFile, given: str | None) -> str | None:
     remedy = f"Rename or remove all but one {WEIGHT!r}."
     return source.column_for("--weight", given, [WEIGHT], remedy)
-
-
-def edge_weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
-    """The weights as they are; an empty cell is one, a written NaN is none."""
-    column = source.table.column(name)
-    if source.is_text:
-        column = pc.ascii_trim_whitespace(column)
-        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-    try:
-        weights = pc.cast(column, pa.float64(), safe=False).fill_null(1).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise GraphError(
-            f"Edge weights must be positive numbers. Column {name!r} of {source.called} "
-            f"is of type {column.type} or has other cells ({error})."
-        ) from error
-    return torch.from_numpy(weights.copy())
 
 
 def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
@@ -397,12 +383,13 @@ def _unknown_ends(
 
 
 def _near_misses(unknown: Iterable[str], ids: Sequence[str]) -> str:
-    """Point out ids that are known but for case, spaces, Unicode form or leading zeros."""
+    """Point out ids that are known but for case, spaces, Unicode form, leading zeros or `.0`."""
     known = {_folded(node): node for node in ids}
     near = [f"{node!r} and {known[_folded(node)]!r}" for node in unknown if _folded(node) in known]
     if not near:
         return ""
-    return f" Some differ only in case, spaces, Unicode form or leading zeros: {shown(near)}."
+    what = "a final .0, case, spaces, Unicode form or leading zeros"
+    return f" Some differ only in {what}: {shown(near)}."
 
 
 # The node table
@@ -434,6 +421,8 @@ def _parse_nodes(
     if reading.features is not None or (encoder is not None and encoder.structural is not None):
         return replace(table, label_cells=cells)
     columns = _parse_columns(source, taken, reading, encoder, result)
+    if encoder is None and source.index not in (None, id_name, *(one.name for one in columns)):
+        result.notices.append(f"Column {source.index!r}, the index of pandas, is left aside.")
     fitted = encoder
     if columns and encoder is None:
         fitted = FeatureEncoder.fit(
@@ -466,7 +455,7 @@ def _labels(
                 "--label names the one with the classes."
             )
         return None, None
-    cells = result.tried(label_cells, source.table.column(name), name)
+    cells = result.tried(label_cells, source, name)
     result.notices += [] if cells is None else _label_notices(cells, name)
     return name, cells
 
@@ -500,7 +489,7 @@ def _filled_gaps(
 def _id_name(source: TableFile, given: str | None, notices: list[str]) -> str:
     name = source.column_for("--id", given, ID_NAMES, "Pass --id with the one that holds the ids.")
     if name is None:
-        name = source.names[0]
+        name = source.index or source.names[0]
         if source.is_text:
             notices.append(f"The first column of {source.called}, {name!r}, is taken for the ids.")
     return name
@@ -586,10 +575,11 @@ def _feature_columns(
             "Another column of these is named by --id or --label."
         )
     wanted = given["--columns"] or set(others)
+    dropped = given["--drop"] | ({source.index} - given["--columns"] - given["--categorical"])
     return {
         name: "text" if name in given["--categorical"] else None
         for name in others
-        if name in wanted and name not in given["--drop"]
+        if name in wanted and name not in dropped
     }
 
 
@@ -606,7 +596,8 @@ def _folding_notices(ids: Sequence[str]) -> list[str]:
     if not merged:
         return []
     return [
-        "Some ids differ only in case, spaces, Unicode form or leading zeros, and are kept apart: "
+        "Some ids differ only in a final .0, case, spaces, Unicode form or leading zeros, and are "
+        "kept apart: "
         f"{shown(merged)}."
     ]
 
@@ -614,6 +605,7 @@ def _folding_notices(ids: Sequence[str]) -> list[str]:
 def _folded(node: str) -> str:
     """An id as a looser reader would see it."""
     folded = unicodedata.normalize("NFC", node).strip().casefold()
+    folded = re.sub(r"^([0-9]+)[.]0+$", r"\1", folded)
     return folded.lstrip("0") or "0" if folded.isdecimal() else folded
 
 
@@ -623,21 +615,6 @@ def _label_name(source: TableFile, label: str | None, id_name: str) -> str | Non
     if label is not None and name == id_name:
         raise GraphError(f"{label!r} holds the ids of {source.called}. {remedy}")
     return name
-
-
-def label_cells(column: pa.ChunkedArray, name: str) -> list[str | None]:
-    """Labels as strings, None where missing; a column with gaps may keep integers as floats."""
-    try:
-        if pa.types.is_floating(column.type):
-            wide = column.cast(pa.float64())
-            column = pc.if_else(pc.is_nan(wide), None, wide).cast(pa.int64())
-        cells = pc.cast(column, pa.string()).to_pylist()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise GraphError(
-            f"Labels must be classes: strings or integers. Column {name!r} is of type "
-            f"{column.type}, or has fractions or infinities."
-        ) from error
-    return [None if cell is None or cell in MISSING else cell for cell in cells]
 
 
 def _label_notices(cells: Sequence[str | None], name: str) -> list[str]:

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from aspect.data.columns import edge_weights, label_cells
 from aspect.data.features import COLUMNS, SEED
 from aspect.data.graph import UNLABELLED, encode_labels
-from aspect.data.tables import edge_columns, edge_weights, label_cells, node_columns
+from aspect.data.tables import edge_columns, node_columns
 from aspect.errors import FileError, GraphError, SettingsError, shown
 from aspect.randomness import seed_for
 from aspect.scale.blocks import row_ranges
@@ -227,7 +228,7 @@ class NodePieces(NodeSource):
 
     def _cells(self, piece: TablePiece) -> list[str | None]:
         assert self._label is not None
-        return label_cells(piece.table.column(self._label), self._label)
+        return label_cells(piece, self._label)
 
     @override
     def ids(self, rows: int) -> Iterator[Numbers]:
