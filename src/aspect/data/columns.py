@@ -20,6 +20,7 @@ from torch import Tensor
 
 from aspect.data.encoder import Kind, ParsedColumn
 from aspect.data.features import merged_integers
+from aspect.data.graph import check_weights
 from aspect.data.table_files import TableFile
 from aspect.errors import GraphError, shown
 
@@ -86,21 +87,25 @@ def label_cells(source: TableFile, name: str) -> list[str | None]:
     return [None if cell is None or cell in MISSING else cell for cell in texts]
 
 
-def edge_weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
-    """The weights as they are; an empty cell is one, a written NaN is none."""
+def edge_weights(source: TableFile, name: str, unweighted: bool = False) -> Float[Tensor, " pairs"]:
+    """The weights, checked, or ones; zero is no edge, and an empty cell counts as one."""
     cells = _cells(source, name, missing=("",))
-    wrong = f"the type {cells.type}"
-    if source.is_text:
-        is_number = pc.match_substring_regex(cells, f"{NUMBER}|^(?i)nan$").fill_null(True)
-        wrong = _listed(source, name, ~is_number.to_numpy())
     try:
-        weights = pc.cast(cells, pa.float64(), safe=False).fill_null(1).to_numpy()
+        numbers = pc.cast(cells, pa.float64(), safe=False).fill_null(1).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        wrong = f"the type {cells.type}"
+        if source.is_text:
+            is_number = pc.match_substring_regex(cells, f"{NUMBER}|^(?i)nan$").fill_null(True)
+            wrong = _listed(source, name, ~is_number.to_numpy())
         raise GraphError(
             f"Edge weights must be positive numbers. Column {name!r} of {source.called} has "
             f"{wrong}. Fix or empty these cells."
         ) from error
-    return torch.from_numpy(weights.copy())
+    weights = torch.tensor(numbers)
+    if unweighted:
+        return (weights != 0).double()
+    check_weights(weights, source.place)
+    return weights
 
 
 def _kind_of(source: TableFile, name: str, cells: pa.ChunkedArray) -> Kind:

@@ -41,13 +41,6 @@ WIDE_BOMS = {  # longest first: the mark of UTF-32 starts with that of UTF-16
 }
 PARQUET_MAGIC = b"PAR1"
 PARQUET_INDEX = "__index_level_0__"
-NO_TEXTS = {  # how files begin that are no text
-    b"\x1f\x8b": "compressed by gzip",
-    b"BZh91AY": "compressed by bzip2",
-    b"\xfd7zXZ": "compressed by xz",
-    b"(\xb5/\xfd": "compressed by zstd",
-    b"PK\x03\x04": "a zip archive or a spreadsheet",
-}
 
 
 @dataclass(frozen=True)
@@ -334,11 +327,6 @@ def _line_of(data: bytes, place: int) -> int:
 
 def _as_utf8(data: bytes, called: str, encoding: str) -> bytes:
     """The same text in UTF-8 without a byte order mark."""
-    packed = next((what for mark, what in NO_TEXTS.items() if data.startswith(mark)), None)
-    if data[:4] == data[-4:] == PARQUET_MAGIC:
-        packed = "a Parquet file"
-    if packed is not None:
-        raise FileError(f"{called} is {packed}. Save it as .csv, .tsv or .parquet.")
     try:
         is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
         wide = next((name for mark, name in WIDE_BOMS.items() if data.startswith(mark)), None)
@@ -353,7 +341,8 @@ def _as_utf8(data: bytes, called: str, encoding: str) -> bytes:
             where = f" (byte 0x{data[error.start]:02x} in line {line})"
         raise FileError(
             f"{called} is not {encoding} text{where}. "
-            "Pass --encoding with the right name, for example latin-1 or cp1252."
+            "Pass --encoding with the right name, for example latin-1 or cp1252. "
+            "Unpack a compressed file, and save a spreadsheet as CSV."
         ) from error
     except (LookupError, ValueError) as error:  # unknown, or a codec that is not for text
         raise SettingsError(

@@ -30,7 +30,6 @@ from aspect.data.graph import (
     UNLABELLED,
     Graph,
     LabelledGraph,
-    check_weights,
     clean_edges,
     encode_labels,
     label_graph,
@@ -150,8 +149,7 @@ def read_all(
 ) -> TablesRead:
     """Read all that can be read, and gather what is wrong."""
     result = TablesRead()
-    with result.gathering():
-        _check_options(reading, encoder)
+    result.tried(_check_options, reading, encoder)
     _read_both(edges, nodes or reading.nodes, reading, encoder, result)
     if result.edges is not None and nodes is None and reading.nodes is None:
         result.nodes = result.tried(_nodes_of, result.edges, result.notices)
@@ -261,14 +259,9 @@ def _read_edges(
     weight = result.tried(_weight_name, source, reading.weight)
     weights = None
     if weight is not None:
-        weights = result.tried(edge_weights, source, weight)
-    if weights is not None and reading.unweighted:
-        weights = (weights != 0).double()  # zero is no edge
-        result.notices.append(f"The weights in column {weight!r} are left aside.")
-    elif weights is not None:
-        errors = len(result.errors)
-        result.tried(check_weights, weights, source.place)
-        weights = weights if len(result.errors) == errors else None  # refused once is enough
+        weights = result.tried(edge_weights, source, weight, reading.unweighted)
+        if reading.unweighted:
+            result.notices.append(f"The weights in column {weight!r} are left aside.")
     with result.gathering():
         named = _named_ends(source, reading)
         # Nodes may be called `from` and `to` as well: a header with such names is one.
@@ -403,8 +396,7 @@ def _parse_nodes(
     The id column is called `id`, `node` or `node_id`, else it is the first; the label column is
     called `label` or `y`; or both as the reading says. With an encoder only its columns are taken.
     """
-    with result.gathering():
-        _check_header(source)
+    result.tried(_check_header, source)
     id_name = result.tried(_id_name, source, reading.id, result.notices)
     if id_name is None:
         return None
@@ -413,8 +405,7 @@ def _parse_nodes(
         return None
     ids = column.to_pylist()
     result.notices += _folding_notices(ids)
-    with result.gathering():
-        _check_unique(source, ids)
+    result.tried(_check_unique, source, ids)
     label_name, cells = (None, None) if encoder else _labels(source, reading, id_name, result)
     taken = [name for name in (id_name, label_name) if name is not None]
     table = NodeTable(source.called, tuple(ids), source.has_integers(id_name))
@@ -425,11 +416,7 @@ def _parse_nodes(
         result.notices.append(f"Column {source.index!r}, the index of pandas, is left aside.")
     fitted = encoder
     if columns and encoder is None:
-        fitted = FeatureEncoder.fit(
-            columns,
-            scaling=reading.feature_scaling,
-            impute=reading.impute,
-        )
+        fitted = FeatureEncoder.fit(columns, scaling=reading.feature_scaling, impute=reading.impute)
     if fitted is not None:
         impute = reading.impute or fitted.impute
         used = {column.name for column in fitted.columns}
@@ -680,11 +667,15 @@ def extend_graph(
         encoded = encoder.encode({one.name: one for one in table.columns}, reading.impute)
         features = torch.from_numpy(encoded.features)
         notices = [*notices, *encoded.notices]
+    parts = (graph.edge_index, graph.weights), (pairs, weights)
     extended = Graph.build(
         torch.cat([dense(graph.features).cpu(), features]),
         torch.cat([graph.edge_index.cpu(), pairs], dim=1),
         ids,
-        weights=_joined_weights(graph, pairs, weights),
+        # One where there are none; weights that are all one are none again.
+        weights=torch.cat(
+            [torch.ones(len(ends[0])) if w is None else w.cpu() for ends, w in parts]
+        ),
         feature_names=graph.feature_names,
         integer_ids=graph.integer_ids and table.integer_ids,
         notices=notices,
@@ -692,14 +683,3 @@ def extend_graph(
     if encoder.columns:
         return replace(extended, encoder=encoder)
     return with_structural_features(extended, "degree", encoder)
-
-
-def _joined_weights(
-    graph: Graph, pairs: Int[Tensor, "2 entries"], weights: Float[Tensor, " entries"] | None
-) -> Float[Tensor, " all_entries"] | None:
-    """Those of the graph and of new edges; one where either has none."""
-    if graph.weights is None and weights is None:
-        return None
-    known = torch.ones(graph.edge_index.shape[1]) if graph.weights is None else graph.weights.cpu()
-    new = torch.ones(pairs.shape[1]) if weights is None else weights
-    return torch.cat([known.double(), new.double()])
