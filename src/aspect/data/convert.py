@@ -84,12 +84,13 @@ def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledG
     if read is not None:
         return read
     parts = parts_of(source)
+    masks = {} if parts.y is None else _masks_of(parts)
     graph = _built(parts, directed_is_error)
     if parts.y is None:
         return unlabelled(graph)
     if isinstance(parts.y, list):
-        return label_graph(graph, *encode_labels([_class_of(cell) for cell in parts.y]))
-    graph, masks = _with_masks(graph, parts.masks)
+        classes = encode_labels([_class_of(cell) for cell in parts.y])
+        return label_graph(graph, *classes, masks)
     labels = _as_labels(as_tensor(parts.y, "y"), graph.num_nodes)
     return label_graph(graph, labels, parts.class_names, masks)
 
@@ -210,17 +211,17 @@ def _class_of(cell: Any) -> str | None:  # noqa: ANN401 - of any library
     return None if pd.isna(plain) else str(plain)
 
 
-def _with_masks(graph: Graph, given: Mapping[str, object]) -> tuple[Graph, Mapping[str, Tensor]]:
+def _masks_of(parts: Parts) -> Mapping[str, Tensor]:
     """Splits as [splits, nodes]; PyG keeps one split as [nodes] and several as [nodes, splits]."""
-    names = [name for name in MASKS.values() if given.get(name) is not None]
+    names = [name for name in MASKS.values() if parts.masks.get(name) is not None]
     if 0 < len(names) < len(MASKS):
-        notice = (
+        parts.notices.append(
             f"Split masks are left aside: of {', '.join(MASKS.values())} there is only "
             f"{' and '.join(names)}."
         )
-        return replace(graph, notices=(*graph.notices, notice)), {}
-    masks = {part: as_tensor(given[name], name) for part, name in MASKS.items() if names}
-    return graph, {
+        return {}
+    masks = {part: as_tensor(parts.masks[name], name) for part, name in MASKS.items() if names}
+    return {
         part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.t()).bool().contiguous()
         for part, mask in masks.items()
     }
