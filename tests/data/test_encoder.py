@@ -368,6 +368,14 @@ def test_a_part_of_the_table_has_the_same_features(tmp_path, trained):
     assert not noticed(graph, "standardised")
 
 
+def test_labels_of_another_graph_are_read_when_asked_for(tmp_path, trained):
+    edges, nodes = write(tmp_path, part(kind=["u", "v", "u", "v"]), "source,target\nn0,n1\n")
+    labelled = read_graph(edges, nodes=nodes, encoder=trained.encoder, label="kind")
+    assert labelled.labels.tolist() == [0, 1, 0, 1]
+    assert not noticed(labelled.graph, "left aside")
+    assert read_graph(edges, nodes=nodes, encoder=trained.encoder).num_classes == 0
+
+
 def test_unseen_values_are_zeros_with_a_word(tmp_path, trained):
     graph = again(tmp_path, part(colour=["red", "green", "pink", "blue"]), trained)
     table = dict(zip(graph.feature_names, dense(graph.features).t().tolist(), strict=True))

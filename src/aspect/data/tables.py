@@ -394,7 +394,8 @@ def _parse_nodes(
     """Take a table apart: the id column, the label column, and features for all others.
 
     The id column is called `id`, `node` or `node_id`, else it is the first; the label column is
-    called `label` or `y`; or both as the reading says. With an encoder only its columns are taken.
+    called `label` or `y`; or both as the reading says. With an encoder only its columns are taken,
+    and a label column that is asked for.
     """
     result.tried(_check_header, source)
     id_name = result.tried(_id_name, source, reading.id, result.notices)
@@ -406,14 +407,14 @@ def _parse_nodes(
     ids = column.to_pylist()
     result.notices += _folding_notices(ids)
     result.tried(_check_unique, source, ids)
-    label_name, cells = (None, None) if encoder else _labels(source, reading, id_name, result)
+    label_name, cells = None, None
+    if encoder is None or reading.label is not None:
+        label_name, cells = _labels(source, reading, id_name, result)
     taken = [name for name in (id_name, label_name) if name is not None]
     table = NodeTable(source.called, tuple(ids), source.has_integers(id_name))
     if reading.features is not None or (encoder is not None and encoder.structural is not None):
         return replace(table, label_cells=cells)
     columns = _parse_columns(source, taken, reading, encoder, result)
-    if encoder is None and source.index not in (None, id_name, *(one.name for one in columns)):
-        result.notices.append(f"Column {source.index!r}, the index of pandas, is left aside.")
     fitted = encoder
     if columns and encoder is None:
         fitted = FeatureEncoder.fit(columns, scaling=reading.feature_scaling, impute=reading.impute)
@@ -521,7 +522,10 @@ def _kinds_of(
 ) -> dict[str, Kind | None]:
     """The columns that become features, with the kind that each must be of; None: any."""
     if encoder is None:
-        return result.tried(_feature_columns, source, taken, reading) or {}
+        chosen = result.tried(_feature_columns, source, taken, reading) or {}
+        if source.index not in (None, *taken, *chosen):
+            result.notices.append(f"Column {source.index!r}, the index of pandas, is left aside.")
+        return chosen
     kinds: dict[str, Kind | None] = {column.name: column.kind for column in encoder.columns}
     missing = [name for name in kinds if name not in source.names]
     if missing:
