@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import pickle
 import zipfile
@@ -201,14 +202,16 @@ def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
 
 def _class_of(cell: Any) -> str | None:  # noqa: ANN401 - of any library
     """The name of a class; None for None, NaN and pandas' NA."""
-    import pandas as pd
+    if not isinstance(cell, str | int | float):  # which need no look: there may be millions
+        import pandas as pd
 
-    if np.prod(np.shape(cell)) != 1:
-        raise GraphError(f"A node must have one class or none. Got {cell!r}.")
-    plain = cell.item() if hasattr(cell, "item") else cell
-    if isinstance(plain, float) and plain.is_integer():  # that gaps, or igraph, have made a float
-        plain = int(plain)
-    return None if pd.isna(plain) else str(plain)
+        if np.prod(np.shape(cell)) != 1:
+            raise GraphError(f"A node must have one class or none. Got {cell!r}.")
+        cell = cell.item() if hasattr(cell, "item") else cell
+        cell = math.nan if pd.isna(cell) else cell
+    if isinstance(cell, float) and cell.is_integer():  # that gaps, or igraph, have made a float
+        cell = int(cell)
+    return None if cell != cell else str(cell)  # noqa: PLR0124 - NaN
 
 
 def _masks_of(parts: Parts) -> Mapping[str, Tensor]:

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from jaxtyping import Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.features import as_features, as_tensor, dense
@@ -407,7 +408,7 @@ def _with_attributes(
     return parts
 
 
-def _rows_of(cells: list[Any], parts: Parts) -> Tensor | None:
+def _rows_of(cells: list[Any], parts: Parts) -> NDArray[Any] | None:
     """The attribute `x` of all nodes as a matrix; None where no node has it."""
     missing = [number for number, x in enumerate(cells) if x is None]
     if len(missing) == len(cells):
@@ -418,14 +419,17 @@ def _rows_of(cells: list[Any], parts: Parts) -> Tensor | None:
             "Every node must have its features as attribute 'x', or none. "
             f"Missing at {shown(names)}."
         )
-    rows = [as_tensor(x, "Features 'x' of a node") for x in cells]
-    rows = [row.reshape(1) if row.ndim == 0 else row for row in rows]
-    shapes = sorted({tuple(row.shape) for row in rows})
+    try:
+        plain = (x.detach() if isinstance(x, Tensor) else x for x in cells)
+        rows = [np.atleast_1d(np.asarray(x)) for x in plain]
+    except ValueError as error:  # lists in a list
+        raise GraphError("Features 'x' of a node must be an array of numbers.") from error
+    shapes = sorted({row.shape for row in rows})
     if len(shapes) > 1:
         raise GraphError(
             f"Features 'x' of the nodes must have one length. Got the shapes {shown(shapes)}."
         )
-    return torch.stack(rows)
+    return np.stack(rows)
 
 
 def _as_vector(values: Tensor) -> Tensor:
