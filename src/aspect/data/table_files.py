@@ -50,8 +50,9 @@ class TableFile:
     called: str  # in a sentence: its path in quotes, or `the node frame`
     table: pa.Table
     is_text: bool  # all cells are strings, as written; otherwise the columns have types
-    text: bytes = b""  # of a text table, to find the line of a row in
+    text: bytes = b""  # of a text table read as a whole, to find the line of a row in
     separator: str = ","
+    first: int = 0  # row, of a table read in pieces
 
     @property
     def names(self) -> list[str]:
@@ -72,7 +73,7 @@ class TableFile:
 
     def place(self, row: int) -> str:
         """Where a row stands: its line in a text, as an editor counts, else its number from 1."""
-        return f"line {self._lines[row]}" if self.is_text else f"row {row + 1}"
+        return f"line {self._lines[row]}" if self.text else f"row {self.first + row + 1}"
 
     def places(self, rows: Iterable[int]) -> str:
         """The first of many rows, with their count: `line 2, line 7 (2 in all)`."""

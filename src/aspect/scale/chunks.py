@@ -8,7 +8,6 @@ once, and are refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from aspect.data.columns import parse_column, refused_gaps
 from aspect.data.encoder import (
@@ -66,17 +64,6 @@ def mapped_array(path: Path, dimensions: int) -> NDArray[Any]:
     return array
 
 
-@dataclass(frozen=True)
-class TablePiece(TableFile):
-    """Some rows of a table."""
-
-    first: int = 0  # row
-
-    @override
-    def place(self, row: int) -> str:
-        return f"row {self.first + row + 1}"
-
-
 class TablePieces:
     """A table as Parquet or delimited text, read in pieces."""
 
@@ -94,22 +81,22 @@ class TablePieces:
     def header(self) -> TableFile:
         """The table without its rows, which knows the columns."""
         first = next(self._batches(None))
-        return TablePiece(self._called, pa.Table.from_batches([first[:0]]), self.is_text)
+        return TableFile(self._called, pa.Table.from_batches([first[:0]]), self.is_text)
 
-    def pieces(self, columns: Sequence[str], rows: int) -> Iterator[TablePiece]:
+    def pieces(self, columns: Sequence[str], rows: int) -> Iterator[TableFile]:
         """These columns, so many rows at a time; the last piece may have fewer."""
         held, first = list[pa.RecordBatch](), 0
         for batch in self._batches(list(columns)):
             held.append(batch)
             while sum(part.num_rows for part in held) >= rows:
                 table = pa.Table.from_batches(held)
-                yield TablePiece(
+                yield TableFile(
                     self._called, table[:rows].combine_chunks(), self.is_text, first=first
                 )
                 held, first = table[rows:].to_batches(), first + rows
         if sum(part.num_rows for part in held):
             table = pa.Table.from_batches(held).combine_chunks()
-            yield TablePiece(self._called, table, self.is_text, first=first)
+            yield TableFile(self._called, table, self.is_text, first=first)
 
     def _batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -147,7 +134,7 @@ class TablePieces:
         )
 
 
-def as_ids(piece: TablePiece, name: str, *, as_integers: bool) -> NDArray[Any]:
+def as_ids(piece: TableFile, name: str, *, as_integers: bool) -> NDArray[Any]:
     """A column of node ids: int64, or texts as bytes of one length, filled up with zeros."""
     column = piece.table.column(name)
     if as_integers and column.null_count == 0 and piece.has_integers(name):
