@@ -127,6 +127,13 @@ def test_single_split_and_incomplete_ones():
         as_labelled(data)
 
 
+def test_splits_of_classes_by_name():
+    masks = dict(zip(("train_mask", "val_mask", "test_mask"), torch.eye(3).bool(), strict=True))
+    labelled = as_labelled(Data(x=X, edge_index=PAIRS, y=["u", "v", "u"], **masks))
+    assert labelled.class_names == ("u", "v")
+    assert labelled.masks["validation"].tolist() == [[False, True, False]]
+
+
 # PyG in a file
 
 

@@ -100,6 +100,21 @@ def test_many_values_are_hashed_and_identifiers_left_out(tmp_path, monkeypatch):
     assert not noticed(kept, "left out")
 
 
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (('"1,5"', '"2,75"', '"-.5,0"', "x"), "numbers with commas. Write 1.5 for 1,5"),
+        (('"1,500"', '"12,345,678.5"'), "numbers with commas. Write 1.5 for 1,5 and 1500"),
+        (("31.12.2024", "1.2.2025"), "dates, but not which part is the day"),
+    ],
+)
+def test_what_only_looks_like_text_is_refused(tmp_path, values, sentence):
+    with pytest.raises(GraphError, match=f"Column 'x' of .* looks like {sentence}.*--drop x"):
+        read(tmp_path, {"x": cycle(*values)})
+    assert read(tmp_path, {"x": cycle(*values)}, categorical="x").num_features == len(set(values))
+    assert read(tmp_path, {"x": cycle('"a,b"', '"1,2,3"', '"1,"')}).num_features == 3
+
+
 def test_sentences_become_hashed_words(tmp_path):
     texts = [f"a tale of {k} cities" for k in range(COUNT)]
     graph = read(tmp_path, {"bio": texts})
@@ -353,12 +368,37 @@ def test_a_part_of_the_table_has_the_same_features(tmp_path, trained):
     assert not noticed(graph, "standardised")
 
 
+def test_labels_of_another_graph_are_read_when_asked_for(tmp_path, trained):
+    edges, nodes = write(tmp_path, part(kind=["u", "v", "u", "v"]), "source,target\nn0,n1\n")
+    labelled = read_graph(edges, nodes=nodes, encoder=trained.encoder, label="kind")
+    assert labelled.labels.tolist() == [0, 1, 0, 1]
+    assert not noticed(labelled.graph, "left aside")
+    assert read_graph(edges, nodes=nodes, encoder=trained.encoder).num_classes == 0
+
+
 def test_unseen_values_are_zeros_with_a_word(tmp_path, trained):
     graph = again(tmp_path, part(colour=["red", "green", "pink", "blue"]), trained)
     table = dict(zip(graph.feature_names, dense(graph.features).t().tolist(), strict=True))
     assert (table["colour=blue"], table["colour=red"]) == ([0, 0, 0, 1], [1, 0, 0, 0])
     assert noticed(graph, "Values of 'colour' that the training had not are no feature: 'green'")
     assert again(tmp_path, part(colour=["pink"] * 4), trained).num_nodes == 4  # all of them new
+
+
+def test_columns_without_any_value_fit_every_kind(tmp_path, trained):
+    """An empty column has no type in Parquet; in a text it is as good as any."""
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    empty = dict.fromkeys(MIXED, [""] * 4)
+    expected = dense(again(tmp_path, empty, trained).features)
+    untyped = {name: pa.nulls(4) for name in MIXED}
+    write_table(pa.table({"id": [f"n{k}" for k in range(4)]} | untyped), tmp_path / "n.parquet")
+    graph = read_graph(
+        tmp_path / "again" / "edges.csv", nodes=tmp_path / "n.parquet", encoder=trained.encoder
+    ).graph
+    torch.testing.assert_close(dense(graph.features), expected, rtol=0, atol=0)
+    fitted = read_graph(tmp_path / "again" / "edges.csv", nodes=tmp_path / "n.parquet").graph
+    assert noticed(fitted, "Column 'income' is left out: it has no value", Caution)
 
 
 @pytest.mark.parametrize(

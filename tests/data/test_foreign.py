@@ -99,6 +99,7 @@ def hetero_data(**features):
 
 WITH_FEATURES = {
     "Data": lambda: Data(x=X, edge_index=INDEX),
+    "Data of lists": lambda: Data(x=X.tolist(), edge_index=INDEX.tolist()),
     "Data with adj_t": lambda: Data(x=X, adj_t=torch.tensor(adjacency()).to_sparse_csr()),
     "edge_index": lambda: (INDEX, X),
     "NumPy edge_index": lambda: (INDEX.numpy(), X.numpy()),
@@ -191,6 +192,19 @@ def test_classes_of_a_node_frame():
     assert labelled.graph.integer_ids
 
 
+def test_columns_of_several_levels_have_names():
+    nodes = node_frame().set_axis(pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]), axis=1)
+    assert as_graph((edge_frame(), nodes)).feature_names == ("('a', 1)", "('b', 2)")
+
+
+def test_dictionaries_of_another_kind_of_text():
+    values = pyarrow.array(["u", "v"], pyarrow.string_view())
+    column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 1, 0, None]), values)
+    nodes = pyarrow.table({"id": range(4), "kind": column})  # as polars has its categories
+    graph = as_graph((pyarrow.Table.from_pandas(edge_frame()), nodes))
+    assert graph.feature_names == ("kind=u", "kind=v", "kind missing")
+
+
 def test_a_frame_that_is_no_pandas_frame():
     frames = [pyarrow.Table.from_pandas(frame) for frame in (edge_frame(), node_frame())]
     frames[1] = frames[1].append_column("id", pyarrow.array(range(4)))
@@ -248,6 +262,96 @@ def test_dgl_with_several_types():
     assert (graph.num_nodes, graph.num_edges, graph.num_features) == (4, 3, 4)
 
 
+def test_ends_of_edges_stay_within_their_types():
+    for ends, sentence in (
+        ([[0, 3], [0, 1]], r"'author' has 3 nodes\. Got 3 \(1 in all\)"),
+        ([[0, 1], [0, -1]], r"'paper' has 2 nodes\. Got -1"),
+        ([[0.5, 1], [0, 1]], r"edge_index must hold integers\. Got 0\.5"),
+        ([[0, 1], [0, 1], [0, 1]], r"must have shape \[2, pairs\]\. Got \[3, 2\]"),
+    ):
+        data = hetero_data()
+        data["author", "writes", "paper"].edge_index = torch.tensor(ends)
+        with pytest.raises(GraphError, match=sentence):
+            as_graph(data)
+    data["author", "writes", "journal"].edge_index = torch.tensor([[0], [0]])
+    del data["author", "writes", "paper"]
+    with pytest.raises(GraphError, match="'journal' has 0 nodes"):
+        as_graph(data)
+    del data["author", "writes", "journal"]["edge_index"]
+    with pytest.raises(GraphError, match=r"must have its edge_index\. Got none of \('author'"):
+        as_graph(data)
+
+
+def test_classes_of_one_type_of_node():
+    data = hetero_data()
+    data["paper"].y = torch.tensor([1, 0])
+    data["paper"].train_mask = torch.tensor([True, False])
+    labelled = as_labelled(data)
+    assert labelled.labels.tolist() == [-1, -1, -1, 1, 0]
+    assert any("only train_mask" in told for told in labelled.graph.notices)
+    data["author"].y = torch.tensor([0, 1, 2])
+    labelled = as_labelled(data)
+    assert labelled.num_classes == 0
+    assert any("more than one type of nodes has them" in told for told in labelled.graph.notices)
+
+
+def test_attributes_of_edges_are_left_aside_with_a_word():
+    graph = as_graph(Data(x=X, edge_index=INDEX, edge_attr=torch.rand(4, 3)))
+    assert graph.weights is None
+    assert "edge_attr is left aside" in graph.notices[0]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, np.float32("nan")])
+def test_a_class_that_is_missing_is_none(missing):
+    labelled = as_labelled(drawn(y=["u", missing, "v", "u"]))
+    assert labelled.class_names == ("u", "v")
+    assert labelled.labels.tolist() == [0, -1, 1, 0]
+
+
+def test_classes_may_be_single_numbers_of_any_library():
+    for y in (torch.tensor([0, 1, 1, 0]), np.array([0, 1, 1, 0]), [[0], [1], [1], [0]]):
+        labelled = as_labelled(drawn(y=list(y)))
+        assert labelled.labels.tolist() == [0, 1, 1, 0]
+    several = drawn(y=np.eye(4))
+    assert as_graph(several).num_nodes == 4
+    with pytest.raises(GraphError, match=r"one class or none\. Got array"):
+        as_labelled(several)
+
+
+# Node frames beside edges
+
+
+def test_rows_of_a_node_frame_go_to_the_nodes_that_they_name():
+    edges = [("c", "a"), ("a", "b")]
+    nodes = pd.DataFrame({"x": [0.0, 1.0, 1.0], "label": ["u", "v", "v"]}, index=list("abc"))
+    for form in (edges, networkx.Graph(edges), FakeIgraph([(0, 1), (1, 2)], name=list("cab"))):
+        labelled = as_labelled((form, nodes))
+        assert labelled.graph.ids == ("a", "b", "c")
+        assert labelled.graph.edge_index.tolist() == [[0, 0, 1, 2], [1, 2, 0, 0]]
+        assert labelled.graph.features.tolist() == [[0], [1], [1]]
+        assert labelled.class_names == ("u", "v")
+        with pytest.raises(GraphError, match="nodes of the node frame"):
+            as_graph((form, nodes[:2]))
+    weighted = networkx.Graph([("c", "a", {"weight": 2.0}), ("a", "b", {"weight": 3.0})])
+    assert as_graph((weighted, nodes)).weights.tolist() == [3, 2, 3, 2]
+
+
+def test_labels_of_a_node_frame_are_no_features():
+    nodes = node_frame().assign(id=[7, 5, 6, 4], label=["u", "v", None, "u"])
+    for edges in (INDEX, adjacency(), Data(edge_index=INDEX, num_nodes=4)):
+        labelled = as_labelled((edges, nodes))
+        assert torch.equal(labelled.graph.features, X)
+        assert labelled.graph.ids == ("7", "5", "6", "4")
+        assert labelled.labels.tolist() == [0, 1, -1, 0]
+
+
+def test_integers_of_a_list_are_numbers_of_rows_beside_a_matrix():
+    graph = as_graph(([(2, 0), (0, 1)], X))
+    assert torch.equal(dense(graph.features), X)
+    assert graph.edge_index.tolist() == [[0, 0, 1, 2], [1, 2, 0, 0]]
+    assert graph.num_nodes == 4
+
+
 # Names and files
 
 
@@ -280,6 +384,21 @@ def test_names_and_paths(tmp_path):
         (
             edge_frame().set_axis(["a", "b"], axis=1).assign(c=1),
             "must have two columns of node ids",
+        ),
+        (drawn(x=[[1.0, [2.0]]] * 4), "Features 'x' of a node must be an array of numbers"),
+        (np.array([[None] * 3] * 3), "Edges must be an array of numbers. Got object"),
+        (np.array(3), r"one row per node\. Got a number"),
+        ([(["a"], ["b"])], r"names or numbers\. Got \(\['a'\]"),
+        ([("a", None)], r"must have an id\. Got None or NaN"),
+        ([(1.0, float("nan"))], r"must have an id\. Got None or NaN"),
+        ((edge_frame(), X), r"both files or both frames\. Got \(DataFrame, Tensor\)"),
+        (("edges.csv", node_frame()), r"both files or both frames\. Got \(str, DataFrame\)"),
+        ((edge_frame(), node_frame().set_axis(["a", "a"], axis=1)), "repeated 'a'"),
+        ((edge_frame(), node_frame().set_axis([1, "1"], axis=1)), "repeated '1'"),
+        ((edge_frame(), node_frame().set_index(["a", "b"], append=True)), "has 3 levels"),
+        (
+            (edge_frame(), node_frame().astype(pd.SparseDtype(float))),
+            "a type that Arrow does not know: Sparse",
         ),
         ((edge_frame(), node_frame().iloc[:3]), "Edges of the edge frame must join nodes of the"),
         ([], r"Got list"),

@@ -336,6 +336,13 @@ def test_sources_that_are_none(graph, kind, sentence, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", [{"columns": "age"}, {"nodes": "nodes.csv"}, {"impute": "mean"}])
+def test_options_of_files_are_refused_beside_a_name(option):
+    with pytest.raises(SettingsError, match="belongs to a graph in files of yours"):
+        read_graph("mixed", **option)
+    assert read_graph("mixed", features="degree").graph.num_nodes == 900
+
+
 def test_a_folder_may_be_named_without_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "st").mkdir()

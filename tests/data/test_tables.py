@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import gzip
 import subprocess
 import sys
 import unicodedata
@@ -106,7 +107,10 @@ def test_node_tables_that_are_refused(tmp_path, nodes, sentence):
         ),
         ("source,target\na, b\nb,c\n", "case, spaces, Unicode form or leading zeros: ' b' and 'b'"),
         ("source,Source,target\na,b,c\n", "'source' and 'Source'. Rename or remove all but one"),
-        ("source,target,weight\na,b,heavy\nb,c,1\n", "Edge weights must be positive numbers"),
+        (
+            "source,target,weight\na,b,heavy\nb,c,NA\n",
+            r"must be positive numbers.*has 'heavy' in line 2, 'NA' in line 3 \(2 in all\)",
+        ),
         ("source,target,weight\na,b,\nb,c,-1\n", r"no edge. Got -1 at line 3 \(1 in all"),
     ],
 )
@@ -219,12 +223,51 @@ def test_labels_are_ordered_and_may_be_missing(tmp_path):
     assert noticed(labelled, "class of its own: is 'kind'")
 
 
+def test_labels_are_trimmed_as_features_are(tmp_path):
+    labelled = read(tmp_path, nodes="id, x, label\na, 1, u\nb, 2,u\nc, 3, NA\n")
+    assert labelled.class_names == ("u",)
+    assert labelled.labels.tolist() == [0, 0, -1]
+
+
+def test_labels_that_gaps_have_made_floats_are_integers(tmp_path):
+    labelled = read(tmp_path, nodes="id,x,label\na,1,10.0\nb,2,-1.0\nc,3,2.0\n")
+    assert labelled.class_names == ("2", "10")
+    assert labelled.labels.tolist() == [1, -1, 0]
+    labelled = read(tmp_path, nodes="id,x,label\na,1,1.5\nb,2,v1.0\nc,3,1.5\n")
+    assert labelled.class_names == ("1.5", "v1.0")
+
+
+# What pandas leaves in tables
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_the_index_of_pandas_is_no_feature(tmp_path, name):
+    nodes = f"{name},id,x\n0,a,1\n1,b,2\n2,c,4\n"
+    labelled = read(tmp_path, f"{name},p,q\n0,a,b\n1,b,c\n", nodes)
+    assert labelled.graph.feature_names == ("x",)
+    assert labelled.graph.num_edges == 2
+    assert noticed(labelled, f"Column {name!r}, the index of pandas, is left aside")
+    assert read(tmp_path, nodes=f"{name},x\na,1\nb,2\nc,4\n").graph.ids == ("a", "b", "c")
+
+
+def test_the_index_of_pandas_in_parquet_holds_the_ids_where_no_other_column_does(tmp_path):
+    nodes = {"x": [1.0, 2.0, 4.0], "__index_level_0__": ["a", "b", "c"]}
+    assert read_parquet(tmp_path, nodes).graph.ids == ("a", "b", "c")
+    graph = read_parquet(tmp_path, {"id": ["c", "b", "a"], **nodes}).graph
+    assert graph.ids == ("c", "b", "a")
+    assert graph.feature_names == ("x",)
+    asked = read_parquet(
+        tmp_path, {"id": ["c", "b", "a"], **nodes}, categorical="__index_level_0__"
+    )
+    assert asked.graph.num_features == 4
+
+
 # Ids are strings, exactly as written
 
 
 @pytest.mark.parametrize(
     ("one", "twin"),
-    [("007", "7"), ("a", "A"), ("a", " a"), ("é", unicodedata.normalize("NFD", "é"))],
+    [("007", "7"), ("7.0", "7"), ("a", "A"), ("a", " a"), ("é", unicodedata.normalize("NFD", "é"))],
 )
 def test_ids_that_a_looser_reader_would_merge_are_kept_apart(tmp_path, one, twin):
     labelled = read(tmp_path, f"s,t\n{one},b\n{twin},b\n", f"id,x\n{one},1\n{twin},2\nb,3\n")
@@ -331,6 +374,34 @@ def test_quotes_and_line_breaks_that_are_meant(tmp_path):
     nodes = 'id,x\n"a,1",1\n"b\nb",2\n"say ""c""",3\n'
     assert read(tmp_path, edges, nodes).graph.ids == ("a,1", "b\nb", 'say "c"')
     assert read(tmp_path, 's,t\n5" pipe,b\n', 'id,x\n5" pipe,1\nb,2\n').graph.num_edges == 1
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_are_counted_whichever_way_they_end(tmp_path, end):
+    for cell, sentence in (
+        (b"\xe9", r"byte 0xe9 in line 3"),
+        (b"\0", "NUL byte in line 3"),
+        (b"z", "but for 'z' in line 3"),
+    ):
+        nodes = nodes_with("1", "@", "3").replace("\n", end).encode().replace(b"@", cell)
+        with refused(sentence, (GraphError, FileError)):
+            read(tmp_path, nodes=nodes)
+
+
+def test_what_is_no_text_is_told_apart_from_other_encodings(tmp_path):
+    for content in (gzip.compress(NODES.encode()), b"PK\x03\x04\xff"):
+        with refused("Unpack a compressed file, and save a spreadsheet as CSV", FileError):
+            read(tmp_path, nodes=content)
+
+
+@pytest.mark.parametrize("comment", ["# Directed graph", "# p\tq", "%\tasym"])
+def test_comments_are_no_header(tmp_path, comment):
+    (tmp_path / "e.tsv").write_text(f"{comment}\n1\t2\n2\t3\n")
+    if comment == "# p\tq":  # a header of NumPy, or of a tool for genes
+        assert read_tables(tmp_path / "e.tsv", STRUCTURAL).graph.num_edges == 2
+        return
+    with refused(r"must name the columns\. Got .*, a comment\. Remove such lines", FileError):
+        read_tables(tmp_path / "e.tsv", STRUCTURAL)
 
 
 # Parquet

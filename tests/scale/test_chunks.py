@@ -11,20 +11,19 @@ from aspect.errors import GraphError
 from aspect.scale.chunks import encode_piece, fit_pieces
 
 
-def table(tmp_path, **columns):
-    return TableFile(tmp_path / "nodes.parquet", pa.table(columns), is_text=False)
+def table(**columns):
+    return TableFile("the nodes", pa.table(columns), is_text=False)
 
 
 def pieces(whole, rows=30):
     for start in range(0, whole.table.num_rows, rows):
-        yield TableFile(whole.path, whole.table[start : start + rows], is_text=False)
+        yield TableFile(whole.called, whole.table[start : start + rows], is_text=False)
 
 
 @pytest.fixture
-def mixed(tmp_path):
+def mixed():
     drawn = np.random.default_rng(0)
     return table(
-        tmp_path,
         far=drawn.normal(1e6, 1, 100),
         flag=drawn.integers(0, 2, 100),
         truth=drawn.random(100) < 0.5,
@@ -50,10 +49,10 @@ def test_pieces_are_encoded_as_the_whole(mixed, scaling, impute):
     np.testing.assert_allclose(features, whole, rtol=1e-5, atol=1e-5)
 
 
-def test_a_bag_of_words(tmp_path):
+def test_a_bag_of_words():
     drawn = np.random.default_rng(0)
     counts = {f"w{k}": drawn.poisson(0.3, 100) for k in range(20)}
-    words = table(tmp_path, **counts)
+    words = table(**counts)
     parsed = [parse_column(words, name) for name in words.names]
     expected = FeatureEncoder.fit(parsed)
     fitted = fit_pieces(pieces(words), words.names, scaling=None, impute=None)
@@ -62,7 +61,7 @@ def test_a_bag_of_words(tmp_path):
         expected.encode({column.name: column for column in parsed}).features,
         rtol=1e-6,
     )
-    beside = table(tmp_path, **counts, age=drawn.normal(size=100))
+    beside = table(**counts, age=drawn.normal(size=100))
     with pytest.raises(GraphError, match="20 columns look like a bag of words and 1 do not"):
         fit_pieces(pieces(beside), beside.names, scaling=None, impute=None)
     assert fit_pieces(pieces(beside), beside.names, scaling="none", impute=None)

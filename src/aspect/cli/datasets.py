@@ -108,7 +108,7 @@ def _show(session: Session, entries: list[dict[str, Any]]) -> None:
         [entry["name"], *(f"{entry[key]:,}" for key in counts), _found(entry)] for entry in entries
     ]
     session.screen.table(["data set", *counts, "found"], rows)
-    for entry in entries:
+    for entry in filter(lambda entry: entry["note"], entries):
         session.screen.say(f"{entry['name']}: {entry['note']}")
     session.screen.say(
         "Files are looked for in --data-dir, else $ASPECT_DATA, then in your data folder and the "

@@ -7,15 +7,20 @@ refused, for those are mistakes more often than categories.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from aspect.data.encoder import Kind, ParsedColumn
 from aspect.data.features import merged_integers
+from aspect.data.graph import check_weights
 from aspect.data.table_files import TableFile
 from aspect.errors import GraphError, shown
 
@@ -24,8 +29,20 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 INTEGER = r"^[+-]?[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(inf|infinity|Inf|Infinity)$"
 ISO_DATE = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ][0-9:.]+ ?(Z|[+-][0-9:]+)?)?$"
+COMMA_NUMBER = r"^[+-]?[0-9.]*[0-9],[0-9]+$|^[+-]?[0-9]{1,3}(,[0-9]{3})+([.][0-9]+)?$"
 OTHER_DATE = r"^[0-9]{1,2}[./-][0-9]{1,2}[./-]([0-9]{2}|[0-9]{4})$"
+# Columns that look like something else than text, with what is wrong and how it should be written.
+UNCLEAR = {
+    OTHER_DATE: "dates, but not which part is the day. Write them as 2024-12-31",
+    COMMA_NUMBER: "numbers with commas. Write 1.5 for 1,5 and 1500 for 1,500",
+}
 TRUE, FALSE = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
+EMPTY_TYPES = {
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.timestamp("us"),
+    "text": pa.string(),
+}
 EXACT_FLOAT64 = 2**53  # from there on neighbouring integers may be one
 MICROSECONDS_PER_DAY = 86_400_000_000
 
@@ -33,6 +50,8 @@ MICROSECONDS_PER_DAY = 86_400_000_000
 def parse_column(source: TableFile, name: str, kind: Kind | None = None) -> ParsedColumn:
     """The values of a column; with a kind, refused where they are of another one."""
     cells = _cells(source, name)
+    if pa.types.is_null(cells.type):  # no cell has a value, which fits every kind
+        cells = cells.cast(EMPTY_TYPES[kind or "number"])
     found = kind or _kind_of(source, name, cells)
     if found == "text":
         return ParsedColumn(name, "text", _texts(source, name, cells))
@@ -40,14 +59,53 @@ def parse_column(source: TableFile, name: str, kind: Kind | None = None) -> Pars
     return ParsedColumn(name, found, parse(source, name, cells))
 
 
-def _cells(source: TableFile, name: str) -> pa.ChunkedArray:
+def _cells(source: TableFile, name: str, missing: Sequence[str] = MISSING) -> pa.ChunkedArray:
     """The column; of a text table trimmed, and null where the cell means no value."""
     column = source.table.column(name)
     if not source.is_text:
         return column
     cells = pc.ascii_trim_whitespace(column)
-    missing = pc.is_in(cells, value_set=pa.array(MISSING))
-    return pc.if_else(missing, pa.scalar(None, pa.string()), cells)
+    is_missing = pc.is_in(cells, value_set=pa.array(missing))
+    return pc.if_else(is_missing, pa.scalar(None, pa.string()), cells)
+
+
+def label_cells(source: TableFile, name: str) -> list[str | None]:
+    """Labels as strings, None where missing; integers that gaps have made floats are integers."""
+    cells = _cells(source, name)
+    try:
+        if source.is_text:
+            cells = pc.replace_substring_regex(cells, r"^([+-]?[0-9]+)[.]0*$", r"\1")
+        elif pa.types.is_floating(cells.type):
+            wide = cells.cast(pa.float64())
+            cells = pc.if_else(pc.is_nan(wide), None, wide).cast(pa.int64())
+        texts = pc.cast(cells, pa.string()).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise GraphError(
+            f"Labels must be classes: strings or integers. Column {name!r} is of type "
+            f"{cells.type}, or has fractions or infinities."
+        ) from error
+    return [None if cell is None or cell in MISSING else cell for cell in texts]
+
+
+def edge_weights(source: TableFile, name: str, unweighted: bool = False) -> Float[Tensor, " pairs"]:
+    """The weights, checked, or ones; zero is no edge, and an empty cell counts as one."""
+    cells = _cells(source, name, missing=("",))
+    try:
+        numbers = pc.cast(cells, pa.float64(), safe=False).fill_null(1).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        wrong = f"the type {cells.type}"
+        if source.is_text:
+            is_number = pc.match_substring_regex(cells, f"{NUMBER}|^(?i)nan$").fill_null(True)
+            wrong = _listed(source, name, ~is_number.to_numpy())
+        raise GraphError(
+            f"Edge weights must be positive numbers. Column {name!r} of {source.called} has "
+            f"{wrong}. Fix or empty these cells."
+        ) from error
+    weights = torch.tensor(numbers)
+    if unweighted:
+        return (weights != 0).double()
+    check_weights(weights, source.place)
+    return weights
 
 
 def _kind_of(source: TableFile, name: str, cells: pa.ChunkedArray) -> Kind:
@@ -61,17 +119,18 @@ def _kind_of(source: TableFile, name: str, cells: pa.ChunkedArray) -> Kind:
             return kind  # type: ignore[return-value]  # of a tuple of literals
         if count > present / 2:
             raise GraphError(
-                f"Column {name!r} of {str(source.path)!r} holds {kind}s but for "
+                f"Column {name!r} of {source.called} holds {kind}s but for "
                 f"{_listed(source, name, ~fits.fill_null(True).to_numpy())}. Fix or empty these "
                 f"cells, or pass --categorical {name} or --drop {name}."
             )
     if pc.all(pc.is_in(pc.utf8_lower(cells), value_set=pa.array([*TRUE, *FALSE, None]))).as_py():
         return "boolean"
-    if (pc.sum(pc.match_substring_regex(cells, OTHER_DATE)).as_py() or 0) > present / 2:
-        raise GraphError(
-            f"Column {name!r} of {str(source.path)!r} looks like dates, but not which part is the "
-            f"day. Write them as 2024-12-31, or pass --categorical {name} or --drop {name}."
-        )
+    for pattern, told in UNCLEAR.items():
+        if (pc.sum(pc.match_substring_regex(cells, pattern)).as_py() or 0) > present / 2:
+            raise GraphError(
+                f"Column {name!r} of {source.called} looks like {told}, or pass "
+                f"--categorical {name} or --drop {name}."
+            )
     return "text"
 
 
@@ -88,7 +147,7 @@ def _kind_of_type(source: TableFile, name: str, kind: pa.DataType) -> Kind:
         return "text"
     raise GraphError(
         f"Feature columns must be numbers, truth values, dates or text. Got {name!r} of type "
-        f"{kind} in {str(source.path)!r}. Leave it out with --drop {name}."
+        f"{kind} in {source.called}. Leave it out with --drop {name}."
     )
 
 
@@ -105,13 +164,13 @@ def refused_gaps(source: TableFile, name: str, rows: NDArray[np.bool_]) -> Graph
     """An error for gaps, or infinite numbers, that nothing fills."""
     return GraphError(
         f"Features must be there and finite. Missing, NaN or infinite in column {name!r} of "
-        f"{str(source.path)!r}: {source.places(np.flatnonzero(rows).tolist())}. Fix them, pass "
+        f"{source.called}: {source.places(np.flatnonzero(rows).tolist())}. Fix them, pass "
         f"--impute mean (or zero, or indicator), or --drop {name}."
     )
 
 
 def _other_kind(source: TableFile, name: str, kind: str, got: str) -> GraphError:
-    return GraphError(f"Column {name!r} of {str(source.path)!r} must hold {kind}. Got {got}.")
+    return GraphError(f"Column {name!r} of {source.called} must hold {kind}. Got {got}.")
 
 
 def _numbers(source: TableFile, name: str, cells: pa.ChunkedArray) -> NDArray[np.float64]:

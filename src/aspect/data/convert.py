@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import pickle
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,18 @@ from aspect.data.features import (
     with_made_features,
 )
 from aspect.data.files import check_memory, file_bytes
-from aspect.data.foreign import MASKS, Parts, as_integers, parts_of
+from aspect.data.foreign import (
+    MASKS,
+    PAIR,
+    Parts,
+    as_integers,
+    column_called,
+    column_names,
+    edge_columns_of,
+    is_frame,
+    is_path,
+    parts_of,
+)
 from aspect.data.graph import (
     UNLABELLED,
     Features,
@@ -40,14 +51,11 @@ from aspect.data.graph import (
     label_graph,
     unlabelled,
 )
-from aspect.data.source import NO_READING, GraphSource, Reading
+from aspect.data.source import ID_NAMES, NO_READING, GraphSource, Reading
 from aspect.errors import AspectError, FileError, GraphError, shown
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from torch_geometric.data import Data
-
-PAIR = 2
 
 
 def as_graph(
@@ -77,12 +85,13 @@ def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledG
     if read is not None:
         return read
     parts = parts_of(source)
+    masks = {} if parts.y is None else _masks_of(parts)
     graph = _built(parts, directed_is_error)
     if parts.y is None:
         return unlabelled(graph)
     if isinstance(parts.y, list):
-        return label_graph(graph, *encode_labels(parts.y))
-    graph, masks = _with_masks(graph, parts.masks)
+        classes = encode_labels([_class_of(cell) for cell in parts.y])
+        return label_graph(graph, *classes, masks)
     labels = _as_labels(as_tensor(parts.y, "y"), graph.num_nodes)
     return label_graph(graph, labels, parts.class_names, masks)
 
@@ -120,8 +129,20 @@ def node_numbers(rows: Any, graph: Graph) -> NDArray[np.int64]:  # noqa: ANN401 
     Rows name nodes by a column called `id`, `node` or `node_id`, else by the index of a pandas
     frame; an array holds the ids themselves. A node without an id is named by its number.
     """
-    cells = _id_cells(rows)
-    names = [str(cell) for cell in cells.tolist()]
+    if is_frame(rows):
+        column = column_called(rows, ID_NAMES)
+        if column is None and not hasattr(rows, "index"):  # polars
+            listed = shown(column_names(rows))
+            raise GraphError(f"The table needs a column 'id' with the nodes' ids. Got {listed}.")
+        cells = np.asarray(rows.index if column is None else rows[column])
+    else:
+        cells = np.asarray(rows)
+        if cells.ndim > 1 and cells.shape != (len(cells), 1):
+            raise GraphError(
+                "Rows must name nodes: an array of ids, or a frame with them as its index or "
+                f"column 'id'. Got an array of shape {list(cells.shape)}."
+            )
+    names = [str(cell) for cell in cells.reshape(-1).tolist()]
     ids = graph.ids or [str(number) for number in range(graph.num_nodes)]
     number = {node: k for k, node in enumerate(ids)}
     unknown = [repr(name) for name in names if name not in number]
@@ -133,66 +154,22 @@ def node_numbers(rows: Any, graph: Graph) -> NDArray[np.int64]:  # noqa: ANN401 
     return np.array([number[name] for name in names], dtype=np.int64)
 
 
-def _id_cells(rows: Any) -> NDArray[Any]:  # noqa: ANN401 - a table of any kind
-    from aspect.data.tables import ID_NAMES
-
-    if not _is_frame(rows):
-        cells = np.asarray(rows)
-        if cells.ndim > 1 and cells.shape != (len(cells), 1):
-            raise GraphError(
-                "Rows must name nodes: an array of ids, or a frame with them as its index or "
-                f"column 'id'. Got an array of shape {list(cells.shape)}."
-            )
-        return cells.reshape(-1)
-    names = getattr(rows, "column_names", rows.columns)  # Arrow's word for them, and all others'
-    columns = [name for name in names if str(name).strip().lower() in ID_NAMES]
-    if not columns and not hasattr(rows, "index"):  # polars
-        raise GraphError(f"The table needs a column 'id' with the nodes' ids. Got {shown(names)}.")
-    return np.asarray(rows[columns[0]] if columns else rows.index)
-
-
 def _read(source: object, encoder: FeatureEncoder | None = None) -> LabelledGraph | None:
     """A graph in files or in frames, which have readers of their own; None for all others."""
     first, second = source if isinstance(source, tuple) and len(source) == PAIR else (source, None)
-    if isinstance(first, str | os.PathLike):
-        if second is None:
-            return GraphSource.named(os.fspath(first)).read(encoder=encoder)
-        if isinstance(second, str | os.PathLike):
-            reading = Reading(nodes=os.fspath(second))
-            return GraphSource.named(os.fspath(first), reading).read(encoder=encoder)
-    if _is_frame(first) and (second is None or _is_frame(second)):
-        return _from_frames(first, second, encoder)
+    if is_path(first) and (second is None or is_path(second)):
+        reading = Reading(nodes=None if second is None else os.fspath(second))
+        return GraphSource.named(os.fspath(first), reading).read(encoder=encoder)
+    frame = first if is_frame(first) else None
+    if frame is None and is_frame(second) and not is_path(first):
+        frame = edge_columns_of(first)
+    if frame is not None and (second is None or is_frame(second)):
+        from aspect.data.table_files import table_of
+        from aspect.data.tables import read_tables
+
+        nodes = None if second is None else table_of(second, "the node frame", index="id")
+        return read_tables(table_of(frame, "the edge frame"), encoder=encoder, nodes=nodes)
     return None
-
-
-def _from_frames(
-    edges: Any,  # noqa: ANN401 - a frame
-    nodes: Any,  # noqa: ANN401 - a frame, or None
-    encoder: FeatureEncoder | None,
-) -> LabelledGraph:
-    """Read as tables are: through Parquet, which keeps the types of the columns."""
-    from pyarrow.parquet import write_table
-
-    from aspect.data.tables import read_tables
-
-    with TemporaryDirectory(prefix="aspect-") as folder:
-        paths = {"edge": Path(folder, "edges.parquet"), "node": Path(folder, "nodes.parquet")}
-        write_table(_as_table(edges), paths["edge"])
-        if nodes is not None:
-            write_table(_as_table(nodes, index="id"), paths["node"])
-        reading = Reading(nodes=None if nodes is None else str(paths["node"]))
-
-        def called_frames(text: str) -> str:
-            for kind, path in paths.items():
-                text = text.replace(repr(str(path)), f"the {kind} frame")
-            return text
-
-        try:
-            labelled = read_tables(paths["edge"], reading, encoder)
-        except AspectError as error:
-            raise type(error)(called_frames(str(error))) from error
-    told = tuple(type(notice)(called_frames(notice)) for notice in labelled.graph.notices)
-    return replace(labelled, graph=replace(labelled.graph, notices=told))
 
 
 def _built(parts: Parts, directed_is_error: bool, encoder: FeatureEncoder | None = None) -> Graph:
@@ -212,34 +189,6 @@ def _built(parts: Parts, directed_is_error: bool, encoder: FeatureEncoder | None
     return with_made_features(graph, " from the edges", encoder) if has_none else graph
 
 
-def _is_frame(source: object) -> bool:
-    """Frames of pandas, polars and others that speak Arrow."""
-    return hasattr(source, "__arrow_c_stream__") and hasattr(source, "columns")
-
-
-def _as_table(frame: Any, index: str | None = None) -> pa.Table:  # noqa: ANN401 - a frame
-    """A frame's columns in Arrow's form.
-
-    Args:
-        frame: Of pandas, polars or another library.
-        index: Name for the index of a pandas frame, which is a column unless one has ids already.
-    """
-    import pyarrow as pa
-
-    from aspect.data.tables import ID_NAMES
-
-    if hasattr(frame, "reset_index"):  # pandas
-        frame = frame.rename(columns=str)
-        if index is not None and not any(name.strip().lower() in ID_NAMES for name in frame):
-            frame = frame.rename_axis(index).reset_index()
-        try:
-            return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            first = str(error).splitlines()[0]
-            raise GraphError(f"A column of the frame mixes types of values: {first}.") from error
-    return frame if isinstance(frame, pa.Table) else pa.table(frame)
-
-
 def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
     """Labels as a vector; a column is squeezed, and NaN among floating-point labels is unknown."""
     if y.shape == (num_nodes, 1):
@@ -251,17 +200,31 @@ def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
     return as_integers(y, "y")
 
 
-def _with_masks(graph: Graph, given: Mapping[str, object]) -> tuple[Graph, Mapping[str, Tensor]]:
+def _class_of(cell: Any) -> str | None:  # noqa: ANN401 - of any library
+    """The name of a class; None for None, NaN and pandas' NA."""
+    if not isinstance(cell, str | int | float):  # which need no look: there may be millions
+        import pandas as pd
+
+        if np.prod(np.shape(cell)) != 1:
+            raise GraphError(f"A node must have one class or none. Got {cell!r}.")
+        cell = cell.item() if hasattr(cell, "item") else cell
+        cell = math.nan if pd.isna(cell) else cell
+    if isinstance(cell, float) and cell.is_integer():  # that gaps, or igraph, have made a float
+        cell = int(cell)
+    return None if cell != cell else str(cell)  # noqa: PLR0124 - NaN
+
+
+def _masks_of(parts: Parts) -> Mapping[str, Tensor]:
     """Splits as [splits, nodes]; PyG keeps one split as [nodes] and several as [nodes, splits]."""
-    names = [name for name in MASKS.values() if given.get(name) is not None]
+    names = [name for name in MASKS.values() if parts.masks.get(name) is not None]
     if 0 < len(names) < len(MASKS):
-        notice = (
+        parts.notices.append(
             f"Split masks are left aside: of {', '.join(MASKS.values())} there is only "
             f"{' and '.join(names)}."
         )
-        return replace(graph, notices=(*graph.notices, notice)), {}
-    masks = {part: as_tensor(given[name], name) for part, name in MASKS.items() if names}
-    return graph, {
+        return {}
+    masks = {part: as_tensor(parts.masks[name], name) for part, name in MASKS.items() if names}
+    return {
         part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.t()).bool().contiguous()
         for part, mask in masks.items()
     }

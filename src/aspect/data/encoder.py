@@ -143,12 +143,6 @@ class Column(Config):
         known = {*self.values, None}
         return [value for value in dict.fromkeys(column.values.tolist()) if value not in known]
 
-    def is_of_numbers(self, unseen: Sequence[str]) -> bool:
-        """Whether unseen values are all numbers and those of the training were none."""
-        return (
-            bool(unseen) and all(map(_is_number, unseen)) and not any(map(_is_number, self.values))
-        )
-
     @property
     def title(self) -> str:
         """What is done with it, in words."""
@@ -228,7 +222,8 @@ class FeatureEncoder(Config):
         for column in self.columns:
             given = columns[column.name]
             unseen = column.unseen(given)
-            if column.is_of_numbers(unseen):
+            are_numbers = bool(unseen) and all(map(_is_number, unseen))
+            if are_numbers and not any(map(_is_number, column.values)):
                 raise GraphError(
                     f"Column {column.name!r} must hold values as in the training, such as "
                     f"{column.values[0]!r}. Got the numbers {shown(unseen, repr)}."

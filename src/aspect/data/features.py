@@ -73,23 +73,19 @@ def mask_columns(features: Features, keep: Float[Tensor, " features"] | None) ->
     return features * keep
 
 
-def take_rows(
-    features: Features, rows: Int[Tensor, " taken"]
-) -> Float[Tensor, "taken features"] | SparseMatrix:
-    """The rows of these numbers in this order, stored as before; one may come twice."""
-    return _take_rows(features, rows, None)
-
-
 def permute_rows(features: Features, order: Int[Tensor, " nodes"]) -> Features:
     """The same rows in another order; on a GPU nothing is read back to the host."""
     stored = len(features.values) if isinstance(features, SparseMatrix) else None
-    return _take_rows(features, order, stored)
+    return take_rows(features, order, stored)
 
 
-def _take_rows(
-    features: Features, rows: Int[Tensor, " taken"], stored: int | None
+def take_rows(
+    features: Features, rows: Int[Tensor, " taken"], stored: int | None = None
 ) -> Float[Tensor, "taken features"] | SparseMatrix:
-    """`stored` is the number of entries in the result, where it is known."""
+    """The rows of these numbers in this order, stored as before; one may come twice.
+
+    `stored` is the number of entries in the result, where it is known.
+    """
     if not isinstance(features, SparseMatrix):
         return features[rows]
     _, entries = features.pattern.entries_of(rows, stored)

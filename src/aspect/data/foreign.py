@@ -6,8 +6,10 @@ checked here but what has to be to find the parts; `aspect.data.convert` makes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aspect.data.features import as_features, as_tensor, dense
+from aspect.data.source import ID_NAMES, LABEL_NAMES
 from aspect.errors import GraphError, shown
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class Parts:
     weights: Tensor | None = None  # one per pair
     ids: Sequence[str] | None = None
     integer_ids: bool = False  # the source had them as integers
-    y: object = None  # numbers of classes, or a list of their names with None where unknown
+    y: object = None  # numbers of classes, or a list of what each node has for one
     class_names: Sequence[str] | None = None
     masks: Mapping[str, object] = field(default_factory=dict)  # by PyG's names; None: not there
     notices: list[str] = field(default_factory=list)
@@ -66,6 +69,27 @@ def parts_of(source: Any) -> Parts:  # noqa: ANN401 - of any library
     raise GraphError(f"A graph must be {ACCEPTED}. Got {type(source).__name__}.")
 
 
+def is_path(source: object) -> bool:
+    """Whether it is a file's name."""
+    return isinstance(source, str | os.PathLike)
+
+
+def is_frame(source: object) -> bool:
+    """Frames of pandas, polars and others that speak Arrow."""
+    return hasattr(source, "__arrow_c_stream__") and hasattr(source, "columns")
+
+
+def column_names(frame: Any) -> list[Any]:  # noqa: ANN401 - of any library
+    """The names of a frame's columns, which Arrow has a word of its own for."""
+    return list(getattr(frame, "column_names", frame.columns))
+
+
+def column_called(frame: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - of any library
+    """The first column of a frame with one of these names, in any case; None if there is none."""
+    columns = column_names(frame) if is_frame(frame) else []
+    return next((name for name in columns if str(name).strip().lower() in names), None)
+
+
 def _is_matrix(source: object) -> bool:
     return isinstance(source, np.ndarray | Tensor) or bool(scipy.sparse.issparse(source))
 
@@ -75,26 +99,56 @@ def _is_pair(edge: object) -> bool:
 
 
 def _of_pair(source: tuple[Any, ...]) -> Parts:
-    """Edges in any form with a feature matrix."""
-    if len(source) != PAIR:
+    """Edges in any form with a feature matrix, or with a frame of the nodes in their order."""
+    edges, rows = source if len(source) == PAIR else (None, None)
+    if len(source) != PAIR or is_path(edges) or is_frame(edges):
         kinds = ", ".join(type(part).__name__ for part in source)
         raise GraphError(
-            f"A tuple must be a pair of edges and features, or of edges and a node table. "
-            f"Got ({kinds})."
+            "A tuple must be a pair of edges and features, or of edges and a node table, both "
+            f"files or both frames. Got ({kinds})."
         )
-    edges, features = source
-    if hasattr(features, "columns"):  # a frame
-        features = np.array(features)
-    matrix = as_features(features)
+    ids, label = (column_called(rows, names) for names in (ID_NAMES, LABEL_NAMES))
+    if is_frame(rows):
+        others = [name for name in column_names(rows) if name not in (ids, label)]
+        empty = np.empty((len(rows), 0), np.float32)
+        matrix = as_features(np.column_stack([empty, *(np.asarray(rows[name]) for name in others)]))
+    else:
+        matrix = as_features(rows)
     if _is_matrix(edges):
-        return replace(_of_matrix(edges, matrix.shape[0]), features=matrix)
-    parts = parts_of(edges)
+        parts = _of_matrix(edges, matrix.shape[0])
+    else:
+        parts = parts_of(edges)
+        if isinstance(edges, list) and parts.integer_ids:
+            parts = _with_row_numbers(parts, matrix.shape[0])
     if parts.num_nodes != matrix.shape[0]:
         raise GraphError(
             f"There must be one row of features per node. Got {matrix.shape[0]} rows for "
             f"{parts.num_nodes} nodes."
         )
+    if ids is not None:
+        parts.ids = [str(cell) for cell in np.asarray(rows[ids]).tolist()]
+    if label is not None:
+        parts.y = np.asarray(rows[label]).tolist()
     return replace(parts, features=matrix)
+
+
+def _with_row_numbers(parts: Parts, num_rows: int) -> Parts:
+    """Integers of a list of pairs, which are numbers of rows beside a matrix."""
+    numbers = torch.tensor([int(node) for node in parts.ids or ()])
+    count = max(num_rows, int(numbers.max()) + 1)
+    return Parts(numbers[parts.edge_index], count, notices=parts.notices)
+
+
+def edge_columns_of(source: Any) -> dict[str, Any] | None:  # noqa: ANN401 - of any library
+    """The columns of an edge table, of a graph whose nodes have ids; None where they have none."""
+    if _is_matrix(source):
+        return None
+    parts = parts_of(source)
+    if parts.ids is None:
+        return None
+    ids = np.array(parts.ids, dtype=object)
+    ends = dict(zip(("source", "target"), ids[parts.edge_index.numpy()], strict=True))
+    return ends if parts.weights is None else {**ends, "weight": parts.weights.numpy()}
 
 
 def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN401 - of three libraries
@@ -125,7 +179,7 @@ def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN4
         rows = "" if num_rows is None else f" for {num_rows} rows of features"
         raise GraphError(
             "The adjacency must be square with one row per node. "
-            f"Got {' x '.join(map(str, shape))}{rows}."
+            f"Got {' x '.join(map(str, shape)) or 'a number'}{rows}."
         )
     edge_index, weights = _entries(matrix)
     return Parts(edge_index, shape[0], weights=weights)
@@ -137,7 +191,8 @@ def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: A
         stored: Tensor = matrix.detach().cpu().to_sparse().coalesce()
         indices, values = stored.indices(), stored.values()
     else:
-        coo = scipy.sparse.coo_array(matrix)
+        is_sparse = scipy.sparse.issparse(matrix)
+        coo = scipy.sparse.coo_array(matrix if is_sparse else as_tensor(matrix, "Edges").numpy())
         indices = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
         values = as_tensor(coo.data, "the adjacency")
     kept = values != 0
@@ -147,14 +202,28 @@ def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: A
 def _of_pairs(edges: list[Any]) -> Parts:
     """A list of pairs of ids: nodes are those that it names, in the order of their appearance."""
     number: dict[object, int] = {}
-    rows = [[number.setdefault(end, len(number)) for end in edge] for edge in edges]
-    is_integer = all(isinstance(node, int) and not isinstance(node, bool) for node in number)
+    try:
+        rows = [[number.setdefault(end, len(number)) for end in edge] for edge in edges]
+    except TypeError as error:  # what cannot be looked up
+        raise GraphError(f"Ends of edges must be names or numbers. Got {edges[0]!r}.") from error
+    ids, are_integers = _ids_of(number)
     return Parts(
         torch.tensor(rows, dtype=torch.long).t().contiguous(),
         len(number),
-        ids=[str(node) for node in number],
-        integer_ids=is_integer,
+        ids=ids,
+        integer_ids=are_integers,
     )
+
+
+def _ids_of(nodes: Iterable[object]) -> tuple[list[str], bool]:
+    """Ids as text, and whether all of them were integers."""
+    every = list(nodes)
+    if any(node is None or (isinstance(node, float) and isnan(node)) for node in every):
+        raise GraphError("Every node must have an id. Got None or NaN as one.")
+    are_integers = all(
+        isinstance(node, int | np.integer) and not isinstance(node, bool) for node in every
+    )
+    return [str(node) for node in every], are_integers
 
 
 def _of_data(data: Data) -> Parts:
@@ -163,16 +232,21 @@ def _of_data(data: Data) -> Parts:
         edge_index, weights = _of_transposed(data.adj_t)
     if edge_index is None:
         raise GraphError("The data has no edges: set data.edge_index, of shape [2, pairs].")
-    return Parts(
+    ids = next((data[name] for name in ("ids", "node_id") if name in data), None)
+    features = None if data.x is None else as_features(data.x)
+    parts = Parts(
         as_integers(as_tensor(edge_index, "edge_index"), "edge_index"),
-        int((data.num_nodes or 0) if data.x is None else data.x.shape[0]),
-        data.x,
+        int(data.num_nodes or 0) if features is None else features.shape[0],
+        features,
         None if weights is None else _as_vector(as_tensor(weights, "edge_weight")),
-        _ids_of(data),
+        None if ids is None else _ids_of(ids.tolist() if isinstance(ids, Tensor) else ids)[0],
         y=data.y,
         class_names=getattr(data, "class_names", None),
         masks={name: getattr(data, name, None) for name in MASKS.values()},
     )
+    if data.edge_attr is not None:
+        parts.notices.append("edge_attr is left aside. Weights of edges are read from edge_weight.")
+    return parts
 
 
 def _of_transposed(adjacency: Any) -> tuple[Tensor, Tensor | None]:  # noqa: ANN401
@@ -186,6 +260,9 @@ def _of_transposed(adjacency: Any) -> tuple[Tensor, Tensor | None]:  # noqa: ANN
 
 def _of_hetero_data(data: Any) -> Parts:  # noqa: ANN401 - a HeteroData
     stores = {kind: data[kind] for kind in data.edge_types}
+    lacking = [str(kind) for kind, store in stores.items() if "edge_index" not in store]
+    if lacking:
+        raise GraphError(f"Every type of edges must have its edge_index. Got none of {lacking[0]}.")
     weights = [getattr(store, "edge_weight", None) for store in stores.values()]
     parts = _joined(
         {kind: int(data[kind].num_nodes or 0) for kind in data.node_types},
@@ -196,6 +273,13 @@ def _of_hetero_data(data: Any) -> Parts:  # noqa: ANN401 - a HeteroData
         parts.weights = torch.cat([as_tensor(values, "edge_weight") for values in weights])
     elif any(values is not None for values in weights):
         parts.notices.append("Edge weights are left aside: only some types of edges have them.")
+    labelled = [kind for kind in data.node_types if "y" in data[kind]]
+    if len(labelled) == 1 and isinstance(data[labelled[0]].y, Tensor):
+        names = [name for name in ("y", *MASKS.values()) if name in data[labelled[0]]]
+        joined = data.to_homogeneous(names, [], add_node_type=False, add_edge_type=False)
+        parts.y, parts.masks = joined.y, {name: joined[name] for name in names[1:]}
+    elif labelled:
+        parts.notices.append("Labels are left aside: more than one type of nodes has them.")
     return parts
 
 
@@ -206,10 +290,22 @@ def _joined(
 ) -> Parts:
     """Nodes and edges of several types as those of one; ids are `type/number`."""
     first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist(), strict=False))
-    shifted = [
-        ends.long() + torch.tensor([[first[source]], [first[target]]])
-        for (source, _, target), ends in edges.items()
-    ]
+    shifted = []
+    for kind, given in edges.items():
+        ends = as_integers(given, "edge_index")
+        if ends.ndim != PAIR or ends.shape[0] != PAIR:
+            raise GraphError(
+                f"edge_index of {kind} must have shape [2, pairs]. Got {list(ends.shape)}."
+            )
+        of_ends = kind[0], kind[2]
+        for row, name in zip(ends, of_ends, strict=True):
+            outside = row[(row < 0) | (row >= counts.get(name, 0))]
+            if len(outside):
+                raise GraphError(
+                    f"Edges {kind} must join nodes of their types. {name!r} has "
+                    f"{counts.get(name, 0)} nodes. Got {shown(outside.tolist())}."
+                )
+        shifted.append(ends.long() + torch.tensor([[first[name]] for name in of_ends]))
     notice = (
         f"The graph has {len(counts)} types of nodes ({', '.join(counts)}) and {len(edges)} of "
         "edges. It is made homogeneous: the types are left aside"
@@ -264,13 +360,9 @@ def _of_networkx(source: Any) -> Parts:  # noqa: ANN401 - no stubs
     edges = list(source.edges(data="weight"))
     pairs = np.array([(number[a], number[b]) for a, b, _ in edges], dtype=np.int64).reshape(-1, 2)
     weights = [weight for *_, weight in edges]
+    ids, are_integers = _ids_of(nodes)
     return _with_attributes(
-        Parts(
-            torch.from_numpy(pairs.T.copy()),
-            len(nodes),
-            ids=[str(node) for node in nodes],
-            integer_ids=all(type(node) is int for node in nodes),
-        ),
+        Parts(torch.from_numpy(pairs.T.copy()), len(nodes), ids=ids, integer_ids=are_integers),
         {name: [value for _, value in source.nodes(data=name)] for name in ("x", "y", "label")},
         weights,
         is_directed=source.is_directed(),
@@ -285,7 +377,7 @@ def _of_igraph(source: Any) -> Parts:  # noqa: ANN401 - no stubs
         Parts(
             torch.from_numpy(pairs.T.copy()),
             source.vcount(),
-            ids=[str(name) for name in source.vs["name"]] if "name" in columns else None,
+            ids=_ids_of(source.vs["name"])[0] if "name" in columns else None,
         ),
         {name: list(source.vs[name]) for name in ("x", "y", "label") if name in columns},
         list(source.es["weight"]) if has_weights else [],
@@ -304,7 +396,7 @@ def _with_attributes(
     for name in ("y", "label"):
         cells = columns.get(name, [])
         if parts.y is None and any(cell is not None for cell in cells):
-            parts.y = [None if cell is None else str(cell) for cell in cells]
+            parts.y = cells
     if any(weight is not None for weight in weights):
         parts.weights = as_tensor([1 if one is None else one for one in weights], "weight")
     if not is_directed:
@@ -327,21 +419,17 @@ def _rows_of(cells: list[Any], parts: Parts) -> NDArray[Any] | None:
             "Every node must have its features as attribute 'x', or none. "
             f"Missing at {shown(names)}."
         )
-    rows = [np.atleast_1d(np.asarray(x)) for x in cells]
+    try:
+        plain = (x.detach() if isinstance(x, Tensor) else x for x in cells)
+        rows = [np.atleast_1d(np.asarray(x)) for x in plain]
+    except ValueError as error:  # lists in a list
+        raise GraphError("Features 'x' of a node must be an array of numbers.") from error
     shapes = sorted({row.shape for row in rows})
     if len(shapes) > 1:
         raise GraphError(
             f"Features 'x' of the nodes must have one length. Got the shapes {shown(shapes)}."
         )
     return np.stack(rows)
-
-
-def _ids_of(data: Data) -> list[str] | None:
-    for name in ("ids", "node_id"):
-        ids = getattr(data, name, None)
-        if ids is not None:
-            return [str(node) for node in (ids.tolist() if isinstance(ids, Tensor) else ids)]
-    return None
 
 
 def _as_vector(values: Tensor) -> Tensor:

@@ -513,32 +513,39 @@ def clean_edges(
     See `Graph.build` for what becomes of weights.
     """
     changes: list[str] = []
+    device = edge_index.device
     if weights is not None:
-        edge_index, weights, changes = _with_weights_of_edges(edge_index, weights)
-    if weights is None:
-        edge_index, cleaned = _simple_undirected(edge_index, num_nodes, directed_is_error)
-    else:
-        edge_index, weights, cleaned = _weighted_undirected(
-            edge_index, weights, num_nodes, directed_is_error
-        )
-    return edge_index, weights, [*changes, *cleaned]
-
-
-def _simple_undirected(
-    edge_index: Tensor, num_nodes: int, directed_is_error: bool
-) -> tuple[Tensor, list[str]]:
-    """Each edge once per direction, sorted; and what had to be changed for that."""
-    source, target = edge_index[:, edge_index[0] != edge_index[1]]
-    loops = edge_index.shape[1] - len(source)
-    keys = torch.unique(source * num_nodes + target)
-    duplicates = len(source) - len(keys)
-    source, target = keys // num_nodes, keys % num_nodes
-    both = torch.unique(torch.cat([keys, target * num_nodes + source]))
+        edge_index, weights, changes = _with_weights_of_edges(edge_index.cpu(), weights.cpu())
+    kept = edge_index[0] != edge_index[1]
+    source, target = edge_index[:, kept]
+    entries = source * num_nodes + target
+    given = torch.unique(entries)
+    reverse = given % num_nodes * num_nodes + given // num_nodes
     # A table that lists every edge once in an arbitrary direction is as common as a directed graph;
     # nothing in the input tells the two apart, so both are symmetrised, with a notice.
-    missing = len(both) - len(keys)
-    notices = edge_notices(loops, duplicates, missing, directed_is_error=directed_is_error)
-    return torch.stack([both // num_nodes, both % num_nodes]), notices
+    keys = torch.unique(torch.cat([given, reverse]))
+    loops, repeated, missing = (~kept).sum(), len(entries) - len(given), len(keys) - len(given)
+    ends = torch.stack([keys // num_nodes, keys % num_nodes])
+    if weights is None:
+        notices = edge_notices(int(loops), repeated, missing, directed_is_error=directed_is_error)
+        return ends.to(device), None, [*changes, *notices]
+    places = torch.searchsorted(keys, given)[torch.unique(entries, return_inverse=True)[1]]
+    there = weights.new_zeros(len(keys)).index_add(0, places, weights[kept])
+    back = there[(ends[1] * num_nodes + ends[0]).argsort()]
+    total = there + back
+    are_added = missing > 0 or bool(((there - back).abs() > SAME_WEIGHT * total).any())
+    if are_added and not missing and directed_is_error:
+        raise GraphError(
+            "The graph is directed: weights differ by it. Drop --directed error to symmetrise."
+        )
+    changes += edge_notices(int(loops), 0, missing, directed_is_error=directed_is_error)
+    two_way = int(((there > 0) & (back > 0)).sum()) // 2 if are_added else 0
+    told = {
+        f"{repeated} edges were repeated; their weights were added.": repeated,
+        f"{two_way} edges are given in both directions; the two weights were added.": two_way,
+    }
+    changes += [sentence for sentence, count in told.items() if count]
+    return ends.to(device), (total if are_added else total / 2).to(device), changes
 
 
 def edge_notices(
@@ -611,44 +618,6 @@ def _with_weights_of_edges(
             "convolutions weigh one. Divide the weights by their mean if both should count."
         )
     return edge_index, weights, notices
-
-
-def _weighted_undirected(
-    edge_index: Tensor, weights: Float[Tensor, " pairs"], num_nodes: int, directed_is_error: bool
-) -> tuple[Tensor, Float[Tensor, " entries"], list[str]]:
-    """As `_simple_undirected`, with the weight of every entry."""
-    notices: list[str] = []
-    kept = edge_index[0] != edge_index[1]
-    loops = int((~kept).sum())
-    if loops:
-        notices.append(f"{loops} self-loops removed; methods that need them add them.")
-    rows, columns = edge_index[:, kept].cpu().numpy()
-    size = (num_nodes, num_nodes)
-    given = scipy.sparse.csr_array((weights[kept].cpu().numpy(), (rows, columns)), shape=size)
-    if given.nnz < len(rows):  # the matrix has added them up
-        notices.append(f"{len(rows) - given.nnz} edges were repeated; their weights were added.")
-    reverse = given.T.tocsr()
-    both = given + reverse
-    missing = both.nnz - given.nnz
-    differ = abs(given - reverse) > SAME_WEIGHT * both
-    if missing or differ.nnz:
-        two_way = 2 * given.nnz - both.nnz  # entries whose reverse is there too
-        if directed_is_error:
-            what = f"{missing} edges lack their reverse" if missing else "weights differ by it"
-            raise GraphError(f"The graph is directed: {what}. Drop --directed error to symmetrise.")
-        if missing:
-            notices.append(f"{missing} edges had no reverse and were made undirected.")
-        if two_way:
-            notices.append(
-                f"{two_way // 2} edges are given in both directions; the two weights were added."
-            )
-    else:
-        both /= 2
-    both.sort_indices()
-    found = both.tocoo()
-    ends = np.stack([found.coords[0], found.coords[1]]).astype(np.int64)
-    device = edge_index.device
-    return torch.from_numpy(ends).to(device), torch.from_numpy(found.data).to(device), notices
 
 
 def _best_layout(features: Features) -> Features:

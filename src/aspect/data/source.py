@@ -457,6 +457,10 @@ class Reading(Config):
         return kept.model_copy(update={**settled, **changes})
 
 
+# How columns of tables are called, in any case.
+ID_NAMES = ("id", "node", "node_id")
+LABEL_NAMES = ("label", "y")
+
 SETTLED = ("columns", "drop", "categorical", "feature_scaling")  # by the training
 OF_NODES = (*SETTLED, "id", "label")
 OF_TABLES = ("nodes", *OF_NODES, "source", "target", "weight", "encoding", "delimiter")
@@ -474,14 +478,17 @@ class GraphSource(Config):
     @classmethod
     def named(cls, graph: str, reading: Reading = NO_READING) -> GraphSource:
         """Check the name, and that the options mean something for it."""
-        source = cls(graph=_stored_name(check_graph_name(graph)), reading=reading)
-        given = set(reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
-        if source.is_named and given:
+        return cls(graph=_stored_name(check_graph_name(graph)), reading=reading).checked()
+
+    def checked(self) -> GraphSource:
+        """The same; options that mean nothing for a data set are refused."""
+        given = set(self.reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
+        if given and self.is_named:
             raise SettingsError(
                 f"{option_of(min(given))} belongs to a graph in files of yours. "
-                f"Got it with {graph!r}."
+                f"Got it with {self.graph!r}."
             )
-        return source
+        return self
 
     @property
     def is_named(self) -> bool:
@@ -592,7 +599,7 @@ def read_graph(
 
     values = {**options, "nodes": None if nodes is None else str(nodes)}
     reading = make_config(Reading, values, owner="the graph")
-    labelled = GraphSource(graph=str(graph), reading=reading).read(data_dir, encoder)
+    labelled = GraphSource(graph=str(graph), reading=reading).checked().read(data_dir, encoder)
     if changes := changes_of(labelled.graph):
         warn(" ".join(changes), GraphWarning)
     return labelled

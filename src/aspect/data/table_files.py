@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,11 +23,12 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from aspect.data.files import check_memory, file_bytes
-from aspect.data.source import NO_READING, Reading
+from aspect.data.source import ID_NAMES, NO_READING, Reading
 from aspect.errors import MOST_SHOWN, FileError, GraphError, SettingsError, shown
 
 MOST_COLUMNS = 50_000
 BLOCK_BYTES = 64 * 2**20  # one row must fit: rows of wide feature tables are long
+COMMENTS = ("#", "%")
 END = "\x03end of table\x03"  # no cell ends so
 SPELLED = {"\\t": "\t", "tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
 DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','", " ": "space"}
@@ -38,32 +40,40 @@ WIDE_BOMS = {  # longest first: the mark of UTF-32 starts with that of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 PARQUET_MAGIC = b"PAR1"
+PARQUET_INDEX = "__index_level_0__"
 
 
 @dataclass(frozen=True)
 class TableFile:
     """A table as it was read, with what its errors need to say where it came from."""
 
-    path: Path
+    called: str  # in a sentence: its path in quotes, or `the node frame`
     table: pa.Table
     is_text: bool  # all cells are strings, as written; otherwise the columns have types
-    text: bytes = b""  # of a text table, to find the line of a row in
+    text: bytes = b""  # of a text table read as a whole, to find the line of a row in
     separator: str = ","
+    first: int = 0  # row, of a table read in pieces
 
     @property
     def names(self) -> list[str]:
         """The columns, in the order of the file."""
         return list(self.table.column_names)
 
+    @property
+    def index(self) -> str | None:
+        """The column in which pandas keeps an index without a name; None if there is none."""
+        names = {self.names[0]} & {"", "Unnamed: 0"} if self.is_text else {PARQUET_INDEX}
+        return next(iter(names & set(self.names)), None)
+
     @cached_property
     def _lines(self) -> list[int]:
         """The line on which every row begins."""
-        records = _records(self.text, self.separator, self.path)
+        records = _records(self.text, self.separator, self.called)
         return [line for line, cells in records if cells][1:]
 
     def place(self, row: int) -> str:
         """Where a row stands: its line in a text, as an editor counts, else its number from 1."""
-        return f"line {self._lines[row]}" if self.is_text else f"row {row + 1}"
+        return f"line {self._lines[row]}" if self.text else f"row {self.first + row + 1}"
 
     def places(self, rows: Iterable[int]) -> str:
         """The first of many rows, with their count: `line 2, line 7 (2 in all)`."""
@@ -76,13 +86,13 @@ class TableFile:
         is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if not (is_string or pa.types.is_string_view(kind) or pa.types.is_integer(kind)):
             raise GraphError(
-                f"Node ids must be strings or integers. Column {name!r} of {str(self.path)!r} "
+                f"Node ids must be strings or integers. Column {name!r} of {self.called} "
                 f"is of type {column.type}."
             )
         if column.null_count:
             rows = pc.indices_nonzero(pc.is_null(column)).to_pylist()
             raise GraphError(
-                f"Every row must have its node ids. Column {name!r} of {str(self.path)!r} "
+                f"Every row must have its node ids. Column {name!r} of {self.called} "
                 f"has none in {self.places(rows)}."
             )
         return pc.cast(column, pa.string())
@@ -97,18 +107,18 @@ class TableFile:
         if name in self.names or len(near) == 1:
             return name if name in self.names else near[0]
         raise GraphError(
-            f"{option} must be one of the columns {as_parsed(self.names)} of {str(self.path)!r}. "
+            f"{option} must be one of the columns {as_parsed(self.names)} of {self.called}. "
             f"Got {name!r}."
         )
 
     def column_called(self, names: Sequence[str], remedy: str) -> str | None:
         """The column that has one of these names, in any case; several of them are refused."""
-        called = [name for name in self.names if name.strip().lower() in names]
-        if len(called) > 1:
+        fitting = [name for name in self.names if name.strip().lower() in names]
+        if len(fitting) > 1:
             raise GraphError(
-                f"{str(self.path)!r} has the columns {' and '.join(map(repr, called))}. {remedy}"
+                f"{self.called} has the columns {' and '.join(map(repr, fitting))}. {remedy}"
             )
-        return called[0] if called else None
+        return fitting[0] if fitting else None
 
     def column_for(
         self, option: str, given: str | None, names: Sequence[str], remedy: str
@@ -122,12 +132,47 @@ class TableFile:
 def read_table(path: Path, reading: Reading = NO_READING) -> TableFile:
     """Read Parquet or delimited text, by the name of the file."""
     if path.suffix.lower() == ".parquet":
-        source = TableFile(path, _read_parquet(path), is_text=False)
-    else:
-        source = _read_text(path, reading.encoding, reading.delimiter)
+        return _with_rows(TableFile(repr(str(path)), _read_parquet(path), is_text=False))
+    return _with_rows(_read_text(path, reading.encoding, reading.delimiter))
+
+
+def _with_rows(source: TableFile) -> TableFile:
     if source.table.num_rows == 0 or not source.names:
-        raise FileError(f"{str(path)!r} holds no rows. Its columns are {as_parsed(source.names)}.")
+        columns = as_parsed(source.names)
+        raise FileError(f"{source.called} holds no rows. Its columns are {columns}.")
     return source
+
+
+def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  # noqa: ANN401
+    """A frame of pandas, polars or another library that speaks Arrow.
+
+    Args:
+        frame: The frame.
+        called: What it is called in a sentence.
+        index: Name for the index of a pandas frame, which is a column unless one has ids already.
+    """
+    if hasattr(frame, "reset_index"):  # pandas
+        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+        if index is not None and not any(name.strip().lower() in ID_NAMES for name in frame):
+            if frame.index.nlevels > 1:
+                raise GraphError(
+                    f"The index of {called} has {frame.index.nlevels} levels. Give it a column "
+                    f"{index!r} with the ids."
+                )
+            frame = frame.rename_axis(index).reset_index()
+        _check_names(list(frame.columns), called)
+        try:
+            table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            first = str(error).splitlines()[0].rstrip(".")
+            raise GraphError(
+                "A column of the frame mixes types of values, or is of a type that Arrow does not "
+                f"know: {first}."
+            ) from error
+    else:
+        table = frame if isinstance(frame, pa.Table) else pa.table(frame)
+        _check_names(table.column_names, called)
+    return _with_rows(TableFile(called, _decoded(table), is_text=False))
 
 
 def as_parsed(cells: Sequence[str]) -> str:
@@ -136,21 +181,30 @@ def as_parsed(cells: Sequence[str]) -> str:
     return " | ".join(repr(cell) for cell in cells[:MOST_SHOWN]) + dots
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_dictionary = pa.types.is_dictionary(column.type)
-    return column.cast(column.type.value_type) if is_dictionary else column
+def _decoded(table: pa.Table) -> pa.Table:
+    """The same with each dictionary's values in place of their numbers."""
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.type.value_type):
+            # Arrow decodes no dictionary of these, which polars writes.
+            parts = [(part.indices, part.dictionary.cast(pa.string())) for part in column.chunks]
+            column = pa.chunked_array([pa.DictionaryArray.from_arrays(*part) for part in parts])
+        is_dictionary = pa.types.is_dictionary(column.type)
+        columns[name] = column.cast(column.type.value_type) if is_dictionary else column
+    return pa.table(columns)
 
 
-def _check_names(names: Sequence[str], path: Path) -> None:
+def _check_names(names: Sequence[str], called: str) -> None:
     if len(names) > MOST_COLUMNS:
         raise FileError(
-            f"A table must have at most {MOST_COLUMNS} columns. Got {len(names)} in {str(path)!r}. "
+            f"A table must have at most {MOST_COLUMNS} columns. Got {len(names)} in {called}. "
             "Save such a graph as .npz."
         )
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise FileError(
-            f"Columns of {str(path)!r} must have different names. Got {as_parsed(names)}, "
+            f"Columns of {called} must have different names. Got {as_parsed(names)}, "
             f"with repeated {shown(repeated, repr)}. Is the header line missing?"
         )
 
@@ -161,7 +215,7 @@ def _read_parquet(path: Path) -> pa.Table:
         raise FileError(f"{str(path)!r} is not a Parquet file. Got {data[:8]!r} at its beginning.")
     try:
         schema = pyarrow.parquet.read_schema(pa.BufferReader(data))
-        _check_names(schema.names, path)
+        _check_names(schema.names, repr(str(path)))
         file = pyarrow.parquet.ParquetFile(
             pa.BufferReader(data),
             pre_buffer=False,
@@ -175,7 +229,7 @@ def _read_parquet(path: Path) -> pa.Table:
         check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
         table = file.read(use_threads=False)  # see `_read_text`
         check_memory(sum(map(_text_bytes, table.columns)), path)
-        return pa.table({name: _decoded(table.column(name)) for name in schema.names})
+        return _decoded(table)
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(
@@ -209,19 +263,19 @@ def _read_text(path: Path, encoding: str, delimiter: str | None) -> TableFile:
 
     The first line is the header; lines without any character are no rows.
     """
-    separator = separator_of(path, delimiter)
-    text = _as_utf8(file_bytes(path), path, encoding)
+    separator, called = separator_of(path, delimiter), repr(str(path))
+    text = _as_utf8(file_bytes(path), called, encoding)
     if not text.strip():
-        raise FileError(f"{str(path)!r} is empty. A table needs a header line and rows.")
+        raise FileError(f"{called} is empty. A table needs a header line and rows.")
     if b"\0" in text:
-        line = text[: text.index(b"\0")].count(b"\n") + 1
+        line = _line_of(text, text.index(b"\0"))
         raise FileError(
-            f"{str(path)!r} has a NUL byte in line {line}: it is no text, or in another encoding. "
+            f"{called} has a NUL byte in line {line}: it is no text, or in another encoding. "
             "Pass --encoding utf-16 if it is that."
         )
-    names = _header(text, separator, path)
+    names = _header(text, separator, called)
     if text.count(b'"') % 2:  # an open quote would swallow the rest of the file as one cell
-        _refuse_ragged_rows(text, separator, path)
+        _refuse_ragged_rows(text, separator, called)
     try:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(text),
@@ -235,51 +289,61 @@ def _read_text(path: Path, encoding: str, delimiter: str | None) -> TableFile:
             ),
         )
     except pa.ArrowException as error:
-        _refuse_ragged_rows(text, separator, path)
-        raise FileError(f"{str(path)!r} cannot be read as a table: {error}.") from error
+        _refuse_ragged_rows(text, separator, called)
+        raise FileError(f"{called} cannot be read as a table: {error}.") from error
     if table.column_names != names:  # Arrow and Python disagree on where a quote ends
-        raise FileError(_bad_quote(path, 1))
+        raise FileError(_bad_quote(called, 1))
     if b'"' in text and any(
         pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns
     ):
         # A cell over several lines is rare: make sure that no stray quote made it.
-        for _ in _records(text, separator, path, strict=True):
+        for _ in _records(text, separator, called, strict=True):
             pass
-    return TableFile(path, table, is_text=True, text=text, separator=separator)
+    return TableFile(called, table, is_text=True, text=text, separator=separator)
 
 
-def _header(text: bytes, separator: str, path: Path) -> list[str]:
+def _header(text: bytes, separator: str, called: str) -> list[str]:
     """The cells of the first line; a lone one may hide another delimiter."""
-    names = next((cells for _, cells in _records(text, separator, path) if cells), [])
-    _check_names(names, path)
+    names = next((cells for _, cells in _records(text, separator, called) if cells), [])
+    _check_names(names, called)
+    first = "".join(names[:1]).strip()
+    if first in COMMENTS or (len(names) == 1 and first.startswith(COMMENTS)):
+        raise FileError(
+            f"The first line of {called} must name the columns. Got {as_parsed(names)}, a comment. "
+            "Remove such lines, and add a header line if there is none."
+        )
     hidden = [word for mark, word in DELIMITERS.items() if mark in "".join(names)]
     if len(names) == 1 and hidden:
         raise FileError(
-            f"{str(path)!r} has one column, read as {as_parsed(names)}. "
+            f"{called} has one column, read as {as_parsed(names)}. "
             f"If the delimiter is another, pass --delimiter {hidden[0]}."
         )
     return names
 
 
-def _as_utf8(data: bytes, path: Path, encoding: str) -> bytes:
+def _line_of(data: bytes, place: int) -> int:
+    """The line of a byte, whichever way lines end."""
+    return len((data[:place] + b".").splitlines())
+
+
+def _as_utf8(data: bytes, called: str, encoding: str) -> bytes:
     """The same text in UTF-8 without a byte order mark."""
     try:
         is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
         wide = next((name for mark, name in WIDE_BOMS.items() if data.startswith(mark)), None)
         if is_utf8 and wide:
-            raise FileError(
-                f"{str(path)!r} is {wide} text, not {encoding}. Pass --encoding {wide}."
-            )
+            raise FileError(f"{called} is {wide} text, not {encoding}. Pass --encoding {wide}.")
         decoded = data.decode(encoding)
         return data.removeprefix(codecs.BOM_UTF8) if is_utf8 else decoded.lstrip(MARK).encode()
     except UnicodeError as error:
         where = ""
         if isinstance(error, UnicodeDecodeError):
-            line = data[: error.start].count(b"\n") + 1
+            line = _line_of(data, error.start)
             where = f" (byte 0x{data[error.start]:02x} in line {line})"
         raise FileError(
-            f"{str(path)!r} is not {encoding} text{where}. "
-            "Pass --encoding with the right name, for example latin-1 or cp1252."
+            f"{called} is not {encoding} text{where}. "
+            "Pass --encoding with the right name, for example latin-1 or cp1252. "
+            "Unpack a compressed file, and save a spreadsheet as CSV."
         ) from error
     except (LookupError, ValueError) as error:  # unknown, or a codec that is not for text
         raise SettingsError(
@@ -289,7 +353,7 @@ def _as_utf8(data: bytes, path: Path, encoding: str) -> bytes:
 
 
 def _records(
-    text: bytes, separator: str, path: Path, *, strict: bool = False
+    text: bytes, separator: str, called: str, *, strict: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """Every record with the number of its first line; slower than Arrow, but it knows the lines."""
     lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", newline="")
@@ -302,28 +366,28 @@ def _records(
             if cells == [END]:
                 return
             if cells and cells[-1].endswith(END):
-                raise FileError(_bad_quote(path, start))
+                raise FileError(_bad_quote(called, start))
             yield start, cells
             start = reader.line_num + 1
     except csv.Error as error:  # a cell without end, or text behind a closing quote
-        raise FileError(_bad_quote(path, start)) from error
+        raise FileError(_bad_quote(called, start)) from error
 
 
-def _bad_quote(path: Path, line: int) -> str:
+def _bad_quote(called: str, line: int) -> str:
     return (
-        f"Quotes in {str(path)!r} must enclose whole cells. "
+        f"Quotes in {called} must enclose whole cells. "
         f"The one in line {line} is not closed, or not at the end of its cell."
     )
 
 
-def _refuse_ragged_rows(text: bytes, separator: str, path: Path) -> None:
+def _refuse_ragged_rows(text: bytes, separator: str, called: str) -> None:
     """Name the rows that do not fit the header; return if all do."""
-    records = ((line, cells) for line, cells in _records(text, separator, path) if cells)
+    records = ((line, cells) for line, cells in _records(text, separator, called) if cells)
     _, names = next(records)
     ragged = [(line, cells) for line, cells in records if len(cells) != len(names)]
     if ragged:
         listed = shown(f"line {line} has {len(cells)}" for line, cells in ragged)
         raise FileError(
-            f"Rows of {str(path)!r} must have {len(names)} cells as its header has: {listed}. "
+            f"Rows of {called} must have {len(names)} cells as its header has: {listed}. "
             f"The first is read as {as_parsed(ragged[0][1])}."
         )

@@ -23,25 +23,31 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aspect.data.columns import MISSING, NUMBER, parse_column, refused_gaps
+from aspect.data.columns import NUMBER, edge_weights, label_cells, parse_column, refused_gaps
 from aspect.data.encoder import Caution, FeatureEncoder, Kind, ParsedColumn
 from aspect.data.features import dense, with_made_features, with_structural_features
 from aspect.data.graph import (
     UNLABELLED,
     Graph,
     LabelledGraph,
-    check_weights,
     clean_edges,
     encode_labels,
     label_graph,
     unlabelled,
 )
-from aspect.data.source import NO_READING, OF_NODES, SETTLED, Impute, Reading, option_of
+from aspect.data.source import (
+    ID_NAMES,
+    LABEL_NAMES,
+    NO_READING,
+    OF_NODES,
+    SETTLED,
+    Impute,
+    Reading,
+    option_of,
+)
 from aspect.data.table_files import TableFile, as_parsed, read_table
 from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 
-ID_NAMES = ("id", "node", "node_id")
-LABEL_NAMES = ("label", "y")
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"))
 WEIGHT = "weight"
 
@@ -53,6 +59,7 @@ Result = TypeVar("Result")
 class NodeTable:
     """What a node table holds, in the order of its rows."""
 
+    called: str  # in a sentence
     ids: tuple[str, ...]
     integer_ids: bool  # the column of ids was of an integer type
     columns: tuple[ParsedColumn, ...] = ()  # but for ids and labels
@@ -110,13 +117,17 @@ class TablesRead:
 
 
 def read_tables(
-    edges: Path | str, reading: Reading = NO_READING, encoder: FeatureEncoder | None = None
+    edges: TableFile | Path | str,
+    reading: Reading = NO_READING,
+    encoder: FeatureEncoder | None = None,
+    nodes: TableFile | None = None,
 ) -> LabelledGraph:
     """Read an edge table with its node table; without one, every node that has an edge.
 
-    With the encoder of a training graph, columns become features as they did there.
+    With the encoder of a training graph, columns become features as they did there. The node table
+    is that of the reading, if it is not given.
     """
-    result = read_all(edges, reading, encoder)
+    result = read_all(edges, reading, encoder, nodes)
     if result.labelled is None:
         raise _first_of(result.errors)
     return result.labelled
@@ -131,14 +142,16 @@ def _first_of(errors: Sequence[AspectError]) -> AspectError:
 
 
 def read_all(
-    edges: Path | str, reading: Reading = NO_READING, encoder: FeatureEncoder | None = None
+    edges: TableFile | Path | str,
+    reading: Reading = NO_READING,
+    encoder: FeatureEncoder | None = None,
+    nodes: TableFile | None = None,
 ) -> TablesRead:
     """Read all that can be read, and gather what is wrong."""
     result = TablesRead()
-    with result.gathering():
-        _check_options(reading, encoder)
-    _read_both(Path(edges), reading, encoder, result)
-    if result.edges is not None and reading.nodes is None:
+    result.tried(_check_options, reading, encoder)
+    _read_both(edges, nodes or reading.nodes, reading, encoder, result)
+    if result.edges is not None and nodes is None and reading.nodes is None:
         result.nodes = result.tried(_nodes_of, result.edges, result.notices)
     if result.edges is not None and result.nodes is not None:
         _join(result.nodes, result.edges, reading, encoder, result)
@@ -146,15 +159,22 @@ def read_all(
 
 
 def _read_both(
-    edges: Path, reading: Reading, encoder: FeatureEncoder | None, result: TablesRead
+    edges: TableFile | Path | str,
+    nodes: TableFile | str | None,
+    reading: Reading,
+    encoder: FeatureEncoder | None,
+    result: TablesRead,
 ) -> None:
     """The two tables, as far as each can be read and is named."""
-    if reading.nodes is not None:
-        source = result.tried(read_table, Path(reading.nodes), reading)
-        if source is not None:
-            result.nodes = _parse_nodes(source, reading, encoder, result)
+    sources = [
+        result.tried(read_table, Path(one), reading) if isinstance(one, str | Path) else one
+        for one in (nodes, edges)
+    ]
+    if sources[0] is not None:
+        result.nodes = _parse_nodes(sources[0], reading, encoder, result)
     known = result.nodes.ids if result.nodes else ()
-    result.edges = _read_edges(edges, reading, result, known)
+    if sources[1] is not None:
+        result.edges = _read_edges(sources[1], reading, result, known)
 
 
 def _check_options(reading: Reading, encoder: FeatureEncoder | None) -> None:
@@ -180,7 +200,7 @@ def _join(
     """Number the ends of the edges, encode the columns, build the graph."""
     pairs, unknown = edges.numbered(table.ids)
     if unknown:
-        result.errors.append(_unknown_ends(edges.source, unknown, table.ids, repr(reading.nodes)))
+        result.errors.append(_unknown_ends(edges.source, unknown, table.ids, table.called))
     known = (pairs >= 0).all(dim=0)
     if len(set(table.ids)) < len(table.ids):
         return  # which is an error
@@ -234,22 +254,14 @@ def _with_features(
 
 
 def _read_edges(
-    path: Path, reading: Reading, result: TablesRead, known: Sequence[str]
+    source: TableFile, reading: Reading, result: TablesRead, known: Sequence[str]
 ) -> EdgeTable | None:
-    source = result.tried(read_table, path, reading)
-    if source is None:
-        return None
     weight = result.tried(_weight_name, source, reading.weight)
     weights = None
     if weight is not None:
-        weights = result.tried(edge_weights, source, weight)
-    if weights is not None and reading.unweighted:
-        weights = (weights != 0).double()  # zero is no edge
-        result.notices.append(f"The weights in column {weight!r} are left aside.")
-    elif weights is not None:
-        errors = len(result.errors)
-        result.tried(check_weights, weights, source.place)
-        weights = weights if len(result.errors) == errors else None  # refused once is enough
+        weights = result.tried(edge_weights, source, weight, reading.unweighted)
+        if reading.unweighted:
+            result.notices.append(f"The weights in column {weight!r} are left aside.")
     with result.gathering():
         named = _named_ends(source, reading)
         # Nodes may be called `from` and `to` as well: a header with such names is one.
@@ -292,7 +304,7 @@ def _check_header(source: TableFile, known: Sequence[str] = ()) -> None:
 
 def _no_header(source: TableFile) -> FileError:
     return FileError(
-        f"The first line of {str(source.path)!r} must name the columns. "
+        f"The first line of {source.called} must name the columns. "
         f"Got {as_parsed(source.names)}, which looks like a row. Add a header line."
     )
 
@@ -321,10 +333,12 @@ def _named_ends(source: TableFile, reading: Reading) -> tuple[str, str] | None:
 
 def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
     names = [name for name in source.names if name != weight]
+    if len(names) > 2 and source.index in names:  # noqa: PLR2004 - as below
+        names.remove(source.index)
     if len(names) != 2:  # noqa: PLR2004 - an edge has two ends
         raise FileError(
             "An edge table must have two columns of node ids, or name them source and target, or "
-            f"--source and --target name them. Got {len(names)} in {str(source.path)!r}, whose "
+            f"--source and --target name them. Got {len(names)} in {source.called}, whose "
             f"first line is read as {as_parsed(source.names)}."
         )
     return names[0], names[1]
@@ -333,22 +347,6 @@ def _first_two(source: TableFile, weight: str | None) -> tuple[str, str]:
 def _weight_name(source: TableFile, given: str | None) -> str | None:
     remedy = f"Rename or remove all but one {WEIGHT!r}."
     return source.column_for("--weight", given, [WEIGHT], remedy)
-
-
-def edge_weights(source: TableFile, name: str) -> Float[Tensor, " pairs"]:
-    """The weights as they are; an empty cell is one, a written NaN is none."""
-    column = source.table.column(name)
-    if source.is_text:
-        column = pc.ascii_trim_whitespace(column)
-        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-    try:
-        weights = pc.cast(column, pa.float64(), safe=False).fill_null(1).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise GraphError(
-            f"Edge weights must be positive numbers. Column {name!r} of {str(source.path)!r} "
-            f"is of type {column.type} or has other cells ({error})."
-        ) from error
-    return torch.from_numpy(weights.copy())
 
 
 def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
@@ -360,10 +358,11 @@ def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
         if ids & set(edges.names):
             raise _no_header(source)
         notices.append(
-            f"The first line of {str(source.path)!r} is taken for the names of its columns: "
+            f"The first line of {source.called} is taken for the names of its columns: "
             f"{as_parsed(source.names)}."
         )
-    return NodeTable(tuple(sorted(ids)), all(map(source.has_integers, edges.names)))
+    integer_ids = all(map(source.has_integers, edges.names))
+    return NodeTable(source.called, tuple(sorted(ids)), integer_ids)
 
 
 def _unknown_ends(
@@ -371,18 +370,19 @@ def _unknown_ends(
 ) -> GraphError:
     listed = shown(unknown, lambda node: f"{node!r} in {source.place(unknown[node])}")
     return GraphError(
-        f"Edges of {str(source.path)!r} must join nodes of {nodes}. "
+        f"Edges of {source.called} must join nodes of {nodes}. "
         f"Not there: {listed}.{_near_misses(unknown, ids)}"
     )
 
 
 def _near_misses(unknown: Iterable[str], ids: Sequence[str]) -> str:
-    """Point out ids that are known but for case, spaces, Unicode form or leading zeros."""
+    """Point out ids that are known but for case, spaces, Unicode form, leading zeros or `.0`."""
     known = {_folded(node): node for node in ids}
     near = [f"{node!r} and {known[_folded(node)]!r}" for node in unknown if _folded(node) in known]
     if not near:
         return ""
-    return f" Some differ only in case, spaces, Unicode form or leading zeros: {shown(near)}."
+    what = "a final .0, case, spaces, Unicode form or leading zeros"
+    return f" Some differ only in {what}: {shown(near)}."
 
 
 # The node table
@@ -394,10 +394,10 @@ def _parse_nodes(
     """Take a table apart: the id column, the label column, and features for all others.
 
     The id column is called `id`, `node` or `node_id`, else it is the first; the label column is
-    called `label` or `y`; or both as the reading says. With an encoder only its columns are taken.
+    called `label` or `y`; or both as the reading says. With an encoder only its columns are taken,
+    and a label column that is asked for.
     """
-    with result.gathering():
-        _check_header(source)
+    result.tried(_check_header, source)
     id_name = result.tried(_id_name, source, reading.id, result.notices)
     if id_name is None:
         return None
@@ -406,20 +406,18 @@ def _parse_nodes(
         return None
     ids = column.to_pylist()
     result.notices += _folding_notices(ids)
-    with result.gathering():
-        _check_unique(source, ids)
-    label_name, cells = (None, None) if encoder else _labels(source, reading, id_name, result)
+    result.tried(_check_unique, source, ids)
+    label_name, cells = None, None
+    if encoder is None or reading.label is not None:
+        label_name, cells = _labels(source, reading, id_name, result)
     taken = [name for name in (id_name, label_name) if name is not None]
+    table = NodeTable(source.called, tuple(ids), source.has_integers(id_name))
     if reading.features is not None or (encoder is not None and encoder.structural is not None):
-        return NodeTable(tuple(ids), source.has_integers(id_name), label_cells=cells)
+        return replace(table, label_cells=cells)
     columns = _parse_columns(source, taken, reading, encoder, result)
     fitted = encoder
     if columns and encoder is None:
-        fitted = FeatureEncoder.fit(
-            columns,
-            scaling=reading.feature_scaling,
-            impute=reading.impute,
-        )
+        fitted = FeatureEncoder.fit(columns, scaling=reading.feature_scaling, impute=reading.impute)
     if fitted is not None:
         impute = reading.impute or fitted.impute
         used = {column.name for column in fitted.columns}
@@ -430,7 +428,7 @@ def _parse_nodes(
                 refused_gaps(source, name, rows) for name, rows in wrong.items() if rows.any()
             ]
         result.notices += _filled_gaps(source, features, fitted, impute)
-    return NodeTable(tuple(ids), source.has_integers(id_name), columns, fitted, cells)
+    return replace(table, columns=columns, encoder=fitted, label_cells=cells)
 
 
 def _labels(
@@ -441,11 +439,11 @@ def _labels(
     if name is None:
         if reading.features is None:
             result.notices.append(
-                f"{str(source.path)!r} has no column called label or y: every column is a feature. "
+                f"{source.called} has no column called label or y: every column is a feature. "
                 "--label names the one with the classes."
             )
         return None, None
-    cells = result.tried(label_cells, source.table.column(name), name)
+    cells = result.tried(label_cells, source, name)
     result.notices += [] if cells is None else _label_notices(cells, name)
     return name, cells
 
@@ -479,11 +477,9 @@ def _filled_gaps(
 def _id_name(source: TableFile, given: str | None, notices: list[str]) -> str:
     name = source.column_for("--id", given, ID_NAMES, "Pass --id with the one that holds the ids.")
     if name is None:
-        name = source.names[0]
+        name = source.index or source.names[0]
         if source.is_text:
-            notices.append(
-                f"The first column of {str(source.path)!r}, {name!r}, is taken for the ids."
-            )
+            notices.append(f"The first column of {source.called}, {name!r}, is taken for the ids.")
     return name
 
 
@@ -526,13 +522,16 @@ def _kinds_of(
 ) -> dict[str, Kind | None]:
     """The columns that become features, with the kind that each must be of; None: any."""
     if encoder is None:
-        return result.tried(_feature_columns, source, taken, reading) or {}
+        chosen = result.tried(_feature_columns, source, taken, reading) or {}
+        if source.index not in (None, *taken, *chosen):
+            result.notices.append(f"Column {source.index!r}, the index of pandas, is left aside.")
+        return chosen
     kinds: dict[str, Kind | None] = {column.name: column.kind for column in encoder.columns}
     missing = [name for name in kinds if name not in source.names]
     if missing:
         result.errors.append(
             GraphError(
-                f"{str(source.path)!r} must have the columns of the training. "
+                f"{source.called} must have the columns of the training. "
                 f"It lacks {shown(missing, repr)}."
             )
         )
@@ -567,10 +566,11 @@ def _feature_columns(
             "Another column of these is named by --id or --label."
         )
     wanted = given["--columns"] or set(others)
+    dropped = given["--drop"] | ({source.index} - given["--columns"] - given["--categorical"])
     return {
         name: "text" if name in given["--categorical"] else None
         for name in others
-        if name in wanted and name not in given["--drop"]
+        if name in wanted and name not in dropped
     }
 
 
@@ -587,7 +587,8 @@ def _folding_notices(ids: Sequence[str]) -> list[str]:
     if not merged:
         return []
     return [
-        "Some ids differ only in case, spaces, Unicode form or leading zeros, and are kept apart: "
+        "Some ids differ only in a final .0, case, spaces, Unicode form or leading zeros, and are "
+        "kept apart: "
         f"{shown(merged)}."
     ]
 
@@ -595,6 +596,7 @@ def _folding_notices(ids: Sequence[str]) -> list[str]:
 def _folded(node: str) -> str:
     """An id as a looser reader would see it."""
     folded = unicodedata.normalize("NFC", node).strip().casefold()
+    folded = re.sub(r"^([0-9]+)[.]0+$", r"\1", folded)
     return folded.lstrip("0") or "0" if folded.isdecimal() else folded
 
 
@@ -602,23 +604,8 @@ def _label_name(source: TableFile, label: str | None, id_name: str) -> str | Non
     remedy = "Pass --label with the one that holds the classes."
     name = source.column_for("--label", label, LABEL_NAMES, remedy)
     if label is not None and name == id_name:
-        raise GraphError(f"{label!r} holds the ids of {str(source.path)!r}. {remedy}")
+        raise GraphError(f"{label!r} holds the ids of {source.called}. {remedy}")
     return name
-
-
-def label_cells(column: pa.ChunkedArray, name: str) -> list[str | None]:
-    """Labels as strings, None where missing; a column with gaps may keep integers as floats."""
-    try:
-        if pa.types.is_floating(column.type):
-            wide = column.cast(pa.float64())
-            column = pc.if_else(pc.is_nan(wide), None, wide).cast(pa.int64())
-        cells = pc.cast(column, pa.string()).to_pylist()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise GraphError(
-            f"Labels must be classes: strings or integers. Column {name!r} is of type "
-            f"{column.type}, or has fractions or infinities."
-        ) from error
-    return [None if cell is None or cell in MISSING else cell for cell in cells]
 
 
 def _label_notices(cells: Sequence[str | None], name: str) -> list[str]:
@@ -662,8 +649,8 @@ def extend_graph(
     if reading.nodes is None:
         raise SettingsError("Name the table of the new nodes with --nodes.")
     _check_options(reading, encoder)
-    path, result = Path(reading.nodes), TablesRead()
-    _read_both(Path(edges), reading, encoder, result)
+    result = TablesRead()
+    _read_both(edges, reading.nodes, reading, encoder, result)
     table, joined = result.nodes, result.edges
     if result.errors or table is None or joined is None:
         raise _first_of(result.errors)
@@ -671,12 +658,12 @@ def extend_graph(
     again = [repr(node) for node in table.ids if node in set(known)]
     if again:
         raise GraphError(
-            f"Nodes of {str(path)!r} must be new. The graph has {shown(again)} already."
+            f"Nodes of {table.called} must be new. The graph has {shown(again)} already."
         )
     ids = (*known, *table.ids)
     pairs, unknown = joined.numbered(ids)
     if unknown:
-        raise _unknown_ends(joined.source, unknown, ids, f"the graph and of {path}")
+        raise _unknown_ends(joined.source, unknown, ids, f"the graph and of {table.called}")
     pairs, weights, told = clean_edges(pairs, joined.weights, len(ids))
     features = torch.zeros(len(table.ids), graph.num_features)
     notices = [*result.notices, *told]
@@ -684,11 +671,15 @@ def extend_graph(
         encoded = encoder.encode({one.name: one for one in table.columns}, reading.impute)
         features = torch.from_numpy(encoded.features)
         notices = [*notices, *encoded.notices]
+    parts = (graph.edge_index, graph.weights), (pairs, weights)
     extended = Graph.build(
         torch.cat([dense(graph.features).cpu(), features]),
         torch.cat([graph.edge_index.cpu(), pairs], dim=1),
         ids,
-        weights=_joined_weights(graph, pairs, weights),
+        # One where there are none; weights that are all one are none again.
+        weights=torch.cat(
+            [torch.ones(len(ends[0])) if w is None else w.cpu() for ends, w in parts]
+        ),
         feature_names=graph.feature_names,
         integer_ids=graph.integer_ids and table.integer_ids,
         notices=notices,
@@ -696,14 +687,3 @@ def extend_graph(
     if encoder.columns:
         return replace(extended, encoder=encoder)
     return with_structural_features(extended, "degree", encoder)
-
-
-def _joined_weights(
-    graph: Graph, pairs: Int[Tensor, "2 entries"], weights: Float[Tensor, " entries"] | None
-) -> Float[Tensor, " all_entries"] | None:
-    """Those of the graph and of new edges; one where either has none."""
-    if graph.weights is None and weights is None:
-        return None
-    known = torch.ones(graph.edge_index.shape[1]) if graph.weights is None else graph.weights.cpu()
-    new = torch.ones(pairs.shape[1]) if weights is None else weights
-    return torch.cat([known.double(), new.double()])

@@ -8,7 +8,6 @@ once, and are refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from aspect.data.columns import parse_column, refused_gaps
 from aspect.data.encoder import (
@@ -66,22 +64,11 @@ def mapped_array(path: Path, dimensions: int) -> NDArray[Any]:
     return array
 
 
-@dataclass(frozen=True)
-class TablePiece(TableFile):
-    """Some rows of a table."""
-
-    first: int = 0  # row
-
-    @override
-    def place(self, row: int) -> str:
-        return f"row {self.first + row + 1}"
-
-
 class TablePieces:
     """A table as Parquet or delimited text, read in pieces."""
 
     def __init__(self, path: Path, reading: Reading) -> None:
-        self.path, self.reading = path, reading
+        self.path, self.reading, self._called = path, reading, repr(str(path))
         _check_file(path)
         self.is_text = path.name.lower().endswith(TEXT_SUFFIXES)
         if not self.is_text and path.suffix.lower() != ".parquet":
@@ -94,22 +81,22 @@ class TablePieces:
     def header(self) -> TableFile:
         """The table without its rows, which knows the columns."""
         first = next(self._batches(None))
-        return TablePiece(self.path, pa.Table.from_batches([first[:0]]), self.is_text)
+        return TableFile(self._called, pa.Table.from_batches([first[:0]]), self.is_text)
 
-    def pieces(self, columns: Sequence[str], rows: int) -> Iterator[TablePiece]:
+    def pieces(self, columns: Sequence[str], rows: int) -> Iterator[TableFile]:
         """These columns, so many rows at a time; the last piece may have fewer."""
         held, first = list[pa.RecordBatch](), 0
         for batch in self._batches(list(columns)):
             held.append(batch)
             while sum(part.num_rows for part in held) >= rows:
                 table = pa.Table.from_batches(held)
-                yield TablePiece(
-                    self.path, table[:rows].combine_chunks(), self.is_text, first=first
+                yield TableFile(
+                    self._called, table[:rows].combine_chunks(), self.is_text, first=first
                 )
                 held, first = table[rows:].to_batches(), first + rows
         if sum(part.num_rows for part in held):
             table = pa.Table.from_batches(held).combine_chunks()
-            yield TablePiece(self.path, table, self.is_text, first=first)
+            yield TableFile(self._called, table, self.is_text, first=first)
 
     def _batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -147,7 +134,7 @@ class TablePieces:
         )
 
 
-def as_ids(piece: TablePiece, name: str, *, as_integers: bool) -> NDArray[Any]:
+def as_ids(piece: TableFile, name: str, *, as_integers: bool) -> NDArray[Any]:
     """A column of node ids: int64, or texts as bytes of one length, filled up with zeros."""
     column = piece.table.column(name)
     if as_integers and column.null_count == 0 and piece.has_integers(name):
@@ -155,7 +142,7 @@ def as_ids(piece: TablePiece, name: str, *, as_integers: bool) -> NDArray[Any]:
             numbers: NDArray[Any] = column.cast(pa.int64()).to_numpy()
         except pa.ArrowInvalid as error:
             raise GraphError(
-                f"Node ids must be below 2**63. Column {name!r} of {str(piece.path)!r} has others."
+                f"Node ids must be below 2**63. Column {name!r} of {piece.called} has others."
             ) from error
         return numbers
     texts = piece.ids(name).combine_chunks()  # which refuses gaps and fractions
@@ -226,7 +213,7 @@ def fit_pieces(
             column = parse_column(piece, name, kind)
             if column.kind == "text":
                 raise GraphError(
-                    f"Column {name!r} of {str(piece.path)!r} holds texts, and a store takes "
+                    f"Column {name!r} of {piece.called} holds texts, and a store takes "
                     f"numbers, truth values and dates. Encode it, or pass --drop {name}."
                 )
             if column.missing.any() and impute is None:

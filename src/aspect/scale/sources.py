@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from aspect.data.columns import edge_weights, label_cells
 from aspect.data.features import COLUMNS, SEED
 from aspect.data.graph import UNLABELLED, encode_labels
-from aspect.data.tables import edge_columns, edge_weights, label_cells, node_columns
+from aspect.data.table_files import TableFile
+from aspect.data.tables import edge_columns, node_columns
 from aspect.errors import FileError, GraphError, SettingsError, shown
 from aspect.randomness import seed_for
 from aspect.scale.blocks import row_ranges
 from aspect.scale.chunks import (
-    TablePiece,
     TablePieces,
     as_ids,
     encode_piece,
@@ -209,7 +210,7 @@ class NodePieces(NodeSource):
         """The encoder, the number of nodes and the classes, by one pass through the table."""
         counted, classes = 0, dict[str | None, None]()
 
-        def pieces() -> Iterator[TablePiece]:
+        def pieces() -> Iterator[TableFile]:
             nonlocal counted
             for piece in self._table.pieces(self._read, FIT_ROWS):
                 counted += piece.table.num_rows
@@ -225,9 +226,9 @@ class NodePieces(NodeSource):
         self.feature_names = self._encoder.feature_names
         self.num_features = len(self.feature_names)
 
-    def _cells(self, piece: TablePiece) -> list[str | None]:
+    def _cells(self, piece: TableFile) -> list[str | None]:
         assert self._label is not None
-        return label_cells(piece.table.column(self._label), self._label)
+        return label_cells(piece, self._label)
 
     @override
     def ids(self, rows: int) -> Iterator[Numbers]:
