@@ -313,7 +313,7 @@ class _Run:
             attack=notes[0] if notes else None,
             scores=scores,
             prune_score=None if pruned is None else pruned.score,
-            **_training_facts(model),
+            **training_facts(model),
             dim=embeddings.shape[1],
             parameters=model.method.num_parameters,
             gate=gate_summary(policy),
@@ -321,7 +321,7 @@ class _Run:
             seconds=self.seconds,
             peak_memory_bytes=peak_bytes(model.device),
             notices=self._notices(probed, splits) if probed else (),
-            warnings=tuple(faults_of(model, graph, health)),
+            warnings=(*model.warnings(graph), *faults_of(model, health)),
             device=device_name(model.device),
             versions=versions(),
         )
@@ -434,7 +434,7 @@ class _Run:
         self.seconds[step] = time.perf_counter() - started
 
 
-def _training_facts(model: Embedder) -> dict[str, object]:
+def training_facts(model: Embedder) -> dict[str, object]:
     """How the training ended; nothing of a model that was loaded."""
     result = model.result
     if result is None:
@@ -450,10 +450,9 @@ def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | N
     return {"mean": float(policy.mean()), "std": float(policy.std())}
 
 
-@torch.no_grad()
-def faults_of(model: Embedder, graph: Graph, health: Health) -> list[str]:
-    """Warnings of the method, a training that came to nothing, a collapse; a sentence each."""
-    warnings = list(model.warnings(graph))
+def faults_of(model: Embedder, health: Health) -> list[str]:
+    """A training that came to nothing, a collapse; a sentence each."""
+    warnings = []
     if model.result is not None and model.result.epochs > 0 and model.result.kept == 0:
         warnings.append(
             "No loss was below that of the first epoch, so the weights are those from before the "

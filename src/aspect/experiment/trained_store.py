@@ -22,16 +22,22 @@ from typing_extensions import override
 
 from aspect.config import to_yaml
 from aspect.data.files import is_file
+from aspect.data.source import NO_READING, GraphSource
 from aspect.data.tensors import read_tensors
-from aspect.errors import FileError, RunError
+from aspect.errors import FileError, RunError, SettingsError
 from aspect.estimator import Embedder
+from aspect.experiment.record import GraphSummary, Record
+from aspect.experiment.run import Outcome, faults_of, training_facts
+from aspect.experiment.spec import Cell
 from aspect.experiment.trained import (
     MODEL,
-    RECORD_FORMAT,
     TRAIN_AGAIN,
     RunOptions,
     StoredRun,
+    open_folder,
     open_run,
+    run_record,
+    training_spec,
 )
 from aspect.methods.base import Method
 from aspect.nn.normalisation import Normalisation
@@ -49,7 +55,7 @@ from aspect.scale.ray_engine import RayTraining, connect, num_gpus, propagate_by
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
 from aspect.settings import Experiment, RowSettings
-from aspect.training.folder import CHECKPOINT, METRICS, RunFolder, Start
+from aspect.training.folder import CHECKPOINT, METRICS, RunFolder
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, Snapshot, TrainingResult, train
 
@@ -57,11 +63,11 @@ BASES, CHECKPOINTS = "bases", "checkpoints"  # folders of the run until it is co
 
 
 def train_store(
-    experiment: Experiment, path: Path, out: Path, options: RunOptions | None = None
+    experiment: Experiment, path: Path, out: Path, options: RunOptions
 ) -> dict[str, Any]:
-    """Train on the store at `path` into the folder `out`; return the record it ends with."""
-    options = options or RunOptions()
-    store = GraphStore.open(path.absolute())
+    """Train on the store at `path` into the folder `out`; see `aspect.experiment.trained`."""
+    _check_suits_store(experiment, path)
+    store = GraphStore.open(path)
     rows = experiment.rows or RowSettings()
     with process_group(options.device) as (ranks, device):
         model = Embedder(
@@ -71,23 +77,28 @@ def train_store(
             scale=rows,
             **experiment.settings,
         )
-        text = _config_text(experiment, model, store, rows)
         if ranks.rank > 0:
             return _follow(model, store, rows, out, ranks)
-        start = Start(settings_from=options.settings_from, device=model.device.type)
-        with RunFolder.open(
-            out,
-            text,
-            start=start,
-            resume=options.resume,
-            overwrite=options.overwrite,
-            checkpoint_every=options.checkpoint_every,
-            tensorboard=options.tensorboard,
-        ) as folder:
+        text = _config_text(experiment, model, store, rows)
+        with open_folder(out, text, model, options) as folder:
             if folder.is_complete:
                 return dict(open_run(folder.path).record)
-            folder.on_epoch = options.on_epoch
             return _StoreRun(model, store, rows, folder, options, ranks).carry_out()
+
+
+def _check_suits_store(experiment: Experiment, path: Path) -> None:
+    """Refuse what only a graph in memory can be given, since it would be left out in silence."""
+    for what, is_given in (
+        ("A perturbation", experiment.perturbation is not None),
+        ("Edge pruning", experiment.prune is not None),
+        ("--scale full", experiment.scale == "full"),
+        ("An option of reading", experiment.reading != NO_READING),
+    ):
+        if is_given:
+            raise SettingsError(
+                f"{what} needs a graph in memory, and {str(path)!r} is a store, which stays on the "
+                "disk. Leave it out, or name the files that the store was made from."
+            )
 
 
 def store_of(stored: StoredRun) -> GraphStore:
@@ -184,7 +195,11 @@ class _StoreRun:
         )
         model.save(path / MODEL)
         health = Health.of(data.uncentred(method))
-        record = self._record(result, gate, dim, health)
+        record = {
+            **run_record(self._outcome(gate, dim, health), path, self.options),
+            "seconds_by_step": self.seconds,
+            "notices": list(self.store.facts.notices),
+        }
         self.folder.complete(record)
         for made in (BASES, CHECKPOINTS):
             shutil.rmtree(path / made, ignore_errors=True)
@@ -238,45 +253,30 @@ class _StoreRun:
         epochs = values.pop("epoch")
         return TrainingResult(epochs, epochs < self.model.config.epochs, values, epochs)
 
-    def _record(
-        self,
-        result: TrainingResult,
-        gate: dict[str, float] | None,
-        dim: int,
-        health: Health,
-    ) -> dict[str, Any]:
+    def _outcome(self, gate: dict[str, float] | None, dim: int, health: Health) -> Outcome:
+        """As `run` makes one of a graph in memory."""
         model, facts = self.model, self.store.facts
-        return {
-            "run": str(self.folder.path),
-            "format": RECORD_FORMAT,
-            "method": model.name,
-            "seed": model.seed,
-            "settings": model.config.model_dump(mode="json"),
-            "rows": self.rows.model_dump(mode="json"),
-            "epochs": result.epochs,
-            "stopped_early": result.stopped_early,
-            "loss": result.values,
-            "dim": dim,
-            "gate": gate,
-            "versions": versions(),
-            "seconds": self.seconds["train"],
-            "seconds_by_step": self.seconds,
-            "device": str(model.device),
-            "health": health.to_dict(),
-            "warnings": health.warnings(),
-            "notices": list(facts.notices),
-            "settings_from": self.options.settings_from,
-            "graph": {
-                "name": self.store.path.name,
-                "nodes": facts.num_nodes,
-                "edges": facts.num_edges,
-                "features": facts.num_features,
-                "classes": len(facts.class_names),
-                "path": str(self.store.path),
-                "data_dir": None,
-                "sha256": self.store.digest,
-            },
-        }
+        spec = training_spec(model, self.store.digest, rows=self.rows)
+        source = GraphSource(graph=str(self.store.path))
+        record = Record(
+            status="done",
+            cell=Cell.outside_plans("train", model.name, source, spec),
+            graph=GraphSummary(
+                name=source.name,
+                nodes=facts.num_nodes,
+                edges=facts.num_edges,
+                features=facts.num_features,
+                classes=len(facts.class_names),
+            ),
+            **training_facts(model),
+            dim=dim,
+            gate=gate,
+            health=health.to_dict(),
+            seconds=self.seconds,
+            warnings=tuple(faults_of(model, health)),
+            versions=versions(),
+        )
+        return Outcome(record, model=model)
 
 
 def _rows_of(
