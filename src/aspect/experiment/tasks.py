@@ -98,7 +98,8 @@ def _embedders(
         for stored in runs if name == "random" else runs[:1]:
             settings = control_settings(name, stored.record["settings"])
             seed = stored.record["seed"]
-            yield name, Embedder(name, seed=seed, device=device, **settings).fit(graph)
+            model = Embedder(name, seed=seed, device=device, **settings)
+            yield name, model.fit(graph, progress=False)
 
 
 def predict_links(
@@ -167,13 +168,14 @@ def predict_links(
 def _linked(
     name: str, experiment: Experiment, method: str, held_out: HeldOut, device: str | None
 ) -> LinkScore:
-    """Train on what is left, embed that, and score the pairs."""
-    settings = dict(experiment.settings)
+    """Train on what is left, embed that, and score the pairs; controls prune no edges."""
+    settings, prune = dict(experiment.settings), experiment.prune
     if name != method:
         config = make_config(find_method(method).config, settings, owner=method)
-        settings = control_settings(name, config.model_dump(mode="json"))
-    model = Embedder(name, seed=experiment.seed, device=device, **settings)
-    return link_scores(model.fit(held_out.graph).embed(held_out.graph), held_out)
+        settings, prune = control_settings(name, config.model_dump(mode="json")), None
+    model = Embedder(name, seed=experiment.seed, device=device, prune=prune, **settings)
+    model.fit(held_out.graph, progress=False)
+    return link_scores(model.embed(held_out.graph), held_out)
 
 
 def _link_facts(held_outs: Sequence[HeldOut]) -> dict[str, Any]:
