@@ -39,7 +39,15 @@ from aspect.evaluation.pruning import (
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.record import Record
-from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run, target_notice
+from aspect.experiment.run import (
+    Outcome,
+    PerturbedGraph,
+    Task,
+    Training,
+    draw_splits,
+    run,
+    target_notice,
+)
 from aspect.experiment.spec import Cell, Spec, method_source, metric_for
 from aspect.experiment.trained import StoredRun, open_run
 from aspect.methods.registry import find_method
@@ -621,7 +629,7 @@ class _Evaluator:
             Task(cell, tuple(poisons), targets=self.targets),
             labelled=self.labelled,
             device=str(self.device),
-            model=model,
+            training=Training(model),
             probe=self.probe,
         )
 
@@ -788,7 +796,7 @@ class _GivenRun(StoredRun):
 
     @override
     def load_model(self, device: str | None = None) -> Embedder:
-        return precomputed_model(self.path, None, device).fit(self.labelled)
+        return precomputed_model(self.path, None, device).fit(self.labelled, progress=False)
 
     @override
     def read_graph(self, data_dir: str | None = None) -> LabelledGraph:

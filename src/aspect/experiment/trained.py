@@ -32,7 +32,7 @@ from aspect.estimator import Embedder, choose_device
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import ValueRecorder
 from aspect.experiment.record import GraphSummary, Record
-from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
+from aspect.experiment.run import Outcome, PerturbedGraph, Task, Training, run
 from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.plugins import is_reference
 from aspect.scale.store import is_store
@@ -580,7 +580,9 @@ def _probed(
         cell = Cell.outside_plans("train", entry, stored.experiment.source, spec)
         perturbed = () if poison is None else (poison,)
         task = Task(cell, perturbed, is_probed=is_probed, has_details=True)
-        return run(task, labelled=labelled, model=model, recorder=ValueRecorder(curves))
+        return run(
+            task, labelled=labelled, training=Training(model), recorder=ValueRecorder(curves)
+        )
 
     notices: tuple[str, ...] = ()
     try:
