@@ -79,6 +79,18 @@ def on_store(store, **changes):
     return EXPERIMENT.model_copy(update={"graph": str(store.path), **changes})
 
 
+def kill(when, store, out):
+    """Begin a run that is killed."""
+    words = [when, str(out), on_store(store).model_dump_json()]
+    source = f"import sys; sys.path[:0] = {sys.path!r}\n{CHILD}"
+    killed = subprocess.run([sys.executable, "-c", source, *words], check=False)
+    assert killed.returncode == -9
+
+
+def stop(_):
+    raise KeyboardInterrupt
+
+
 @pytest.fixture(scope="module")
 def whole(store, tmp_path_factory):
     """A run that nothing stopped."""
@@ -114,10 +126,7 @@ def test_a_run_has_the_files_and_the_model_of_any_run(store, whole):
 @pytest.mark.parametrize("when", ["training", "embedding"])
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(store, whole, tmp_path, when):
     out = tmp_path / "run"
-    words = [when, str(out), on_store(store).model_dump_json()]
-    source = f"import sys; sys.path[:0] = {sys.path!r}\n{CHILD}"
-    killed = subprocess.run([sys.executable, "-c", source, *words], check=False)
-    assert killed.returncode == -9
+    kill(when, store, out)
     assert not (out / "record.json").exists()
     assert (out / "model.safetensors").exists() == (when == "embedding")
     record = train_run(on_store(store), out, RunOptions(checkpoint_every=2, resume=True))
@@ -127,6 +136,21 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(store, whole, tmp_pat
     ended = json.loads((whole / "record.json").read_text())
     for name in ("loss", "device", "settings_from", "health"):
         assert record[name] == ended[name], name
+
+
+@pytest.mark.parametrize("when", ["training", "embedding"])
+def test_another_run_replaces_all_that_a_killed_one_left(store, tmp_path, when):
+    out = tmp_path / "run"
+    kill(when, store, out)
+    assert (out / "bases").is_dir()
+    other = on_store(store, seed=5)
+    with pytest.raises(KeyboardInterrupt):
+        train_run(other, out, RunOptions(device="cpu", overwrite=True, on_epoch=stop))
+    assert not (out / "embedding.json").exists()
+    train_run(other, out, RunOptions(device="cpu", resume=True))
+    train_run(other, tmp_path / "alone", RunOptions(device="cpu"))
+    for name in ("embeddings.npy", "policy.npy", "metrics.jsonl"):
+        assert (out / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
 
 
 def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):

@@ -27,12 +27,13 @@ from aspect.experiment.evaluate import (
     open_seeds,
     score_lines,
 )
-from aspect.experiment.trained import EMBEDDINGS, StoredRun
+from aspect.experiment.trained import StoredRun
 from aspect.experiment.trained_store import store_of
 from aspect.methods.controls import side_by_side
 from aspect.randomness import seed_for
 from aspect.scale.bases import BasisSettings, compute_bases
 from aspect.scale.store import GraphStore
+from aspect.training.folder import EMBEDDINGS
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 

@@ -39,8 +39,12 @@ from aspect.scale.store import is_store
 from aspect.settings import Experiment, RowSettings, load_experiment
 from aspect.training.folder import (
     CONFIG,
+    EMBEDDINGS,
     FEATURES,
+    IDS,
     METRICS,
+    MODEL,
+    POLICY,
     RECORD,
     RUN,
     RunFolder,
@@ -60,7 +64,6 @@ from aspect.workspace import (
 
 logger = logging.getLogger(__name__)
 
-MODEL, EMBEDDINGS, IDS = "model.safetensors", "embeddings.npy", "ids.txt"
 RECORD_FORMAT = 1
 OF_RECORD = ("epochs", "stopped_early", "loss", "versions", "dim", "gate", "warnings")
 TRAIN_AGAIN = "Train again with --overwrite."
@@ -343,7 +346,7 @@ def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
         write_json(path / FEATURES, graph.encoder.to_json())
     write_embeddings(path / EMBEDDINGS, outcome.model.embed(graph), overwrite=True)
     if outcome.policy is not None:
-        with replacing(path / "policy.npy", overwrite=True) as file:
+        with replacing(path / POLICY, overwrite=True) as file:
             np.save(file, outcome.policy.numpy(), allow_pickle=False)
     if graph.ids is not None:
         lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)

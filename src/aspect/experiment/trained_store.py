@@ -30,7 +30,6 @@ from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, faults_of, training_facts
 from aspect.experiment.spec import Cell
 from aspect.experiment.trained import (
-    MODEL,
     TRAIN_AGAIN,
     RunOptions,
     StoredRun,
@@ -44,7 +43,6 @@ from aspect.nn.normalisation import Normalisation
 from aspect.provenance import versions
 from aspect.scale.bases import Propagator
 from aspect.scale.embedding import (
-    PROGRESS,
     embed_store,
     gate_moments,
     scaling_of,
@@ -55,11 +53,18 @@ from aspect.scale.ray_engine import RayTraining, connect, num_gpus, propagate_by
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
 from aspect.settings import Experiment, RowSettings
-from aspect.training.folder import CHECKPOINT, METRICS, RunFolder
+from aspect.training.folder import (
+    BASES,
+    CHECKPOINT,
+    CHECKPOINTS,
+    EMBEDDINGS,
+    METRICS,
+    MODEL,
+    PROGRESS,
+    RunFolder,
+)
 from aspect.training.health import Health
 from aspect.training.trainer import Recorder, Snapshot, TrainingResult, train
-
-BASES, CHECKPOINTS = "bases", "checkpoints"  # folders of the run until it is complete
 
 
 def train_store(
@@ -119,7 +124,7 @@ def embed_run(stored: StoredRun, out: Path, normalise: Normalisation) -> dict[st
     if out.suffix.lower() != ".parquet":
         raise FileError(
             f"Embeddings of a store are written as .parquet. Got the name {out.name!r}; "
-            f"the bare matrix is {stored.path / 'embeddings.npy'}."
+            f"the bare matrix is {stored.path / EMBEDDINGS}."
         )
     store, model = store_of(stored), stored.load_model("cpu")
     counts = write_row_groups(

@@ -6,6 +6,7 @@
 - checkpoint.safetensors: the latest snapshot, until the run is complete
 - model.safetensors: the trained method
 - embeddings.npy, policy.npy, ids.txt
+- bases/, checkpoints/, embedding.json: of a run of a store, until it is complete
 - features.json: how columns of a node table became features; the model knows it too
 - manifest.json: the SHA-256 of every file of the run, checked whenever it is opened
 - record.json: seeds, versions, timings; written last, so its presence says "complete"
@@ -44,8 +45,14 @@ CHECKPOINT, RECORD, CONFIG, START, METRICS, TENSORBOARD = (
     "metrics.jsonl",
     "tensorboard",
 )
-FEATURES = "features.json"
-OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt", FEATURES)
+MODEL, EMBEDDINGS, POLICY, IDS, FEATURES = OUTPUTS = (
+    "model.safetensors",
+    "embeddings.npy",
+    "policy.npy",
+    "ids.txt",
+    "features.json",
+)
+BASES, CHECKPOINTS, PROGRESS = "bases", "checkpoints", "embedding.json"  # of a store
 
 # Many a folder holds a config.yaml; only beside one of these it tells of a run.
 SIGNS_OF_A_RUN = {START, METRICS, CHECKPOINT, RECORD}
@@ -157,12 +164,12 @@ class RunFolder(Recorder):
 
         Log and config stay until they are replaced, so that the folder is a run's at any moment.
         """
-        self.workspace.remove(RECORD, MANIFEST, CHECKPOINT, *OUTPUTS, START)
-        events = self.path / TENSORBOARD
-        if events.is_symlink():
-            events.unlink()
-        elif events.is_dir():
-            shutil.rmtree(events)
+        self.workspace.remove(RECORD, MANIFEST, CHECKPOINT, PROGRESS, *OUTPUTS, START)
+        for folder in (self.path / name for name in (TENSORBOARD, BASES, CHECKPOINTS)):
+            if folder.is_symlink():
+                folder.unlink()
+            elif folder.is_dir():
+                shutil.rmtree(folder)
         self.workspace.write(CONFIG, self.config)
         self._write_start()
         (self.path / METRICS).write_bytes(b"")
