@@ -328,20 +328,12 @@ def _split_scores(lines: pd.DataFrame) -> list[SplitScore]:
 
 
 def check_same_method(runs: Sequence[StoredRun]) -> None:
-    """Refuse runs that differ in method, settings, graph or pruning."""
+    """Refuse runs that differ in more than the seed."""
     if not runs:
         raise RunError("Evaluation needs one or more runs. Got none.")
-    first, *others = (
-        {
-            "method": stored.record["method"],
-            "setting": stored.record["settings"],
-            "graph": stored.record["graph"]["sha256"],
-            "pruning": stored.experiment.prune,
-        }
-        for stored in runs
-    )
-    for stored, identity in zip(runs[1:], others, strict=True):
-        other = [what for what in first if identity[what] != first[what]]
+    first = runs[0].identity
+    for stored in runs[1:]:
+        other = [what for what, value in stored.identity.items() if value != first[what]]
         if other:
             raise RunError(
                 "Runs that are evaluated together must differ in the seed alone. "

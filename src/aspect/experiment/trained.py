@@ -405,6 +405,17 @@ class StoredRun:
         return method if self.experiment.prune is None else f"{method}, pruned in training"
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What seeds of one variant share, by what it is called in a sentence."""
+        return {
+            "method": self.record["method"],
+            "setting": self.record["settings"],
+            "graph": self.record["graph"]["sha256"],
+            "pruning": self.experiment.prune,
+            "way of training on rows": self.record.get("rows"),
+        }
+
+    @property
     def warnings(self) -> list[str]:
         """What its record warns of, under its name."""
         return [f"{self.path}: {text}" for text in self.record["warnings"]]
@@ -552,10 +563,7 @@ def read_runs(
 def _entry_names(runs: Sequence[StoredRun]) -> Iterator[str]:
     """The method; its folder too where runs of it on one graph differ in more than the seed."""
     groups = [(stored.record["method"], stored.record["graph"]["sha256"]) for stored in runs]
-    settings = [
-        json.dumps([stored.record["settings"], str(stored.experiment.prune)], sort_keys=True)
-        for stored in runs
-    ]
+    settings = [json.dumps(stored.identity, sort_keys=True, default=str) for stored in runs]
     variants = Counter(group for group, _ in set(zip(groups, settings, strict=True)))
     folders = Counter(stored.path.name for stored in runs)
     for stored, group in zip(runs, groups, strict=True):
@@ -572,7 +580,7 @@ def _probed(
 ) -> Outcome:
     """The run's record with scores; or without, and a notice that says why."""
     recorded, poison = stored.record, stored.poison
-    spec = training_spec(model, recorded["graph"]["sha256"], poison).model_copy(
+    spec = training_spec(model, recorded["graph"]["sha256"], poison, model.rows).model_copy(
         update={
             "settings": recorded["settings"],
             "version": recorded.get("versions", {}).get("aspect", "unknown"),
