@@ -31,6 +31,7 @@ from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import ValueRecorder
+from aspect.experiment.embeddings import read_ids
 from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, Training, run
 from aspect.experiment.spec import Cell, Spec, method_source
@@ -443,10 +444,7 @@ class StoredRun:
         matrix, ids = self.path / EMBEDDINGS, self.path / IDS
         try:
             rows = torch.from_numpy(np.load(matrix, allow_pickle=False))
-            names = None
-            if is_file(ids):
-                lines = ids.read_text(encoding="utf-8").split("\n")
-                names = [str(json.loads(line)) for line in lines if line]
+            names = read_ids(ids) if is_file(ids) else None
         except (OSError, ValueError, TypeError) as error:
             raise RunError(f"{self.path} has no whole {EMBEDDINGS}. {TRAIN_AGAIN}") from error
         if names is not None and len(names) != len(rows):
