@@ -7,12 +7,12 @@ are lines of one table, from which `EvaluationTable` computes what is printed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from typing_extensions import override
@@ -80,6 +80,7 @@ SCORE_FIELDS = [field.name for field in fields(SplitScore)]
 
 # Perturbed graphs of one budget, the runs to probe there, and those whose seeds controls take.
 _Group = tuple[Sequence[PerturbedGraph], Sequence[StoredRun], Sequence[StoredRun]]
+Seed = TypeVar("Seed", StoredRun, Experiment)  # one pre-training
 PoisonedRuns = tuple[PerturbedGraph, list[StoredRun]]  # the runs on one poisoned graph, by seed
 
 
@@ -411,6 +412,13 @@ def controls_of(method: str) -> list[str]:
     return [name for name in CONTROLS if name != method]
 
 
+def with_seeds(controls: Iterable[str], seeds: Sequence[Seed]) -> Iterator[tuple[str, Seed]]:
+    """Controls, each with those whose seeds it takes: untrained weights need all of them."""
+    for name in controls:
+        for one in seeds if name == "random" else seeds[:1]:
+            yield name, one
+
+
 def control_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Of a control beside a method: its own in full, or the method's where they are the same."""
     config = find_method(name).config
@@ -549,10 +557,9 @@ class _Evaluator:
             spec = self._spec(self.method, stored.record["settings"], stored.record["seed"])
             spec = spec.model_copy(update={"pruning": stored.experiment.prune})
             yield spec, stored.load_model(str(self.device))
-        for name in self.controls:
-            for stored in seeds if name == "random" else seeds[:1]:
-                settings = control_settings(name, stored.record["settings"])
-                yield self._spec(name, settings, stored.record["seed"]), None
+        for name, stored in with_seeds(self.controls, seeds):
+            settings = control_settings(name, stored.record["settings"])
+            yield self._spec(name, settings, stored.record["seed"]), None
 
     def _spec(self, method: str, settings: dict[str, Any], seed: int) -> Spec:
         return Spec(

@@ -26,7 +26,7 @@ from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import Split, SplitKind, make_splits, only_targets, published_sha256
-from aspect.errors import GraphError, RunError, TrainingError, sentence_of
+from aspect.errors import GraphError, RunError, TrainingError, is_out_of_memory, sentence_of
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
 from aspect.evaluation.details import Details
@@ -219,7 +219,7 @@ def failure(cell: Cell, reason: str, trace: str = "") -> Outcome:
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
+    if is_out_of_memory(error):
         return (
             "Out of memory. Lower width, sample negatives (negatives: 1000), or use fewer workers."
         )
