@@ -196,10 +196,24 @@ def test_a_run_is_probed_beside_its_features(whole, capsys):
     assert "Leave --perturbation, --prune and --splits out." in capsys.readouterr().err
 
 
+def test_a_store_is_trained_on_and_probed_by_one_command(store, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["evaluate", str(store.path), "--set", "epochs=1", "--set", "width=8"]
+    assert run([*words, "--prune", "0.1"]) == 2
+    assert "is a store, which is probed on random splits" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    assert run([*words, "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["method"] == "aspect"
+    assert found["runs"] == ["runs/graph-aspect-0"]
+
+
 def test_a_complete_run_is_left_as_it_is(store, whole):
     before = (whole / "record.json").stat().st_mtime_ns
+    (whole / "bases" / "clean").mkdir(parents=True)  # a kill before it was swept
     record = train_run(on_store(store), whole, RunOptions(device="cpu", resume=True))
     assert record["epochs"] == 4
+    assert not (whole / "bases").exists()
     assert (whole / "record.json").stat().st_mtime_ns == before
 
 

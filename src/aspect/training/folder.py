@@ -155,7 +155,7 @@ class RunFolder(Recorder):
                 f"Resume with its own ({self.path / CONFIG}), or pass --overwrite."
             )
         if self.is_complete:
-            self.workspace.remove(CHECKPOINT)
+            self._remove_scratch()
         elif self.start != read_start(self.path):
             self._write_start()
 
@@ -164,15 +164,26 @@ class RunFolder(Recorder):
 
         Log and config stay until they are replaced, so that the folder is a run's at any moment.
         """
-        self.workspace.remove(RECORD, MANIFEST, CHECKPOINT, PROGRESS, *OUTPUTS, START)
-        for folder in (self.path / name for name in (TENSORBOARD, BASES, CHECKPOINTS)):
-            if folder.is_symlink():
-                folder.unlink()
-            elif folder.is_dir():
-                shutil.rmtree(folder)
+        self.workspace.remove(RECORD, MANIFEST, *OUTPUTS, START)
+        self._remove_scratch()
+        self._remove_folder(TENSORBOARD)
         self.workspace.write(CONFIG, self.config)
         self._write_start()
         (self.path / METRICS).write_bytes(b"")
+
+    def _remove_scratch(self) -> None:
+        """What a complete run has no need of."""
+        self.workspace.remove(CHECKPOINT, PROGRESS)
+        for name in (BASES, CHECKPOINTS):
+            # A file system of the network keeps what is still open.
+            self._remove_folder(name, ignore_errors=True)
+
+    def _remove_folder(self, name: str, *, ignore_errors: bool = False) -> None:
+        folder = self.path / name
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.is_dir():
+            shutil.rmtree(folder, ignore_errors)
 
     def _write_start(self) -> None:
         if self.start is not None:
@@ -252,7 +263,7 @@ class RunFolder(Recorder):
         text = json_text(record)
         self.workspace.seal((CONFIG, START, METRICS, *OUTPUTS), coming={RECORD: text})
         self.workspace.write(RECORD, text)
-        self.workspace.remove(CHECKPOINT)
+        self._remove_scratch()
 
     def _close_logs(self) -> None:
         while self.logs:
