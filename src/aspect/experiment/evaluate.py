@@ -360,24 +360,16 @@ def open_seeds(paths: Sequence[str | Path]) -> list[StoredRun]:
 
 def check_before_training(labelled: LabelledGraph, name: str, splits: SplitKind | None) -> None:
     """Refuse a graph on which no probe could be trained after all the work."""
-    if not _has_labels(labelled):
-        raise GraphError(
-            f"The graph {name!r} has no labels, and a probe needs some. Name their column with "
-            "--label; `aspect train` and `aspect embed` need none."
-        )
+    check_labels(labelled, f"The graph {name!r}")
     make_splits(splits or "random", labelled.labels, labelled.num_classes, masks=labelled.masks)
 
 
-def _has_labels(labelled: LabelledGraph) -> bool:
-    return bool((labelled.labels != UNLABELLED).any())
-
-
-def check_labels(labelled: LabelledGraph, stored: StoredRun) -> None:
-    """Refuse a graph on which no probe could be trained."""
-    if not _has_labels(labelled):
+def check_labels(labelled: LabelledGraph, graph: str) -> None:
+    """Refuse a graph on which no probe could be trained; `graph` begins the sentence."""
+    if not bool((labelled.labels != UNLABELLED).any()):
         raise GraphError(
-            f"The graph of {stored.path} has no labels, and a probe needs some. Name their column "
-            "with --label when training; `aspect embed` needs none."
+            f"{graph} has no labels, and a probe needs some. Name their column with --label when "
+            "training; `aspect train` and `aspect embed` need none."
         )
 
 
@@ -498,7 +490,7 @@ class _Evaluator:
         self.poisons = sorted(poisons, key=lambda poison: (poison.budget, poison.split))
         self.method, self.label = str(runs[0].record["method"]), runs[0].label
         self.labelled = labelled = runs[0].read_graph(data_dir)
-        check_labels(labelled, runs[0])
+        check_labels(labelled, f"The graph of {runs[0].path}")
         self.probe = chosen_probe(runs[0].experiment, probe, metric)
         self.device = choose_device(device)
         for poison in poisons:
