@@ -111,7 +111,8 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
     inputs, cli, tmp_path
 ):
     poisoned = tmp_path / "poisoned.yaml"
-    poisoned.write_text("method: low\nperturbation: {file: flips.safetensors}\nprune: {ratio: 0.2}\n")
+    changed = "perturbation: {file: flips.safetensors}\nprune: {ratio: 0.2}\n"
+    poisoned.write_text(f"method: low\n{changed}")
     few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", *SMALL, "--max-cosine", 1]
     few += ["--seconds", 600, "--out", "search", "--json"]
     done = cli("tune", *inputs, "--config", poisoned, *few)
