@@ -27,9 +27,11 @@ from aspect.cli.options import (
 from aspect.cli.session import Session, command
 from aspect.cli.tasks import evaluate_task, show_task
 from aspect.cli.train import PlannedRun, plan_run, run_all
+from aspect.data.files import is_file
 from aspect.data.source import METRICS, NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError, counted
 from aspect.settings import Experiment, load_experiment
+from aspect.workspace import MANIFEST
 
 if TYPE_CHECKING:
     from aspect.attacks.perturbation import Mode
@@ -257,7 +259,7 @@ def _folders(targets: Sequence[str]) -> list[Path]:
     if len(targets) == 1 and not is_run(place):
         if GraphSource(graph=targets[0]).is_named:
             return []
-        if place.is_dir():
+        if is_file(place / MANIFEST):
             from aspect.scale.store import is_store  # which imports torch
 
             if is_store(place):
