@@ -88,6 +88,14 @@ def reason(error: Exception) -> str:
     return f"the system says {str(error) or type(error).__name__!r}"
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the main memory or a GPU's was full."""
+    torch = sys.modules.get("torch")  # if it is not there, it has not raised
+    kinds = (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)
+    # On the CPU torch has no type of its own for it.
+    return isinstance(error, kinds) or "allocate memory" in str(error)
+
+
 def sentence_of(error: BaseException) -> str:
     """What went wrong, in a line for a record; our own errors say it themselves."""
     if isinstance(error, AspectError):

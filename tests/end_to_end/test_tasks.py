@@ -32,6 +32,29 @@ def test_clusters_of_a_run_are_those_of_its_embeddings(cli, trained):
     assert "raw: the features as they are." in told
 
 
+def test_a_terminal_shows_one_bar(cli, trained, monkeypatch):
+    monkeypatch.setattr("aspect.estimator.model.is_watched", lambda _: True)
+    monkeypatch.setattr("aspect.training.progress.SECONDS_BETWEEN_LINES", 0)
+    told = cli("evaluate", trained, "--task", "link", "--repeats", 1)
+    assert "Training" in told.err
+    assert "Epoch" not in told.err
+
+
+def test_a_pruned_run_is_pruned_where_its_links_are_predicted(cli, inputs, tmp_path, monkeypatch):
+    run, prunings, begin = tmp_path / "run", {}, Embedder.__init__
+    words = ("--set", "epochs=2", "--set", "width=8")
+    cli("train", *inputs, "--prune", 0.2, *words, "--out", run)
+
+    def note(model, name, **options):
+        prunings[name] = options.get("prune")
+        begin(model, name, **options)
+
+    monkeypatch.setattr(tasks.Embedder, "__init__", note)
+    cli("evaluate", run, "--task", "link", "--repeats", 1)
+    assert prunings.pop("aspect").ratio == 0.2
+    assert prunings == dict.fromkeys(CONTROLS)
+
+
 def test_clusters_need_no_labels(cli, unlabelled):
     cli("evaluate", unlabelled, "--task", "cluster").refused("number of clusters", "no labels")
     found = cli("evaluate", unlabelled, "--task", "cluster", "--clusters", 3, "--json").json

@@ -111,14 +111,16 @@ def test_settings_of_a_poisoned_run_are_searched_on_the_clean_graph_and_that_is_
     inputs, cli, tmp_path
 ):
     poisoned = tmp_path / "poisoned.yaml"
-    poisoned.write_text("method: low\nperturbation: {file: flips.safetensors}\n")
+    changed = "perturbation: {file: flips.safetensors}\nprune: {ratio: 0.2}\n"
+    poisoned.write_text(f"method: low\n{changed}")
     few = ["--trials", 1, "--workers", 1, "--set", "epochs=1", *SMALL, "--max-cosine", 1]
     few += ["--seconds", 600, "--out", "search", "--json"]
     done = cli("tune", *inputs, "--config", poisoned, *few)
     (search,) = done.json["searches"]
     assert (search["method"], search["trials"]) == ("low", 1)
     assert (
-        f"The settings of {poisoned} were for a perturbed graph. The search is on edges as it is."
+        f"The settings of {poisoned} were for a graph that is perturbed and pruned. "
+        "The search is on edges as it is."
     ) in done.err
 
     page = Path("search/report.html")

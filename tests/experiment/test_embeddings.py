@@ -11,6 +11,7 @@ import torch
 from aspect import Embedder, Graph, mixed_graph
 from aspect.data.archives import write_npz
 from aspect.data.source import GraphSource, add_dataset, read_graph
+from aspect.data.tensors import write_embeddings
 from aspect.errors import FileError, GraphError, SettingsError
 from aspect.evaluation.baselines import knn_probe
 from aspect.experiment.embeddings import PRECOMPUTED, EmbeddingFile, precomputed_model
@@ -84,6 +85,12 @@ def test_matrices_are_in_the_graphs_order_or_have_ids_beside_them(tmp_path, grap
     file = EmbeddingFile.read(tmp_path / "z.npy")
     np.testing.assert_array_equal(file.of(graph), ROWS[::-1])
     assert file.sha256 != before
+
+
+def test_ids_with_line_breaks_of_unicode_are_read_as_they_are_written(tmp_path):
+    names = ("a\u2028b", "c\x85", "d\ne")
+    write_embeddings(tmp_path / "z.npy", torch.from_numpy(ROWS), ids=names)
+    assert EmbeddingFile.read(tmp_path / "z.npy").ids == names
 
 
 def test_rows_of_other_nodes_are_left_aside_with_a_word(tmp_path, caplog):

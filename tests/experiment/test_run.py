@@ -13,6 +13,7 @@ from aspect.attacks.file import PerturbationFile
 from aspect.attacks.perturbation import Perturbation
 from aspect.data.archives import read_npz, write_npz
 from aspect.data.splits import make_splits
+from aspect.errors import TrainingError
 from aspect.evaluation.baselines import twin_probe
 from aspect.evaluation.linear_probe import evasion_probe, probe_named
 from aspect.evaluation.paper_probe import PaperProbe
@@ -21,6 +22,7 @@ from aspect.experiment.plan import lay_out, read_facts
 from aspect.experiment.run import (
     PerturbedGraph,
     Task,
+    Training,
     faults_of,
     forget_graphs,
     run,
@@ -353,7 +355,7 @@ def test_a_model_that_is_trained_already_is_probed_as_it_is(path, monkeypatch):
     (cell,) = cells_on(path)
     first = run(Task(cell))
     monkeypatch.setattr(Embedder, "fit", None)  # it does not come to that
-    second = run(Task(cell), model=first.model)
+    second = run(Task(cell), training=Training(first.model))
     assert second.record.scores == first.record.scores
     assert second.record.parameters == first.record.parameters > 0
 
@@ -380,12 +382,35 @@ def test_an_evaluation_that_fails_costs_no_other(path, monkeypatch):
         raise ValueError("No such probe.")
 
     monkeypatch.setattr(PaperProbe, "inputs", fail)
+    fits, fit = [], Embedder.fit
+    monkeypatch.setattr(Embedder, "fit", lambda *a, **k: fits.append(1) or fit(*a, **k))
     for cells, states in (
         ((first, second), ["done", "failed"]),
         ((second, first), ["failed", "done"]),
     ):
         outcomes = run_cells([Task(cell) for cell in cells])
         assert [outcome.record.status for outcome in outcomes] == states
+        assert len(fits) == 1
+        fits.clear()
+
+
+def test_a_training_that_fails_fails_once(path, monkeypatch):
+    also = [{"splits": "class-balanced", "probe": "paper"}]
+    cells = cells_on(path, entries=["aspect"], also=also)
+    fits = []
+
+    def fail(*_, **__):
+        fits.append(1)
+        raise TrainingError("The loss is not a finite number.")
+
+    monkeypatch.setattr(Embedder, "fit", fail)
+    outcomes = run_cells([Task(cell) for cell in cells])
+    assert [outcome.record.error for outcome in outcomes] == [
+        "The loss is not a finite number.",
+        "The loss is not a finite number.",
+    ]
+    assert all("in fail" in outcome.trace for outcome in outcomes)
+    assert len(fits) == 1
 
 
 def test_momentum_encoders_are_no_trained_numbers(path):
@@ -394,7 +419,7 @@ def test_momentum_encoders_are_no_trained_numbers(path):
     method = outcome.model.method
     everything = sum(one.numel() for one in method.parameters())
     assert outcome.record.parameters < everything
-    loaded = run(Task(cell), model=outcome.model)
+    loaded = run(Task(cell), training=Training(outcome.model))
     assert loaded.record.parameters == outcome.record.parameters
 
 
@@ -402,5 +427,5 @@ def test_a_training_that_came_to_nothing_is_warned_of():
     graph = mixed_graph(num_nodes=60, num_features=8, degree=6.0, seed=0).graph
     for rate, is_wild in ((1e3, True), (1e-3, False)):
         model = Embedder("dgi", device="cpu", epochs=9, patience=4, width=8, learning_rate=rate)
-        faults = faults_of(model, graph, model.fit(graph).health(graph))
+        faults = faults_of(model, model.fit(graph).health(graph))
         assert any("those from before the training" in fault for fault in faults) == is_wild

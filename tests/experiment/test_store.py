@@ -165,6 +165,19 @@ def test_the_plan_comes_back_from_the_folder_as_it_was(tmp_path):
     assert read_plan(tmp_path / "bench") == plan
 
 
+def test_a_bench_is_read_without_the_files_that_it_was_made_from(tmp_path, monkeypatch):
+    """A report is drawn anywhere, long after the searches and graphs of the plan have moved."""
+    path = tmp_path / "bench"
+    plan = make_plan(searches="searches", graphs=[str(tmp_path / "gone.npz")])
+    with BenchFolder.open(path, plan):
+        pass
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert read_plan(path) == plan
+    with BenchFolder.open(path, plan):  # its name is compared with that of the kept plan
+        pass
+
+
 @pytest.mark.parametrize("content", ["", '{"status": "done"}'])
 def test_a_damaged_record_is_named(folder, cells, content):
     folder.write(done(cells[0]))

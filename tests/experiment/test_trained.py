@@ -16,7 +16,7 @@ from aspect.errors import FileError, GraphError, RunError
 from aspect.estimator import Embedder
 from aspect.experiment.evaluate import evaluate_runs
 from aspect.experiment.trained import RunOptions, open_run, read_runs, train_run
-from aspect.settings import Experiment, PerturbedBy, load_experiment
+from aspect.settings import Experiment, PerturbedBy, RowSettings, load_experiment
 from attacks.attempts import labelled_graph
 from experiment import poisoned as poisoned_runs
 from experiment.poisoned import TINY, Place, changed, cut
@@ -280,3 +280,22 @@ def test_a_run_becomes_a_record_as_a_bench_makes_it(two_runs):
     assert scores == list(table.scores.query("name == 'aspect'")["strict"])
     assert len(details.curves["loss"]) == record.epochs == TINY["epochs"]
     assert record.seconds.keys() == {"train"}
+
+
+def test_a_run_on_rows_is_another_variant_than_one_on_the_whole_graph(two_runs, tmp_path):
+    whole, _ = two_runs
+    config, paths = load_experiment(whole / "config.yaml"), []
+    for seed in (0, 1):
+        rows = config.model_copy(
+            update={"scale": "rows", "rows": RowSettings(batch=15), "seed": seed}
+        )
+        paths.append(tmp_path / f"rows{seed}")
+        train_run(rows, paths[-1], RunOptions(device="cpu"))
+    records, (of_whole, of_rows) = read_runs([whole, paths[0]], device="cpu")
+    assert of_rows.sensitivity is None  # rows have no edges to search
+    assert of_rows.spectrum.shares == of_whole.spectrum.shares
+    assert [record.spec.rows and record.spec.rows.batch for record in records] == [None, 15]
+    assert [record.cell.entry for record in records] == ["aspect (0)", "aspect (rows0)"]
+    assert records[0].key != records[1].key
+    with pytest.raises(RunError, match=r"rows1 has another way of training on rows than .*0"):
+        evaluate_runs([whole, paths[1]], device="cpu")

@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
+from aspect.attacks.pruning import Pruning
 from aspect.cli.main import run
+from aspect.data.source import Reading
 from aspect.data.synthetic import mixed_graph
-from aspect.errors import RunError
+from aspect.errors import RunError, SettingsError
 from aspect.evaluation.linear_probe import linear_probe
-from aspect.experiment.trained import RunOptions, open_run
-from aspect.experiment.trained_store import train_store
+from aspect.experiment.trained import RunOptions, open_run, train_run
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.registry import find_method
 from aspect.scale import embedding, rows
 from aspect.scale.fit import as_rows, output_of
 from aspect.scale.rows import row_plan_of
 from aspect.scale.store import GraphStore
-from aspect.settings import Experiment, RowSettings
+from aspect.settings import Experiment, PerturbedBy, RowSettings
 
 EXPERIMENT = Experiment(
     method="aspect",
@@ -35,12 +36,11 @@ EXPERIMENT = Experiment(
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from aspect.experiment.trained import RunOptions
-from aspect.experiment.trained_store import train_store
+from aspect.experiment.trained import RunOptions, train_run
 from aspect.scale import embedding, rows
 from aspect.settings import Experiment
 
-when, store, out, experiment = sys.argv[1:]
+when, out, experiment = sys.argv[1:]
 embedding.STREAMED = rows.STREAMED = 64
 embedding.SYNCED = 1
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
@@ -52,10 +52,11 @@ def note(path, content):
 embedding.write_json = note
 options = RunOptions(
     device="cpu",
+    settings_from="a test",
     checkpoint_every=2,
     on_epoch=lambda report: die() if when == "training" and report.epoch == 3 else None,
 )
-train_store(Experiment.model_validate_json(experiment), Path(store), Path(out), options)
+train_run(Experiment.model_validate_json(experiment), Path(out), options)
 """
 
 
@@ -74,11 +75,28 @@ def store(tmp_path_factory):
     return GraphStore.from_graph(mixed_graph(num_nodes=200, seed=1), path, rows_per_block=70)
 
 
+def on_store(store, **changes):
+    return EXPERIMENT.model_copy(update={"graph": str(store.path), **changes})
+
+
+def kill(when, store, out):
+    """Begin a run that is killed."""
+    words = [when, str(out), on_store(store).model_dump_json()]
+    source = f"import sys; sys.path[:0] = {sys.path!r}\n{CHILD}"
+    killed = subprocess.run([sys.executable, "-c", source, *words], check=False)
+    assert killed.returncode == -9
+
+
+def stop(_):
+    raise KeyboardInterrupt
+
+
 @pytest.fixture(scope="module")
 def whole(store, tmp_path_factory):
     """A run that nothing stopped."""
     out = tmp_path_factory.mktemp("runs") / "whole"
-    train_store(EXPERIMENT, store.path, out, RunOptions(device="cpu", checkpoint_every=2))
+    options = RunOptions(device="cpu", settings_from="a test", checkpoint_every=2)
+    train_run(on_store(store), out, options)
     return out
 
 
@@ -108,18 +126,31 @@ def test_a_run_has_the_files_and_the_model_of_any_run(store, whole):
 @pytest.mark.parametrize("when", ["training", "embedding"])
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(store, whole, tmp_path, when):
     out = tmp_path / "run"
-    words = [when, str(store.path), str(out), EXPERIMENT.model_dump_json()]
-    source = f"import sys; sys.path[:0] = {sys.path!r}\n{CHILD}"
-    killed = subprocess.run([sys.executable, "-c", source, *words], check=False)
-    assert killed.returncode == -9
+    kill(when, store, out)
     assert not (out / "record.json").exists()
     assert (out / "model.safetensors").exists() == (when == "embedding")
-    options = RunOptions(device="cpu", checkpoint_every=2, resume=True)
-    record = train_store(EXPERIMENT, store.path, out, options)
+    record = train_run(on_store(store), out, RunOptions(checkpoint_every=2, resume=True))
     assert record["epochs"] == 4
-    for name in ("embeddings.npy", "policy.npy", "metrics.jsonl"):
+    for name in ("embeddings.npy", "policy.npy", "metrics.jsonl", "start.json"):
         assert (out / name).read_bytes() == (whole / name).read_bytes(), name
-    assert record["loss"] == json.loads((whole / "record.json").read_text())["loss"]
+    ended = json.loads((whole / "record.json").read_text())
+    for name in ("loss", "device", "settings_from", "health"):
+        assert record[name] == ended[name], name
+
+
+@pytest.mark.parametrize("when", ["training", "embedding"])
+def test_another_run_replaces_all_that_a_killed_one_left(store, tmp_path, when):
+    out = tmp_path / "run"
+    kill(when, store, out)
+    assert (out / "bases").is_dir()
+    other = on_store(store, seed=5)
+    with pytest.raises(KeyboardInterrupt):
+        train_run(other, out, RunOptions(device="cpu", overwrite=True, on_epoch=stop))
+    assert not (out / "embedding.json").exists()
+    train_run(other, out, RunOptions(device="cpu", resume=True))
+    train_run(other, tmp_path / "alone", RunOptions(device="cpu"))
+    for name in ("embeddings.npy", "policy.npy", "metrics.jsonl"):
+        assert (out / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
 
 
 def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):
@@ -139,7 +170,7 @@ def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):
 def test_a_store_that_changed_since_the_training_is_refused(tmp_path, capsys):
     path = tmp_path / "graph"
     store = GraphStore.from_graph(mixed_graph(num_nodes=200, seed=1), path, rows_per_block=70)
-    train_store(EXPERIMENT, store.path, tmp_path / "run", RunOptions(device="cpu"))
+    train_run(on_store(store), tmp_path / "run", RunOptions(device="cpu"))
     rmtree(path)
     GraphStore.from_graph(mixed_graph(num_nodes=200, seed=2), path, rows_per_block=70)
     for command in (["embed", "--out", str(tmp_path / "z.parquet")], ["evaluate"]):
@@ -165,17 +196,54 @@ def test_a_run_is_probed_beside_its_features(whole, capsys):
     assert "Leave --perturbation, --prune and --splits out." in capsys.readouterr().err
 
 
+def test_a_store_is_trained_on_and_probed_by_one_command(store, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["evaluate", str(store.path), "--set", "epochs=1", "--set", "width=8"]
+    assert run([*words, "--prune", "0.1"]) == 2
+    assert "is a store, which is probed on random splits" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    assert run([*words, "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["method"] == "aspect"
+    assert found["runs"] == ["runs/graph-aspect-0"]
+
+
 def test_a_complete_run_is_left_as_it_is(store, whole):
     before = (whole / "record.json").stat().st_mtime_ns
-    record = train_store(EXPERIMENT, store.path, whole, RunOptions(device="cpu", resume=True))
+    (whole / "bases" / "clean").mkdir(parents=True)  # a kill before it was swept
+    record = train_run(on_store(store), whole, RunOptions(device="cpu", resume=True))
     assert record["epochs"] == 4
+    assert not (whole / "bases").exists()
     assert (whole / "record.json").stat().st_mtime_ns == before
 
 
 def test_another_run_in_the_folder_is_refused(store, whole):
-    other = EXPERIMENT.model_copy(update={"seed": 4})
     with pytest.raises(RunError, match="other settings"):
-        train_store(other, store.path, whole, RunOptions(device="cpu", resume=True))
+        train_run(on_store(store, seed=4), whole, RunOptions(device="cpu", resume=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"perturbation": PerturbedBy(file="flips.safetensors")}, "A perturbation"),
+        ({"prune": Pruning(ratio=0.3)}, "Edge pruning"),
+        ({"scale": "full", "rows": None}, "--scale full"),
+        ({"reading": Reading(label="y")}, "An option of reading"),
+    ],
+)
+def test_what_a_store_cannot_be_given_is_refused_and_not_left_out(store, tmp_path, changes, what):
+    with pytest.raises(SettingsError, match=rf"^{what} needs a graph in memory, and .* is a store"):
+        train_run(on_store(store, **changes), tmp_path / "run", RunOptions(device="cpu"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_graph_that_stays_on_the_disk_is_not_read_whole(whole, tmp_path, capsys):
+    for words in (
+        ["report", str(whole), "--out", str(tmp_path / "report.html")],
+        ["evaluate", str(whole), "--task", "cluster"],
+    ):
+        assert run(words) == 2
+        assert "trained on a store, which is never read whole" in capsys.readouterr().err
 
 
 def test_the_command_line_takes_a_store(store, tmp_path, capsys):

@@ -27,9 +27,11 @@ from aspect.cli.options import (
 from aspect.cli.session import Session, command
 from aspect.cli.tasks import evaluate_task, show_task
 from aspect.cli.train import PlannedRun, plan_run, run_all
+from aspect.data.files import is_file
 from aspect.data.source import METRICS, NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError, counted
 from aspect.settings import Experiment, load_experiment
+from aspect.workspace import MANIFEST
 
 if TYPE_CHECKING:
     from aspect.attacks.perturbation import Mode
@@ -163,7 +165,8 @@ class _Evaluation:
         check_pruning(experiment.method, how.prune or ())
         if self.sweep.mode == "evade":
             check_inductive(experiment.method)
-        if is_store(Path(source.graph)) and not self.sweep.perturbation:
+        if is_store(Path(source.graph)):
+            self._check_store(f"{source.graph} is")
             return []  # it is read piece by piece
         chosen_probe(experiment, how.probe, how.metric)
         labelled = source.read(self.session.data_dir)
@@ -197,17 +200,22 @@ class _Evaluation:
     ) -> EvaluationTable:
         """Probe runs of graphs in memory, or of a store."""
         from aspect.experiment.evaluate import evaluate_runs
-        from aspect.experiment.store_evaluation import evaluate_store_runs
+        from aspect.experiment.trained_store import evaluate_store_runs
 
         if not all(map(is_of_store, paths)):
             given = {"evasion": evasion, "prune": self.how.prune or (), **self._read}
             return self._shown(partial(evaluate_runs, paths, **given))
-        if evasion or self.how.prune or self.how.splits not in (None, "random"):
-            raise SettingsError(
-                f"{paths[0]} was trained on a store, which is probed on random splits of some of "
-                "its nodes. Leave --perturbation, --prune and --splits out."
-            )
+        self._check_store(f"{paths[0]} was trained on")
         return self._shown(partial(evaluate_store_runs, paths))
+
+    def _check_store(self, what: str) -> None:
+        """Refuse what a graph that stays on the disk has no place for."""
+        how = self.how
+        if self.sweep.perturbation or how.prune or how.splits not in (None, "random"):
+            raise SettingsError(
+                f"{what} a store, which is probed on random splits of some of its nodes. "
+                "Leave --perturbation, --prune and --splits out."
+            )
 
     @property
     def _read(self) -> dict[str, Any]:
@@ -247,12 +255,15 @@ def _plans(
 
 def _folders(targets: Sequence[str]) -> list[Path]:
     """The runs, or nothing if the target is a graph: its name wins over a folder without a run."""
-    if (
-        len(targets) == 1
-        and GraphSource(graph=targets[0]).is_named
-        and not is_run(Path(targets[0]))
-    ):
-        return []
+    place = Path(targets[0])
+    if len(targets) == 1 and not is_run(place):
+        if GraphSource(graph=targets[0]).is_named:
+            return []
+        if is_file(place / MANIFEST):
+            from aspect.scale.store import is_store  # which imports torch
+
+            if is_store(place):
+                return []
     folders = [Path(target) for target in targets if Path(target).is_dir()]
     if len(targets) > 1 and len(folders) < len(targets):
         other = next(target for target in targets if not Path(target).is_dir())

@@ -70,7 +70,7 @@ def inspect(
             )
     models = [run.load_model(session.device) for run in stored]
     labelled = stored[0].read_graph(session.data_dir)
-    check_labels(labelled, stored[0])
+    check_labels(labelled, f"The graph of {stored[0].path}")
     with screen.progress("Probing") as advance:
         result = headroom(
             models,

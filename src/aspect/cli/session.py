@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import traceback
 import typing
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from pydantic import Field, PrivateAttr
 from aspect.cli.console import Screen
 from aspect.cli.grammar import gather, options_of
 from aspect.config import Config
-from aspect.errors import AspectError
+from aspect.errors import AspectError, is_out_of_memory
 from aspect.plugins import import_plugin
 
 USER_ERROR, OUR_ERROR, INTERRUPTED = 2, 1, 130
@@ -129,7 +128,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
             f"Install it with: pip install 'aspect-gcl[{EXTRAS[missing]}]'.",
             USER_ERROR,
         )
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return (
             "Error: Out of memory. A model of smaller width takes less (--set width=128); "
             "or use a machine with more.",
@@ -137,10 +136,3 @@ def _explain(error: BaseException) -> tuple[str, int]:
         )
     what = f"{type(error).__name__}: {error}"
     return f"Error: {what} (unexpected; run again with --debug to see where)", OUR_ERROR
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    torch = sys.modules.get("torch")  # if it is not there, it has not raised
-    kinds = (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)
-    # On the CPU torch has no type of its own for it.
-    return isinstance(error, kinds) or "allocate memory" in str(error)

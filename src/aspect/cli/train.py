@@ -205,8 +205,6 @@ def run_plan(
     screen.note(f"{turn}Training {plan.title}; settings: {plan.settings_from}.")
     with screen.activity("Starting"):
         from aspect.experiment.trained import RunOptions, train_run
-        from aspect.experiment.trained_store import train_store
-        from aspect.scale.store import is_store
 
     def note(*sentences: str) -> None:
         screen.notices(sentences if is_told else ())
@@ -225,11 +223,7 @@ def run_plan(
                 **folder.model_dump(),
                 **({} if scale is None else scale.model_dump(include=ENGINE)),
             )
-            place = Path(plan.experiment.source.graph)
-            if is_store(place):
-                record = train_store(plan.experiment, place, out, options)
-            else:
-                record = train_run(plan.experiment, out, options)
+            record = train_run(plan.experiment, out, options)
     except KeyboardInterrupt as interrupt:
         begun = (out / CONFIG).is_file()
         then = f"Go on with: aspect train --out {out} --resume" if begun else "Nothing was written."

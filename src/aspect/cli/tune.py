@@ -70,10 +70,13 @@ def tune(
     started, screen = time.monotonic(), session.screen
     plans = _plans(graphs, options, reading, session.seed)
     for plan in plans.values():
-        if plan.experiment.perturbation is not None:
+        experiment = plan.experiment
+        done = {"perturbed": experiment.perturbation, "pruned": experiment.prune}
+        words = [word for word, asked in done.items() if asked is not None]
+        if words:
             screen.warn(
-                f"The settings of {options.config or plan.settings_from} were for a perturbed "
-                f"graph. The search is on {plan.experiment.source.name} as it is."
+                f"The settings of {options.config or plan.settings_from} were for a graph that is "
+                f"{' and '.join(words)}. The search is on {experiment.source.name} as it is."
             )
     with screen.activity("Starting"):
         from aspect.experiment.tuning import check_folder

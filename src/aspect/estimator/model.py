@@ -42,8 +42,8 @@ from aspect.scale.rows import RowBatches, row_plan_of
 from aspect.settings import RowSettings
 from aspect.training.health import Health
 from aspect.training.outlook import estimate
-from aspect.training.progress import is_watched, show_progress
-from aspect.training.trainer import NoRecorder, ProgressRecorder, Recorder, TrainingResult, train
+from aspect.training.progress import Advance, is_watched, show_progress
+from aspect.training.trainer import Recorder, TrainingResult, train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,11 +247,11 @@ class GraphModel:
             data: Graph | RowBatches = graph
             if rows is not None:
                 data = stack.enter_context(row_batches(method, graph, rows, seed=self.seed))
+            told: dict[str, Advance] = {}
             if progress:
                 screen = Console(stderr=True, highlight=False)
-                advance = stack.enter_context(show_progress("Epoch", screen))
-                recorder = ProgressRecorder(recorder or NoRecorder(), advance)
-            result = train(method, data, seed=self.seed, recorder=recorder)
+                told["advance"] = stack.enter_context(show_progress("Epoch", screen))
+            result = train(method, data, seed=self.seed, recorder=recorder, **told)
             return result, None if isinstance(data, Graph) else data.projection
 
     def _graph_of(self, source: Any, *, is_new: bool = False) -> Graph:  # noqa: ANN401

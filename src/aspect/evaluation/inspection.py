@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
 from aspect.data.operators import Operator, Propagation
+from aspect.data.rows import Rows
 from aspect.errors import GraphError
 from aspect.estimator import Embedder
 from aspect.evaluation.details import Attacked, Details, Sensitivity, SpectrumShares
@@ -245,7 +246,7 @@ def inspect_model(
         map_x=_short(points[:, 0]),
         map_y=_short(points[:, 1]),
         map_name=map_name,
-        spectrum=_spectrum(model, seen),
+        spectrum=_spectrum(model, model.pruned(whole)),
         curves={name: _with_gaps(values) for name, values in (curves or {}).items()},
         attacked=tuple(_attacked(model, labelled, kept, perturbed)),
     )
@@ -305,12 +306,13 @@ def search_model(model: Embedder, seen: Graph) -> SearchedGraph | None:
     """The most harmful small change of a graph that a search finds, always with the same draws.
 
     ASPECT-S searches as its settings say, ASPECT as those of ASPECT-S do by default. None for a
-    method without a policy over bands, and for a graph whose search would take too long.
+    method without a policy over bands, for rows, which have no edges, and for a graph whose search
+    would take too long.
     """
     method = model.method
     if not isinstance(method, AspectMethod) or len(method.bands) == 1:
         return None
-    if seen.num_nodes > MOST_SEARCHED_NODES:
+    if isinstance(seen, Rows) or seen.num_nodes > MOST_SEARCHED_NODES:
         return None
     told = method.config.model_dump()
     settings = {name: told[name] for name in AspectSConfig.model_fields if name in told}
@@ -337,21 +339,21 @@ def _sensitivity(
 
 
 @torch.no_grad()
-def _spectrum(model: Embedder, seen: Graph) -> SpectrumShares | None:
+def _spectrum(model: Embedder, graph: Graph) -> SpectrumShares | None:
     frequencies = torch.linspace(0, HIGHEST, POINTS, dtype=torch.float64)
-    bank = model.method.eval().filter_bank(seen, frequencies)
+    bank = model.method.eval().filter_bank(graph, frequencies)
     if bank is None:
         return None
     edges = np.linspace(0, HIGHEST, BINS + 1).tolist()
-    is_exact = seen.num_nodes <= MOST_EXACT_NODES
+    is_exact = graph.num_nodes <= MOST_EXACT_NODES
     if is_exact:
-        counts, _ = np.histogram(eigenvalues(seen, self_loops=bank.self_loops).numpy(), bins=edges)
-        shares = torch.from_numpy(counts / seen.num_nodes)
+        counts, _ = np.histogram(eigenvalues(graph, self_loops=bank.self_loops).numpy(), bins=edges)
+        shares = torch.from_numpy(counts / graph.num_nodes)
     else:
         generator = generator_for(0, "probes of the spectrum")
-        signs = torch.randint(2, (seen.num_nodes, PROBES), generator=generator)
+        signs = torch.randint(2, (graph.num_nodes, PROBES), generator=generator)
         probes = 2 * signs.double() - 1
-        moments = chebyshev_moments(seen, MOMENTS, self_loops=bank.self_loops, probes=probes)
+        moments = chebyshev_moments(graph, MOMENTS, self_loops=bank.self_loops, probes=probes)
         shares = density_shares(moments, edges)
     return SpectrumShares(
         edges=_short(edges),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.data.files import file_bytes, is_file
+from aspect.data.files import IDS, file_bytes, is_file
 from aspect.data.graph import Graph
 from aspect.errors import FileError, GraphError, sentence_of, shown
 from aspect.estimator import Embedder
@@ -64,14 +64,13 @@ class EmbeddingFile:
         content = file_bytes(path)
         digest = hashlib.sha256(content)
         ids: Sequence[str] | None = None
-        beside = path.with_suffix(".ids.txt")
+        beside = path.with_suffix(IDS)
         try:
             if suffix in (".npy", ".pt"):
                 matrix = _matrix(path)
                 if is_file(beside):
                     digest.update(file_bytes(beside))
-                    lines = beside.read_text(encoding="utf-8").splitlines()
-                    ids = [str(json.loads(line)) for line in lines]
+                    ids = read_ids(beside)
             else:
                 matrix, ids = _table(path)
         except FileError:
@@ -109,6 +108,11 @@ class EmbeddingFile:
                 len(self.ids) - nodes,
             )
         return self.rows[rows]
+
+
+def read_ids(path: Path) -> list[str]:
+    r"""Names of nodes, one JSON string a line; `\n` alone ends a line."""
+    return [str(json.loads(line)) for line in file_bytes(path).split(b"\n") if line]
 
 
 def _matrix(path: Path) -> NDArray[np.generic]:

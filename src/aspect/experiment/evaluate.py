@@ -7,12 +7,12 @@ are lines of one table, from which `EvaluationTable` computes what is printed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from typing_extensions import override
@@ -39,7 +39,15 @@ from aspect.evaluation.pruning import (
 from aspect.evaluation.result import ProbeResult, SplitScore
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.record import Record
-from aspect.experiment.run import Outcome, PerturbedGraph, Task, draw_splits, run, target_notice
+from aspect.experiment.run import (
+    Outcome,
+    PerturbedGraph,
+    Task,
+    Training,
+    draw_splits,
+    run,
+    target_notice,
+)
 from aspect.experiment.spec import Cell, Spec, method_source, metric_for
 from aspect.experiment.trained import StoredRun, open_run
 from aspect.methods.registry import find_method
@@ -72,6 +80,7 @@ SCORE_FIELDS = [field.name for field in fields(SplitScore)]
 
 # Perturbed graphs of one budget, the runs to probe there, and those whose seeds controls take.
 _Group = tuple[Sequence[PerturbedGraph], Sequence[StoredRun], Sequence[StoredRun]]
+Seed = TypeVar("Seed", StoredRun, Experiment)  # one pre-training
 PoisonedRuns = tuple[PerturbedGraph, list[StoredRun]]  # the runs on one poisoned graph, by seed
 
 
@@ -320,20 +329,12 @@ def _split_scores(lines: pd.DataFrame) -> list[SplitScore]:
 
 
 def check_same_method(runs: Sequence[StoredRun]) -> None:
-    """Refuse runs that differ in method, settings, graph or pruning."""
+    """Refuse runs that differ in more than the seed."""
     if not runs:
         raise RunError("Evaluation needs one or more runs. Got none.")
-    first, *others = (
-        {
-            "method": stored.record["method"],
-            "setting": stored.record["settings"],
-            "graph": stored.record["graph"]["sha256"],
-            "pruning": stored.experiment.prune,
-        }
-        for stored in runs
-    )
-    for stored, identity in zip(runs[1:], others, strict=True):
-        other = [what for what in first if identity[what] != first[what]]
+    first = runs[0].identity
+    for stored in runs[1:]:
+        other = [what for what, value in stored.identity.items() if value != first[what]]
         if other:
             raise RunError(
                 "Runs that are evaluated together must differ in the seed alone. "
@@ -359,24 +360,16 @@ def open_seeds(paths: Sequence[str | Path]) -> list[StoredRun]:
 
 def check_before_training(labelled: LabelledGraph, name: str, splits: SplitKind | None) -> None:
     """Refuse a graph on which no probe could be trained after all the work."""
-    if not _has_labels(labelled):
-        raise GraphError(
-            f"The graph {name!r} has no labels, and a probe needs some. Name their column with "
-            "--label; `aspect train` and `aspect embed` need none."
-        )
+    check_labels(labelled, f"The graph {name!r}")
     make_splits(splits or "random", labelled.labels, labelled.num_classes, masks=labelled.masks)
 
 
-def _has_labels(labelled: LabelledGraph) -> bool:
-    return bool((labelled.labels != UNLABELLED).any())
-
-
-def check_labels(labelled: LabelledGraph, stored: StoredRun) -> None:
-    """Refuse a graph on which no probe could be trained."""
-    if not _has_labels(labelled):
+def check_labels(labelled: LabelledGraph, graph: str) -> None:
+    """Refuse a graph on which no probe could be trained; `graph` begins the sentence."""
+    if not bool((labelled.labels != UNLABELLED).any()):
         raise GraphError(
-            f"The graph of {stored.path} has no labels, and a probe needs some. Name their column "
-            "with --label when training; `aspect embed` needs none."
+            f"{graph} has no labels, and a probe needs some. Name their column with --label when "
+            "training; `aspect train` and `aspect embed` need none."
         )
 
 
@@ -409,6 +402,13 @@ def chosen_probe(experiment: Experiment, name: str, metric: Metric | None = None
 def controls_of(method: str) -> list[str]:
     """What stands beside a method."""
     return [name for name in CONTROLS if name != method]
+
+
+def with_seeds(controls: Iterable[str], seeds: Sequence[Seed]) -> Iterator[tuple[str, Seed]]:
+    """Controls, each with those whose seeds it takes: untrained weights need all of them."""
+    for name in controls:
+        for one in seeds if name == "random" else seeds[:1]:
+            yield name, one
 
 
 def control_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -490,7 +490,7 @@ class _Evaluator:
         self.poisons = sorted(poisons, key=lambda poison: (poison.budget, poison.split))
         self.method, self.label = str(runs[0].record["method"]), runs[0].label
         self.labelled = labelled = runs[0].read_graph(data_dir)
-        check_labels(labelled, runs[0])
+        check_labels(labelled, f"The graph of {runs[0].path}")
         self.probe = chosen_probe(runs[0].experiment, probe, metric)
         self.device = choose_device(device)
         for poison in poisons:
@@ -549,10 +549,9 @@ class _Evaluator:
             spec = self._spec(self.method, stored.record["settings"], stored.record["seed"])
             spec = spec.model_copy(update={"pruning": stored.experiment.prune})
             yield spec, stored.load_model(str(self.device))
-        for name in self.controls:
-            for stored in seeds if name == "random" else seeds[:1]:
-                settings = control_settings(name, stored.record["settings"])
-                yield self._spec(name, settings, stored.record["seed"]), None
+        for name, stored in with_seeds(self.controls, seeds):
+            settings = control_settings(name, stored.record["settings"])
+            yield self._spec(name, settings, stored.record["seed"]), None
 
     def _spec(self, method: str, settings: dict[str, Any], seed: int) -> Spec:
         return Spec(
@@ -621,7 +620,7 @@ class _Evaluator:
             Task(cell, tuple(poisons), targets=self.targets),
             labelled=self.labelled,
             device=str(self.device),
-            model=model,
+            training=Training(model),
             probe=self.probe,
         )
 
@@ -788,7 +787,7 @@ class _GivenRun(StoredRun):
 
     @override
     def load_model(self, device: str | None = None) -> Embedder:
-        return precomputed_model(self.path, None, device).fit(self.labelled)
+        return precomputed_model(self.path, None, device).fit(self.labelled, progress=False)
 
     @override
     def read_graph(self, data_dir: str | None = None) -> LabelledGraph:

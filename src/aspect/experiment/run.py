@@ -26,7 +26,7 @@ from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import Split, SplitKind, make_splits, only_targets, published_sha256
-from aspect.errors import GraphError, RunError, sentence_of
+from aspect.errors import GraphError, RunError, TrainingError, is_out_of_memory, sentence_of
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
 from aspect.evaluation.details import Details
@@ -164,17 +164,25 @@ class Outcome:
     probed: ProbeResult | None = None
 
 
+@dataclass
+class Training:
+    """What several runs share: a model once there is one, or why there is none."""
+
+    model: Embedder | None = None
+    error: TrainingError | None = None
+
+
 def run_cells(
     tasks: Sequence[Task], *, data_dir: str | None = None, device: str | None = None
 ) -> list[Outcome]:
     """The runs of one training in a worker: one of them trains, all evaluate that model."""
     outcomes: list[Outcome] = []
-    model: Embedder | None = None
+    training = Training()
     for task in tasks:
-        outcome = run_cell(task, data_dir=data_dir, device=device, model=model)
-        model = outcome.model if model is None else model
+        outcome = run_cell(task, data_dir=data_dir, device=device, training=training)
         # Without the model, which stays in this process.
         outcomes.append(Outcome(outcome.record, outcome.details, outcome.trace))
+    del training, outcome
     free_memory()
     return outcomes
 
@@ -191,12 +199,12 @@ def run_cell(
     *,
     data_dir: str | None = None,
     device: str | None = None,
-    model: Embedder | None = None,
+    training: Training | None = None,
 ) -> Outcome:
     """As `run`; whatever goes wrong becomes a failed record with a sentence."""
     try:
         with _warnings() as warned:
-            outcome = run(task, data_dir=data_dir, device=device, model=model)
+            outcome = run(task, data_dir=data_dir, device=device, training=training)
         record = outcome.record
         record = record.model_copy(update={"warnings": (*warned, *record.warnings)})
         return replace(outcome, record=record)
@@ -211,7 +219,7 @@ def failure(cell: Cell, reason: str, trace: str = "") -> Outcome:
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
+    if is_out_of_memory(error):
         return (
             "Out of memory. Lower width, sample negatives (negatives: 1000), or use fewer workers."
         )
@@ -242,7 +250,7 @@ def run(
     data_dir: str | None = None,
     device: str | None = None,
     labelled: LabelledGraph | None = None,
-    model: Embedder | None = None,
+    training: Training | None = None,
     probe: Probe | None = None,
     recorder: Recorder | None = None,
 ) -> Outcome:
@@ -253,7 +261,7 @@ def run(
         data_dir: Where files of named data sets lie.
         device: Where to train; by default of the kind that the spec names.
         labelled: The clean graph of the spec, if it was read already.
-        model: Trained already, on the graph that the spec says; none: it is trained here.
+        training: Shared with other runs; a model in it was trained on the graph that the spec says.
         probe: In place of the one that the spec names.
         recorder: Keeps the reports of the training; the values of a `ValueRecorder`, as it is by
             default, become the curves of the details.
@@ -266,7 +274,9 @@ def run(
         raise GraphError(
             f"The splits of {task.cell.graph!r} changed since the bench began. Run the bench again."
         )
-    return _Run(task, labelled, device or spec.device, probe).outcome(model, recorder)
+    return _Run(task, labelled, device or spec.device, probe).outcome(
+        training or Training(), recorder or ValueRecorder()
+    )
 
 
 @dataclass
@@ -282,19 +292,15 @@ class _Run:
     def __post_init__(self) -> None:
         self.cell, self.spec = self.task.cell, self.task.cell.spec
 
-    def outcome(self, model: Embedder | None, recorder: Recorder | None) -> Outcome:
+    def outcome(self, training: Training, recorder: Recorder) -> Outcome:
         spec = self.spec
         splits, targets = [], self._targets
         if self.task.is_probed:
             splits = draw_splits(self.labelled, spec.splits, spec.split_numbers, targets)
         # All files are looked at before the training: one that changed must not cost it.
         notes = [perturbed.note() for perturbed in self.task.perturbed]
-        graph, recorder = self._trained_graph(), recorder or ValueRecorder()
-        if model is None:
-            model = self._new_model()
-            forget_peak(model.device)
-            with self._timed("train", model.device):
-                model.fit(graph, recorder=recorder)
+        graph = self._trained_graph()
+        model = self._model(training, graph, recorder)
         with self._timed("embed", model.device):
             embeddings = model.embed(graph, normalise="none").to(model.device)
         check_finite(embeddings)
@@ -313,7 +319,7 @@ class _Run:
             attack=notes[0] if notes else None,
             scores=scores,
             prune_score=None if pruned is None else pruned.score,
-            **_training_facts(model),
+            **training_facts(model),
             dim=embeddings.shape[1],
             parameters=model.method.num_parameters,
             gate=gate_summary(policy),
@@ -321,7 +327,7 @@ class _Run:
             seconds=self.seconds,
             peak_memory_bytes=peak_bytes(model.device),
             notices=self._notices(probed, splits) if probed else (),
-            warnings=tuple(faults_of(model, graph, health)),
+            warnings=(*model.warnings(graph), *faults_of(model, health)),
             device=device_name(model.device),
             versions=versions(),
         )
@@ -339,6 +345,22 @@ class _Run:
         sentences = probed.notices_naming(self.labelled.class_names)
         told = target_notice(self._targets, dict(zip(self.spec.split_numbers, splits, strict=True)))
         return (*sentences, told) if told else sentences
+
+    def _model(self, training: Training, graph: Graph, recorder: Recorder) -> Embedder:
+        """The training's; it is trained once, and so it fails once."""
+        if training.error is not None:
+            raise training.error
+        if training.model is None:
+            model = self._new_model()
+            forget_peak(model.device)
+            try:
+                with self._timed("train", model.device):
+                    model.fit(graph, recorder=recorder)
+            except TrainingError as error:
+                training.error = error
+                raise
+            training.model = model
+        return training.model
 
     def _new_model(self) -> Embedder:
         """One that has to be fitted; that of a file of embeddings only reads it."""
@@ -434,7 +456,7 @@ class _Run:
         self.seconds[step] = time.perf_counter() - started
 
 
-def _training_facts(model: Embedder) -> dict[str, object]:
+def training_facts(model: Embedder) -> dict[str, object]:
     """How the training ended; nothing of a model that was loaded."""
     result = model.result
     if result is None:
@@ -450,10 +472,9 @@ def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | N
     return {"mean": float(policy.mean()), "std": float(policy.std())}
 
 
-@torch.no_grad()
-def faults_of(model: Embedder, graph: Graph, health: Health) -> list[str]:
-    """Warnings of the method, a training that came to nothing, a collapse; a sentence each."""
-    warnings = list(model.warnings(graph))
+def faults_of(model: Embedder, health: Health) -> list[str]:
+    """A training that came to nothing, a collapse; a sentence each."""
+    warnings = []
     if model.result is not None and model.result.epochs > 0 and model.result.kept == 0:
         warnings.append(
             "No loss was below that of the first epoch, so the weights are those from before the "

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from aspect.config import to_yaml
+from aspect.config import load_yaml, make_config, to_yaml
 from aspect.data.files import is_file, is_folder, naming
 from aspect.errors import AspectError, FileError, RunError, reason
 from aspect.evaluation.details import DETAILS_FORMAT, Details
-from aspect.experiment.plan import Plan, load_plan
+from aspect.experiment.plan import Plan
 from aspect.experiment.record import FORMAT, Record
 from aspect.experiment.spec import Cell
 from aspect.workspace import (
@@ -191,9 +191,10 @@ class BenchFolder:
 
 
 def read_plan(folder: Path) -> Plan:
-    """The plan whose records a folder holds."""
+    """The plan whose records a folder holds, as it was resolved when they were made."""
+    file = folder / PLAN
     try:
-        return load_plan(str(folder / PLAN))
+        return make_config(Plan, load_yaml(file), owner=f"the plan {file}")
     except AspectError as error:
         raise RunError(f"{folder} is not a bench's folder. {error}") from error
 

@@ -24,7 +24,7 @@ from aspect.evaluation.links import (
     rule_scores,
 )
 from aspect.evaluation.metrics import Spread
-from aspect.experiment.evaluate import control_settings, controls_of, open_seeds
+from aspect.experiment.evaluate import control_settings, controls_of, open_seeds, with_seeds
 from aspect.experiment.trained import StoredRun
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
@@ -94,11 +94,10 @@ def _embedders(
     method = runs[0].record["method"]
     for stored in runs:
         yield method, stored.load_model(device)
-    for name in controls_of(method):
-        for stored in runs if name == "random" else runs[:1]:
-            settings = control_settings(name, stored.record["settings"])
-            seed = stored.record["seed"]
-            yield name, Embedder(name, seed=seed, device=device, **settings).fit(graph)
+    for name, stored in with_seeds(controls_of(method), runs):
+        settings = control_settings(name, stored.record["settings"])
+        model = Embedder(name, seed=stored.record["seed"], device=device, **settings)
+        yield name, model.fit(graph, progress=False)
 
 
 def predict_links(
@@ -136,11 +135,8 @@ def predict_links(
         held_outs = [
             replace(one, graph=with_structural_features(one.graph, kind)) for one in held_outs
         ]
-    todo = [
-        (name, experiment)
-        for name in (first.method, *controls_of(first.method))
-        for experiment in (experiments if name in (first.method, "random") else experiments[:1])
-    ]
+    todo = [(first.method, experiment) for experiment in experiments]
+    todo += with_seeds(controls_of(first.method), experiments)
     for done, (name, experiment) in enumerate(todo):
         rows = []
         for number, held_out in enumerate(held_outs):
@@ -167,13 +163,14 @@ def predict_links(
 def _linked(
     name: str, experiment: Experiment, method: str, held_out: HeldOut, device: str | None
 ) -> LinkScore:
-    """Train on what is left, embed that, and score the pairs."""
-    settings = dict(experiment.settings)
+    """Train on what is left, embed that, and score the pairs; controls prune no edges."""
+    settings, prune = dict(experiment.settings), experiment.prune
     if name != method:
         config = make_config(find_method(method).config, settings, owner=method)
-        settings = control_settings(name, config.model_dump(mode="json"))
-    model = Embedder(name, seed=experiment.seed, device=device, **settings)
-    return link_scores(model.fit(held_out.graph).embed(held_out.graph), held_out)
+        settings, prune = control_settings(name, config.model_dump(mode="json")), None
+    model = Embedder(name, seed=experiment.seed, device=device, prune=prune, **settings)
+    model.fit(held_out.graph, progress=False)
+    return link_scores(model.embed(held_out.graph), held_out)
 
 
 def _link_facts(held_outs: Sequence[HeldOut]) -> dict[str, Any]:

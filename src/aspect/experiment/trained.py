@@ -6,6 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,15 +31,21 @@ from aspect.errors import GraphError, RunError, SettingsError
 from aspect.estimator import Embedder, choose_device
 from aspect.evaluation.details import Details
 from aspect.evaluation.inspection import ValueRecorder
+from aspect.experiment.embeddings import read_ids
 from aspect.experiment.record import GraphSummary, Record
-from aspect.experiment.run import Outcome, PerturbedGraph, Task, run
+from aspect.experiment.run import Outcome, PerturbedGraph, Task, Training, run
 from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.plugins import is_reference
-from aspect.settings import Experiment, load_experiment
+from aspect.scale.store import is_store
+from aspect.settings import Experiment, RowSettings, load_experiment
 from aspect.training.folder import (
     CONFIG,
+    EMBEDDINGS,
     FEATURES,
+    IDS,
     METRICS,
+    MODEL,
+    POLICY,
     RECORD,
     RUN,
     RunFolder,
@@ -58,7 +65,6 @@ from aspect.workspace import (
 
 logger = logging.getLogger(__name__)
 
-MODEL, EMBEDDINGS, IDS = "model.safetensors", "embeddings.npy", "ids.txt"
 RECORD_FORMAT = 1
 OF_RECORD = ("epochs", "stopped_early", "loss", "versions", "dim", "gate", "warnings")
 TRAIN_AGAIN = "Train again with --overwrite."
@@ -95,16 +101,27 @@ def train_run(
 ) -> dict[str, Any]:
     """Train as the experiment says into the folder `out`; return the record it ends with.
 
-    Everything that can be refused is refused before the folder is touched. A complete run that is
-    resumed is left as it is; an unfinished one goes on with the device and the data it began with,
-    unless the options name others.
+    A store is trained on where it lies (`aspect.experiment.trained_store`). Everything that can be
+    refused is refused before the folder is touched. A complete run that is resumed is left as it
+    is; an unfinished one goes on with the device and the data it began with, unless the options
+    name others.
     """
     options = _as_begun(options or RunOptions(), Path(out))
+    source = experiment.source.absolute()
+    if is_store(Path(source.graph)):
+        from aspect.experiment.trained_store import train_store
+
+        return train_store(experiment, Path(source.graph), Path(out), options)
     if options.engine != "local":
         raise SettingsError(
             "--engine ray trains on a store. Make one of the graph with: aspect store."
         )
-    source = experiment.source.absolute()
+    return _train_in_memory(experiment, source, Path(out), options)
+
+
+def _train_in_memory(
+    experiment: Experiment, source: GraphSource, out: Path, options: RunOptions
+) -> dict[str, Any]:
     model = Embedder(
         experiment.method,
         seed=experiment.seed,
@@ -121,36 +138,23 @@ def train_run(
         None if experiment.perturbation is None else PerturbedGraph.read(experiment.perturbation)
     )
     if poison is not None and options.resume:
-        poison = _as_first_read(poison, Path(out))
+        poison = _as_first_read(poison, out)
     graph = labelled.graph if poison is None else poison.apply(labelled)
     rows = model.rows_for(graph)
     if rows is not None:
         experiment = experiment.model_copy(update={"scale": "rows", "rows": rows})
-    with RunFolder.open(
-        Path(out),
-        _config_text(experiment, model, source, checksum, poison),
-        start=Start(
-            settings_from=options.settings_from,
-            data_dir=_absolute(options.data_dir),
-            device=model.device.type,
-            source=_unchanged_source(model, Path(out), resume=options.resume),
-        ),
-        resume=options.resume,
-        overwrite=options.overwrite,
-        checkpoint_every=options.checkpoint_every,
-        tensorboard=options.tensorboard,
-    ) as folder:
+    text = _config_text(experiment, model, source, checksum, poison)
+    with open_folder(out, text, model, options) as folder:
         if folder.is_complete:
             return dict(open_run(folder.path).record)
         for sentence in model.outlook(graph):
             options.on_outlook(sentence)
-        folder.on_epoch = options.on_epoch
-        spec = _spec(model, checksum, poison).model_copy(update={"rows": rows})
+        spec = training_spec(model, checksum, poison, rows)
         cell = Cell.outside_plans("train", model.name, source, spec)
         task = Task(cell, () if poison is None else (poison,), is_probed=False)
         outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
         _write_outputs(folder.path, outcome, graph)
-        record = {"run": str(folder.path), **_record(outcome, options), "notices": [*graph.notices]}
+        record = {**run_record(outcome, folder.path, options), "notices": [*graph.notices]}
         if poison is not None:
             told = poison.file.to_dict(poison.perturbation)
             record["perturbation"] = {**told, "edges": graph.num_edges}
@@ -159,6 +163,30 @@ def train_run(
             record["prune"] = {**model.prune.model_dump(), **_pruned(outcome.model, graph)}
         folder.complete(record)
         return record
+
+
+@contextmanager
+def open_folder(
+    out: Path, config: str, model: Embedder, options: RunOptions
+) -> Iterator[RunFolder]:
+    """The folder of a run that is to be trained, held for this process; see `RunFolder.open`."""
+    start = Start(
+        settings_from=options.settings_from,
+        data_dir=_absolute(options.data_dir),
+        device=model.device.type,
+        source=_unchanged_source(model, out, resume=options.resume),
+    )
+    with RunFolder.open(
+        out,
+        config,
+        start=start,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        checkpoint_every=options.checkpoint_every,
+        tensorboard=options.tensorboard,
+    ) as folder:
+        folder.on_epoch = options.on_epoch
+        yield folder
 
 
 def _pruned(model: Embedder, graph: Graph) -> dict[str, Any]:
@@ -257,7 +285,12 @@ def _config_text(
     return to_yaml({name: values[name] for name in Experiment.model_fields if name in values})
 
 
-def _spec(model: Embedder, graph_sha256: str, poison: PerturbedGraph | None) -> Spec:
+def training_spec(
+    model: Embedder,
+    graph_sha256: str,
+    poison: PerturbedGraph | None = None,
+    rows: RowSettings | None = None,
+) -> Spec:
     """What decides the model; which splits it is evaluated on is for others to say."""
     facts = None if poison is None else poison.file.facts
     return Spec(
@@ -272,18 +305,20 @@ def _spec(model: Embedder, graph_sha256: str, poison: PerturbedGraph | None) -> 
         perturbation=None if poison is None else poison.perturbation,
         perturbation_sha256=None if poison is None else (str(poison.sha256),),
         pruning=model.prune,
+        rows=rows,
         seed=model.seed,
         device="cuda" if model.device.type == "cuda" else "cpu",
         version=__version__,
     )
 
 
-def _record(outcome: Outcome, options: RunOptions) -> dict[str, Any]:
+def run_record(outcome: Outcome, path: Path, options: RunOptions) -> dict[str, Any]:
     """What the folder says of the run, as `_RunRecord` reads it back."""
     record, spec, source = outcome.record, outcome.record.spec, outcome.record.cell.graph_source
     assert outcome.model is not None  # trained in this process
     assert record.graph is not None  # it is done
     return {
+        "run": str(path),
         "format": RECORD_FORMAT,
         "method": spec.method,
         **({} if spec.source is None else {"source": spec.source}),
@@ -312,7 +347,7 @@ def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
         write_json(path / FEATURES, graph.encoder.to_json())
     write_embeddings(path / EMBEDDINGS, outcome.model.embed(graph), overwrite=True)
     if outcome.policy is not None:
-        with replacing(path / "policy.npy", overwrite=True) as file:
+        with replacing(path / POLICY, overwrite=True) as file:
             np.save(file, outcome.policy.numpy(), allow_pickle=False)
     if graph.ids is not None:
         lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
@@ -371,6 +406,17 @@ class StoredRun:
         return method if self.experiment.prune is None else f"{method}, pruned in training"
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What seeds of one variant share, by what it is called in a sentence."""
+        return {
+            "method": self.record["method"],
+            "setting": self.record["settings"],
+            "graph": self.record["graph"]["sha256"],
+            "pruning": self.experiment.prune,
+            "way of training on rows": self.record.get("rows"),
+        }
+
+    @property
     def warnings(self) -> list[str]:
         """What its record warns of, under its name."""
         return [f"{self.path}: {text}" for text in self.record["warnings"]]
@@ -398,10 +444,7 @@ class StoredRun:
         matrix, ids = self.path / EMBEDDINGS, self.path / IDS
         try:
             rows = torch.from_numpy(np.load(matrix, allow_pickle=False))
-            names = None
-            if is_file(ids):
-                lines = ids.read_text(encoding="utf-8").split("\n")
-                names = [str(json.loads(line)) for line in lines if line]
+            names = read_ids(ids) if is_file(ids) else None
         except (OSError, ValueError, TypeError) as error:
             raise RunError(f"{self.path} has no whole {EMBEDDINGS}. {TRAIN_AGAIN}") from error
         if names is not None and len(names) != len(rows):
@@ -424,6 +467,11 @@ class StoredRun:
     def read_graph(self, data_dir: str | None = None) -> LabelledGraph:
         """The clean graph with its labels, refused if it changed since the training."""
         facts, source = self.record["graph"], self.experiment.source
+        if is_store(Path(source.graph)):
+            raise RunError(
+                f"{self.path} was trained on a store, which is never read whole. Such runs are for "
+                "aspect embed and aspect evaluate without --task."
+            )
         labelled = source.read(data_dir or facts["data_dir"])
         checksum = content_sha256(labelled)
         if checksum != facts["sha256"] and labelled.graph.encoder is not None:
@@ -513,10 +561,7 @@ def read_runs(
 def _entry_names(runs: Sequence[StoredRun]) -> Iterator[str]:
     """The method; its folder too where runs of it on one graph differ in more than the seed."""
     groups = [(stored.record["method"], stored.record["graph"]["sha256"]) for stored in runs]
-    settings = [
-        json.dumps([stored.record["settings"], str(stored.experiment.prune)], sort_keys=True)
-        for stored in runs
-    ]
+    settings = [json.dumps(stored.identity, sort_keys=True, default=str) for stored in runs]
     variants = Counter(group for group, _ in set(zip(groups, settings, strict=True)))
     folders = Counter(stored.path.name for stored in runs)
     for stored, group in zip(runs, groups, strict=True):
@@ -533,7 +578,7 @@ def _probed(
 ) -> Outcome:
     """The run's record with scores; or without, and a notice that says why."""
     recorded, poison = stored.record, stored.poison
-    spec = _spec(model, recorded["graph"]["sha256"], poison).model_copy(
+    spec = training_spec(model, recorded["graph"]["sha256"], poison, model.rows).model_copy(
         update={
             "settings": recorded["settings"],
             "version": recorded.get("versions", {}).get("aspect", "unknown"),
@@ -544,12 +589,14 @@ def _probed(
         cell = Cell.outside_plans("train", entry, stored.experiment.source, spec)
         perturbed = () if poison is None else (poison,)
         task = Task(cell, perturbed, is_probed=is_probed, has_details=True)
-        return run(task, labelled=labelled, model=model, recorder=ValueRecorder(curves))
+        return run(
+            task, labelled=labelled, training=Training(model), recorder=ValueRecorder(curves)
+        )
 
     notices: tuple[str, ...] = ()
     try:
         if not bool((labelled.labels != UNLABELLED).any()):
-            raise GraphError("The graph has no labels, so nothing was scored.")
+            raise GraphError("the graph has no labels.")
         numbers = spec.split_numbers
         if poison is None:
             numbers = tuple(
@@ -557,8 +604,7 @@ def _probed(
             )
         outcome = carry_out(spec.model_copy(update={"split_numbers": numbers}), is_probed=True)
     except GraphError as error:  # too few labels to evaluate by; all else can still be shown
-        told = str(error) if "nothing was scored" in str(error) else f"Nothing was scored: {error}"
-        notices = (told,)
+        notices = (f"Nothing was scored: {error}",)
         outcome = carry_out(spec, is_probed=False)
     known = {
         name: recorded[name]

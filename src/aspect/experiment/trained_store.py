@@ -1,4 +1,4 @@
-"""`aspect train STORE`: a run's folder from a graph that stays on the disk.
+"""Runs of a graph that stays on the disk: trained, embedded and probed.
 
 The bases lie in the folder `bases` of the run until it is complete. A run that was killed, in
 propagation, training or embedding, goes on where it was. Started by torchrun, several processes
@@ -9,36 +9,57 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
 from typing_extensions import override
 
 from aspect.config import to_yaml
 from aspect.data.files import is_file
+from aspect.data.graph import UNLABELLED
+from aspect.data.source import NO_READING, GraphSource, Metric
+from aspect.data.splits import make_splits
 from aspect.data.tensors import read_tensors
-from aspect.errors import FileError, RunError
-from aspect.estimator import Embedder
+from aspect.errors import FileError, GraphError, RunError, SettingsError
+from aspect.estimator import Embedder, choose_device
+from aspect.evaluation.baselines import knn_probe, majority_probe
+from aspect.evaluation.linear_probe import linear_probe
+from aspect.experiment.evaluate import (
+    MAJORITY,
+    EvaluationTable,
+    chosen_probe,
+    open_seeds,
+    score_lines,
+)
+from aspect.experiment.record import GraphSummary, Record
+from aspect.experiment.run import Outcome, faults_of, training_facts
+from aspect.experiment.spec import Cell
 from aspect.experiment.trained import (
-    MODEL,
-    RECORD_FORMAT,
     TRAIN_AGAIN,
     RunOptions,
     StoredRun,
+    open_folder,
     open_run,
+    run_record,
+    training_spec,
 )
 from aspect.methods.base import Method
-from aspect.nn.normalisation import Normalisation
+from aspect.methods.controls import side_by_side
+from aspect.nn.normalisation import Normalisation, Scaling
 from aspect.provenance import versions
-from aspect.scale.bases import Propagator
+from aspect.randomness import seed_for
+from aspect.scale.bases import BasisSettings, Propagator, compute_bases
 from aspect.scale.embedding import (
-    PROGRESS,
     embed_store,
     gate_moments,
     scaling_of,
@@ -49,19 +70,31 @@ from aspect.scale.ray_engine import RayTraining, connect, num_gpus, propagate_by
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
 from aspect.settings import Experiment, RowSettings
-from aspect.training.folder import CHECKPOINT, METRICS, RunFolder, Start
+from aspect.training.folder import (
+    BASES,
+    CHECKPOINT,
+    CHECKPOINTS,
+    EMBEDDINGS,
+    METRICS,
+    MODEL,
+    RunFolder,
+)
 from aspect.training.health import Health
+from aspect.training.progress import Advance
 from aspect.training.trainer import Recorder, Snapshot, TrainingResult, train
 
-BASES, CHECKPOINTS = "bases", "checkpoints"  # folders of the run until it is complete
+PROBED = 10_000  # nodes with labels, drawn the same for every run
+MOST_PROPAGATED = 20_000_000  # nodes of a store whose propagated features are computed as a control
+
+Nodes = NDArray[np.int64]
 
 
 def train_store(
-    experiment: Experiment, path: Path, out: Path, options: RunOptions | None = None
+    experiment: Experiment, path: Path, out: Path, options: RunOptions
 ) -> dict[str, Any]:
-    """Train on the store at `path` into the folder `out`; return the record it ends with."""
-    options = options or RunOptions()
-    store = GraphStore.open(path.absolute())
+    """Train on the store at `path` into the folder `out`; see `aspect.experiment.trained`."""
+    _check_suits_store(experiment, path)
+    store = GraphStore.open(path)
     rows = experiment.rows or RowSettings()
     with process_group(options.device) as (ranks, device):
         model = Embedder(
@@ -71,23 +104,28 @@ def train_store(
             scale=rows,
             **experiment.settings,
         )
-        text = _config_text(experiment, model, store, rows)
         if ranks.rank > 0:
             return _follow(model, store, rows, out, ranks)
-        start = Start(settings_from=options.settings_from, device=model.device.type)
-        with RunFolder.open(
-            out,
-            text,
-            start=start,
-            resume=options.resume,
-            overwrite=options.overwrite,
-            checkpoint_every=options.checkpoint_every,
-            tensorboard=options.tensorboard,
-        ) as folder:
+        text = _config_text(experiment, model, store, rows)
+        with open_folder(out, text, model, options) as folder:
             if folder.is_complete:
                 return dict(open_run(folder.path).record)
-            folder.on_epoch = options.on_epoch
             return _StoreRun(model, store, rows, folder, options, ranks).carry_out()
+
+
+def _check_suits_store(experiment: Experiment, path: Path) -> None:
+    """Refuse what only a graph in memory can be given, since it would be left out in silence."""
+    for what, is_given in (
+        ("A perturbation", experiment.perturbation is not None),
+        ("Edge pruning", experiment.prune is not None),
+        ("--scale full", experiment.scale == "full"),
+        ("An option of reading", experiment.reading != NO_READING),
+    ):
+        if is_given:
+            raise SettingsError(
+                f"{what} needs a graph in memory, and {str(path)!r} is a store, which stays on the "
+                "disk. Leave it out, or name the files that the store was made from."
+            )
 
 
 def store_of(stored: StoredRun) -> GraphStore:
@@ -108,7 +146,7 @@ def embed_run(stored: StoredRun, out: Path, normalise: Normalisation) -> dict[st
     if out.suffix.lower() != ".parquet":
         raise FileError(
             f"Embeddings of a store are written as .parquet. Got the name {out.name!r}; "
-            f"the bare matrix is {stored.path / 'embeddings.npy'}."
+            f"the bare matrix is {stored.path / EMBEDDINGS}."
         )
     store, model = store_of(stored), stored.load_model("cpu")
     counts = write_row_groups(
@@ -174,21 +212,14 @@ class _StoreRun:
         embeddings, policy = embed_store(data, method, path)
         self.seconds["embed"] = time.perf_counter() - started
         gate, dim = gate_moments(policy), embeddings.shape[1]
-        model.take(
-            method,
-            num_features=self.store.num_features,
-            rows=self.rows,
-            projection=data.projection,
-            scaling=scaling_of(embeddings),
-            result=result,
-        )
-        model.save(path / MODEL)
+        self._save(method, result, data.projection, scaling_of(embeddings))
         health = Health.of(data.uncentred(method))
-        record = self._record(result, gate, dim, health)
+        record = {
+            **run_record(self._outcome(gate, dim, health), path, self.options),
+            "seconds_by_step": self.seconds,
+            "notices": list(self.store.facts.notices),
+        }
         self.folder.complete(record)
-        for made in (BASES, CHECKPOINTS):
-            shutil.rmtree(path / made, ignore_errors=True)
-        (path / PROGRESS).unlink()
         return record
 
     def _trained(self, method: Method, data: RowBatches) -> TrainingResult:
@@ -203,16 +234,25 @@ class _StoreRun:
             result = self._trained_by_ray(method, data)
         else:
             result = train(method, data, seed=self.model.seed, recorder=self.folder)
+        self._save(method, result)
+        return result
+
+    def _save(
+        self,
+        method: Method,
+        result: TrainingResult,
+        projection: Tensor | None = None,
+        scaling: Scaling | None = None,
+    ) -> None:
         self.model.take(
             method,
             num_features=self.store.num_features,
             rows=self.rows,
-            projection=None,
-            scaling=None,
+            projection=projection,
+            scaling=scaling,
             result=result,
         )
-        self.model.save(saved)
-        return result
+        self.model.save(self.folder.path / MODEL)
 
     def _trained_by_ray(self, method: Method, data: RowBatches) -> TrainingResult:
         options, folder = self.options, self.folder
@@ -238,45 +278,30 @@ class _StoreRun:
         epochs = values.pop("epoch")
         return TrainingResult(epochs, epochs < self.model.config.epochs, values, epochs)
 
-    def _record(
-        self,
-        result: TrainingResult,
-        gate: dict[str, float] | None,
-        dim: int,
-        health: Health,
-    ) -> dict[str, Any]:
+    def _outcome(self, gate: dict[str, float] | None, dim: int, health: Health) -> Outcome:
+        """As `run` makes one of a graph in memory."""
         model, facts = self.model, self.store.facts
-        return {
-            "run": str(self.folder.path),
-            "format": RECORD_FORMAT,
-            "method": model.name,
-            "seed": model.seed,
-            "settings": model.config.model_dump(mode="json"),
-            "rows": self.rows.model_dump(mode="json"),
-            "epochs": result.epochs,
-            "stopped_early": result.stopped_early,
-            "loss": result.values,
-            "dim": dim,
-            "gate": gate,
-            "versions": versions(),
-            "seconds": self.seconds["train"],
-            "seconds_by_step": self.seconds,
-            "device": str(model.device),
-            "health": health.to_dict(),
-            "warnings": health.warnings(),
-            "notices": list(facts.notices),
-            "settings_from": self.options.settings_from,
-            "graph": {
-                "name": self.store.path.name,
-                "nodes": facts.num_nodes,
-                "edges": facts.num_edges,
-                "features": facts.num_features,
-                "classes": len(facts.class_names),
-                "path": str(self.store.path),
-                "data_dir": None,
-                "sha256": self.store.digest,
-            },
-        }
+        spec = training_spec(model, self.store.digest, rows=self.rows)
+        source = GraphSource(graph=str(self.store.path))
+        record = Record(
+            status="done",
+            cell=Cell.outside_plans("train", model.name, source, spec),
+            graph=GraphSummary(
+                name=source.name,
+                nodes=facts.num_nodes,
+                edges=facts.num_edges,
+                features=facts.num_features,
+                classes=len(facts.class_names),
+            ),
+            **training_facts(model),
+            dim=dim,
+            gate=gate,
+            health=health.to_dict(),
+            seconds=self.seconds,
+            warnings=tuple(faults_of(model, health)),
+            versions=versions(),
+        )
+        return Outcome(record, model=model)
 
 
 def _rows_of(
@@ -345,3 +370,91 @@ def _config_text(
             "settings": model.config.model_dump(mode="json"),
         }
     )
+
+
+# Probed on a sample of the nodes: neither graph nor embeddings fit the memory
+
+
+def evaluate_store_runs(
+    paths: Sequence[str | Path],
+    *,
+    probe: str = "neutral",
+    metric: Metric | None = None,
+    device: str | None = None,
+    on_step: Advance = lambda *_: None,
+) -> EvaluationTable:
+    """Probe complete runs of one method on one store, on random splits of a sample of its nodes.
+
+    Beside them stand the raw features, the features of one and two hops, and the majority class.
+
+    Args:
+        paths: The runs' folders; several are seeds.
+        probe: As in `evaluate_runs`.
+        metric: As in `evaluate_runs`.
+        device: Where it is probed.
+        on_step: Called before each embedding is probed, with how far it is.
+    """
+    runs = open_seeds(paths)
+    store = store_of(runs[0])
+    nodes, labels = _sample(store)
+    classes, where = len(store.facts.class_names), choose_device(device)
+    splits = make_splits("random", labels, classes)
+    how = chosen_probe(runs[0].experiment, probe, metric)
+    numbers = range(len(splits))
+    lines: list[dict[str, Any]] = []
+    total = len(runs) + 1 + (store.num_nodes <= MOST_PROPAGATED)
+    for done, (name, seed, found) in enumerate(_embeddings(runs, store, nodes)):
+        on_step(done, total, name)
+        rows = found.to(where, torch.float32)
+        result = linear_probe(rows, labels, splits, num_classes=classes, probe=how)
+        voted = knn_probe(rows, labels, splits, num_classes=classes)
+        knn = [score.strict for score in voted.splits]
+        lines += score_lines(name, 0.0, seed, numbers, result, knn=knn)
+    majority = majority_probe(labels, splits, num_classes=classes)
+    lines += score_lines(MAJORITY, 0.0, 0, numbers, majority)
+    return EvaluationTable(
+        graph=runs[0].record["graph"]["name"],
+        runs=tuple(str(stored.path) for stored in runs),
+        splits="random",
+        probe=probe,
+        metric=how.metric,
+        scores=pd.DataFrame(lines, dtype=object),  # None and whole numbers stay as they are
+        class_names=store.facts.class_names,
+        health=tuple(Health.from_dict(stored.record["health"]) for stored in runs),
+        warnings=tuple(warning for stored in runs for warning in stored.warnings),
+    )
+
+
+def _sample(store: GraphStore) -> tuple[Nodes, Tensor]:
+    """Some nodes with labels, ascending, and their classes."""
+    if store.labels is None:
+        raise GraphError(
+            f"The store {str(store.path)!r} has no labels, and a probe needs some. Make it with "
+            "--labels; `aspect embed` needs none."
+        )
+    labels = store.labels[0 : store.num_nodes]
+    known = np.flatnonzero(labels != UNLABELLED)
+    drawn = np.random.default_rng(seed_for(0, "probed nodes"))
+    nodes = np.sort(drawn.choice(known, min(PROBED, len(known)), replace=False))
+    return nodes, torch.from_numpy(labels[nodes].astype(np.int64))
+
+
+def _embeddings(
+    runs: Sequence[StoredRun], store: GraphStore, nodes: Nodes
+) -> Iterator[tuple[str, int, Tensor]]:
+    """Name, seed and rows of all that is probed."""
+    for stored in runs:
+        matrix = np.load(stored.path / EMBEDDINGS, mmap_mode="r", allow_pickle=False)
+        yield stored.label, stored.record["seed"], torch.from_numpy(np.array(matrix[nodes]))
+    seed = runs[0].record["seed"]
+    raw = torch.from_numpy(store.features[nodes].astype(np.float32))
+    yield "raw", seed, raw
+    if store.num_nodes > MOST_PROPAGATED:
+        return
+    with tempfile.TemporaryDirectory(prefix="aspect-rows-") as folder:
+        settings = BasisSettings(order=2, row_normalise=False)
+        first, second, third = torch.from_numpy(
+            compute_bases(store, Path(folder) / "bases", settings).rows(nodes)
+        )
+    # S X and S^2 X by the polynomials of -S.
+    yield "propagated", seed, side_by_side([raw, -second, (third + first) / 2])

@@ -12,18 +12,15 @@ import optuna
 import torch
 from typing_extensions import override
 
-from aspect.config import make_config
 from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph
 from aspect.data.splits import Split, make_splits, published_sha256
 from aspect.errors import GraphError, TrainingError
-from aspect.estimator import DTYPE
+from aspect.estimator import DTYPE, Embedder
 from aspect.evaluation.linear_probe import Probe, probe_named, validation_scores
 from aspect.evaluation.neutral_probe import NeutralProbe, on_faster_device
 from aspect.experiment.search import Search
 from aspect.methods.base import Method
-from aspect.methods.registry import find_method
-from aspect.randomness import isolated_seed, seed_for
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
 
@@ -145,11 +142,8 @@ def score_settings(
 def _curve(
     problem: Problem, search: Search, settings: Mapping[str, Any], seed: int, report: Report
 ) -> dict[int, RungScore]:
-    entry = find_method(search.method)
-    config = make_config(entry.config, settings, owner=search.method)
-    with isolated_seed(seed_for(seed, "weights")):
-        method = entry.method(config, problem.graph.num_features)
-    method = method.to(problem.graph.device)
+    model = Embedder(search.method, seed=seed, device=search.device, **settings)
+    config, method = model.config, model.untrained(problem.graph.num_features)
     early = [epoch for epoch in search.rungs if epoch < config.epochs]
     recorder = RungRecorder(early, lambda: problem.score(method), report)
     result = train(method, problem.graph, seed=seed, recorder=recorder)

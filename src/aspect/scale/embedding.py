@@ -20,9 +20,9 @@ from aspect.nn.normalisation import Scaling
 from aspect.scale.blocks import BlockedRows, check_disk, row_ranges
 from aspect.scale.calibration import Moments
 from aspect.scale.rows import STREAMED, RowBatches
+from aspect.training.folder import EMBEDDINGS, POLICY, PROGRESS
 from aspect.workspace import read_json, write_json
 
-EMBEDDINGS, POLICY, PROGRESS = "embeddings.npy", "policy.npy", "embedding.json"
 SYNCED = 16  # parts of a pass between two notes of how far it is
 
 Numbers = NDArray[np.float32]

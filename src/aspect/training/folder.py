@@ -6,6 +6,7 @@
 - checkpoint.safetensors: the latest snapshot, until the run is complete
 - model.safetensors: the trained method
 - embeddings.npy, policy.npy, ids.txt
+- bases/, checkpoints/, embedding.json: of a run of a store, until it is complete
 - features.json: how columns of a node table became features; the model knows it too
 - manifest.json: the SHA-256 of every file of the run, checked whenever it is opened
 - record.json: seeds, versions, timings; written last, so its presence says "complete"
@@ -44,8 +45,14 @@ CHECKPOINT, RECORD, CONFIG, START, METRICS, TENSORBOARD = (
     "metrics.jsonl",
     "tensorboard",
 )
-FEATURES = "features.json"
-OUTPUTS = ("model.safetensors", "embeddings.npy", "policy.npy", "ids.txt", FEATURES)
+MODEL, EMBEDDINGS, POLICY, IDS, FEATURES = OUTPUTS = (
+    "model.safetensors",
+    "embeddings.npy",
+    "policy.npy",
+    "ids.txt",
+    "features.json",
+)
+BASES, CHECKPOINTS, PROGRESS = "bases", "checkpoints", "embedding.json"  # of a store
 
 # Many a folder holds a config.yaml; only beside one of these it tells of a run.
 SIGNS_OF_A_RUN = {START, METRICS, CHECKPOINT, RECORD}
@@ -148,7 +155,7 @@ class RunFolder(Recorder):
                 f"Resume with its own ({self.path / CONFIG}), or pass --overwrite."
             )
         if self.is_complete:
-            self.workspace.remove(CHECKPOINT)
+            self._remove_scratch()
         elif self.start != read_start(self.path):
             self._write_start()
 
@@ -157,15 +164,26 @@ class RunFolder(Recorder):
 
         Log and config stay until they are replaced, so that the folder is a run's at any moment.
         """
-        self.workspace.remove(RECORD, MANIFEST, CHECKPOINT, *OUTPUTS, START)
-        events = self.path / TENSORBOARD
-        if events.is_symlink():
-            events.unlink()
-        elif events.is_dir():
-            shutil.rmtree(events)
+        self.workspace.remove(RECORD, MANIFEST, *OUTPUTS, START)
+        self._remove_scratch()
+        self._remove_folder(TENSORBOARD)
         self.workspace.write(CONFIG, self.config)
         self._write_start()
         (self.path / METRICS).write_bytes(b"")
+
+    def _remove_scratch(self) -> None:
+        """What a complete run has no need of."""
+        self.workspace.remove(CHECKPOINT, PROGRESS)
+        for name in (BASES, CHECKPOINTS):
+            # A file system of the network keeps what is still open.
+            self._remove_folder(name, ignore_errors=True)
+
+    def _remove_folder(self, name: str, *, ignore_errors: bool = False) -> None:
+        folder = self.path / name
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.is_dir():
+            shutil.rmtree(folder, ignore_errors)
 
     def _write_start(self) -> None:
         if self.start is not None:
@@ -245,7 +263,7 @@ class RunFolder(Recorder):
         text = json_text(record)
         self.workspace.seal((CONFIG, START, METRICS, *OUTPUTS), coming={RECORD: text})
         self.workspace.write(RECORD, text)
-        self.workspace.remove(CHECKPOINT)
+        self._remove_scratch()
 
     def _close_logs(self) -> None:
         while self.logs:

@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.data.graph import Graph
-from aspect.errors import CheckpointError, TrainingError
+from aspect.errors import CheckpointError, TrainingError, is_out_of_memory
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
 from aspect.training.data import Check, TrainingData
@@ -149,42 +149,24 @@ class NoRecorder(Recorder):
         return epoch + MOST_AHEAD
 
 
-class ProgressRecorder(Recorder):
-    """Hands reports on to another recorder, and says how far the training is."""
-
-    def __init__(self, recorder: Recorder, advance: Advance) -> None:
-        self.recorder, self.advance = recorder, advance
-
-    @override
-    def latest(self) -> Snapshot | None:
-        return self.recorder.latest()
-
-    @override
-    def next_look(self, epoch: int) -> int:
-        return self.recorder.next_look(epoch)
-
-    @override
-    def epoch_done(self, report: EpochReport, snapshot: Callable[[], Snapshot]) -> None:
-        self.recorder.epoch_done(report, snapshot)
-        self.advance(report.epoch, report.epochs, f"loss {report.values['loss']:.4f}")
-
-    @override
-    def training_done(self) -> None:
-        self.recorder.training_done()
-
-
 def train(
-    method: Method, graph: Graph | TrainingData, *, seed: int, recorder: Recorder | None = None
+    method: Method,
+    graph: Graph | TrainingData,
+    *,
+    seed: int,
+    recorder: Recorder | None = None,
+    advance: Advance = lambda *_: None,
 ) -> TrainingResult:
     """Train in place; the same seed gives the same weights, interrupted or not.
 
     With patience, the method ends with its state after the best epoch: the one whose watched loss,
     measured before its step as every epoch's is, was the lowest. Stopped on collapse, it ends with
-    its state at the last check that found a healthy embedding.
+    its state at the last check that found a healthy embedding. `advance` is told after every epoch
+    how far it is.
     """
     training = _Training(method, TrainingData.of(graph), seed, recorder or NoRecorder())
     with training.naming_lack_of_memory():
-        return training.run()
+        return training.run(advance)
 
 
 def try_epochs(
@@ -227,19 +209,14 @@ class _Training:
         """What is said in place of torch's errors."""
         try:
             yield
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            raise TrainingError(
-                _out_of_memory(self.epoch, self.method.config, self.data.memory_options)
-            ) from error
-        except RuntimeError as error:
-            # torch has an error of its own for a full GPU, but none for a full main memory.
-            if "allocate memory" not in str(error):
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
                 raise
             raise TrainingError(
                 _out_of_memory(self.epoch, self.method.config, self.data.memory_options)
             ) from error
 
-    def run(self) -> TrainingResult:
+    def run(self, advance: Advance) -> TrainingResult:
         snapshot = self.recorder.latest()
         if snapshot is not None:
             self._restore(snapshot)
@@ -257,6 +234,7 @@ class _Training:
             for epoch, of_epoch in enumerate(values, begin):
                 report = EpochReport(epoch, epochs, of_epoch, is_latest=epoch == self.epoch)
                 self.recorder.epoch_done(report, self._snapshot)
+                advance(epoch, epochs, f"loss {of_epoch['loss']:.4f}")
         kept = self.healthy if self.collapse.is_over else self.best
         if kept:
             self.method.load_state_dict(kept)
