@@ -20,6 +20,7 @@ from torch import Tensor
 
 from aspect.attacks.registry import AttackInfo
 from aspect.config import Config, make_config
+from aspect.data.files import available_bytes
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph, flip_pairs
 from aspect.data.splits import Split
 from aspect.errors import GraphError, SettingsError, shown
@@ -27,7 +28,9 @@ from aspect.errors import GraphError, SettingsError, shown
 if TYPE_CHECKING:
     from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 
-# The budget: a ratio of flips to edges, as a whole number of flips
+MIB = 2**20
+
+# The budget: a ratio of flips to edges, as a whole number of flips; and the memory
 
 
 def flips_within(budget: float, graph: Graph) -> int:
@@ -69,6 +72,16 @@ def check_flips(count: int, graph: Graph) -> None:
     if not 1 <= count <= pairs:
         raise SettingsError(
             f"Number of flips must be from 1 to {pairs}, the pairs of nodes. Got {count}."
+        )
+
+
+def check_memory(num_bytes: int, device: torch.device, remedy: str) -> None:
+    """Refuse what would take more memory than is free; a GPU's is refused by torch in time."""
+    free = available_bytes()
+    if device.type == "cpu" and num_bytes > free:
+        raise SettingsError(
+            f"This attack takes {num_bytes / MIB:.0f} MiB of memory or more, and {free / MIB:.0f} "
+            f"MiB are free. {remedy}"
         )
 
 

@@ -91,7 +91,8 @@ class Nettack(Attack):
     @classmethod
     @override
     def working_bytes(cls, target: Target, config: NettackConfig) -> int:
-        return 2 * Metattack.working_bytes(target, SURROGATE)  # in float64
+        in_float32 = Metattack.working_bytes(target, SURROGATE) + config.floor_bytes(target.graph)
+        return 2 * in_float32
 
     @override
     def state(self) -> dict[str, Tensor]:
