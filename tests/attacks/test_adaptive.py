@@ -117,6 +117,7 @@ def test_a_floor_that_leaves_no_pair_is_refused():
     ("settings", "told"),
     [
         ({"avoid_below": 1.0}, "avoid_below"),
+        ({"avoid_score": "paths"}, "Got 'paths' alone: set avoid_below as well"),
         ({"avoid_below": 0.1, "avoid_score": "support+feature"}, "Did you mean 'features'"),
         ({"avoid_below": 0.1, "avoid_score": "suport"}, "Did you mean 'support'"),
         ({"train_weight": "meta-tain"}, "Did you mean 'meta-train'"),

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from aspect.attacks.base import check_memory
@@ -19,6 +19,7 @@ from aspect.attacks.purification import Compared, compare, score_bytes
 from aspect.config import Config
 from aspect.data.graph import Graph, edge_keys
 from aspect.data.sparse import LARGEST_INT32
+from aspect.errors import SettingsError
 
 PAIRS_AT_ONCE = 2**20
 
@@ -69,6 +70,15 @@ class AdaptiveConfig(Config):
     @classmethod
     def _known_score(cls, score: str | None) -> str | None:
         return None if score is None else check_score(score)
+
+    @model_validator(mode="after")
+    def _score_has_a_quantile(self) -> AdaptiveConfig:
+        if self.avoid_score is not None and self.avoid_below is None:
+            raise SettingsError(
+                f"avoid_score is the edge score of avoid_below. Got {self.avoid_score!r} alone: "
+                "set avoid_below as well."
+            )
+        return self
 
     def floor_bytes(self, graph: Graph) -> int:
         """Memory that finding the floor takes at most, about; the pairs above it come on top."""
