@@ -101,9 +101,14 @@ def apply_flips(graph: Graph, flips: Int[Tensor, "flips 2"]) -> Graph:
     keys: Tensor
     keys, times = torch.unique(low * num_nodes + high, return_counts=True)
     if len(keys) < len(flips):
-        twice = torch.stack([keys // num_nodes, keys % num_nodes], dim=1)[times > 1]
-        raise GraphError(f"A pair can be flipped once. Got twice: {_shown_pairs(twice)}.")
+        twice = _shown_pairs(pairs_of(keys[times > 1], num_nodes))
+        raise GraphError(f"A pair can be flipped once. Got twice: {twice}.")
     return flip_pairs(graph, keys)
+
+
+def pairs_of(keys: Int[Tensor, " pairs"], num_nodes: int) -> Int[Tensor, "pairs 2"]:
+    """The nodes of every pair, smaller one first."""
+    return torch.stack([keys // num_nodes, keys % num_nodes], dim=1)
 
 
 def _shown_pairs(flips: Int[Tensor, "flips 2"]) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.attacks.adaptive import AdaptiveConfig
-from aspect.attacks.base import Attack, Target, check_flips, one_thread
+from aspect.attacks.base import Attack, Target, check_flips, one_thread, pairs_of
 from aspect.attacks.flip_ranking import (
     ROWS_AT_ONCE,
     AttackedEdges,
@@ -208,13 +208,13 @@ class Metattack(Attack):
     @property
     def flips(self) -> Int[Tensor, "flips 2"]:
         """All that were handed out, in order, smaller node first."""
-        return self._as_pairs(self._keys[: self.made])
+        return pairs_of(self._keys[: self.made], self._edges.num_nodes)
 
     @override
     def state(self) -> dict[str, Tensor]:
         return {
             "flips": self.flips,
-            "pending": self._as_pairs(self._keys[self.made :]),
+            "pending": pairs_of(self._keys[self.made :], self._edges.num_nodes),
             "classes": self._classes,
             "mean_square": torch.tensor(self._mean_square, dtype=torch.float64),
             "weights": self._weights,
@@ -228,7 +228,7 @@ class Metattack(Attack):
         if self.made == len(self._keys):
             self._find_more()
         before, self.made = self.made, min(self.made + most, len(self._keys))
-        return self._as_pairs(self._keys[before : self.made])
+        return pairs_of(self._keys[before : self.made], self._edges.num_nodes)
 
     @torch.no_grad()
     def _fit_first(self) -> None:
@@ -336,6 +336,3 @@ class Metattack(Attack):
         gradient = derive(surrogate, self._known, loss, descent)
         rank = min(self.config.rank, *self._features.shape)
         return compressed(gradient, uniform(num_features, rank))
-
-    def _as_pairs(self, keys: Int[Tensor, " flips"]) -> Int[Tensor, "flips 2"]:
-        return torch.stack(self._edges.ends(keys), dim=1)

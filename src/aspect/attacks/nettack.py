@@ -21,7 +21,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.attacks.adaptive import AdaptiveConfig
-from aspect.attacks.base import Attack, Target
+from aspect.attacks.base import Attack, Target, pairs_of
 from aspect.attacks.flip_ranking import AttackedEdges, Candidates, DegreeTest, choose
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
@@ -96,7 +96,7 @@ class Nettack(Attack):
 
     @override
     def state(self) -> dict[str, Tensor]:
-        return {"flips": torch.stack(self._edges.ends(self._keys), dim=1)}
+        return {"flips": pairs_of(self._keys, self._edges.num_nodes)}
 
     @override
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:
@@ -117,7 +117,7 @@ class Nettack(Attack):
                 "last edge of a node, flip a pair twice, be noticed or score too low."
             )
         self._take(key)
-        return torch.stack(self._edges.ends(key), dim=1)
+        return pairs_of(key, self._edges.num_nodes)
 
     def _take(self, keys: Int[Tensor, " flips"]) -> None:
         self._edges.flip(keys)
