@@ -20,6 +20,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 import torch  # noqa: E402 - the path comes first
 
 from aspect.attacks.file import PerturbationFile  # noqa: E402
+from aspect.attacks.perturbation import SUFFIX  # noqa: E402
 from aspect.errors import FileError, SettingsError  # noqa: E402
 from aspect.experiment.record import Record  # noqa: E402
 from aspect.experiment.run import PerturbedGraph, Task, run_cell  # noqa: E402
@@ -47,7 +48,8 @@ def perturbed(cell: Cell) -> tuple[PerturbedGraph, ...]:
         return ()
     if not perturbation.has_file:
         return tuple(PerturbedGraph(perturbation, split) for split in spec.split_numbers)
-    paths = PERTURBATIONS.glob(f"{cell.graph_source.name}-{perturbation.kind}-*")
+    words = cell.graph_source.name, perturbation.info.title, perturbation.solver, spec.splits
+    paths = PERTURBATIONS.glob("-".join(filter(None, words)) + f"-*{SUFFIX}")
     found = (PerturbedGraph.of(PerturbationFile.read(path), perturbation) for path in paths)
     same = {each.sha256: each for each in found}
     wanted = spec.perturbation_sha256 or ()

@@ -10,6 +10,7 @@ from aspect.attacks.pr_bcd import PRBCD, PRBCDConfig
 from aspect.attacks.purification import edge_scores
 from aspect.data.graph import edge_keys
 from aspect.errors import SettingsError, UnknownNameError
+from attacks.attempts import labelled_graph, plan
 from attacks.tasks import class_task
 
 TASK = class_task(dtype=torch.float32)
@@ -54,8 +55,20 @@ def test_all_pairs_that_may_be_flipped_are_listed(score, monkeypatch):
     low, high = torch.triu_indices(TASK.graph.num_nodes, TASK.graph.num_nodes, offset=1)
     keys = low * TASK.graph.num_nodes + high
     found = floor.allowed()
-    assert torch.equal(found, keys[floor.allows(keys)])
+    assert torch.equal(found, keys[floor.allows(keys)].int())
     assert len(found) > 0
+
+
+def test_memory_is_told_before_and_refused_where_it_is_not_there(monkeypatch):
+    labelled = labelled_graph()
+    free, bound = plan(labelled), plan(labelled, avoid_below=0.3)
+    assert bound.working_bytes > free.working_bytes
+    floor = AdaptiveConfig(avoid_below=0.001).floor(TASK.graph)
+    monkeypatch.setattr("aspect.attacks.base.available_bytes", lambda: 2**13)
+    with pytest.raises(SettingsError, match=r"64 MiB of memory or more, and 0 MiB.*smaller graph"):
+        plan(labelled, avoid_below=0.3)
+    with pytest.raises(SettingsError, match="Raise avoid_below"):
+        floor.allowed()
 
 
 def test_a_gradient_gives_as_many_flips_with_a_floor_as_without():
@@ -104,6 +117,7 @@ def test_a_floor_that_leaves_no_pair_is_refused():
     ("settings", "told"),
     [
         ({"avoid_below": 1.0}, "avoid_below"),
+        ({"avoid_score": "paths"}, "Got 'paths' alone: set avoid_below as well"),
         ({"avoid_below": 0.1, "avoid_score": "support+feature"}, "Did you mean 'features'"),
         ({"avoid_below": 0.1, "avoid_score": "suport"}, "Did you mean 'support'"),
         ({"train_weight": "meta-tain"}, "Did you mean 'meta-train'"),

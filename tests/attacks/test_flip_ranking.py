@@ -19,6 +19,7 @@ from aspect.attacks.flip_ranking import (
     PairScores,
     best_additions,
     best_flips,
+    best_flips_among,
     choose,
 )
 from aspect.data.graph import Graph, edge_keys
@@ -105,6 +106,21 @@ def test_blocks_of_any_size_find_what_the_dense_matrix_shows(rows, count, seed, 
     found = best_flips(scores, edges, count, groups(60, seed))
     assert torch.equal(found.keys, keys)
     torch.testing.assert_close(found.scores, worth)
+
+
+@pytest.mark.parametrize("count", [1, 20, 3000])
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_the_best_of_some_pairs_are_found_in_pieces(count, kind, monkeypatch):
+    monkeypatch.setattr(flip_ranking, "PAIRS_AT_ONCE", 17)
+    graph = random_graph(60, 150, seed=2)
+    scores, edges = random_scores(60, 2), AttackedEdges(graph)
+    keys, worth = dense_flips(scores, graph, 60 * 59 // 2)
+    edges.flip(keys[:5])
+    is_asked = (keys % 3 > 0) & (torch.arange(len(keys)) >= 5)
+    asked = keys[keys % 3 > 0].sort().values.to(kind)
+    found = best_flips_among(scores, edges, asked, count)
+    assert torch.equal(found.keys, keys[is_asked][:count])
+    torch.testing.assert_close(found.scores, worth[is_asked][:count])
 
 
 @given(st.integers(0, 1000), st.integers(1, 40), st.integers(1, 30), st.booleans())

@@ -41,6 +41,30 @@ def test_paths_are_those_that_can_be_listed(graph, monkeypatch):
     torch.testing.assert_close(edge_scores(graph, "paths"), expected)
 
 
+def test_few_walks_are_held_at_once(graph, monkeypatch):
+    monkeypatch.setattr("aspect.attacks.paths.NUMBERS_AT_ONCE", 1000)
+    held, add = [], Paths._add_two_steps
+
+    def counted(self, starts, walks):
+        places = add(self, starts, walks)
+        held.append((len(places[0]), walks.numel()))
+        return places
+
+    monkeypatch.setattr(Paths, "_add_two_steps", counted)
+    paths, nodes = Paths.of(graph), torch.arange(25)
+    edge_scores(graph, "paths")
+    block = paths.block(nodes)
+    assert block.is_contiguous()  # or torch warns when ranks are looked up
+    low, high = torch.triu_indices(25, 25, offset=1)
+    absent = ~torch.isin(low * 25 + high, edge_keys(graph))
+    torch.testing.assert_close(paths.scores(low, high)[absent], block[low, high][absent])
+    walks, rows = zip(*held, strict=True)
+    most = int(paths._num_walks.max())
+    assert 8 * sum(walks) > 3 * 1000
+    assert max(walks) <= 1000 // 8 + most
+    assert max(rows) <= 1000 + 25
+
+
 def test_a_pair_has_the_score_that_its_edge_would_have(graph):
     pairs = torch.combinations(torch.arange(25))
     joined = torch.isin(pairs[:, 0] * 25 + pairs[:, 1], edge_keys(graph))

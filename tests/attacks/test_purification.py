@@ -15,10 +15,10 @@ from aspect.attacks.pruning import SCORES, Pruning
 from aspect.attacks.purification import (
     Profiles,
     auto_ratio,
+    compare,
     edge_scores,
     edge_support,
     features_tell,
-    profiles_of,
     prune_edges,
     purify,
     used_score,
@@ -77,7 +77,7 @@ def refined_by_hand(graph):
 
 
 def test_support_is_the_cosine_of_neighbourhoods_without_the_edge(graph, monkeypatch):
-    monkeypatch.setattr("aspect.attacks.cosines.PAIRS_AT_ONCE", 7)  # in pieces
+    monkeypatch.setattr("aspect.attacks.purification.NUMBERS_AT_ONCE", 30)  # in pieces
     torch.testing.assert_close(edge_support(graph), by_hand(graph))
     scaled = Graph.build(graph.features * torch.arange(1, 31).unsqueeze(1), graph.edge_index)
     torch.testing.assert_close(edge_support(scaled), edge_support(graph))
@@ -221,7 +221,7 @@ def test_an_embedding_can_be_given_in_place_of_propagated_features(graph):
 
 
 def test_a_pair_has_the_score_that_its_edge_would_have(graph):
-    profiles = profiles_of(graph, "support")
+    profiles = compare(graph, "support")[0]
     ends = edge_keys(graph) // 30, edge_keys(graph) % 30
     torch.testing.assert_close(profiles.scores(*ends), edge_support(graph))
     keys = edge_keys(graph)
@@ -235,7 +235,7 @@ def test_a_pair_has_the_score_that_its_edge_would_have(graph):
 
 @pytest.mark.parametrize("score", [*SCORES, "support+paths"])
 def test_scores_of_some_nodes_with_all_are_those_of_the_pairs(graph, score):
-    profiles, nodes = profiles_of(graph, score), torch.tensor([3, 17, 0, 29])
+    profiles, nodes = compare(graph, score)[0], torch.tensor([3, 17, 0, 29])
     low, high = torch.triu_indices(30, 30, offset=1)
     expected = torch.zeros(30, 30, dtype=torch.float64)
     expected[low, high] = expected[high, low] = profiles.scores(low, high).double()

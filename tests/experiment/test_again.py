@@ -81,6 +81,29 @@ def test_perturbed_runs_are_made_again_by_the_flips_of_their_files(
     assert "lacks flips of" in capsys.readouterr().err
 
 
+def test_a_shorter_file_of_another_solver_is_not_asked(tmp_path, small_graph, monkeypatch):
+    graph = tmp_path / "small.npz"
+    write_npz(graph, small_graph)
+    forget_graphs()
+    cells = {}
+    for solver, budget in (("implicit", 0.2), ("unrolled", 0.1)):
+        asked = {"kind": "metattack", "solver": solver, "budgets": [budget]}
+        plan = make_plan(
+            entries=["raw"], graphs=[str(graph)], splits="class-balanced", perturbations=[asked]
+        )
+        facts = dict(read_facts(plan, None))
+        needed = facts[str(graph)].files
+        for need in needed:
+            make_file(need, tmp_path)
+        files, _ = find_files(needed, tmp_path, tmp_path)
+        cells[solver] = lay_out(plan, facts, "cpu", files)[0]
+    monkeypatch.setattr(again, "PERTURBATIONS", tmp_path)
+    for solver, cell in cells.items():
+        found = again.perturbed(cell)
+        assert tuple(each.sha256 for each in found) == cell.spec.perturbation_sha256
+        assert {each.file.facts.solver for each in found} == {solver}
+
+
 def test_a_changed_score_is_told(tmp_path, records, capsys):
     first, *others = records[0].scores
     other = first.model_copy(update={"strict": first.strict + 0.25})

@@ -10,13 +10,16 @@ from typing import Annotated
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
+from aspect.attacks.base import check_memory
 from aspect.attacks.pruning import DEFAULT, check_score
-from aspect.attacks.purification import Compared, profiles_of
+from aspect.attacks.purification import Compared, compare, score_bytes
 from aspect.config import Config
 from aspect.data.graph import Graph, edge_keys
+from aspect.data.sparse import LARGEST_INT32
+from aspect.errors import SettingsError
 
 PAIRS_AT_ONCE = 2**20
 
@@ -27,7 +30,8 @@ class ScoreFloor:
 
     profiles: Compared
     num_nodes: int
-    edges: Int[Tensor, " edges"]  # keys
+    edges: Int[Tensor, " edges"]  # keys, ascending
+    is_allowed: Bool[Tensor, " edges"]  # which edges may be flipped
     least: Float[Tensor, ""]
 
     def allows(self, keys: Int[Tensor, " pairs"]) -> Bool[Tensor, " pairs"]:
@@ -38,15 +42,19 @@ class ScoreFloor:
 
     def allowed(self) -> Int[Tensor, " pairs"]:
         """All pairs that may be flipped, ascending; looks at every pair of nodes once."""
-        nodes = torch.arange(self.num_nodes, device=self.least.device)
-        found = [nodes[:0]]
-        for rows in torch.split(nodes, max(1, PAIRS_AT_ONCE // self.num_nodes)):
-            keys = rows.unsqueeze(1) * self.num_nodes + nodes
+        n, nodes = self.num_nodes, torch.arange(self.num_nodes, device=self.least.device)
+        kind = torch.int32 if n**2 <= LARGEST_INT32 else torch.int64
+        found, held = list[Tensor](), 0
+        for rows in torch.split(nodes, max(1, PAIRS_AT_ONCE // n)):
             is_pair = nodes > rows.unsqueeze(1)
-            found.append(keys[is_pair & (self.profiles.block(rows) >= self.least)])
-        absent = torch.cat(found)
-        absent = absent[~torch.isin(absent, self.edges)]
-        return torch.cat([absent, self.edges[self.allows(self.edges)]]).sort().values
+            may = (is_pair & (self.profiles.block(rows) >= self.least)).flatten()
+            edges = self.edges - rows[0] * n
+            here = (edges >= 0) & (edges < len(may))
+            may[edges[here]] = self.is_allowed[here]
+            found.append((may.nonzero().squeeze(1) + rows[0] * n).to(kind))
+            held += found[-1].nbytes  # and as much again where they are joined
+            check_memory(held, nodes.device, "Raise avoid_below, which leaves too many pairs.")
+        return torch.cat(found)
 
 
 class AdaptiveConfig(Config):
@@ -63,12 +71,24 @@ class AdaptiveConfig(Config):
     def _known_score(cls, score: str | None) -> str | None:
         return None if score is None else check_score(score)
 
+    @model_validator(mode="after")
+    def _score_has_a_quantile(self) -> AdaptiveConfig:
+        if self.avoid_score is not None and self.avoid_below is None:
+            raise SettingsError(
+                f"avoid_score is the edge score of avoid_below. Got {self.avoid_score!r} alone: "
+                "set avoid_below as well."
+            )
+        return self
+
+    def floor_bytes(self, graph: Graph) -> int:
+        """Memory that finding the floor takes at most, about; the pairs above it come on top."""
+        return 0 if self.avoid_below is None else score_bytes(graph)
+
     def floor(self, graph: Graph) -> ScoreFloor | None:
         """What pairs must reach on this graph; None: every pair may be flipped."""
         if self.avoid_below is None:
             return None
-        profiles, keys = profiles_of(graph, self.avoid_score or DEFAULT), edge_keys(graph)
-        scores = profiles.scores(keys // graph.num_nodes, keys % graph.num_nodes)
+        profiles, scores = compare(graph, self.avoid_score or DEFAULT)
         # Not torch.quantile, which takes at most 2**24 numbers.
         least = scores.sort().values[int(self.avoid_below * len(scores))]
-        return ScoreFloor(profiles, graph.num_nodes, keys, least)
+        return ScoreFloor(profiles, graph.num_nodes, edge_keys(graph), scores >= least, least)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from aspect.attacks.registry import AttackInfo
 from aspect.config import Config, make_config
+from aspect.data.files import available_bytes
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph, flip_pairs
 from aspect.data.splits import Split
 from aspect.errors import GraphError, SettingsError, shown
@@ -27,7 +28,9 @@ from aspect.errors import GraphError, SettingsError, shown
 if TYPE_CHECKING:
     from aspect.attacks.projected_ascent import InnerProblem, SearchScope
 
-# The budget: a ratio of flips to edges, as a whole number of flips
+MIB = 2**20
+
+# The budget: a ratio of flips to edges, as a whole number of flips; and the memory
 
 
 def flips_within(budget: float, graph: Graph) -> int:
@@ -72,6 +75,16 @@ def check_flips(count: int, graph: Graph) -> None:
         )
 
 
+def check_memory(num_bytes: int, device: torch.device, remedy: str) -> None:
+    """Refuse what would take more memory than is free; a GPU's is refused by torch in time."""
+    free = available_bytes()
+    if device.type == "cpu" and num_bytes > free:
+        raise SettingsError(
+            f"This attack takes {num_bytes / MIB:.0f} MiB of memory or more, and {free / MIB:.0f} "
+            f"MiB are free. {remedy}"
+        )
+
+
 # Flips: pairs of nodes whose edge vanishes, or that become an edge
 
 
@@ -88,9 +101,14 @@ def apply_flips(graph: Graph, flips: Int[Tensor, "flips 2"]) -> Graph:
     keys: Tensor
     keys, times = torch.unique(low * num_nodes + high, return_counts=True)
     if len(keys) < len(flips):
-        twice = torch.stack([keys // num_nodes, keys % num_nodes], dim=1)[times > 1]
-        raise GraphError(f"A pair can be flipped once. Got twice: {_shown_pairs(twice)}.")
+        twice = _shown_pairs(pairs_of(keys[times > 1], num_nodes))
+        raise GraphError(f"A pair can be flipped once. Got twice: {twice}.")
     return flip_pairs(graph, keys)
+
+
+def pairs_of(keys: Int[Tensor, " pairs"], num_nodes: int) -> Int[Tensor, "pairs 2"]:
+    """The nodes of every pair, smaller one first."""
+    return torch.stack([keys // num_nodes, keys % num_nodes], dim=1)
 
 
 def _shown_pairs(flips: Int[Tensor, "flips 2"]) -> str:

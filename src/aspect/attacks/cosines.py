@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -18,7 +17,6 @@ COMPONENTS = 256  # of the features, if there are more
 SUBSPACE_STEPS = 4  # towards the subspace of those components
 TOP = 0.9  # quantile of the edges' cosines that counts as one
 LEAST = 0.01  # weight of an edge that scores no better than a random pair
-PAIRS_AT_ONCE = 2**14
 TINY = 1e-12  # below every square length that is not rounding
 
 
@@ -35,18 +33,12 @@ def compressed(features: Features) -> Float[Tensor, "nodes dim"]:
     return features @ basis
 
 
-def cosines_of_pairs(
-    count: int,
-    ends: Callable[[Int[Tensor, " part"]], tuple[Tensor, Tensor]],
-    device: torch.device,
+def row_cosines(
+    one: Float[Tensor, "pairs dim"], other: Float[Tensor, "pairs dim"]
 ) -> Float[Tensor, " pairs"]:
-    """Cosines of so many pairs of rows; `ends` gives those of some pairs by their numbers."""
-    found = []
-    for part in torch.split(torch.arange(count, device=device), PAIRS_AT_ONCE):
-        one, other = ends(part)
-        lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
-        found.append((one * other).sum(1) / lengths)
-    return torch.cat(found)
+    """Row by row; zero where one is zero."""
+    lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
+    return (one * other).sum(1) / lengths
 
 
 def top_of(cosines: Float[Tensor, " edges"]) -> float:
@@ -63,8 +55,9 @@ def relative(cosines: Tensor, scale: tuple[float, float]) -> Tensor:
 
 def mean_cosine(rows: Float[Tensor, "nodes dim"]) -> float:
     """The mean over all pairs of nodes, edges included."""
-    unit = normalize(rows.double(), dim=1)
-    return float(unit.sum(0).square().sum() - unit.square().sum()) / _pairs(rows)
+    double = rows.to(torch.float64, copy=True)  # and no further copy: there may be many columns
+    unit = normalize(double, dim=1, out=double)
+    return float(unit.sum(0).square().sum() - unit.square_().sum()) / _pairs(rows)
 
 
 def deviation_of_cosines(rows: Float[Tensor, "nodes dim"]) -> float:

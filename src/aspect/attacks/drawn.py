@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, check_flips
+from aspect.attacks.base import Attack, check_flips, pairs_of
 from aspect.attacks.registry import register_attack
 from aspect.config import Config
 from aspect.data.graph import UNLABELLED, Features, Graph, edge_keys
@@ -163,8 +163,7 @@ def _draw(
         for end in divmod(key, nodes):
             degrees[end] += change
         keys.append(key)
-    pairs = torch.tensor(keys)
-    return torch.stack([pairs // nodes, pairs % nodes], dim=1)
+    return pairs_of(torch.tensor(keys), nodes)
 
 
 def _additions(choices: Choices, uniform: Iterator[float], nodes: int) -> Iterator[int]:

@@ -20,7 +20,7 @@ from jaxtyping import Int
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from aspect.attacks.base import apply_flips, flips_of
+from aspect.attacks.base import apply_flips, flips_of, pairs_of
 from aspect.attacks.drawn import mask_graph, mask_seed
 from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation, files_at
 from aspect.attacks.registry import AttackName, attack_info, attack_title
@@ -132,11 +132,13 @@ class AttackFacts(Config):
     @property
     def file_name(self) -> str:
         """What the file is called among those of other graphs, attacks and splits."""
-        info = attack_info(self.kind)
-        words = [self.graph.name, info.title, self.solver, self.splits, str(self.split)]
-        if not info.nested:
-            words.append(f"{self.wanted}-flips")
-        return "-".join(word for word in words if word) + SUFFIX
+        flips = "" if attack_info(self.kind).nested else f"{self.wanted}-flips"
+        return "-".join(filter(None, (self.graph.name, *self.words, flips))) + SUFFIX
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Attack and split, as names of files and folders tell them; one may be empty."""
+        return attack_info(self.kind).title, self.solver, self.splits, str(self.split)
 
 
 @dataclass(eq=False)
@@ -257,8 +259,7 @@ class PerturbationFile:
                 f"This perturbation holds {len(self.keys)} flips{where}. "
                 f"Got a wish for {count}: {remedy}."
             )
-        keys = self.keys[:count].long()
-        return torch.stack([keys // self.facts.graph.nodes, keys % self.facts.graph.nodes], dim=1)
+        return pairs_of(self.keys[:count].long(), self.facts.graph.nodes)
 
     def flips(self, budget: float) -> Int[Tensor, "flips 2"]:
         """The attack of a budget: a ratio to the clean graph's edges, rounded."""
@@ -363,10 +364,8 @@ class PerturbationFile:
 
     def name(self, perturbation: Perturbation) -> str:
         """A word for folders: `metattack-implicit-class-balanced-3-0.1`."""
-        facts, edges = self.facts, "" if perturbation.features else "edges"
-        title = attack_info(facts.kind).title
-        words = [title, facts.solver, facts.splits, str(facts.split)]
-        return "-".join(word for word in (*words, f"{perturbation.budget:g}", edges) if word)
+        edges = "" if perturbation.features else "edges"
+        return "-".join(filter(None, (*self.facts.words, f"{perturbation.budget:g}", edges)))
 
     def title(self, perturbation: Perturbation) -> str:
         """Words for people: `metattack (implicit), class-balanced split 3, 10% (528 flips)`."""
@@ -588,8 +587,7 @@ def check_one_attack(files: Sequence[PerturbationFile]) -> None:
         facts = other.facts
         if (facts.kind, facts.solver) != (first.facts.kind, first.facts.solver):
             parent = Path() if other.path is None else other.path.parent
-            words = (attack_info(facts.kind).title, facts.solver)
-            pattern = f"*-{'-'.join(filter(None, words))}-*"
+            pattern = f"*-{'-'.join(filter(None, facts.words[:2]))}-*"
             raise SettingsError(
                 f"Perturbations that are evaluated together must be of one attack. {first.path} is "
                 f"of {first.facts.attack}, {other.path} of {facts.attack}. Name the files of one, "

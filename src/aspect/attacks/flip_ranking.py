@@ -171,23 +171,24 @@ def best_flips(
     """
     rows = ROWS_AT_ONCE["cpu" if scores.left.device.type == "cpu" else "cuda"]
     additions = best_additions(scores, edges.closed(), count, rows, groups)
-    chunks = torch.split(edges.removable, PAIRS_AT_ONCE)
-    worth = -torch.cat([scores.of(*edges.ends(chunk)) for chunk in chunks])
-    floor = additions.scores[-1] if len(additions.keys) == count else -torch.inf
-    removals = Candidates(edges.removable[worth >= floor], worth[worth >= floor])
+    removals = best_flips_among(scores, edges, edges.removable, count)
     return additions.joined(removals).first(count)
 
 
 def best_flips_among(
-    scores: PairScores, edges: AttackedEdges, keys: Int[Tensor, " pairs"]
+    scores: PairScores, edges: AttackedEdges, keys: Int[Tensor, " pairs"], count: int
 ) -> Candidates:
-    """All flips of these pairs that are left, best first."""
-    removable = keys[_contains(edges.removable, keys)]
-    flips = torch.cat([keys[edges.open(keys)], removable])
-    chunks = torch.split(flips, PAIRS_AT_ONCE)
-    worth = torch.cat([scores.of(*edges.ends(chunk)) for chunk in chunks])
-    worth[len(flips) - len(removable) :] *= -1
-    return Candidates(flips, worth).first(len(flips))
+    """The best of all flips of these pairs that are left; fewer if there are not so many."""
+    best = Candidates(edges.removable[:0], scores.left.new_empty(0))
+    for chunk in torch.split(keys, PAIRS_AT_ONCE):
+        some = chunk.long()
+        is_removal = _contains(edges.removable, some)
+        worth = torch.where(is_removal, -1, 1) * scores.of(*edges.ends(some))
+        is_left = is_removal | edges.open(some)
+        if len(best.keys) == count:
+            is_left &= worth >= best.scores[-1]
+        best = best.joined(Candidates(some, worth).where(is_left)).first(count)
+    return best
 
 
 def best_additions(

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aspect.attacks.base import check_flips
+from aspect.attacks.base import check_flips, pairs_of
 from aspect.attacks.file import AttackFacts, PerturbationFile
 from aspect.attacks.registry import IMPORTED
 from aspect.attacks.run import splits_by_number
@@ -45,7 +45,7 @@ def read_perturbed(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
     flips = both[times == 1]
     if not len(flips):
         raise GraphError(f"{path} holds the edges of the clean graph: nothing is perturbed.")
-    return torch.stack([flips // graph.num_nodes, flips % graph.num_nodes], dim=1)
+    return pairs_of(flips, graph.num_nodes)
 
 
 def read_flips(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
@@ -57,7 +57,7 @@ def read_flips(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
     keys = _keys(pairs, graph)
     if len(torch.unique(keys)) < len(keys):
         raise GraphError(f"{path} must list each pair once. Got {len(keys)} rows with repetitions.")
-    return torch.stack([keys // graph.num_nodes, keys % graph.num_nodes], dim=1)
+    return pairs_of(keys, graph.num_nodes)
 
 
 def _keys(pairs: Int[Tensor, "pairs 2"], graph: Graph) -> Int[Tensor, " pairs"]:

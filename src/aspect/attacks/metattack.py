@@ -19,7 +19,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.attacks.adaptive import AdaptiveConfig
-from aspect.attacks.base import Attack, Target, check_flips, one_thread
+from aspect.attacks.base import Attack, Target, check_flips, one_thread, pairs_of
 from aspect.attacks.flip_ranking import (
     ROWS_AT_ONCE,
     AttackedEdges,
@@ -60,8 +60,8 @@ Solver = Literal["implicit", "unrolled"]
 FIRST_FIT = Effort(steps=30, products=100, tolerance=1e-2, gradient=1e-4)
 REFIT = Effort(steps=2, products=10, tolerance=1e-2, gradient=0.0)
 
-# Candidates ranked per flip wanted; the test of degrees refuses many.
-RANKED_PER_FLIP, RANKED_PER_FLIP_TESTED = 4, 64
+# Candidates ranked per flip wanted; many are refused by the test of degrees, or share their nodes.
+RANKED_PER_FLIP, RANKED_PER_FLIP_PICKY = 4, 64
 LARGER = 8  # times as many, where all were refused
 
 SMALL, LARGE = 10_000, 100_000  # edges
@@ -199,22 +199,22 @@ class Metattack(Attack):
         block = 3 * nodes * min(nodes, ROWS_AT_ONCE[graph.device.type])
         formed = 3 * nodes * features if forms_rows((nodes, features), graph.device) else 0
         edges = EDGE_ENTRY_BYTES * (2 * graph.num_edges + nodes)
-        known = 2 * nodes * features if config.avoid_below is not None else 0  # rows of the score
         kept = FLOAT_BYTES * nodes * features
         if isinstance(graph.features, SparseMatrix):
             kept = FEATURE_ENTRY_BYTES * len(graph.features.values)
-        return FLOAT_BYTES * (history + factors + block + formed + known) + edges + kept
+        search = FLOAT_BYTES * (history + factors + block + formed)
+        return max(search, config.floor_bytes(graph)) + edges + kept  # one after the other
 
     @property
     def flips(self) -> Int[Tensor, "flips 2"]:
         """All that were handed out, in order, smaller node first."""
-        return self._as_pairs(self._keys[: self.made])
+        return pairs_of(self._keys[: self.made], self._edges.num_nodes)
 
     @override
     def state(self) -> dict[str, Tensor]:
         return {
             "flips": self.flips,
-            "pending": self._as_pairs(self._keys[self.made :]),
+            "pending": pairs_of(self._keys[self.made :], self._edges.num_nodes),
             "classes": self._classes,
             "mean_square": torch.tensor(self._mean_square, dtype=torch.float64),
             "weights": self._weights,
@@ -228,7 +228,7 @@ class Metattack(Attack):
         if self.made == len(self._keys):
             self._find_more()
         before, self.made = self.made, min(self.made + most, len(self._keys))
-        return self._as_pairs(self._keys[before : self.made])
+        return pairs_of(self._keys[before : self.made], self._edges.num_nodes)
 
     @torch.no_grad()
     def _fit_first(self) -> None:
@@ -268,15 +268,17 @@ class Metattack(Attack):
                 f"Metattack's surrogate cannot be trained by the solver {self.config.solver!r}: "
                 "the gradient is not finite. Scale the features down."
             )
-        # From the degrees as they are, not from a running sum: an attack taken up again starts so.
-        test = None
-        if self.config.unnoticeable:
-            test = DegreeTest(self._clean_degrees, self._edges.degrees)
-        for candidates in self._ranked(scores, is_tested=test is not None):
+        # The best of few pairs that may be flipped share nodes: further ones fill the batch.
+        enough = 1 if self._allowed is None else self._at_once
+        for candidates in self._ranked(scores):
+            # By the degrees as they are, not by a running sum: one that goes on later starts so.
+            test = None
+            if self.config.unnoticeable:
+                test = DegreeTest(self._clean_degrees, self._edges.degrees)
             keys = choose(candidates, self._edges, self._at_once, self.config.keep_last_edges, test)
-            if len(keys):
+            if len(keys) >= enough:
                 break
-        else:
+        if len(keys) == 0:
             raise SettingsError(
                 f"Number of flips must be at most {len(self._keys)} here: every further one would "
                 "take the last edge of a node, flip a pair twice, be noticed or score too low."
@@ -284,14 +286,15 @@ class Metattack(Attack):
         self._edges.flip(keys)
         self._keys = torch.cat([self._keys, keys])
 
-    def _ranked(self, scores: PairScores, *, is_tested: bool) -> Iterator[Candidates]:
+    def _ranked(self, scores: PairScores) -> Iterator[Candidates]:
         """The best flips that are left, ever more of them."""
-        if self._allowed is not None:
-            yield best_flips_among(scores, self._edges, self._allowed)
-            return
-        count = self._at_once * (RANKED_PER_FLIP_TESTED if is_tested else RANKED_PER_FLIP)
+        is_picky = self.config.unnoticeable or self._allowed is not None
+        count = self._at_once * (RANKED_PER_FLIP_PICKY if is_picky else RANKED_PER_FLIP)
         while True:
-            best = best_flips(scores, self._edges, count, self._classes)
+            if self._allowed is None:
+                best = best_flips(scores, self._edges, count, self._classes)
+            else:
+                best = best_flips_among(scores, self._edges, self._allowed, count)
             yield best
             if len(best.keys) < count:
                 return
@@ -333,6 +336,3 @@ class Metattack(Attack):
         gradient = derive(surrogate, self._known, loss, descent)
         rank = min(self.config.rank, *self._features.shape)
         return compressed(gradient, uniform(num_features, rank))
-
-    def _as_pairs(self, keys: Int[Tensor, " flips"]) -> Int[Tensor, "flips 2"]:
-        return torch.stack(self._edges.ends(keys), dim=1)

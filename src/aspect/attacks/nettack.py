@@ -21,7 +21,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.attacks.adaptive import AdaptiveConfig
-from aspect.attacks.base import Attack, Target
+from aspect.attacks.base import Attack, Target, pairs_of
 from aspect.attacks.flip_ranking import AttackedEdges, Candidates, DegreeTest, choose
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
@@ -91,11 +91,12 @@ class Nettack(Attack):
     @classmethod
     @override
     def working_bytes(cls, target: Target, config: NettackConfig) -> int:
-        return 2 * Metattack.working_bytes(target, SURROGATE)  # in float64
+        in_float32 = Metattack.working_bytes(target, SURROGATE) + config.floor_bytes(target.graph)
+        return 2 * in_float32
 
     @override
     def state(self) -> dict[str, Tensor]:
-        return {"flips": torch.stack(self._edges.ends(self._keys), dim=1)}
+        return {"flips": pairs_of(self._keys, self._edges.num_nodes)}
 
     @override
     def advance(self, most: int) -> Int[Tensor, "flips 2"]:
@@ -116,7 +117,7 @@ class Nettack(Attack):
                 "last edge of a node, flip a pair twice, be noticed or score too low."
             )
         self._take(key)
-        return torch.stack(self._edges.ends(key), dim=1)
+        return pairs_of(key, self._edges.num_nodes)
 
     def _take(self, keys: Int[Tensor, " flips"]) -> None:
         self._edges.flip(keys)

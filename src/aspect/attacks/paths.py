@@ -7,7 +7,9 @@ are alike: both have many such paths. An edge that an attack adds between distan
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +18,8 @@ from torch import Tensor
 from aspect.data.graph import Graph, edge_keys
 from aspect.data.sparse import Pattern, SparseMatrix
 
-NUMBERS_AT_ONCE = 2**24
+NUMBERS_AT_ONCE = 2**23
+NUMBERS_PER_WALK = 8  # its ends and its weight, while it is found and added
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +52,11 @@ class Paths:
     def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
         """The same of some nodes with all to which no edge joins them."""
         two_steps = self.steps.new_zeros(len(nodes), len(self.steps))
-        self._add_two_steps(nodes, two_steps)
+        for block in self._blocks(nodes):
+            self._add_two_steps(nodes[block], two_steps[block])
         ones = self.steps.new_ones(len(self.adjacency.columns))
         walks: Tensor = SparseMatrix(self.adjacency, ones) @ (two_steps * self.steps).t()
-        return walks.t()
+        return walks.t().contiguous()
 
     def mean(self) -> float:
         """The mean of all pairs of nodes, their edges included."""
@@ -67,19 +71,36 @@ class Paths:
         """Walks of three steps from each low node to its high one, over an edge of theirs too."""
         found = self.steps.new_zeros(len(low))
         starts, rows = torch.unique(low, return_inverse=True)
-        order, at_once = torch.argsort(rows), max(1, NUMBERS_AT_ONCE // len(self.steps))
+        order = torch.argsort(rows)
         ends = torch.bincount(rows, minlength=len(starts)).cumsum(0)
-        two_steps = self.steps.new_zeros(min(at_once, len(starts)), len(self.steps))
-        for first in range(0, len(starts), at_once):
-            block = starts[first : first + at_once]
-            places = self._add_two_steps(block, two_steps)
-            begin = int(ends[first - 1]) if first else 0
-            pairs = order[begin : int(ends[first + len(block) - 1])]
+        blocks = list(self._blocks(starts))
+        most = max((block.stop - block.start for block in blocks), default=0)
+        two_steps = self.steps.new_zeros(most, len(self.steps))
+        for block in blocks:
+            places = self._add_two_steps(starts[block], two_steps)
+            begin = int(ends[block.start - 1]) if block.start else 0
+            pairs = order[begin : int(ends[block.stop - 1])]
             of_pair, last = self._next(high[pairs])
-            walks = two_steps[rows[pairs][of_pair] - first, last] * self.steps[last]
+            walks = two_steps[rows[pairs][of_pair] - block.start, last] * self.steps[last]
             found[pairs] = found.new_zeros(len(pairs)).index_add(0, of_pair, walks)
             two_steps[places] = 0  # much less than all of it
         return found
+
+    def _blocks(self, starts: Int[Tensor, " some"]) -> Iterator[slice]:
+        """Starts that follow each other, whose walks of two steps are found at once."""
+        numbers = len(self.steps) + NUMBERS_PER_WALK * self._num_walks[starts]
+        blocks = numbers.cumsum(0) // NUMBERS_AT_ONCE
+        begin = 0
+        for size in torch.unique_consecutive(blocks, return_counts=True)[1].tolist():
+            yield slice(begin, begin + size)
+            begin += size
+
+    @cached_property
+    def _num_walks(self) -> Int[Tensor, " nodes"]:
+        """Walks of two steps from every node."""
+        degrees = self.adjacency.segments.diff()
+        of_neighbours = degrees[self.adjacency.columns.long()]
+        return torch.zeros_like(degrees).index_add(0, self.adjacency.rows, of_neighbours)
 
     def _add_two_steps(
         self, starts: Int[Tensor, " some"], walks: Float[Tensor, "rows nodes"]

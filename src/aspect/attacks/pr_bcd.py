@@ -120,7 +120,7 @@ def _among(search: type[Any], allowed: Int[Tensor, " pairs"]) -> type[Any]:
 
         @staticmethod
         def _linear_to_triu_idx(nodes: int, numbers: Tensor) -> Tensor:
-            keys = allowed[numbers]
+            keys = allowed[numbers].long()
             return torch.stack([keys // nodes, keys % nodes])
 
     return Among

@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from aspect.attacks.base import Attack, OnFlips, Target
+from aspect.attacks.base import Attack, OnFlips, Target, pairs_of
 from aspect.attacks.registry import register_attack
 from aspect.config import Config, Count
 from aspect.data.features import mean_size, num_entries
@@ -569,8 +569,7 @@ class GradientSearch(Attack):
             yield self._pairs(self._made)
 
     def _pairs(self, chosen: Bool[Tensor, " candidates"]) -> Int[Tensor, "flips 2"]:
-        keys, nodes = self._problem.edges.keys[chosen], len(self._problem.projected)
-        return torch.stack([keys // nodes, keys % nodes], dim=1)
+        return pairs_of(self._problem.edges.keys[chosen], len(self._problem.projected))
 
     def _search(self, budget: int) -> Bool[Tensor, " candidates"] | None:
         """Flips beside those that are made; None where a search finds none that does harm."""

@@ -23,12 +23,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from aspect.attacks.cosines import (
+    COMPONENTS,
     LEAST,
     compressed,
-    cosines_of_pairs,
     deviation_of_cosines,
     mean_cosine,
     relative,
+    row_cosines,
     top_of,
 )
 from aspect.attacks.paths import Paths
@@ -48,7 +49,10 @@ FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
 FEWEST_OF_EACH = 0.05  # by each of several scores
 MOST_RANDOM = 0.5  # beyond which a score says nothing
+NUMBERS_AT_ONCE = 2**20  # of the rows of pairs
 MOST_NUMBERS = 2**28  # of dense features: one GiB in float32
+MATRICES = 4  # of a row for every node, held at once by `refined-support`
+PIECE_BYTES = 2**26  # of what is computed in pieces
 LEAST_WEIGHT = 0.01  # of an edge with the lowest score, where weights are soft
 
 Embed = Callable[[Graph], Float[Tensor, "nodes dim"]]
@@ -64,11 +68,9 @@ class Profiles:
         self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
         """The cosine of every pair."""
-
-        def ends(part: Tensor) -> tuple[Tensor, Tensor]:
-            return self._ends(low[part], high[part])
-
-        return cosines_of_pairs(len(low), ends, low.device)
+        at_once = max(1, NUMBERS_AT_ONCE // self.rows.shape[1])
+        parts = zip(torch.split(low, at_once), torch.split(high, at_once), strict=True)
+        return torch.cat([row_cosines(*self._ends(*ends)) for ends in parts])
 
     def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
         """The cosines of some nodes with all to which no edge joins them."""
@@ -105,8 +107,8 @@ class Neighbourhoods(Profiles):
         nodes, both = len(unit), torch.cat([weights, weights])
         low, high = keys // nodes, keys % nodes
         source, target = torch.cat([low, high]), torch.cat([high, low])
-        sums = unit + SparseMatrix.from_entries(source, target, both, (nodes, nodes)) @ unit
-        return cls(sums, unit, keys, weights)
+        sums = SparseMatrix.from_entries(source, target, both, (nodes, nodes)) @ unit
+        return cls(sums.add_(unit), unit, keys, weights)
 
     def refined(self) -> Neighbourhoods:
         """The same where a neighbour weighs as its edge scores, from near zero to one.
@@ -131,31 +133,38 @@ class Ranked:
     """Several scores: of each, how many of the graph's edges score less than a pair, added."""
 
     parts: list[Single]
-    of_edges: list[Float[Tensor, " edges"]]  # their scores of the graph's edges
+    of_edges: list[Float[Tensor, " edges"]]  # their scores of the graph's edges, ascending
 
     def scores(
         self, low: Int[Tensor, " pairs"], high: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
         """Ranks added up; pairs that are level have the same."""
-        return _sum_of_ranks([part.scores(low, high) for part in self.parts], self.of_edges)
+        return self.sum_of_ranks([part.scores(low, high) for part in self.parts])
 
     def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
         """Ranks added up, of some nodes with all to which no edge joins them."""
-        return _sum_of_ranks([part.block(nodes) for part in self.parts], self.of_edges)
+        return self.sum_of_ranks([part.block(nodes) for part in self.parts])
 
-
-def _sum_of_ranks(scores: Sequence[Tensor], of_edges: Sequence[Tensor]) -> Tensor:
-    """Of each score how many edges have less; those that are level have the same rank."""
-    ranks = [
-        torch.searchsorted(edges.sort().values, pairs - _rounding(pairs))
-        for pairs, edges in zip(scores, of_edges, strict=True)
-    ]
-    return torch.stack(ranks).double().sum(0)
+    def sum_of_ranks(self, scores: Sequence[Float[Tensor, "*pairs"]]) -> Float[Tensor, "*pairs"]:
+        """From what each part scores the pairs; those that are level have the same rank."""
+        ranks = [
+            torch.searchsorted(edges, pairs - _rounding(pairs))
+            for pairs, edges in zip(scores, self.of_edges, strict=True)
+        ]
+        return torch.stack(ranks).sum(0).double()
 
 
 Compared = Single | Ranked
 
 # The scores: `aspect.attacks.pruning` names them
+
+
+def score_bytes(graph: Graph) -> int:
+    """Memory that comparing nodes takes at most, about, whatever the score."""
+    nodes, columns = graph.num_nodes, graph.num_features
+    if nodes * columns > MOST_NUMBERS:
+        columns = COMPONENTS
+    return MATRICES * nodes * columns * graph.dtype.itemsize + PIECE_BYTES
 
 
 def _weighted(features: Features) -> Features:
@@ -190,16 +199,16 @@ def _propagated(graph: Graph) -> Float[Tensor, "nodes dim"]:
     return rows
 
 
-def profiles_of(graph: Graph, score: str, embed: Embed | None = None) -> Compared:
-    """What a score compares: pairs of nodes, whether edges join them or not."""
-    parts = _parts(graph, score, embed)
+def compare(
+    graph: Graph, score: str, embed: Embed | None = None
+) -> tuple[Compared, Float[Tensor, " edges"]]:
+    """What a score compares, pairs that no edge joins among them; and the score of every edge."""
+    parts = [_single(graph, name, embed) for name in used_score(graph, score).split("+")]
+    found = [part.scores(*_ends(graph)) for part in parts]
     if len(parts) == 1:
-        return parts[0]
-    return Ranked(parts, [part.scores(*_ends(graph)) for part in parts])
-
-
-def _parts(graph: Graph, score: str, embed: Embed | None) -> list[Single]:
-    return [_single(graph, name, embed) for name in used_score(graph, score).split("+")]
+        return parts[0], found[0]
+    ranked = Ranked(parts, [scores.sort().values for scores in found])
+    return ranked, ranked.sum_of_ranks(found)
 
 
 def _ends(graph: Graph) -> tuple[Int[Tensor, " edges"], Int[Tensor, " edges"]]:
@@ -234,8 +243,7 @@ def edge_scores(
             `used_score` says what `auto` stands for on this graph.
         embed: What the score `embedding` compares; by default features after two propagation steps.
     """
-    found = [part.scores(*_ends(graph)) for part in _parts(graph, score, embed)]
-    return found[0] if len(found) == 1 else _sum_of_ranks(found, found)
+    return compare(graph, score, embed)[1]
 
 
 def used_score(graph: Graph, score: str = DEFAULT) -> str:

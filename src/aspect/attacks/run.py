@@ -16,6 +16,7 @@ from aspect.attacks.base import (
     SearchProblem,
     Target,
     check_flips,
+    check_memory,
     flips_within,
     one_thread,
 )
@@ -176,6 +177,8 @@ def plan_attacks(
     for facts, split in zip(all_facts, splits.values(), strict=True):
         target = Target(placed.graph) if split is None else Target.of(placed, split)
         planned.append(PlannedAttack(facts, target, attack, config, train_model))
+        needed = planned[-1].working_bytes or 0
+        check_memory(needed, device, "Attack a smaller graph, or use a machine with more.")
     return planned
 
 
