@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from aspect import __version__
 from aspect.cli.attack import attack
@@ -32,6 +33,7 @@ from aspect.cli.store import store
 from aspect.cli.theory import theory
 from aspect.cli.train import train
 from aspect.cli.tune import tune
+from aspect.config import wrong_value
 from aspect.methods.registry import method_names, setting_names
 
 # The base of all that typer raises about wrong usage; it has no public name of its own.
@@ -105,6 +107,9 @@ def run(arguments: Sequence[str]) -> int:
 def _usage(error: Exception) -> str:
     format_message = getattr(error, "format_message", None)
     message = str(format_message() if format_message else error)
+    if isinstance(error.__cause__, ValidationError):
+        name = message.removeprefix("Invalid value for ").partition(":")[0]
+        return wrong_value(name.strip("'"), error.__cause__.errors()[0])
     message = message if message.endswith((".", "?")) else f"{message}."
     return f"{message}{_setting_advice(error)}"
 
