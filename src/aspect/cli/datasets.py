@@ -42,11 +42,9 @@ def datasets(
     reading: Reading,
     action: Annotated[
         Literal["add"] | None,
-        typer.Argument(help="add makes a data set of GRAPH; else all are listed.", metavar="[add]"),
+        typer.Argument(help="add makes a data set of GRAPH; else all are listed.", metavar="add"),
     ] = None,
-    graph: Annotated[
-        str | None, typer.Argument(help="Files of a graph.", metavar="[GRAPH]")
-    ] = None,
+    graph: Annotated[str | None, typer.Argument(help="Files of a graph.", metavar="GRAPH")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """List the data sets: sizes, where each is found, and what to beware of; or add one.

@@ -34,7 +34,7 @@ def methods(
         str | None,
         typer.Argument(
             help="One method, to be shown whole.",
-            metavar="[NAME]",
+            metavar="NAME",
             autocompletion=complete_method,
         ),
     ] = None,

@@ -78,7 +78,7 @@ def report(
         typer.Argument(
             help="Folders of `aspect bench` or `aspect train`, or .jsonl files of records; or one "
             "folder of `aspect tune`.",
-            metavar="RUNS...",
+            metavar="RUNS",
         ),
     ],
     wanted: ReportOptions,
