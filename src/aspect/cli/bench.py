@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -301,7 +302,7 @@ def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
     if content["failed"]:
         say(f"{content['failed']} runs failed. The first: {content['first_error']}")
         say(f"Tracebacks are in {folder}/log.txt; --retry-failed tries them again.")
-    say(f"Next: aspect report {folder} --out {folder}/report.html")
+    say(f"Next: {join(['aspect', 'report', folder, '--out', f'{folder}/report.html'])}")
 
 
 def _accuracy(records: Iterable[Record]) -> dict[tuple[str, str], dict[str, str]]:

@@ -164,7 +164,7 @@ class _ScreenHandler(logging.Handler):
 
 def _looks_numeric(cell: object) -> bool:
     text = str(cell)
-    return text in ("", "-") or text.removeprefix("-")[0].isdigit()
+    return text in ("", "-") or text.lstrip("+-")[:1].isdigit()
 
 
 def score_text(values: Mapping[str, Any] | None) -> str:
