@@ -15,7 +15,7 @@ from aspect.data.files import is_file, is_folder, is_present
 from aspect.errors import RunError
 from aspect.evaluation.details import Details
 from aspect.experiment.record import Record
-from aspect.experiment.store import read_details, read_plan, read_records
+from aspect.experiment.store import INDEX, PLAN, read_details, read_plan, read_records
 
 if TYPE_CHECKING:
     from aspect.report.results import Results
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 Kind = Literal["bench", "records", "run"]
 
 PAGE = "report.html"
-# Files that tell the folders apart; the modules that write them are too heavy to import here.
-BENCH_SIGNS = ("plan.yaml", "index.jsonl")
+# Files of a run's folder; the module that writes them is too heavy to import here.
 RUN_SIGN, RUN_END = "config.yaml", "record.json"
 
 
@@ -63,15 +62,13 @@ def _kind(path: Path) -> Kind:
     if is_file(path) and path.suffix == ".jsonl":
         return "records"
     if is_folder(path):
-        if all(is_file(path / sign) for sign in BENCH_SIGNS):
+        if all(is_file(path / sign) for sign in (PLAN, INDEX)):
             return "bench"
         if is_file(path / RUN_SIGN) and is_file(path / RUN_END):
             return "run"
         if is_file(path / RUN_SIGN):
-            raise RunError(
-                f"The run in {path} is not complete. Go on with: aspect train --out {path} "
-                "--resume."
-            )
+            again = shlex.join(["aspect", "train", "--out", str(path), "--resume"])
+            raise RunError(f"The run in {path} is not complete. Go on with: {again}.")
     what = "It is none of them" if is_present(path) else "There is no such file or folder"
     raise RunError(
         "A report is made from folders of aspect bench or aspect train, or from .jsonl files of "
