@@ -115,6 +115,8 @@ class Screen:
             drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             drawn.add_row(*(Text(harmless(cell)) for cell in row))
+        whole = self.out.options.update(max_width=sys.maxsize)
+        drawn.pad_edge = self.out.measure(drawn, options=whole).maximum <= self.out.width
         self.out.print(drawn, soft_wrap=False)
 
     @contextmanager
